@@ -52,6 +52,7 @@ TEST(Yaml, RefusesWhatIsNotText) {
   expect_refused("a: \xC0\xAF", "c.yaml:1:4", "not UTF-8");      // an overlong slash
   expect_refused("a: \xED\xA0\x80", "c.yaml:1:4", "not UTF-8");  // half of a surrogate pair
   expect_refused("a: \xE2\x82", "c.yaml:1:4", "not UTF-8");      // cut off
+  expect_refused("# all\ra: 1\r", "c.yaml:1:6", "carriage return");
 }
 
 TEST(Yaml, RefusesTabsInTheIndentation) {

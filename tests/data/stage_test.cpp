@@ -37,7 +37,7 @@ TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   const auto path = folder.write("set.bin", content), stage = folder / "node/local";
   EXPECT_EQ(data::stage_file(path, ""), path);
   const auto copy = data::stage_file(path, stage);
-  EXPECT_EQ(copy, stage + "/set.bin");
+  EXPECT_EQ(fs::path(copy).parent_path(), stage);
   EXPECT_EQ(text_of(copy), content);
   struct stat first, second;
   ::stat(copy.c_str(), &first);
@@ -49,6 +49,34 @@ TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   EXPECT_EQ(text_of(data::stage_file(path, stage)), content);
   EXPECT_EQ(data::stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
   EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
+  folder.write("set.bin", std::string(3'000'000, 'r'));
+  EXPECT_EQ(text_of(data::stage_file(path, stage))[0], 'r') << "the file has changed";
+}
+
+TEST(Stage, KeepsFilesOfOneNameApart) {
+  test::TempFolder folder;
+  fs::create_directory(folder / "a"), fs::create_directory(folder / "b");
+  const auto first = data::stage_file(folder.write("a/train.csv", "1,0"), folder / "stage");
+  const auto second = data::stage_file(folder.write("b/train.csv", "2,1"), folder / "stage");
+  EXPECT_EQ(text_of(first), "1,0");
+  EXPECT_EQ(text_of(second), "2,1");
+}
+
+TEST(Stage, TakesNoOtherUsersCopyAndFollowsNoLink) {
+  test::TempFolder folder;
+  const auto path = folder.write("set.bin", "content"), stage = folder / "stage";
+  const auto copy = data::stage_file(path, stage);
+  const auto other = folder.write("other.bin", "content");
+  fs::remove(copy), fs::create_symlink(other, copy);
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(data::stage_file(path, stage))));
+  if (::chown(copy.c_str(), 1, 1) == 0) {  // root alone can give a file away
+    EXPECT_EQ(data::stage_file(path, stage), copy);
+    struct stat facts;
+    ASSERT_EQ(::stat(copy.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_uid, ::geteuid()) << "another user's copy was taken";
+  }
+  fs::permissions(stage, fs::perms::all);
+  EXPECT_THROW(data::stage_file(path, stage), InputError) << "every user can replace the copy";
 }
 
 TEST(Stage, SweepsWhatKilledJobsLeft) {

@@ -117,7 +117,6 @@ REFUSED = {
     "an unknown option": (sets(task__options__enviroments=4), "environments"),
     "a method": (sets(task__options__method="dqn"), "take ppo or policy_gradient"),
     "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
-    "a batch larger than a round": (sets(data__batch_size=4096), "data.batch_size"),
     "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
 }
 

@@ -153,6 +153,13 @@ def test_fetch_goes_on_where_it_broke_off(data, serve, source_dir, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["pima-indians-diabetes.csv"]
 
 
+def test_fetch_writes_through_no_link(data, serve, source_dir, tmp_path):
+    server = serve(source_dir / "data/pima")
+    (tmp_path / "pima-indians-diabetes.csv.part").symlink_to(tmp_path / "other")  # curl would write through it
+    assert data("fetch", "pima", "--root", tmp_path, "--mirror", server.url).returncode == 2
+    assert not (tmp_path / "other").exists()
+
+
 def test_fetch_takes_the_next_mirror(data, serve, source_dir, tmp_path, free_port):
     wrong = tmp_path / "wrong"
     wrong.mkdir()

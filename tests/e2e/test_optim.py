@@ -107,7 +107,7 @@ def leaves(params):
 def assert_same_bits(ours, theirs, what):
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a.dtype == b.dtype and a.shape == b.shape, (what, i)
-        assert torch.equal(a.reshape(-1).view(torch.int32), b.detach().reshape(-1).view(torch.int32)), (what, i)
+        assert torch.equal(a.reshape(-1).view(torch.uint8), b.detach().reshape(-1).view(torch.uint8)), (what, i)
 
 
 def assert_same_state(ours, theirs, what):
@@ -134,6 +134,45 @@ def test_optimizers_equal_pythons_to_the_bit(cpp, python):
         # the default optimiser's own words, key by key
         state = python_optimizer(case["optim"], trained).state_dict()
         assert set(ours["state"]["param_groups"][0]) == set(state["param_groups"][0]), name
+
+
+KINDS = {"bf16": [torch.bfloat16], "fp16": [torch.float16], "complex": [torch.complex64, torch.complex128],
+         "mixed": [torch.bfloat16, torch.float32, torch.float16, torch.float64, torch.bfloat16]}
+
+
+def cast(tensors, kind):
+    """Each as the kind has it; a complex one's imaginary part is its real part's neighbour."""
+    def one(tensor, dtype):
+        return torch.complex(tensor, tensor.roll(1)).to(dtype) if dtype.is_complex else tensor.to(dtype)
+    kinds = KINDS[kind]
+    return [None if tensor is None else one(tensor, kinds[i % len(kinds)]) for i, tensor in enumerate(tensors)]
+
+
+def test_parameters_of_each_type_equal_pythons_to_the_bit(cpp):
+    params, grads = starts()
+    asked = {}
+    for kind in KINDS:
+        own, steps = cast(params, kind), [cast(step, kind) for step in grads[:10]]
+        every = [[torch.full_like(param, 0.5) if grad is None else grad for param, grad in zip(own, step)] for step in steps]
+        for name in ("sgd momentum", "sgd nesterov decay", "adam decay", "adamw strong"):
+            case = {"optim": {"eps": 1e-3, **OPTIMIZERS[name]}, "params": own}
+            asked[f"{kind}|{name}"] = {**case, "grads": steps}
+            asked[f"{kind}|{name}|clipped"] = {**case, "grads": steps, "clip": 1.5}
+            if kind != "complex":  # Python's fused kernels take none
+                asked[f"{kind}|{name}|fused"] = {**case, "grads": every, "fused": True}
+    answered = cpp(asked)
+    for name, case in asked.items():
+        trained = leaves(case["params"])
+        settings = {key: value for key, value in case["optim"].items() if key != "eps" or "adam" in name}
+        more = {"fused": True, "lr": torch.tensor(settings.pop("lr"))} if "fused" in case else {}
+        optimizer = python_optimizer(settings, trained, **more)
+        norms, _ = train(optimizer, trained, case["grads"], case.get("clip", 0.0))
+        assert all(param.isfinite().all() for param in trained), name
+        assert_same_bits(answered[name]["norms"], norms, name)
+        assert_same_bits(answered[name]["params"], trained, name)
+        if "fused" not in case:
+            assert_same_state({**answered[name]["state"], "param_groups": None},
+                              {**optimizer.state_dict(), "param_groups": None}, name)
 
 
 def test_fused_optimizers_equal_pythons_to_the_bit(cpp):

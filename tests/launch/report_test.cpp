@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -62,6 +63,26 @@ TEST(Report, GoesToTheFileThatTheEnvironmentNames) {
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_EQ(text.str(), fault_as_json(Error("one")) + "\n" + fault_as_json(Error("two\nlines")) + "\n");
+}
+
+TEST(Report, FollowsNoLinkOfAnotherUserAndWaitsForNoReader) {
+  const test::TempFolder folder;
+  const auto file = (folder.path() / "mine").string(), link = (folder.path() / "link").string(),
+             pipe = (folder.path() / "pipe").string();
+  std::ofstream(file).close();
+  std::filesystem::create_symlink(file, link);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ::setenv("LOCKSTEP_ERRORS", pipe.c_str(), 1);
+  note_fault(Error("nobody reads it"));
+  ::setenv("LOCKSTEP_ERRORS", link.c_str(), 1);
+  note_fault(Error("one"));
+  const auto size = std::filesystem::file_size(file);
+  EXPECT_GT(size, 0u) << "an own link";
+  if (::lchown(link.c_str(), 1, 1) == 0) {  // root alone can give a link away
+    note_fault(Error("two"));
+    EXPECT_EQ(std::filesystem::file_size(file), size);
+  }
+  ::unsetenv("LOCKSTEP_ERRORS");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ Settings settings_of(const std::string& optimizer = "sgd") {
 
 /// A run of one process; `captured` or with the same optimiser plainly, from samples that the loader makes.
 struct Rehearsal {
-  Rehearsal(const Settings& asked, bool captured) {
+  Rehearsal(const Settings& asked, bool captured, std::shared_ptr<Net> net = nullptr) {
     setup.settings = asked;
     setup.settings.train.graph = setup.settings.data.resident = captured;
     const auto& settings = setup.settings;
@@ -88,7 +88,7 @@ struct Rehearsal {
     torch::manual_seed(3);
     learner.source = std::make_unique<test::NoSource>();
     learner.rounds = plan_rounds(settings, kSamples, 1);
-    learner.model = make_trained_model(std::make_shared<Small>(), *setup.mesh, settings, {});
+    learner.model = make_trained_model(net ? net : std::make_shared<Small>(), *setup.mesh, settings, {});
     learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
     EXPECT_TRUE(learner.optimizer->fuse());
     learner.schedule = make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps,
@@ -256,6 +256,25 @@ TEST(CapturedStep, GoesOnFromACheckpointInsideAnEpoch) {
     expect_same(second, whole);
     EXPECT_EQ(second.graph->replays, 3 * kFull - 3 - CapturedStep::kPlainSteps);
   }
+}
+
+// As an exported straight-through estimator has it: the sign's gradient is zero.
+TEST(TrainingStep, NamesTheParametersThatGetNoGradient) {
+  struct Signed : Small {
+    Signed() {
+      head = register_parameter("head", torch::ones({3}));
+      unused = register_parameter("unused", torch::ones({3}));
+      register_parameter("frozen", torch::ones({3}), /*requires_grad=*/false);
+    }
+    torch::Tensor forward(const torch::Tensor& input) override {
+      return Small::forward(input) + torch::sign(head);
+    }
+    torch::Tensor head, unused;
+  };
+  Rehearsal run(settings_of(), false, std::make_shared<Signed>());
+  run.train(2);
+  EXPECT_EQ(run.step->take_untrained(), (std::vector<std::string>{"head", "unused"}));
+  EXPECT_EQ(run.step->take_untrained(), std::vector<std::string>{});
 }
 
 TEST(CapturedStep, NamesTheSamplesOfALossThatIsNoNumber) {

@@ -196,6 +196,10 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   EXPECT_EQ(back.loss_sum, 2.5);
   EXPECT_EQ(back.loss_count, 7);
   EXPECT_EQ(back.metrics_offset, static_cast<int64_t>(fs::file_size(run_.folder() / "metrics.jsonl")));
+  for (const int64_t impossible : {int64_t{-5}, int64_t{1} << 62}) {
+    put(found->tree, "iter_no", impossible);
+    EXPECT_THROW(from_checkpoint(run_.mesh, found->tree, found->path, learner_), InputError);
+  }
 }
 
 TEST_F(CheckpointsTest, AreNotTakenOfWhatIsNoNumber) {

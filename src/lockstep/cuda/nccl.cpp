@@ -70,6 +70,10 @@ class Nccl : public ProcessGroupNCCL {
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     auto there = options;
     if (there.device_ids.empty()) there.device_ids = {device_};
+    // a barrier's own timeout, which libtorch's does not look at
+    const auto usual = getOptions()->timeout;
+    const std::shared_ptr<void> restored(nullptr, [&](void*) { getOptions()->timeout = usual; });
+    if (options.timeout != c10d::kUnsetTimeout) getOptions()->timeout = options.timeout;
     return counted(c10d::OpType::BARRIER, [&] { return ProcessGroupNCCL::barrier(there); });
   }
 

@@ -239,7 +239,7 @@ SharedSet share_as_first(const NodeShare& node, const Load& load) {
   node.barrier();
   node.barrier();
   auto loaded = caught([&] { return load_where_room_is(offers.withdraw(), load); });
-  node.barrier();
+  node.await_load();
   return result_of(std::move(loaded));
 }
 
@@ -250,7 +250,7 @@ SharedSet load_alone(const NodeShare& node, const Load& load) {
     PrivateArena arena;
     return Loaded{load(arena), nullptr};
   });
-  node.barrier();
+  node.await_load();
   return result_of(std::move(loaded));
 }
 
@@ -275,7 +275,8 @@ SharedSet read_mapped(const std::shared_ptr<FileMap>& mapping, int64_t bytes) {
 std::vector<base::Descriptor> open_offers(const NodeShare& node) {
   std::vector<base::Descriptor> files;
   for (const auto& folder : folders()) {
-    base::Descriptor file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    base::Descriptor file(
+        ::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat facts {};
     if (file && ::fstat(file.number(), &facts) == 0 && facts.st_uid == ::geteuid())
       files.push_back(std::move(file));
@@ -298,7 +299,7 @@ SharedSet share_as_other(const NodeShare& node) {
   node.barrier();
   const auto files = open_offers(node);
   node.barrier();
-  node.barrier();
+  node.await_load();
   return map_filled(files);
 }
 

@@ -16,6 +16,7 @@ struct NodeShare {
   int local_world = 1;
   std::string name;               // unique to this job on this node
   std::function<void()> barrier;  // of all ranks of the job, lone ones too; empty = memory is private
+  std::function<void()> await_load = barrier;  // the same, for as long as a rank loads
 };
 
 /// Hands out the tensors that a set is loaded into: in shared memory where there are other ranks, else

@@ -1,6 +1,6 @@
 #include "lockstep/data/stage.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,8 +25,7 @@ constexpr const char* kHint = "set data.stage to a node-local folder with room, 
 /// A file under a temporary name, gone again unless it was given its own.
 class Temporary {
  public:
-  explicit Temporary(const fs::path& final_path) : final_(final_path) {
-    file_ = base::make_partial(final_path, path_);
+  explicit Temporary(const fs::path& beside) : file_(base::make_partial(beside, path_)) {
     if (!file_) fail("make");
   }
   ~Temporary() {
@@ -35,18 +34,17 @@ class Temporary {
   void write(const char* data, size_t size) {
     if (!base::write_all(file_.number(), {data, size})) fail("write");
   }
-  void keep() {
-    if (::fsync(file_.number()) != 0 || ::rename(path_.c_str(), final_.c_str()) != 0) fail("finish");
+  void keep(const fs::path& name) {
+    if (::fsync(file_.number()) != 0 || ::rename(path_.c_str(), name.c_str()) != 0) fail("finish");
     kept_ = true;
   }
   const std::string& path() const { return path_; }
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw InputError(format("cannot {} the staged copy: {}", what, strerror(errno)), final_, kHint);
+    throw InputError(format("cannot {} the staged copy: {}", what, strerror(errno)), path_, kHint);
   }
   std::string path_;
-  fs::path final_;
   base::Descriptor file_;
   bool kept_ = false;
 };
@@ -62,29 +60,72 @@ std::string copy_bytes(const std::string& from, Temporary& to) {
   return sum.hex();
 }
 
-bool same_bytes(const fs::path& one, const fs::path& other) {
+// The user is part of it, so that two users with one folder get a copy each.
+std::string digest_of_facts(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    throw InputError(format("the data file cannot be read: {}", strerror(errno)), path,
+                     "check the path and its permissions");
+  const auto text = format("{} {} {} {} {}.{} {}.{}", fs::absolute(path).lexically_normal().string(),
+                           ::geteuid(), facts.st_ino, facts.st_size, facts.st_mtim.tv_sec,
+                           facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec);
+  base::Sha256 sum;
+  sum.add(text.data(), text.size());
+  return sum.hex();
+}
+
+// Of the file, which is not read for it, then of the copy's content: FILE-CONTENT-NAME.
+constexpr size_t kDigits = 16;
+
+std::string copy_name(const std::string& file, const std::string& content, const fs::path& path) {
+  return format("{}-{}-{}", file.substr(0, kDigits), content.substr(0, kDigits), path.filename().string());
+}
+
+std::string find_copy(const fs::path& folder, const std::string& file, const fs::path& path) {
   std::error_code none;
-  return fs::is_regular_file(other, none) && fs::file_size(one, none) == fs::file_size(other, none) &&
-         base::sha256_of_file(one) == base::sha256_of_file(other);
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with(file.substr(0, kDigits) + "-") || !is_own_file(entry.path())) continue;
+    if (name == copy_name(file, base::sha256_of_file(entry.path()), path)) return entry.path();
+  }
+  return "";
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kHint);
+  struct stat facts {};
+  if (::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) && !(facts.st_mode & S_ISVTX))
+    throw InputError("every user can replace the files in the staging folder", folder,
+                     "set data.stage to a folder of your own");
 }
 
 }  // namespace
 
+bool is_own_file(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid();
+}
+
 std::string stage_file(const std::string& path, const std::string& folder) {
   if (folder.empty()) return path;
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed) throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kHint);
-  const fs::path copy = fs::path(folder) / fs::path(path).filename();
-  if (fs::equivalent(path, copy, failed) || same_bytes(path, copy)) return copy;
-  base::remove_dead_partials(copy);  // of a job that was killed here
-  Temporary temporary(copy);
-  const auto sum = copy_bytes(path, temporary);
+  make_folder(folder);
+  std::error_code none;
+  if (fs::equivalent(fs::absolute(path).parent_path(), folder, none)) return path;
+  const auto facts = digest_of_facts(path);
+  if (auto copy = find_copy(folder, facts, path); !copy.empty()) return copy;
+  const auto beside = fs::path(folder) / fs::path(path).filename();
+  base::remove_dead_partials(beside);  // of a job that was killed here
+  Temporary temporary(beside);
+  const auto content = copy_bytes(path, temporary);
   // What a bad disk would give back is found out here, not in the middle of training.
-  if (base::sha256_of_file(temporary.path()) != sum) {
-    throw InputError("the staged copy does not hold the file's bytes", copy, kHint);
-  }
-  temporary.keep();
+  if (base::sha256_of_file(temporary.path()) != content)
+    throw InputError("the staged copy does not hold the file's bytes", temporary.path(), kHint);
+  if (digest_of_facts(path) != facts)
+    throw InputError("the data file changed while it was copied", path, "start again once it is complete");
+  const auto copy = fs::path(folder) / copy_name(facts, content, path);
+  temporary.keep(copy);
   return copy;
 }
 

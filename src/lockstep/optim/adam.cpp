@@ -7,13 +7,19 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/python_scalar.h"
 #include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
-#include "lockstep/optim/per_device.h"
+#include "lockstep/optim/per_kind.h"
 
 namespace lockstep {
 
 namespace {
+
+// A complex number is two real ones, as in Python.
+at::Tensor as_real(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+}
 
 constexpr const char* kBeta = "give a number from 0 to below 1";
 
@@ -46,6 +52,7 @@ Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
 }
 
 bool Adam::fuse() {
+  if (optim::any_complex(parameters())) return false;
   keep_rates_on_device();
   fused_ = true;
   for (size_t i = 0; i < moments_.size(); ++i) {
@@ -60,10 +67,10 @@ at::TensorOptions Adam::step_options(size_t index) const {
 }
 
 void Adam::update(const std::vector<Slot>& slots, size_t group) {
-  if (fused_) return update_fused(slots, group);
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return optim::per_device(slots, [&](const auto& there) { update_together(there, group); });
+  if (fused_) return optim::per_kind(slots, [&](const auto& alike) { update_fused(alike, group); });
+  if (on_gpu) return optim::per_kind(slots, [&](const auto& alike) { update_together(alike, group); });
   for (const auto& slot : slots) update_one(slot, group);
 }
 
@@ -91,22 +98,25 @@ Adam::Correction Adam::advance(const Slot& slot, size_t group) {
 void Adam::update_one(const Slot& slot, size_t group) {
   const auto& options = options_[group];
   const auto [step_size, bias_correction2_sqrt] = advance(slot, group);
-  auto& [step, exp_avg, exp_avg_sq] = moments_[slot.index];
+  const auto& moments = moments_[slot.index];
   auto grad = slot.grad;
-  auto denominator = scratch(slot.param);
+  auto memory = scratch(slot.param);
   if (options.weight_decay != 0) {
     if (options.decoupled_weight_decay) {
-      slot.param.mul_(1 - lr(group) * options.weight_decay);
+      slot.param.mul_(base::python_scalar(1 - lr(group) * options.weight_decay));
     } else {
-      at::add_out(denominator, grad, slot.param, options.weight_decay);
-      grad = denominator;  // read for the last time before the memory becomes the denominator
+      at::add_out(memory, grad, slot.param, options.weight_decay);
+      grad = memory;  // read for the last time before the memory becomes the denominator
     }
   }
+  grad = as_real(grad);
+  auto denominator = as_real(memory), exp_avg = as_real(moments.exp_avg),
+       exp_avg_sq = as_real(moments.exp_avg_sq);
   exp_avg.lerp_(grad, 1 - options.beta1);
-  exp_avg_sq.mul_(options.beta2).addcmul_(grad, grad, 1 - options.beta2);
+  exp_avg_sq.mul_(base::python_scalar(options.beta2)).addcmul_(grad, grad, 1 - options.beta2);
   at::sqrt_out(denominator, exp_avg_sq);
   denominator.div_(bias_correction2_sqrt).add_(options.eps);
-  slot.param.addcdiv_(exp_avg, denominator, -step_size);
+  as_real(slot.param).addcdiv_(exp_avg, denominator, -step_size);
 }
 
 void Adam::update_together(const std::vector<Slot>& slots, size_t group) {
@@ -115,10 +125,10 @@ void Adam::update_together(const std::vector<Slot>& slots, size_t group) {
   std::vector<at::Scalar> roots, step_sizes;
   for (const auto& slot : slots) {
     const auto [step_size, bias_correction2_sqrt] = advance(slot, group);
-    params.push_back(slot.param);
-    grads.push_back(slot.grad);
-    exp_avgs.push_back(moments_[slot.index].exp_avg);
-    exp_avg_sqs.push_back(moments_[slot.index].exp_avg_sq);
+    params.push_back(as_real(slot.param));
+    grads.push_back(as_real(slot.grad));
+    exp_avgs.push_back(as_real(moments_[slot.index].exp_avg));
+    exp_avg_sqs.push_back(as_real(moments_[slot.index].exp_avg_sq));
     roots.emplace_back(bias_correction2_sqrt);
     step_sizes.emplace_back(-step_size);
   }

@@ -1,33 +1,53 @@
 #include "lockstep/optim/clip.h"
 
+#include <ATen/native/ForeachUtils.h>
 #include <torch/types.h>
 #include <torch/utils.h>
-
-#include <algorithm>
 
 namespace lockstep {
 namespace {
 
-bool on_one_gpu(const std::vector<at::Tensor>& grads) {
-  const auto first = grads.front().device();
-  const auto there = [&](const at::Tensor& grad) { return grad.device() == first; };
-  return first.is_cuda() && std::all_of(grads.begin(), grads.end(), there);
+std::vector<at::Tensor> grads_of(const std::vector<at::Tensor>& params) {
+  std::vector<at::Tensor> grads;
+  for (const auto& param : params) {
+    if (param.grad().defined()) grads.push_back(param.grad());
+  }
+  return grads;
+}
+
+// The places of those of one device and type, in the order in which Python goes through them.
+std::vector<std::vector<size_t>> kinds_of(const std::vector<at::Tensor>& grads) {
+  std::vector<std::vector<size_t>> kinds;
+  if (grads.empty()) return kinds;
+  const at::native::nested_optional_tensorvec_t lists = {
+      std::vector<std::optional<at::Tensor>>(grads.begin(), grads.end())};
+  const auto grouped =
+      at::native::_group_tensors_by_first_tensors_device_and_dtype(lists, /*with_indices=*/true);
+  for (const auto& [kind, alike] : grouped) kinds.push_back(alike.second);
+  return kinds;
+}
+
+std::vector<at::Tensor> pick(const std::vector<at::Tensor>& all, const std::vector<size_t>& places) {
+  std::vector<at::Tensor> picked;
+  for (const auto place : places) picked.push_back(all[place]);
+  return picked;
 }
 
 std::vector<at::Tensor> norms_of(const std::vector<at::Tensor>& grads) {
-  if (on_one_gpu(grads)) return at::_foreach_norm(grads, 2);
-  std::vector<at::Tensor> norms;
-  for (const auto& grad : grads) norms.push_back(at::linalg_vector_norm(grad, 2));
+  std::vector<at::Tensor> norms(grads.size());
+  for (const auto& places : kinds_of(grads)) {
+    const auto alike = at::_foreach_norm(pick(grads, places), 2);
+    for (size_t i = 0; i < places.size(); ++i) norms[places[i]] = alike[i];
+  }
   return norms;
 }
 
 // Multiplying by 1 where nothing is clipped spares the wait for the norm, and is what Python does.
-void scale_down(std::vector<at::Tensor>& grads, const at::Tensor& total, double max_norm) {
+void scale_down(const std::vector<at::Tensor>& grads, const at::Tensor& total, double max_norm) {
   const auto factor = at::clamp_max((total + 1e-6).reciprocal() * max_norm, 1.0);
-  if (on_one_gpu(grads)) {
-    at::_foreach_mul_(grads, factor);
-  } else {
-    for (auto& grad : grads) grad.mul_(factor.to(grad.device()));
+  for (const auto& places : kinds_of(grads)) {
+    const auto alike = pick(grads, places);
+    at::_foreach_mul_(alike, factor.to(alike.front().device()));
   }
 }
 
@@ -36,29 +56,27 @@ void scale_down(std::vector<at::Tensor>& grads, const at::Tensor& total, double 
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
                            const AllNorms& all_norms) {
   const torch::NoGradGuard no_grad;
-  std::vector<at::Tensor> grads;
-  for (const auto& param : params) {
-    if (param.grad().defined()) grads.push_back(param.grad());
-  }
-  std::vector<at::Tensor> norms;
-  if (!grads.empty()) norms = norms_of(grads);
+  const auto grads = grads_of(params);
+  const auto norms = norms_of(grads);
   std::vector<at::Tensor> of_params;
   auto next = norms.begin();
   for (const auto& param : params) of_params.push_back(param.grad().defined() ? *next++ : at::Tensor());
   const auto all = all_norms(of_params);
   if (all.numel() == 0) return at::zeros({});
   const auto total = at::linalg_vector_norm(all, 2);
-  if (!grads.empty()) scale_down(grads, total, max_norm);
+  scale_down(grads, total, max_norm);
   return total;
 }
 
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm) {
-  return clip_grad_norm_(params, max_norm, [](const std::vector<at::Tensor>& own) {
-    std::vector<at::Tensor> there;
+  return clip_grad_norm_(params, max_norm, [&params](const std::vector<at::Tensor>& own) {
+    std::vector<at::Tensor> norms, in_order;
     for (const auto& norm : own) {
-      if (norm.defined()) there.push_back(there.empty() ? norm : norm.to(there.front().device()));
+      if (norm.defined()) norms.push_back(norm);
     }
-    return there.empty() ? at::zeros({0}) : at::stack(there);
+    for (const auto& places : kinds_of(grads_of(params)))
+      for (const auto& norm : pick(norms, places)) in_order.push_back(norm.to(norms.front().device()));
+    return in_order.empty() ? at::zeros({0}) : at::stack(in_order);
   });
 }
 

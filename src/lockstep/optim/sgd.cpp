@@ -6,10 +6,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/python_scalar.h"
 #include "lockstep/kernels/sgd.h"
 #include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
-#include "lockstep/optim/per_device.h"
+#include "lockstep/optim/per_kind.h"
 
 namespace lockstep {
 
@@ -49,16 +50,17 @@ Sgd::Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups)
 }
 
 bool Sgd::fuse() {
+  if (optim::any_complex(parameters())) return false;
   keep_rates_on_device();
   return fused_ = true;
 }
 
 void Sgd::update(const std::vector<Slot>& slots, size_t group) {
-  if (fused_) return update_fused(slots, group);
   // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return optim::per_device(slots, [&](const auto& there) { update_together(there, group); });
+  if (fused_) return optim::per_kind(slots, [&](const auto& alike) { update_fused(alike, group); });
+  if (on_gpu) return optim::per_kind(slots, [&](const auto& alike) { update_together(alike, group); });
   for (const auto& slot : slots) update_one(slot, group);
 }
 
@@ -93,7 +95,7 @@ void Sgd::update_one(const Slot& slot, size_t group) {
   if (options.momentum != 0) {
     auto& buffer = buffers_[slot.index];
     if (buffer.defined()) {
-      buffer.mul_(options.momentum).add_(grad, 1 - options.dampening);
+      buffer.mul_(base::python_scalar(options.momentum)).add_(grad, 1 - options.dampening);
     } else {
       buffer = grad.clone();
     }

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
+#include "lockstep/base/python_scalar.h"
 #include "lockstep/parallel/functions/custom_function.h"
 #include "lockstep/parallel/functions/sync_batch_norm_kernels.h"
 
@@ -64,7 +65,7 @@ Moments global_moments(const Moments& local, const ProcessGroup& group) {
 void move_running(const OptionalTensor& running, const at::Tensor& batch, double momentum) {
   if (!running) return;
   at::NoGradGuard no_grad;
-  running->mul_(1 - momentum).add_(batch.to(running->scalar_type()), momentum);
+  running->mul_(base::python_scalar(1 - momentum)).add_(batch.to(running->scalar_type()), momentum);
 }
 
 struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> {

@@ -1,10 +1,36 @@
 #include "lockstep/train/node_share.h"
 
+#include <chrono>
+#include <exception>
+#include <optional>
 #include <random>
 
 #include "lockstep/base/format.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/process/stall_watch.h"
 
 namespace lockstep::train {
+
+namespace {
+
+// No limit of ours: files may be large. A rank that dies meanwhile is still an error.
+void await_load(const Team& team) {
+  if (team.world() == 1) return;
+  const auto group = team.group();
+  c10d::BarrierOptions options;
+  options.timeout = std::chrono::hours(24 * 30);
+  std::optional<launch::StallWatch> deaths;  // which NCCL notices by its timeout alone
+  if (team.device().is_cuda()) {
+    deaths.emplace(launch::StallWatch::Limits{options.timeout, [group] { return comm::misses_rank(group); }},
+                   [group, limit = options.timeout] {
+                     std::rethrow_exception(comm::judge_stall(group, "loading the data", limit));
+                   });
+    deaths->sign();
+  }
+  group->barrier(options)->wait();
+}
+
+}  // namespace
 
 NodeShare node_share(const Team& team) {
   if (!team.group()) return {};
@@ -15,7 +41,8 @@ NodeShare node_share(const Team& team) {
   return {.local_rank = job.local_rank,
           .local_world = job.local_world,
           .name = format("{}-{}", name, job.node_rank),
-          .barrier = [&team] { team.barrier(); }};
+          .barrier = [&team] { team.barrier(); },
+          .await_load = [&team] { await_load(team); }};
 }
 
 }  // namespace lockstep::train

@@ -59,7 +59,7 @@ bool ReportFile::claim(const std::string& path) {
   }, ours{};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
     return true;  // a link, a pipe, a terminal
-  claimed_ = base::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  claimed_ = base::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!claimed_) return true;  // writing it will tell why
   if (::flock(claimed_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   if (::stat(path.c_str(), &there) != 0 || ::fstat(claimed_.number(), &ours) != 0) return true;

@@ -56,6 +56,10 @@ void check_bytes(const std::string& text, const std::string& file) {
     if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F) {
       fail(format("a control character (\\x{:02x}) in the text", byte), place_at(text, i, file), "remove it");
     }
+    // the parser takes it for the end of a line, but not for that of a comment
+    if (byte == '\r' && text.substr(i + 1, 1) != "\n")
+      fail("a carriage return without a line feed", place_at(text, i, file),
+           "save the file with Unix or Windows line ends");
   }
   check_indentation(text, file);
 }

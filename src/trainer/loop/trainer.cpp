@@ -5,7 +5,9 @@
 
 #include <chrono>
 
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/comm/connect.h"
 #include "trainer/observe/norm_drift.h"
@@ -121,9 +123,21 @@ void Trainer::take_steps() {
     if (save) checkpoints_.save(state_, losses_);
     if (stall_ && save) stall_->sign();
   }
+  if (state_.epoch_trained || watch_.ending()) warn_of_untrained();
   if (!stall_) return;
   losses_.read_pending();
   stall_->rest();
+}
+
+// As an exported model whose backward torch.export dropped, or a layer that forward() forgets.
+void Trainer::warn_of_untrained() {
+  constexpr size_t kNamed = 5;
+  auto names = step_.take_untrained();
+  const auto count = names.size();
+  if (count == 0) return;
+  if (count > kNamed) names.resize(kNamed), names.emplace_back("...");
+  log::warning(format("{} parameter{} got no gradient but zeros in all steps so far: {}", count,
+                      count == 1 ? "" : "s", base::join(names, ", ")));
 }
 
 void Trainer::end_epoch() {

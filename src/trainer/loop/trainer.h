@@ -50,6 +50,7 @@ class Trainer {
   void end_inside_epoch();
   void watch_captured_steps();
   void compare_norms();
+  void warn_of_untrained();
   bool is_last_epoch() const;
   Measured measure();
   Measured evaluate_now();

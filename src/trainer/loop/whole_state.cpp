@@ -53,6 +53,14 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
   return dict;
 }
 
+int64_t count_in(const Tree& dict, const char* key) {
+  constexpr int64_t kMost = 1'000'000'000'000'000;  // more than a run can reach
+  const auto count = as_int(get(dict, key), key);
+  if (count >= 0 && count <= kMost) return count;
+  throw InputError(format("\"{}\" in the checkpoint is {}, which no run can reach", key, count), key,
+                   "take an earlier checkpoint");
+}
+
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
   const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
   if (losses.dim() != 2 || losses.size(1) != 2) {
@@ -92,15 +100,15 @@ void compare_samples(const Tree& extras, const Tree& own) {
 
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
   TrainingState state;
-  state.step = as_int(get(tree, "iter_no"), "iter_no");
-  state.epoch = as_int(get(tree, "epoch"), "epoch");
-  state.consumed = as_int(get(extras, "consumed"), "consumed");
-  state.step_in_epoch = as_int(get(extras, "step_in_epoch"), "step_in_epoch");
+  state.step = count_in(tree, "iter_no");
+  state.epoch = count_in(tree, "epoch");
+  state.consumed = count_in(extras, "consumed");
+  state.step_in_epoch = count_in(extras, "step_in_epoch");
   state.epoch_trained = as_bool(get(extras, "epoch_trained"), "epoch_trained");
   state.seconds = as_double(get(extras, "seconds"), "seconds");
-  state.metrics_offset = as_int(get(extras, "metrics_offset"), "metrics_offset");
+  state.metrics_offset = count_in(extras, "metrics_offset");
   state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
-  state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
+  state.epochs_without_better = count_in(extras, "epochs_without_better");
   restore_losses(mesh.data(), extras, state);
   restore_schedule(*learner.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && learner.scaler)
@@ -118,7 +126,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
 // A file that Python wrote says which iteration it is, if anything.
 TrainingState from_python(const Tree& tree, const Rounds& rounds) {
   TrainingState state;
-  if (const auto step = find(tree, "iter_no")) state.step = as_int(*step, "iter_no");
+  if (find(tree, "iter_no")) state.step = count_in(tree, "iter_no");
   state.epoch = state.step / rounds.steps_per_epoch;
   state.step_in_epoch = state.step % rounds.steps_per_epoch;
   state.consumed = state.step_in_epoch * rounds.step_samples;

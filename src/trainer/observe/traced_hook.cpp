@@ -4,13 +4,15 @@
 
 #include <utility>
 
+#include "lockstep/base/python_scalar.h"
+
 namespace lockstep::train {
 
 // Without a hook the Reducer multiplies by one over the world's size, and so do we: with three ranks a
 // division has other bits (reducer.cpp, mark_variable_ready_dense).
 CommHook mean_as_without(const ProcessGroup& group) {
   const auto call = [group](GradBucket& bucket) {
-    return hooks::all_reduce(group, bucket.buffer().mul_(1.0 / group->getSize()));
+    return hooks::all_reduce(group, bucket.buffer().mul_(base::python_scalar(1.0 / group->getSize())));
   };
   return {call, HookMemory{}};
 }

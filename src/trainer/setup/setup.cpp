@@ -4,7 +4,11 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
@@ -195,8 +199,23 @@ Setup join_job(const Command& command) {
   return join_job(command, begin_job(command));
 }
 
+// The log goes on while a load does.
+std::jthread count_minutes(const std::string& work) {
+  return std::jthread([work](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    for (int minutes = 1;; ++minutes) {
+      stopped.wait_for(lock, stop, std::chrono::minutes(1), [] { return false; });
+      if (stop.stop_requested()) return;
+      log::info(format("{} for {} min", work, minutes));
+    }
+  });
+}
+
 void load_data(Setup& setup) {
   const auto share = node_share(*setup.team);
+  const auto minutes = count_minutes("loading the data set of task " + setup.settings.task.name);
   setup.team->together([&] {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
                                        [&] { return setup.task->data(setup.settings.for_task(), share); });

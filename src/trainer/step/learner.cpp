@@ -28,16 +28,6 @@ std::string shared_memory_line(const Team& team, double own) {
                 kilobytes(sum[0]), kilobytes(-ends[1]), kilobytes(ends[0]), team.world());
 }
 
-std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
-  std::map<const void*, std::string> names;
-  for (const auto& item : model.net().named_parameters())
-    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
-  std::vector<NamedParameter> named;
-  for (const auto& parameter : model.parameters())
-    named.emplace_back(names[parameter.unsafeGetTensorImpl()], parameter);
-  return named;
-}
-
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
                                              const TrainedModel& model) {
   const auto groups = decay_groups(settings.optim, named_parameters(model));
@@ -55,6 +45,16 @@ void require_fused(Optimizer& optimizer, const OptimSettings& settings) {
 }
 
 }  // namespace
+
+std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
+  std::map<const void*, std::string> names;
+  for (const auto& item : model.net().named_parameters())
+    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  std::vector<NamedParameter> named;
+  for (const auto& parameter : model.parameters())
+    named.emplace_back(names[parameter.unsafeGetTensorImpl()], parameter);
+  return named;
+}
 
 double state_bytes_of(const Optimizer& optimizer) {
   int64_t bytes = 0;

@@ -31,6 +31,9 @@ struct Learner {
 /// As the settings say, at the first step. Collective.
 Learner make_learner(const Setup& setup);
 
+/// This rank's parameters under the model's names.
+std::vector<NamedParameter> named_parameters(const TrainedModel& model);
+
 /// What the states of all trained parameters take on this rank, in the words of the optimiser itself.
 double state_bytes_of(const Optimizer& optimizer);
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::train {
 
@@ -20,15 +21,16 @@ Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
   DistributedSampler sampler(samples, {.rank = 0, .world = world, .drop_last = data.drop_last});
   Rounds rounds;
   rounds.samples = sampler.num_samples();
-  if (data.batch_size > rounds.samples) {
-    throw InputError(
-        format("a batch of {} is larger than a rank's share: {} samples over {} ranks are {} each",
-               data.batch_size, samples, world, rounds.samples),
-        "data.batch_size", format("set data.batch_size to {} or less, or start fewer ranks", rounds.samples));
-  }
   const auto up = [](int64_t all, int64_t part) { return (all + part - 1) / part; };
   rounds.batches =
       data.drop_last_batch ? rounds.samples / data.batch_size : up(rounds.samples, data.batch_size);
+  if (rounds.batches == 0)
+    throw InputError(format("an epoch has no batch of {}: {} samples over {} ranks are {} each",
+                            data.batch_size, samples, world, rounds.samples),
+                     "data.batch_size", "set a smaller data.batch_size, or start fewer ranks");
+  if (data.batch_size > rounds.samples)
+    log::info(format("data.batch_size is {}, but a rank has {} samples: an epoch is one batch of {}",
+                     data.batch_size, rounds.samples, rounds.samples));
   rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
   rounds.total_steps = rounds.steps_per_epoch * train.epochs;
   if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);

@@ -16,7 +16,7 @@ struct Rounds {
   int64_t step_samples = 0;     // of all ranks together, a full step
 };
 
-/// Throws InputError where a batch does not fit into a rank's share, or there is nothing to train on.
+/// Throws InputError where there is nothing to train on.
 Rounds plan_rounds(const Settings& settings, int64_t samples, int world);
 
 LoaderOptions loader_options(const Settings& settings, at::Device device);

@@ -3,6 +3,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <utility>
+
 #include "trainer/modes/autocast.h"
 #include "trainer/step/evaluate.h"
 
@@ -58,6 +60,7 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   }
   clock.enter(Phase::optimiser);
   update();
+  look_for_gradients();
   clock.end_step();
 }
 
@@ -145,6 +148,20 @@ void TrainingStep::update() {
   scaler_->update();
 }
 
+// Once a parameter has had one, it is not looked at again.
+void TrainingStep::look_for_gradients() {
+  std::erase_if(untrained_, [](const NamedParameter& parameter) {
+    const auto& grad = parameter.second.grad();
+    return grad.defined() && (grad.layout() != at::kStrided || grad.any().item<bool>());
+  });
+}
+
+std::vector<std::string> TrainingStep::take_untrained() {
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : std::exchange(untrained_, {})) names.push_back(name);
+  return names;
+}
+
 TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
     : model_(*learner.model),
       optimizer_(*learner.optimizer),
@@ -160,6 +177,9 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       gradients_done_(std::make_shared<GradientsDone>()),
       lesson_(make_lesson()),
       captured_(captured_step(setup, learner)) {
+  if (!captured_) untrained_ = named_parameters(model_);
+  std::erase_if(untrained_,
+                [](const NamedParameter& parameter) { return !parameter.second.requires_grad(); });
   if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting. It goes
   // through each device in a thread of its own, so those of one device alone.

@@ -28,6 +28,8 @@ class TrainingStep {
   void begin_epoch(const SampleOrder& order);
   /// One optimiser step over the batches, each loss divided by their number.
   void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
+  /// The parameters that had no gradient but zeros in all steps so far, by name; the next call gives none.
+  std::vector<std::string> take_untrained();
 
  private:
   std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
@@ -36,6 +38,7 @@ class TrainingStep {
   StepContext make_lesson();
   LossOptions loss_on(at::Device device) const;
   void update();
+  void look_for_gradients();
   void backward(const at::Tensor& loss);
   template <class Work>
   void timed_backward(const Work& work);
@@ -50,6 +53,7 @@ class TrainingStep {
   const int64_t last_step_;  // of the run: no batch follows
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
+  std::vector<NamedParameter> untrained_;  // so far; no captured step looks
   BatchCopies copies_;
   // When the last own gradient was there, while a backward is timed.
   struct GradientsDone {

@@ -104,6 +104,33 @@ TEST_F(SharedSums, HaveGloosBitsInOneMessageOfMany) {
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], theirs[i])) << i;
 }
 
+// Transposed and channels_last: in the order of memory. With gaps: gloo would take them for dense.
+TEST_F(SharedSums, HaveGloosBitsInOtherLayouts) {
+  const auto transposed = numbers(201 * 300, at::kFloat).view({201, 300}).t();
+  const auto last =
+      numbers(8 * 3 * 40 * 40, at::kFloat).view({8, 3, 40, 40}).contiguous(at::MemoryFormat::ChannelsLast);
+  for (const auto& own : {transposed, last})
+    EXPECT_TRUE(same_bits(reduced(shared_, own.clone()), reduced(gloo_, own.clone()))) << own.strides();
+  const auto gaps = numbers(2 * 60'000, at::kFloat).view({-1, 2}).select(1, 0);
+  const auto want = reduced(gloo_, gaps.contiguous());
+  EXPECT_TRUE(same_bits(reduced(shared_, gaps), want));
+}
+
+TEST_F(SharedSums, HaveGloosBitsOfComplexNumbers) {
+  for (const int64_t items : {1, 129, 50'001}) {
+    const auto own = at::view_as_complex(numbers(2 * items * world(), at::kFloat).view({-1, 2}));
+    EXPECT_TRUE(same_bits(reduced(shared_, own.clone()), reduced(gloo_, own.clone()))) << items;
+    std::vector<at::Tensor> ours = {own.clone()}, theirs = {own.clone()};
+    shared_->reduce(ours)->wait();
+    gloo_->reduce(theirs)->wait();
+    EXPECT_TRUE(own_rank() != 0 || same_bits(ours[0], theirs[0])) << items;
+    auto whole = own.clone(), part = at::empty({items}, at::kComplexFloat), want = part.clone();
+    base::own_reduce_scatter_single(*shared_, part, whole)->wait();
+    base::own_reduce_scatter_single(*gloo_, want, whole)->wait();
+    EXPECT_TRUE(same_bits(part, want)) << items;
+  }
+}
+
 TEST_F(SharedSums, HaveGloosBitsOnOneRank) {
   for (const auto items : kSizes) {
     c10d::ReduceOptions options;

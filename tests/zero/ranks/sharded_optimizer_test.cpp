@@ -40,7 +40,7 @@ at::Tensor numbers(const std::vector<int64_t>& shape, uint64_t seed) {
 }
 
 // Odd sizes, one that is nearly all, one of no dimension, one of no element, channels_last strides and a
-// transposed matrix.
+// transposed matrix, and one of complex numbers.
 std::vector<at::Tensor> parameters() {
   std::vector<at::Tensor> params = {numbers({257}, 1),
                                     numbers({3, 1001}, 2),
@@ -49,7 +49,8 @@ std::vector<at::Tensor> parameters() {
                                     numbers({7, 5, 3, 3}, 5).contiguous(at::MemoryFormat::ChannelsLast),
                                     numbers({131, 97}, 6),
                                     numbers({67, 33}, 7).t(),
-                                    numbers({1}, 8)};
+                                    numbers({1}, 8),
+                                    at::view_as_complex(numbers({33, 2}, 9))};
   for (auto& param : params) param.requires_grad_(true);
   return params;
 }
@@ -63,7 +64,8 @@ void put_gradients(std::vector<at::Tensor>& params, int step) {
       continue;
     }
     const auto seed = 1000 * static_cast<uint64_t>(step + 1) + i;
-    const auto grad = numbers(param.sizes().vec(), seed) * std::pow(10, step % 4 - 2);
+    auto grad = numbers(param.sizes().vec(), seed) * std::pow(10, step % 4 - 2);
+    if (param.is_complex()) grad = at::complex(grad, grad.roll(1));
     // the third has another layout than its parameter, as a program's own gradient may
     param.mutable_grad() = step == 2 ? grad.contiguous() : at::empty_like(param).copy_(grad);
   }

@@ -59,8 +59,8 @@ std::optional<SharedMemory> SharedMemory::open(const std::string& name) {
   const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   if (!file) return std::nullopt;
   struct stat facts {};
-  void* data =
-      ::fstat(file.number(), &facts) == 0 ? map(file.number(), static_cast<size_t>(facts.st_size)) : nullptr;
+  if (::fstat(file.number(), &facts) != 0 || facts.st_uid != ::geteuid()) return std::nullopt;
+  void* data = map(file.number(), static_cast<size_t>(facts.st_size));
   if (!data) return std::nullopt;
   return SharedMemory(name, data, static_cast<size_t>(facts.st_size), Descriptor());
 }

@@ -9,10 +9,17 @@
 
 namespace lockstep::comm {
 
-/// A tensor seen as contiguous memory; written back to where it came from if that was not contiguous.
+/// In which order a tensor's elements are seen. As they lie in memory is how gloo sums them, where the tensor
+/// has no gaps.
+enum class ElementOrder { logical, memory };
+
+/// A tensor seen as contiguous memory; written back to where it came from if it had to be copied.
 class Flat {
  public:
-  explicit Flat(const at::Tensor& tensor) : tensor_(tensor), flat_(tensor.contiguous()) {}
+  explicit Flat(const at::Tensor& tensor, ElementOrder order = ElementOrder::logical) : tensor_(tensor) {
+    const bool as_it_lies = order == ElementOrder::memory && tensor.is_non_overlapping_and_dense();
+    flat_ = as_it_lies ? tensor : tensor.contiguous();
+  }
   std::byte* data() const { return static_cast<std::byte*>(flat_.data_ptr()); }
   size_t bytes() const { return flat_.nbytes(); }
   std::span<std::byte> span() const { return {data(), bytes()}; }
@@ -31,7 +38,9 @@ class Flat {
 /// Several, one for each rank.
 class Flats {
  public:
-  explicit Flats(const std::vector<at::Tensor>& tensors) : flats_(tensors.begin(), tensors.end()) {}
+  explicit Flats(const std::vector<at::Tensor>& tensors, ElementOrder order = ElementOrder::logical) {
+    for (const auto& tensor : tensors) flats_.emplace_back(tensor, order);
+  }
   std::vector<std::byte*> places() const {
     std::vector<std::byte*> places;
     for (const auto& flat : flats_) places.push_back(flat.data());

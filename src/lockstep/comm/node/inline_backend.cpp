@@ -40,6 +40,17 @@ int number_of(const c10d::ReduceOp& op) {
   return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
 
+// Complex numbers are summed as twice as many real ones. They have no other reduction.
+at::Tensor summed_as(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const bool sums = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
+  return tensor.is_complex() && sums ? at::view_as_real(tensor) : tensor;
+}
+
+Tensors summed_as(Tensors tensors, const c10d::ReduceOp& op) {
+  for (auto& tensor : tensors) tensor = summed_as(tensor, op);
+  return tensors;
+}
+
 }  // namespace
 
 CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
@@ -166,7 +177,7 @@ Fold InlineBackend::fold_for(OpType type, size_t items, size_t item_bytes) const
 
 void InlineBackend::reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, OpType type, bool keep,
                                Patience& patience) {
-  Flat flat(tensor);
+  Flat flat(tensor, ElementOrder::memory);
   const Reduction& reduction = find_reduction(tensor.scalar_type(), op, order_ == SumOrder::as_gloo);
   const Fold fold = fold_for(type, flat.items(), reduction.item_bytes);
   transport_->all_reduce(flat.data(), keep ? flat.data() : nullptr, flat.items(), reduction, fold, patience);
@@ -177,7 +188,7 @@ void InlineBackend::reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, OpTy
 
 InlineBackend::WorkPtr InlineBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (is_for_base(tensors)) return ForwardingBackend::allreduce(tensors, options);
-  const at::Tensor& tensor = single(tensors);
+  const auto tensor = summed_as(single(tensors), options.reduceOp);
   find_reduction(tensor.scalar_type(), options.reduceOp);
   return run({OpType::ALLREDUCE, options.timeout, number_of(options.reduceOp)}, tensors, tensors,
              [this, tensor, op = options.reduceOp](Patience& patience) {
@@ -188,8 +199,7 @@ InlineBackend::WorkPtr InlineBackend::allreduce(Tensors& tensors, const c10d::Al
 // As gloo does: one message of all of them, where they are of one type.
 void InlineBackend::reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience) {
   const auto alike = [&](const at::Tensor& one) { return one.scalar_type() == tensors[0].scalar_type(); };
-  if (tensors.size() < 2 || order_ == SumOrder::by_rank ||
-      !std::all_of(tensors.begin(), tensors.end(), alike)) {
+  if (tensors.empty() || order_ == SumOrder::by_rank || !std::all_of(tensors.begin(), tensors.end(), alike)) {
     for (auto& tensor : tensors) reduce_all(tensor, op, OpType::ALLREDUCE_COALESCED, true, patience);
     return;
   }
@@ -207,19 +217,17 @@ void InlineBackend::reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, 
 
 InlineBackend::WorkPtr InlineBackend::allreduce_coalesced(Tensors& tensors,
                                                           const c10d::AllreduceCoalescedOptions& options) {
-  for (auto& tensor : tensors) {
-    require_dense_cpu(tensor);
-    find_reduction(tensor.scalar_type(), options.reduceOp);
-  }
-  return run({OpType::ALLREDUCE_COALESCED, options.timeout, number_of(options.reduceOp)}, tensors, tensors,
-             [this, tensors, op = options.reduceOp](Patience& patience) {
-               reduce_coalesced(tensors, op, patience);
-             });
+  for (const auto& tensor : tensors) require_dense_cpu(tensor);
+  const auto given = summed_as(tensors, options.reduceOp);
+  for (const auto& tensor : given) find_reduction(tensor.scalar_type(), options.reduceOp);
+  return run(
+      {OpType::ALLREDUCE_COALESCED, options.timeout, number_of(options.reduceOp)}, tensors, tensors,
+      [this, given, op = options.reduceOp](Patience& patience) { reduce_coalesced(given, op, patience); });
 }
 
 InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   if (is_for_base(tensors)) return ForwardingBackend::reduce(tensors, options);
-  const at::Tensor& tensor = single(tensors);
+  const auto tensor = summed_as(single(tensors), options.reduceOp);
   require_rank(options.rootRank, getSize(), "the root of a reduce");
   find_reduction(tensor.scalar_type(), options.reduceOp);
   const bool keep = getRank() == options.rootRank;
@@ -232,28 +240,35 @@ InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::Reduc
 // gloo sums all of a list's parts as messages of their own, and those of one tensor as one message.
 void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one,
                                 const c10d::ReduceOp& op, Patience& patience) {
-  Flat flat(output);
+  // a part that lies otherwise than row by row is summed as it lies
+  const auto& own = inputs[static_cast<size_t>(getRank())];
+  const bool permuted = !own.is_contiguous() && own.is_non_overlapping_and_dense();
+  const auto sum = permuted ? at::empty_like(own) : output;
+  Flat flat(sum, permuted ? ElementOrder::memory : ElementOrder::logical);
   const Reduction& reduction = find_reduction(output.scalar_type(), op, order_ == SumOrder::as_gloo);
   const size_t message = flat.items() * (in_one ? inputs.size() : 1);
   const Fold fold = fold_for(OpType::REDUCE_SCATTER, message, reduction.item_bytes);
-  const Flats given(inputs);
+  const Flats given(inputs, ElementOrder::memory);
   const auto places = given.places();
   transport_->reduce_scatter({places.begin(), places.end()}, flat.data(), flat.items(), reduction, fold,
                              in_one ? static_cast<size_t>(getRank()) * flat.bytes() : 0, patience);
   if (reduction.divide) reduction.divide(flat.data(), flat.items(), getSize());
   flat.write_back();
+  const at::NoGradGuard no_grad;
+  if (permuted) output.copy_(sum);
 }
 
 InlineBackend::WorkPtr InlineBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
   if (is_for_base(outputs)) return ForwardingBackend::reduce_scatter(outputs, inputs, options);
-  const at::Tensor& output = single(outputs);
+  const auto output = summed_as(single(outputs), options.reduceOp);
   TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
               "a reduce-scatter of ", getSize(), " ranks needs one list of ", getSize(), " tensors");
-  for (const auto& input : inputs[0]) require_alike(input, output);
+  const auto given = summed_as(inputs[0], options.reduceOp);
+  for (const auto& input : given) require_alike(input, output);
   find_reduction(output.scalar_type(), options.reduceOp);
   return run({OpType::REDUCE_SCATTER, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
-             [this, output, given = inputs[0], op = options.reduceOp](Patience& patience) {
+             [this, output, given, op = options.reduceOp](Patience& patience) {
                scatter_sum(output, given, false, op, patience);
              });
 }
@@ -261,12 +276,13 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter(Tensors& outputs, TensorLis
 InlineBackend::WorkPtr InlineBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                            const c10d::ReduceScatterOptions& options) {
   require_dense_cpu(output);
-  const Tensors pieces = pieces_of(input, getSize());
-  for (const auto& piece : pieces) require_alike(piece, output);
-  find_reduction(output.scalar_type(), options.reduceOp);
+  const auto sum = summed_as(output, options.reduceOp);
+  const Tensors pieces = pieces_of(summed_as(input, options.reduceOp), getSize());
+  for (const auto& piece : pieces) require_alike(piece, sum);
+  find_reduction(sum.scalar_type(), options.reduceOp);
   return run({OpType::_REDUCE_SCATTER_BASE, options.timeout, number_of(options.reduceOp)}, {output}, {output},
-             [this, output, pieces, op = options.reduceOp](Patience& patience) {
-               scatter_sum(output, pieces, true, op, patience);
+             [this, sum, pieces, op = options.reduceOp](Patience& patience) {
+               scatter_sum(sum, pieces, true, op, patience);
              });
 }
 
@@ -275,15 +291,16 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter_tensor_coalesced(
   require_pairs(outputs, inputs);
   if (is_for_base({outputs[0]}))
     return ForwardingBackend::reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  const auto sums = summed_as(outputs, options.reduceOp), given = summed_as(inputs, options.reduceOp);
   TensorLists pieces;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    require_dense_cpu(outputs[i]);
-    pieces.push_back(pieces_of(inputs[i], getSize()));
-    for (const auto& piece : pieces[i]) require_alike(piece, outputs[i]);
-    find_reduction(outputs[i].scalar_type(), options.reduceOp);
+  for (size_t i = 0; i < given.size(); ++i) {
+    require_dense_cpu(sums[i]);
+    pieces.push_back(pieces_of(given[i], getSize()));
+    for (const auto& piece : pieces[i]) require_alike(piece, sums[i]);
+    find_reduction(sums[i].scalar_type(), options.reduceOp);
   }
   return run({OpType::_REDUCE_SCATTER_BASE, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
-             [this, sums = outputs, pieces, op = options.reduceOp](Patience& patience) {
+             [this, sums, pieces, op = options.reduceOp](Patience& patience) {
                for (size_t i = 0; i < sums.size(); ++i) scatter_sum(sums[i], pieces[i], true, op, patience);
              });
 }

@@ -42,6 +42,15 @@ bool takes_more(int descriptor) {
   return ::poll(&waited, 1, kTakesWithin) == 1 && (waited.revents & POLLOUT) != 0;
 }
 
+// Another user's link would lead to a file of that user's choice. Nobody may read a pipe that has a name.
+int open_to_append(const char* path) {
+  struct stat facts {};
+  const bool link = ::lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
+  if (link && facts.st_uid != ::geteuid() && facts.st_uid != 0) return -1;
+  const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  return ::open(path, link ? flags : flags | O_NOFOLLOW, 0666);
+}
+
 }  // namespace
 
 std::string fault_as_json(const std::exception& error) {
@@ -64,8 +73,8 @@ void note_fault(const std::exception& error) noexcept {
       if (is_pipe(*number) && takes_more(*number)) base::write_all(*number, line);
       return;
     }
-    const base::Descriptor file(::open(place, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-    if (file.number() >= 0) base::write_all(file.number(), line);
+    const base::Descriptor file(open_to_append(place));
+    if (file) base::write_all(file.number(), line);
   } catch (const std::exception&) {  // the error itself is said all the same
   }
 }
