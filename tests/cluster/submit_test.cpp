@@ -227,6 +227,23 @@ TEST(JobWatch, BelievesTheRecordWhereTheSchedulerIsSilent) {
   EXPECT_EQ(watch.look().phase, Standing::over);
 }
 
+TEST(Scheduler, TakesTheQsubThatCallsSbatchForSlurms) {
+  const test::TempFolder folder;
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", folder.path().c_str(), 1);
+  ::setenv("PBS_EXEC", "/nowhere", 1);
+  for (const auto& [name, text] :
+       {std::pair("sbatch", "#!/bin/sh\n"), {"qsub", "#!/bin/sh\nexec \"${0%/*}/sbatch\"\n"}}) {
+    std::ofstream(folder.path() / name) << text;
+    std::filesystem::permissions(folder.path() / name, std::filesystem::perms::owner_all);
+  }
+  EXPECT_EQ(guess_scheduler(), "slurm");
+  std::ofstream(folder.path() / "qsub") << "#!/bin/sh\n";
+  EXPECT_THROW(guess_scheduler(), InputError);
+  ::setenv("PATH", path.c_str(), 1);
+  ::unsetenv("PBS_EXEC");
+}
+
 TEST(HandIn, WaitsForAMuteSchedulerWithinBounds) {
   const test::TempFolder folder;
   const auto sbatch = folder.path() / "sbatch";

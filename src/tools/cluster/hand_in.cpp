@@ -57,8 +57,8 @@ std::string words_of(const base::Answer& answer) {
                 shown(command), "look into the queue before you submit again");
   throw Error(format("{} refused the job (status {}): {}", name, answer.status, words_of(answer)),
               shown(command),
-              "these are the scheduler's words: change what was asked for (--queue, --account, "
-              "--time, --nodes, the site's file) and submit again");
+              "the scheduler says why: change what it names (--queue, --account, --time, --nodes, the "
+              "site's file), or wait until it can be reached, and submit again");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -36,6 +37,13 @@ std::string pbs_folder() {
   return std::string(pbs && *pbs ? pbs : "/opt/pbs") + "/bin";
 }
 
+// slurm-wlm-torque's qsub: it hands what it gets to the sbatch beside it
+bool wraps_sbatch(const std::string& qsub) {
+  std::string text(20'000, '\0');
+  std::ifstream(qsub).read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text.starts_with("#!") && text.find("/sbatch\"") != std::string::npos;
+}
+
 std::string of_cluster(const Scheduler& scheduler) {
   return scheduler.cluster.empty() ? "" : "--clusters=" + quoted(scheduler.cluster) + " ";
 }
@@ -59,7 +67,8 @@ std::string command_word(const std::string& name) {
 }
 
 std::string guess_scheduler() {
-  const bool slurm = !find_command("sbatch").empty(), pbs = !find_command("qsub").empty();
+  const auto qsub = find_command("qsub");
+  const bool slurm = !find_command("sbatch").empty(), pbs = !qsub.empty() && !(slurm && wraps_sbatch(qsub));
   if (slurm != pbs) return slurm ? "slurm" : "pbs";
   throw InputError(slurm ? "both sbatch and qsub are here: which scheduler is meant?"
                          : "there is neither sbatch nor qsub here",
