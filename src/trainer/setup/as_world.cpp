@@ -16,7 +16,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/write_all.h"
 #include "lockstep/comm/meet/rendezvous.h"
-#include "lockstep/comm/meet/secret.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/cpus.h"
@@ -26,10 +25,10 @@
 namespace lockstep::train {
 namespace {
 
-// A name for the file where the ranks meet, for those who have no other place to.
+// A name for the socket where the ranks meet.
 std::string meeting_of(const launch::Runtime& runtime) {
   if (!runtime.has_met()) return "";
-  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), comm::fresh_word()));
+  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), comm::random_word()));
 }
 
 // Gone when the ranks have met; a rank that ended before may have left it.
@@ -39,8 +38,9 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
   environment["LOCKSTEP_MEETING"] = meeting;
   job.world = world;
   job.launcher = "as_world";
+  const auto plan = comm::plan_rendezvous(environment, job, false);
   std::error_code none;
-  std::filesystem::remove(comm::plan_rendezvous(environment, job, false).path, none);
+  for (const auto& path : {plan.socket, plan.file}) std::filesystem::remove(path, none);
 }
 
 // What the ranks are made of, for those who start from this process: over MPI they have no other way to it.

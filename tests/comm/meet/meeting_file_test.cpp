@@ -1,7 +1,10 @@
 #include "lockstep/comm/meet/meeting_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -39,7 +42,7 @@ class MeetingFileTest : public ::testing::Test {
 TEST_F(MeetingFileTest, TellsWhereRankZeroIsAndGoesWithIt) {
   EXPECT_FALSE(read_meeting_file(path_));
   {
-    const MeetingFile file(path_, {"10.0.0.1", 4711, "word"});
+    const MeetingFile file(path_, {.host = "10.0.0.1", .port = 4711, .word = "word"});
     const auto place = read_meeting_file(path_);
     ASSERT_TRUE(place);
     EXPECT_EQ(place->host, "10.0.0.1");
@@ -53,13 +56,14 @@ TEST_F(MeetingFileTest, TellsWhereRankZeroIsAndGoesWithIt) {
 
 TEST_F(MeetingFileTest, AStartThatFailedDoesNotSpoilTheNext) {
   plant("10.0.0.1 1 old .\n");
-  const MeetingFile file(path_, {"10.0.0.1", 2, "new"});
+  const MeetingFile file(path_, {.host = "10.0.0.1", .port = 2, .word = "new"});
   EXPECT_EQ(read_meeting_file(path_)->word, "new");
 }
 
 TEST_F(MeetingFileTest, AStartThatGivesUpLateLeavesTheNextOnesFile) {
-  auto first = std::make_unique<MeetingFile>(path_, MeetingPlace{"10.0.0.1", 1, "old"});
-  const MeetingFile next(path_, {"10.0.0.1", 2, "new"});
+  auto first =
+      std::make_unique<MeetingFile>(path_, MeetingPlace{.host = "10.0.0.1", .port = 1, .word = "old"});
+  const MeetingFile next(path_, {.host = "10.0.0.1", .port = 2, .word = "new"});
   first.reset();
   const auto place = read_meeting_file(path_);
   ASSERT_TRUE(place);
@@ -87,8 +91,10 @@ TEST_F(MeetingFileTest, WhatIsNoFileOfOursIsNotRead) {
 TEST_F(MeetingFileTest, AFolderThatOthersMayUseIsRefused) {
   make_folder();
   ::chmod(path_.parent_path().c_str(), 0755);
+  EXPECT_THROW(MeetingSocket{path_}, InputError);
+  EXPECT_THROW(call_socket(path_), InputError);
   EXPECT_THROW(read_meeting_file(path_), InputError);
-  EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
+  EXPECT_THROW(MeetingFile(path_, {.host = "a", .port = 1, .word = "w"}), InputError);
 }
 
 TEST_F(MeetingFileTest, AFolderOfAnotherUserIsRefused) {
@@ -96,7 +102,7 @@ TEST_F(MeetingFileTest, AFolderOfAnotherUserIsRefused) {
   make_folder();
   ASSERT_EQ(::chown(path_.parent_path().c_str(), 12345, 12345), 0);
   try {
-    const MeetingFile file(path_, {"a", 1, "w"});
+    const MeetingFile file(path_, {.host = "a", .port = 1, .word = "w"});
     FAIL();
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what()).find("belongs to another user"), std::string::npos);
@@ -107,8 +113,47 @@ TEST_F(MeetingFileTest, AFolderOfAnotherUserIsRefused) {
 TEST_F(MeetingFileTest, ALinkInPlaceOfTheFolderIsRefused) {
   fs::create_directory(root_ / "theirs");
   fs::create_directory_symlink(root_ / "theirs", path_.parent_path());
-  EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
+  EXPECT_THROW(MeetingFile(path_, {.host = "a", .port = 1, .word = "w"}), InputError);
   EXPECT_TRUE(fs::is_empty(root_ / "theirs"));
+}
+
+TEST_F(MeetingFileTest, ASocketIsThisUsersAloneAndGoesWithRankZero) {
+  EXPECT_FALSE(call_socket(path_));
+  {
+    const MeetingSocket socket(path_);
+    EXPECT_TRUE(call_socket(path_));
+    EXPECT_EQ(mode_of(path_.parent_path()), 0700U);
+    EXPECT_THROW(MeetingSocket{path_}, Error) << "of another job, on the same MASTER_PORT";
+    EXPECT_TRUE(call_socket(path_)) << "and the first one goes on";
+  }
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(MeetingFileTest, ASocketThatAKilledStartLeftIsReplaced) {
+  {
+    const MeetingSocket socket(path_);
+    fs::rename(path_, root_ / "kept");
+  }
+  make_folder();
+  fs::rename(root_ / "kept", path_);
+  EXPECT_FALSE(call_socket(path_)) << "nobody listens";
+  const MeetingSocket next(path_);
+  EXPECT_TRUE(call_socket(path_));
+}
+
+TEST_F(MeetingFileTest, AnotherUsersProcessCannotConnect) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root acts as another user";
+  fs::permissions(root_, fs::perms::all);
+  const MeetingSocket socket(path_);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  ASSERT_LT(path_.string().copy(address.sun_path, sizeof address.sun_path), sizeof address.sun_path);
+  const base::Descriptor caller(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ::setfsuid(12345);
+  const int status = ::connect(caller.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int reason = errno;
+  ::setfsuid(0);
+  EXPECT_EQ(status, -1);
+  EXPECT_EQ(reason, EACCES);
 }
 
 TEST_F(MeetingFileTest, WhatKilledStartsLeftIsSwept) {
@@ -117,7 +162,7 @@ TEST_F(MeetingFileTest, WhatKilledStartsLeftIsSwept) {
   std::ofstream(old) << "x";
   std::ofstream(fresh) << "x";
   fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(48));
-  { const MeetingFile file(path_, {"a", 1, "w"}); }
+  { const MeetingFile file(path_, {.host = "a", .port = 1, .word = "w"}); }
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh)) << "another job may be about to meet there";
 }

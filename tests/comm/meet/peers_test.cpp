@@ -16,7 +16,7 @@ TEST(Peers, ALineOfTheStoreReadsBack) {
   EXPECT_EQ(back.pid_space, 4026531836u);
   EXPECT_EQ(back.host, "node-b");
   EXPECT_EQ(back.address, "10.0.0.2");
-  EXPECT_EQ(unpack_peer(pack({0, 0, 1, 0, "alone", ""})).address, "");
+  EXPECT_EQ(unpack_peer(pack(Peer{0, 0, 1, 0, "alone", ""})).address, "");
   EXPECT_THROW(unpack_peer("3 1 x"), Error);
 }
 

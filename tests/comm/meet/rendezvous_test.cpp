@@ -27,32 +27,28 @@ TEST(Rendezvous, OneRankMeetsNobody) {
   EXPECT_EQ(plan_rendezvous({}, job_of(0, 1), true).how, Meeting::alone);
 }
 
-TEST(Rendezvous, MpiOnOneNodeNeedsNoPort) {
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 4), true).how, Meeting::shared_memory);
-}
-
-TEST(Rendezvous, MpiCarriesThePortAcrossNodes) {
-  EXPECT_EQ(plan_rendezvous({}, job_of(1, 4, 2), true).how, Meeting::tcp_over_mpi);
+TEST(Rendezvous, MpiNeedsNoPort) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 4), true).how, Meeting::mpi);
 }
 
 TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2), false);
-    EXPECT_EQ(plan.how, Meeting::tcp_client);
+    EXPECT_EQ(plan.how, Meeting::agent);
     EXPECT_EQ(plan.host, "login1");
     EXPECT_EQ(plan.port, 29500);
   }
 }
 
-TEST(Rendezvous, ANamedMeetingIsAFileWhateverElseIsSet) {
+TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
   auto environment = kMaster;
   environment["LOCKSTEP_MEETING"] = "as-world-7/../x";
   auto job = job_of(1, 4);
-  EXPECT_EQ(plan_rendezvous(environment, job, false).how, Meeting::tcp_client);  // left behind by somebody
+  EXPECT_EQ(plan_rendezvous(environment, job, false).port, 29500) << "left behind by an outer job";
   job.launcher = "as_world";
   const auto plan = plan_rendezvous(environment, job, false);
-  EXPECT_EQ(plan.how, Meeting::file);
-  EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x")) << plan.path;
+  EXPECT_EQ(plan.host, "");
+  EXPECT_TRUE(plan.socket.ends_with("/as-world-7_.._x.sock")) << plan.socket;
 }
 
 TEST(Rendezvous, ARestartHasKeysOfItsOwn) {
@@ -60,15 +56,19 @@ TEST(Rendezvous, ARestartHasKeysOfItsOwn) {
             plan_rendezvous(torchrun("1"), job_of(0, 2), false).prefix);
 }
 
-TEST(Rendezvous, RankZeroHostsWithoutAnAgent) {
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2, 2), false).how, Meeting::tcp_host);
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2, 2), false).how, Meeting::tcp_client);
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2, 2), false).host, "login1");
+TEST(Rendezvous, MasterAddrAndPortNameTheSocketAndThePort) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2), false);
+    EXPECT_EQ(plan.how, Meeting::socket);
+    EXPECT_TRUE(plan.socket.ends_with("/login1-29500.sock")) << plan.socket;
+    EXPECT_EQ(plan.host, "login1");
+    EXPECT_EQ(plan.port, 29500);
+  }
 }
 
-TEST(Rendezvous, OnOneNodeTheStoreStaysOnTheLoopback) {
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2), false).host, "127.0.0.1");
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2), false).host, "127.0.0.1");
+TEST(Rendezvous, OnOneNodeThereIsNoPort) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2), false).host, "");
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2), false).host, "");
 }
 
 // the commonest exports by hand: rank 0 guesses one node, rank 1 two
@@ -79,31 +79,31 @@ TEST(Rendezvous, AGuessedLayoutMeetsAtTheAddressThatAllKnow) {
   };
   EXPECT_EQ(by_hand(job_of(0, 2)).host, "login1");
   EXPECT_EQ(by_hand(job_of(1, 2, 2)).host, "login1");
-  EXPECT_FALSE(by_hand(job_of(0, 2)).one_node);
 }
 
 TEST(Rendezvous, AFilesNameLeadsNowhereElse) {
   Job job = job_of(0, 2);
   job.scheduler = "pbs";
   job.job_id = "../../etc/passwd 7[1].server" + std::string(500, 'x');
-  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job, false).path;
+  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job, false).socket;
   EXPECT_EQ(path.find("/etc"), std::string::npos) << path;
   EXPECT_EQ(std::count(path.begin(), path.end(), '/'), 3) << path;
-  EXPECT_LT(path.size(), 250U);
+  EXPECT_LT(path.size(), 108U) << "the limit for a socket";
 }
 
-TEST(Rendezvous, AJobStepIsAFile) {
+TEST(Rendezvous, AJobStepIsASocketAndForSeveralNodesAFile) {
   Job job = job_of(0, 2);
   job.scheduler = "slurm";
   job.job_id = "41";
   const auto first = plan_rendezvous({{"SLURM_STEP_ID", "0"}, {"TMPDIR", "/scratch"}}, job, false);
   const auto second = plan_rendezvous({{"SLURM_STEP_ID", "1"}, {"TMPDIR", "/scratch"}}, job, false);
-  EXPECT_EQ(first.how, Meeting::file);
-  EXPECT_EQ(first.path.rfind("/scratch/", 0), 0u);
-  EXPECT_NE(first.path, second.path);
+  EXPECT_TRUE(first.socket.starts_with("/scratch/")) << first.socket;
+  EXPECT_EQ(first.file, "");
+  EXPECT_NE(first.socket, second.socket);
   job.nodes = 2;
   const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job, false);
-  EXPECT_EQ(shared.path.rfind("/shared/", 0), 0u) << "a node's own folder is not seen by the other";
+  EXPECT_TRUE(shared.socket.starts_with("/scratch/")) << shared.socket;
+  EXPECT_TRUE(shared.file.starts_with("/shared/")) << "a node's own folder is not seen by the other";
 }
 
 TEST(Rendezvous, HalfAnAddressIsAnError) {

@@ -2,9 +2,20 @@
 
 #include <utility>
 
-#include "lockstep/comm/meet/copy_of_store.h"
-
 namespace lockstep::comm {
+namespace {
+
+// A connection of its own, in libtorchs whose stores have clone().
+template <class StorePointer>
+StorePointer copy_of(const StorePointer& store) {
+  if constexpr (requires { store->clone(); }) {
+    return store->clone();
+  } else {
+    return store;
+  }
+}
+
+}  // namespace
 
 AttemptStore::AttemptStore(std::string prefix, c10::intrusive_ptr<c10d::Store> store)
     : prefix_(std::move(prefix)),

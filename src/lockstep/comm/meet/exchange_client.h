@@ -1,5 +1,5 @@
 #pragma once
-// The end of an exchange over sockets at every rank but 0: it calls rank 0.
+// The end of an exchange over sockets at every rank but 0.
 
 #include <functional>
 #include <memory>
@@ -10,11 +10,12 @@
 
 namespace lockstep::comm {
 
-/// Asked before each try; nothing where rank 0 has not said yet.
+/// Called before each attempt; nothing where rank 0 has not published its address yet.
 using FindMeetingPlace = std::function<std::optional<MeetingPlace>()>;
 
-/// Tries until the time is over. Throws InputError at once where a foreign service answers at a place that
-/// has no word; one that has may be left over from an earlier start, and is asked for again.
+/// Connects to rank 0, over its Unix socket where there is one, and retries until the timeout. Throws
+/// InputError at once where a foreign service answers at a place without a word; a place with a word may be
+/// left over from an earlier start, so it looks for the place again.
 std::unique_ptr<launch::TextExchange> join_exchange(const FindMeetingPlace& find,
                                                     const ExchangeOptions& options);
 

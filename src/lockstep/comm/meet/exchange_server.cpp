@@ -11,13 +11,12 @@
 #include <list>
 #include <map>
 #include <thread>
-#include <vector>
 
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/peer_user.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/meet/interface.h"
 #include "lockstep/comm/meet/peers.h"
-#include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
@@ -25,13 +24,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr ptrdiff_t kFewUnproven = 256;  // that are listened to at a time, or two a rank
+constexpr size_t kPending = 256;  // connections without a hello at a time, or two for each rank
 
-std::string own_side(int socket) {
+using AddressCall = int (*)(int, sockaddr*, socklen_t*);  // getsockname or getpeername
+
+// Empty for a Unix socket.
+std::string internet_address(int socket, AddressCall call) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   std::array<char, NI_MAXHOST> text{};
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
+  if (call(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.ss_family == AF_UNIX)
+    return "";
   if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text.data(), text.size(), nullptr, 0,
                     NI_NUMERICHOST) != 0) {
     return "";
@@ -39,37 +42,31 @@ std::string own_side(int socket) {
   return text.data();
 }
 
-class ExchangeServer : public launch::TextExchange {
-  struct Caller {
-    Wire line;
-    bool is_proven = false;  // by the kernel: this user's, on this machine
-    std::string nonce = {};
-    std::optional<Hello> hello = {};  // once he is asked for a proof
-  };
+std::string job_of(uid_t user, const std::string& job_id) {
+  return job_id.empty() ? format("user id {}", user)
+                        : format("job {} of user id {}", base::printable(job_id), user);
+}
 
+class ExchangeServer : public launch::TextExchange {
  public:
-  ExchangeServer(const Listener& listener, std::string word, ExchangeOptions options)
-      : listener_(listener.socket),
-        word_(std::move(word)),
-        mark_(mark_of(word_)),
-        options_(std::move(options)) {
+  ExchangeServer(const std::vector<int>& listeners, std::string word, ExchangeOptions options)
+      : own_(own_hello(options, word)), options_(std::move(options)) {
     deadline_ = Clock::now() + options_.timeout;
-    while (!all_have_come() && Clock::now() < deadline_) wait_for_somebody();
-    listener_.close();
-    knocking_.clear();
+    while (!all_have_come() && Clock::now() < deadline_) poll_once(listeners);
+    pending_.clear();
     if (!refusal_.empty()) fail_with(refusal_);
     if (!all_have_come()) fail(missing());
-    for (auto& [rank, line] : seats_) line.send({.body = kWelcome}, Clock::now() + kTell);
+    for (auto& [rank, line] : lines_) line.send({.body = kComplete}, Clock::now() + kErrorTime);
   }
 
   std::vector<std::string> gather(const std::string& text) override {
     std::vector<std::string> texts(static_cast<size_t>(options_.world));
     texts[0] = text;
     std::map<int, Wire*> awaited;
-    for (auto& [rank, line] : seats_) awaited.emplace(rank, &line);
+    for (auto& [rank, line] : lines_) awaited.emplace(rank, &line);
     const auto deadline = Clock::now() + options_.timeout;
     while (!awaited.empty()) {
-      take_what_came(awaited, texts);
+      take_texts(awaited, texts);
       if (awaited.empty()) break;
       if (Clock::now() >= deadline) fail(silent(awaited));
       wait_for(awaited, deadline);
@@ -78,7 +75,7 @@ class ExchangeServer : public launch::TextExchange {
   }
 
   std::string broadcast(const std::string& text) override {
-    for (auto& [rank, line] : seats_) {
+    for (auto& [rank, line] : lines_) {
       if (!line.send({.body = text}, Clock::now() + options_.timeout)) fail(left(rank, options_));
     }
     return text;
@@ -87,102 +84,86 @@ class ExchangeServer : public launch::TextExchange {
   std::string address() const override { return address_; }
 
  private:
-  bool all_have_come() const { return seats_.size() + 1 == static_cast<size_t>(options_.world); }
+  bool all_have_come() const { return lines_.size() + 1 == static_cast<size_t>(options_.world); }
 
-  void wait_for_somebody() {
-    std::vector<pollfd> sockets = {{listener_.number(), POLLIN, 0}};
-    for (const auto& caller : knocking_) sockets.push_back({caller.line.number(), POLLIN, 0});
+  void poll_once(const std::vector<int>& listeners) {
+    std::vector<pollfd> sockets;
+    for (const int listener : listeners) sockets.push_back({listener, POLLIN, 0});
+    for (const auto& line : pending_) sockets.push_back({line.number(), POLLIN, 0});
+    const auto members = sockets.size();
+    for (const auto& [rank, line] : lines_) sockets.push_back({line.number(), POLLIN, 0});
     ::poll(sockets.data(), sockets.size(), milliseconds_until(deadline_));
-    if (sockets[0].revents) let_in();
-    for (auto caller = knocking_.begin(); caller != knocking_.end();) {
-      caller = hear(*caller) ? knocking_.erase(caller) : std::next(caller);
-    }
+    // a rank sends nothing before all have come: its connection becomes readable when it closes
+    auto socket = sockets.begin() + static_cast<ptrdiff_t>(members);
+    for (const auto& [rank, line] : lines_)
+      if ((socket++)->revents && refusal_.empty()) fail(left(rank, options_));
+    for (size_t i = 0; i < listeners.size(); ++i)
+      if (sockets[i].revents) accept_from(listeners[i]);
+    for (auto line = pending_.begin(); line != pending_.end();)
+      line = read_hello(*line) ? pending_.erase(line) : std::next(line);
   }
 
-  // Another user's process of this machine is hung up on; so is the one that has waited longest where many
-  // prove nothing.
-  void let_in() {
-    base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+  void accept_from(int listener) {
+    base::Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kRetry);
       return;
     }
-    const auto user = options_.asks_kernel ? user_at_other_end(socket.number()) : std::nullopt;
-    if (user && *user != ::geteuid()) return;
-    knocking_.push_back({.line = Wire(std::move(socket)), .is_proven = user.has_value()});
-    const auto unproven = [](const Caller& caller) { return !caller.is_proven; };
-    const auto most = std::max(kFewUnproven, static_cast<ptrdiff_t>(options_.world) * 2);
-    if (std::ranges::count_if(knocking_, unproven) > most)
-      knocking_.erase(std::ranges::find_if(knocking_, unproven));
+    const auto peer = internet_address(socket.number(), ::getpeername);
+    if (!peer.empty() && is_own_address(peer)) {
+      note_ = "a process on this machine connected over TCP and was rejected";
+      return;
+    }
+    pending_.emplace_back(std::move(socket));
+    if (pending_.size() > std::max(kPending, static_cast<size_t>(options_.world) * 2)) pending_.pop_front();
   }
 
-  // True once this caller has said what he wants, or has gone: he is at his seat then, or dropped.
-  bool hear(Caller& caller) {
+  // True once this connection is no longer pending: it belongs to a rank, or is closed.
+  bool read_hello(Wire& line) {
     try {
-      // who waits too long for an answer hangs up and calls again
-      if (!caller.line.read_some(kLargestHello)) return true;
-      const auto message = caller.line.take(kLargestHello);
-      return message && answer(caller, message->body);
+      if (!line.read_some(kLargestHello)) return true;
+      const auto message = line.take(kLargestHello);
+      if (!message) return false;
+      if (const auto hello = unpack_hello(message->body)) admit(*hello, line);
     } catch (const Wire::Foreign& foreign) {
       if (foreign.said.starts_with(kAnyVersion))
-        doubted_ = "somebody called with another version of lockstep";
-      return true;
+        note_ = "a process with another version of lockstep connected";
     }
+    return true;
   }
 
-  bool answer(Caller& caller, const std::string& said) {
-    if (caller.hello) {
-      const auto proof = callers_proof(secret(), *caller.hello, caller.nonce);
-      if (is_same_seal(said, proof)) seat(*caller.hello, caller.line);
-      return true;
-    }
-    auto hello = unpack_hello(said);
-    if (!hello || hello->mark != mark_) return true;
-    if (caller.is_proven) {
-      seat(*hello, caller.line);
-      return true;
-    }
-    return challenge(caller, *std::move(hello));
-  }
-
-  // What is wrong with this rank's own secret is said where somebody has not come, and ends nothing before.
-  bool challenge(Caller& caller, Hello hello) {
-    doubted_ = format("who said to be {} did not know this job's secret", name_of(hello));
-    caller.nonce = fresh_word();
-    try {
-      const Challenge challenge{caller.nonce, rank_zeros_proof(secret(), hello, caller.nonce)};
-      caller.line.send({.body = pack(challenge)}, Clock::now());
-    } catch (const InputError& error) {
-      doubted_ = format("{} has to prove that it belongs to the job: {}", name_of(hello), describe(error));
-      return true;
-    }
-    caller.hello = std::move(hello);
-    return false;
-  }
-
-  const std::string& secret() {
-    if (secret_.empty()) secret_ = word_.empty() ? job_secret() : word_;
-    return secret_;
-  }
-
-  void seat(const Hello& hello, Wire& line) {
-    doubted_.clear();
+  void admit(const Hello& hello, Wire& line) {
+    if (hello.word != own_.word) return;  // another start of this job
+    const bool same_job = hello.job_id.empty() || own_.job_id.empty() || hello.job_id == own_.job_id;
+    if (hello.user != own_.user || !same_job) return reject_other_job(hello, line);
     if (hello.world != options_.world) return refuse_world(hello, line);
     if (hello.rank < 1 || hello.rank >= options_.world) return;
-    if (const auto taken = names_.find(hello.rank); taken != names_.end()) return turn_away(hello, line);
-    if (address_.empty()) address_ = own_side(line.number());
+    if (names_.contains(hello.rank)) return reject_duplicate(hello, line);
+    if (address_.empty()) address_ = internet_address(line.number(), ::getsockname);
     names_.emplace(hello.rank, name_of(hello));
-    line.send({.body = kSeated}, Clock::now() + kTell);
-    seats_.emplace(hello.rank, std::move(line));
+    line.send({.body = kAccepted}, Clock::now() + kErrorTime);
+    lines_.emplace(hello.rank, std::move(line));
   }
 
-  void turn_away(const Hello& hello, Wire& line) {
+  void reject(const InputError& error, Wire& line) {
+    note_ = error.what();
+    line.send({WireMessage::error, base::pack_error(error)}, Clock::now() + kErrorTime);
+  }
+
+  void reject_other_job(const Hello& hello, Wire& line) {
+    const InputError error(
+        format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(hello),
+               job_of(hello.user, hello.job_id), options_.host, job_of(own_.user, own_.job_id)),
+        place_of(options_), "give each job a MASTER_PORT of its own");
+    reject(error, line);
+  }
+
+  void reject_duplicate(const Hello& hello, Wire& line) {
     const InputError error(format("two processes say that they are rank {}: {} came first, {} second",
                                   hello.rank, names_[hello.rank], name_of(hello)),
                            place_of(options_),
                            "give each process a RANK of its own, and each job a MASTER_PORT of its own");
-    turned_away_ = error.what();
-    line.send({WireMessage::error, base::pack_error(error)}, Clock::now() + kTell);
+    reject(error, line);
   }
 
   void refuse_world(const Hello& hello, Wire& line) {
@@ -192,21 +173,20 @@ class ExchangeServer : public launch::TextExchange {
         place_of(options_),
         "set the same WORLD_SIZE on every rank; where these are two jobs, give each a MASTER_PORT of its "
         "own");
+    reject(error, line);
     refusal_ = base::pack_error(error);
-    line.send({WireMessage::error, refusal_}, Clock::now() + kTell);
-    deadline_ = std::min(deadline_, Clock::now() + kTell);
+    deadline_ = std::min(deadline_, Clock::now() + kErrorTime);
   }
 
   Error missing() const {
     std::vector<int> first;
     for (int rank = 1; rank < options_.world && first.size() < kNamedRanks + 1; ++rank) {
-      if (!seats_.contains(rank)) first.push_back(rank);
+      if (!lines_.contains(rank)) first.push_back(rank);
     }
-    const auto count = static_cast<size_t>(options_.world) - 1 - seats_.size();
+    const auto count = static_cast<size_t>(options_.world) - 1 - lines_.size();
     return Error(format("{} did not come to join the group within {}", rank_list(first, count),
                         seconds(options_.timeout)),
-                 place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_) +
-                     (doubted_.empty() ? "" : "; " + doubted_),
+                 place_of(options_) + (note_.empty() ? "" : "; " + note_),
                  "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
                  "slow")
         .of(Code::not_joined, first);
@@ -221,7 +201,7 @@ class ExchangeServer : public launch::TextExchange {
         .of(Code::not_joined, ranks);
   }
 
-  void take_what_came(std::map<int, Wire*>& awaited, std::vector<std::string>& texts) {
+  void take_texts(std::map<int, Wire*>& awaited, std::vector<std::string>& texts) {
     for (auto it = awaited.begin(); it != awaited.end();) {
       const auto [rank, line] = *it;
       const bool open = line->read_some(kLargestText);
@@ -249,29 +229,27 @@ class ExchangeServer : public launch::TextExchange {
   [[noreturn]] void fail(const Error& error) { fail_with(base::pack_error(error)); }
 
   [[noreturn]] void fail_with(const std::string& error) {
-    for (auto& [rank, line] : seats_) line.send({WireMessage::error, error}, Clock::now() + kTell);
+    for (auto& [rank, line] : lines_) line.send({WireMessage::error, error}, Clock::now() + kErrorTime);
     base::throw_packed_error(error);
   }
 
-  base::Descriptor listener_;
-  std::string word_, mark_;
+  Hello own_;
   ExchangeOptions options_;
   Deadline deadline_;
-  std::list<Caller> knocking_;
-  std::map<int, Wire> seats_;
+  std::list<Wire> pending_;
+  std::map<int, Wire> lines_;
   std::map<int, std::string> names_;
   std::string address_;
   std::string refusal_;
-  std::string turned_away_;
-  std::string doubted_;
-  std::string secret_;
+  std::string note_;  // on the last connection that was rejected
 };
 
 }  // namespace
 
-std::unique_ptr<launch::TextExchange> serve_exchange(const Listener& listener, const std::string& word,
+std::unique_ptr<launch::TextExchange> serve_exchange(const std::vector<int>& listeners,
+                                                     const std::string& word,
                                                      const ExchangeOptions& options) {
-  return std::make_unique<ExchangeServer>(listener, word, options);
+  return std::make_unique<ExchangeServer>(listeners, word, options);
 }
 
 }  // namespace lockstep::comm

@@ -2,7 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,7 +16,6 @@
 #include <memory>
 #include <sstream>
 
-#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/write_all.h"
@@ -27,7 +29,7 @@ constexpr time_t kStale = 24 * 3600;  // far beyond any joining: what a killed s
 constexpr int kTries = 16;
 
 [[noreturn]] void refuse_meeting(const fs::path& path, const std::string& what) {
-  throw InputError("the ranks cannot meet over a file: " + what, path.string(),
+  throw InputError("the ranks cannot meet in this folder: " + what, path.string(),
                    "set LOCKSTEP_RENDEZVOUS_DIR to a folder of your own that all ranks see");
 }
 
@@ -66,13 +68,25 @@ void sweep(const base::Descriptor& folder) {
   }
 }
 
-// False where the folder went in between: the rank 0 of another job was its last user.
+base::Descriptor make_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse_for(folder, errno);
+  base::Descriptor opened = open_folder(folder);
+  if (opened) sweep(opened);
+  return opened;
+}
+
+// Calls it until it succeeds: the folder goes when the rank 0 of another job was its last user.
+template <class Make>
+void retry(const fs::path& path, Make&& make) {
+  for (int i = 0; i < kTries; ++i) {
+    if (make()) return;
+  }
+  refuse_meeting(path, "another process keeps deleting the folder");
+}
+
 bool write_in(const fs::path& path, const std::string& text) {
-  if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST)
-    refuse_for(path.parent_path(), errno);
-  const base::Descriptor folder = open_folder(path.parent_path());
+  const base::Descriptor folder = make_folder(path.parent_path());
   if (!folder) return false;
-  sweep(folder);
   const std::string name = path.filename(), draft = format("{}.{}", name, ::getpid());
   ::unlinkat(folder.number(), draft.c_str(), 0);
   base::Descriptor file(
@@ -109,15 +123,66 @@ bool still_says(const std::string& path, const std::string& word) {
   }
 }
 
+base::Descriptor unix_socket() {
+  return base::Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Through the open folder: its owner and mode have been checked, and its path may be longer than sun_path.
+int at_address(decltype(&::connect) call, const base::Descriptor& socket, const base::Descriptor& folder,
+               const fs::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const auto name = format("/proc/self/fd/{}/{}", folder.number(), path.filename().string());
+  if (name.size() >= sizeof address.sun_path) return ENAMETOOLONG;
+  name.copy(address.sun_path, name.size());
+  return call(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+}
+
+// Nothing where the folder went. What a killed rank 0 left is replaced: nobody answers there.
+base::Descriptor listen_in(const fs::path& path) {
+  const base::Descriptor folder = make_folder(path.parent_path());
+  if (!folder) return base::Descriptor();
+  ::flock(folder.number(), LOCK_EX);  // between the check and the bind
+  const int answer = at_address(&::connect, unix_socket(), folder, path);
+  if (answer == 0 || answer == EAGAIN) {
+    throw Error("rank 0 of another job listens here", path.string(),
+                "give each job a MASTER_PORT of its own, or leave it to torchrun")
+        .of(Code::not_joined);
+  }
+  ::unlinkat(folder.number(), path.filename().c_str(), 0);
+  base::Descriptor socket = unix_socket();
+  const int reason = socket ? at_address(&::bind, socket, folder, path) : errno;
+  if (reason == ENOENT) return base::Descriptor();
+  if (reason != 0) refuse_for(path, reason);
+  if (::listen(socket.number(), SOMAXCONN) != 0) refuse_for(path, errno);
+  return socket;
+}
+
 }  // namespace
+
+MeetingSocket::MeetingSocket(const std::string& path) : path_(path) {
+  retry(path_, [this] { return static_cast<bool>(socket_ = listen_in(path_)); });
+}
+
+// In this order: once it is closed, the next start may have a socket of the same name.
+MeetingSocket::~MeetingSocket() {
+  ::unlink(path_.c_str());
+  ::rmdir(fs::path(path_).parent_path().c_str());  // stays while another job meets there
+}
+
+std::optional<base::Descriptor> call_socket(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const base::Descriptor folder = open_folder(fs::path(path).parent_path());
+  if (!folder) return std::nullopt;
+  base::Descriptor socket = unix_socket();
+  if (!socket || at_address(&::connect, socket, folder, path) != 0) return std::nullopt;
+  return socket;
+}
 
 MeetingFile::MeetingFile(const std::string& path, const MeetingPlace& place)
     : path_(path), word_(place.word) {
   const std::string text = format("{} {} {} .\n", place.host, place.port, place.word);
-  for (int i = 0; i < kTries; ++i) {
-    if (write_in(path_, text)) return;
-  }
-  refuse_meeting(path_, "the folder goes whenever it is made");
+  retry(path_, [&] { return write_in(path_, text); });
 }
 
 MeetingFile::~MeetingFile() {

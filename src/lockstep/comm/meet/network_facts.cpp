@@ -15,8 +15,6 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kNameService{5000};  // a name it does not tell by then is not known
-
 std::string numeric_address(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* raw = address->sa_family == AF_INET
@@ -55,8 +53,8 @@ std::vector<NetworkAddress> interfaces_up() {
   return found;
 }
 
-std::vector<std::string> resolve(const std::string& host) {
-  const auto answer = look_up(host, 0, kNameService);
+std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout = kNameService) {
+  const auto answer = look_up(host, 0, timeout);
   std::vector<std::string> found;
   for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next) {
     if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
@@ -78,8 +76,8 @@ bool names_loopback_itself(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-bool is_own_address(const std::string& host) {
-  const auto addresses = resolve(host);
+bool is_own_address(const std::string& host, std::chrono::milliseconds timeout) {
+  const auto addresses = resolve(host, std::min(timeout, kNameService));
   if (begin_with_loopback(addresses)) return true;
   const auto interfaces = interfaces_up();
   return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <random>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -12,7 +13,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kLongestName = 200;
+constexpr size_t kLongestName = 80;  // a socket has 108 bytes for its path
 
 std::string value(const launch::Environment& environment, const std::string& name,
                   const std::string& otherwise = "") {
@@ -50,79 +51,79 @@ std::string restart_prefix(const launch::Environment& environment) {
                 value(environment, "TORCHELASTIC_RESTART_COUNT", "0"));
 }
 
-Rendezvous over_tcp(const launch::Environment& environment, const Job& job) {
+std::string folder_in(const std::string& parent) {
+  return format("{}/lockstep-{}/", parent, ::geteuid());
+}
+
+// A folder of this machine: other users cannot enter it, so they cannot connect to the socket.
+std::string socket_path(const launch::Environment& environment, const std::string& name) {
+  const auto parent = value(environment, "LOCKSTEP_RENDEZVOUS_DIR", value(environment, "TMPDIR", "/tmp"));
+  return folder_in(parent) + file_name(name) + ".sock";
+}
+
+Rendezvous by_address(const launch::Environment& environment, const Job& job) {
   Rendezvous plan;
-  const bool agent = agent_holds_store(environment);
-  plan.agent = agent;
-  plan.how = agent || job.rank != 0 ? Meeting::tcp_client : Meeting::tcp_host;
+  plan.host = value(environment, "MASTER_ADDR");
   plan.port = port_of(value(environment, "MASTER_PORT"));
-  // where every rank was told that there is one node, nobody else needs to reach it, whatever MASTER_ADDR
-  // says
-  plan.host = !agent && launch::surely_one_node(job) ? "127.0.0.1" : value(environment, "MASTER_ADDR");
   plan.prefix = restart_prefix(environment);
-  plan.because = agent ? "torchrun's agent holds the store" : "MASTER_ADDR and MASTER_PORT are set";
+  plan.because = "MASTER_ADDR and MASTER_PORT are set";
+  if (agent_holds_store(environment)) {
+    plan.how = Meeting::agent;
+    plan.because = "torchrun's agent holds the store";
+    return plan;
+  }
+  plan.how = Meeting::socket;
+  plan.socket = socket_path(environment, format("{}-{}", plan.host, plan.port));
+  if (launch::surely_one_node(job)) plan.host.clear();
   return plan;
 }
 
-std::string shared_folder(const launch::Environment& environment, const Job& job) {
-  std::string own = value(environment, "LOCKSTEP_RENDEZVOUS_DIR");
-  if (!own.empty()) return own;
-  if (launch::surely_one_node(job)) return value(environment, "TMPDIR", "/tmp");
-  return value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
-}
-
-Rendezvous in_file(const launch::Environment& environment, const Job& job, const std::string& name,
+Rendezvous by_name(const launch::Environment& environment, const Job& job, const std::string& name,
                    const std::string& because) {
   Rendezvous plan;
-  plan.how = Meeting::file;
-  plan.one_node = launch::surely_one_node(job);
-  plan.path = format("{}/lockstep-{}/{}", shared_folder(environment, job), ::geteuid(), file_name(name));
+  plan.how = Meeting::socket;
+  plan.socket = socket_path(environment, name);
   plan.because = because;
+  if (launch::surely_one_node(job)) return plan;
+  const auto submitted = value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
+  plan.file = folder_in(value(environment, "LOCKSTEP_RENDEZVOUS_DIR", submitted)) + file_name(name);
   return plan;
 }
 
-Rendezvous over_file(const launch::Environment& environment, const Job& job) {
+Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
   if (job.job_id.empty()) {
     throw InputError(format("{} ranks have no way to meet: no MPI, no MASTER_ADDR, no job id", job.world),
                      "the environment",
                      "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);
   }
-  return in_file(environment, job,
+  return by_name(environment, job,
                  format("{}-{}-{}-{}", job.scheduler, value(environment, "SLURM_STEP_ID", "0"),
                         value(environment, "SLURM_RESTART_COUNT", "0"), job.job_id),
-                 "no MPI and no MASTER_ADDR: a file named after the job step");
-}
-
-Rendezvous alone() {
-  Rendezvous plan;
-  plan.because = "one rank";
-  return plan;
-}
-
-Rendezvous over_mpi(const Job& job) {
-  Rendezvous plan;
-  plan.how = job.nodes == 1 ? Meeting::shared_memory : Meeting::tcp_over_mpi;
-  plan.because = "MPI carries the addresses";
-  return plan;
+                 "no MPI and no MASTER_ADDR: a socket named after the job step");
 }
 
 }  // namespace
 
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi) {
-  if (job.world == 1) return alone();
-  if (has_mpi) return over_mpi(job);
+  if (job.world == 1) return {.because = "one rank"};
+  if (has_mpi) return {.how = Meeting::mpi, .because = "MPI carries the addresses"};
   if (const auto name = value(environment, "LOCKSTEP_MEETING"); !name.empty() && job.launcher == "as_world")
-    return in_file(environment, job, name, "LOCKSTEP_MEETING is set");
+    return by_name(environment, job, name, "LOCKSTEP_MEETING is set");
   const bool address = !value(environment, "MASTER_ADDR").empty();
   const bool port = !value(environment, "MASTER_PORT").empty();
-  if (address && port) return over_tcp(environment, job);
+  if (address && port) return by_address(environment, job);
   if (address != port) {
     throw InputError(format("{} is set but {} is not", address ? "MASTER_ADDR" : "MASTER_PORT",
                             address ? "MASTER_PORT" : "MASTER_ADDR"),
                      "the environment", "set both, the same on every rank, or neither");
   }
-  return over_file(environment, job);
+  return by_job_step(environment, job);
+}
+
+std::string random_word() {
+  std::random_device device;
+  return format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
 }  // namespace lockstep::comm

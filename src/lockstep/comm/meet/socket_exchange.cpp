@@ -1,9 +1,10 @@
 #include "lockstep/comm/meet/socket_exchange.h"
 
+#include <unistd.h>
+
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/secret.h"
 
 namespace lockstep::comm {
 
@@ -21,50 +22,34 @@ Error left(int rank, const ExchangeOptions& options) {
       .of(Code::not_joined, {rank});
 }
 
+Hello own_hello(const ExchangeOptions& options, const std::string& word) {
+  return {options.rank, options.world, ::geteuid(), options.job_id, word, options.host, ::getpid()};
+}
+
 std::string pack(const Hello& hello) {
-  return base::pack_texts({std::to_string(hello.rank), std::to_string(hello.world), hello.mark, hello.nonce,
-                           hello.host, hello.pid});
+  return base::pack_texts({std::to_string(hello.rank), std::to_string(hello.world),
+                           std::to_string(hello.user), hello.job_id, hello.word, hello.host,
+                           std::to_string(hello.pid)});
 }
 
 std::optional<Hello> unpack_hello(const std::string& text) {
   try {
     const auto parts = base::unpack_texts(text);
-    if (parts.size() != 6) return std::nullopt;
-    return Hello{std::stoi(parts[0]), std::stoi(parts[1]), parts[2], parts[3], parts[4], parts[5]};
+    if (parts.size() != 7) return std::nullopt;
+    return Hello{std::stoi(parts[0]),
+                 std::stoi(parts[1]),
+                 static_cast<uid_t>(std::stoul(parts[2])),
+                 parts[3],
+                 parts[4],
+                 parts[5],
+                 std::stoi(parts[6])};
   } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
-std::string mark_of(const std::string& word) {
-  return word.empty() ? "" : seal(word, {"mark"});
-}
-
-std::string pack(const Challenge& challenge) {
-  return base::pack_texts({"prove", challenge.nonce, challenge.proof});
-}
-
-std::optional<Challenge> unpack_challenge(const std::string& text) {
-  try {
-    const auto parts = base::unpack_texts(text);
-    if (parts.size() == 3 && parts[0] == "prove") return Challenge{parts[1], parts[2]};
-  } catch (const Error&) {
-    return std::nullopt;  // another answer
-  }
-  return std::nullopt;
-}
-
-std::string rank_zeros_proof(const std::string& secret, const Hello& hello, const std::string& nonce) {
-  return seal(secret, {"rank 0", pack(hello), nonce});
-}
-
-std::string callers_proof(const std::string& secret, const Hello& hello, const std::string& nonce) {
-  return seal(secret, {"caller", pack(hello), nonce});
-}
-
 std::string name_of(const Hello& hello) {
-  return format("rank {} (host {}, pid {})", hello.rank, base::printable(hello.host),
-                base::printable(hello.pid));
+  return format("rank {} (host {}, pid {})", hello.rank, base::printable(hello.host), hello.pid);
 }
 
 }  // namespace lockstep::comm

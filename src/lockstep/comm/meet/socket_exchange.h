@@ -1,6 +1,8 @@
 #pragma once
-// An exchange over sockets: every rank holds a line to rank 0. What its two ends share:
-// exchange_server.h is rank 0's, exchange_client.h the others'.
+// An exchange over sockets: every rank has a connection to rank 0. What both ends share; exchange_server.h is
+// rank 0's end, exchange_client.h the end of the other ranks.
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
@@ -11,62 +13,51 @@
 
 namespace lockstep::comm {
 
-/// Where rank 0 listens.
+/// Where rank 0 listens: at a Unix socket for the ranks on its machine, at a port for ranks on others.
 struct MeetingPlace {
-  std::string host;
+  std::string socket = {};
+  std::string host = {};  // empty: no port
   std::uint16_t port = 0;
-  std::string word = {};  // known to this start of this job alone; empty where it could not be told in secret
+  std::string word = {};  // names this start of the job; empty where a person named the place
 };
 
 struct ExchangeOptions {
   int rank = 0;
   int world = 1;
   std::string host = {};                      // this rank's, for messages
+  std::string job_id = {};                    // empty where this rank was not told
   std::chrono::milliseconds timeout{60'000};  // for all to come, and for each exchange after that
-  bool asks_kernel = true;  // whose process calls; without, all have to prove that they belong
 };
 
-/// What a rank says first.
+/// What a rank sends first.
 struct Hello {
   int rank = 0;
   int world = 0;
-  std::string mark;   // of the job: the digest of its word
-  std::string nonce;  // fresh: for rank 0's proof
-  std::string host, pid;
+  uid_t user = 0;
+  std::string job_id, word, host;
+  pid_t pid = 0;
 };
 std::string pack(const Hello& hello);
 std::optional<Hello> unpack_hello(const std::string& text);
 /// "rank 2 (host a, pid 4711)"
 std::string name_of(const Hello& hello);
+Hello own_hello(const ExchangeOptions& options, const std::string& word);
 
-/// How a word is named to those who know it: by its digest.
-std::string mark_of(const std::string& word);
-
-/// Where the kernel does not say that both ends are one user's, rank 0 answers a hello with a nonce of its
-/// own and its proof, and the caller with his.
-struct Challenge {
-  std::string nonce, proof;
-};
-std::string pack(const Challenge& challenge);
-std::optional<Challenge> unpack_challenge(const std::string& text);
-std::string rank_zeros_proof(const std::string& secret, const Hello& hello, const std::string& nonce);
-std::string callers_proof(const std::string& secret, const Hello& hello, const std::string& nonce);
-
-/// What rank 0 answers: at once, so that it is known for who it is; and once all have come.
-constexpr const char* kSeated = "seated";
-constexpr const char* kWelcome = "welcome";
+/// Rank 0's answers: to each rank at once, and to all ranks once all have come.
+constexpr const char* kAccepted = "accepted";
+constexpr const char* kComplete = "complete";
 
 constexpr size_t kLargestHello = 4096;
 constexpr size_t kLargestText = size_t{256} << 20;
 constexpr std::chrono::milliseconds kRetry{50};
-constexpr std::chrono::milliseconds kTell{1000};  // for those to come that shall hear why the meeting fails
-constexpr std::chrono::milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it speaks
+constexpr std::chrono::milliseconds kErrorTime{1000};      // to send an error to the other ranks
+constexpr std::chrono::milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it answers
 
 /// "rank 2 of 4 on host a", where an error happened.
 std::string place_of(const ExchangeOptions& options);
 /// "60 s"
 std::string seconds(std::chrono::milliseconds time);
-/// That `who` hung up.
+/// The error for a rank that closed its connection.
 Error left(int rank, const ExchangeOptions& options);
 
 }  // namespace lockstep::comm

@@ -21,8 +21,6 @@
 #include "lockstep/comm/meet/meeting_file.h"
 #include "lockstep/comm/meet/quiet.h"
 #include "lockstep/comm/meet/rendezvous.h"
-#include "lockstep/comm/meet/sealed_store.h"
-#include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/shared_store.h"
 #include "lockstep/comm/meet/store_exchange.h"
 #include "lockstep/comm/meet/wire.h"
@@ -33,7 +31,6 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kStoreStays{1000};
-constexpr Milliseconds kKnock{50};
 constexpr char kMade = '+', kFailedTo = '-';
 
 struct Opening {
@@ -105,8 +102,8 @@ std::string place_of_job(const Job& job) {
   return format("rank {} of {} on host {}", job.rank, job.world, job.host);
 }
 
-// c10d's own way to knock takes its time, and tells a silent port from a foreign service no better.
-void knock(const Opening& opening, const std::string& host, std::uint16_t port) {
+// c10d's own client retries slowly, and its errors do not tell a silent port from a foreign service.
+void wait_for_server(const Opening& opening, const std::string& host, std::uint16_t port) {
   const auto deadline = std::chrono::steady_clock::now() + opening.timeout;
   while (true) {
     try {
@@ -121,12 +118,12 @@ void knock(const Opening& opening, const std::string& host, std::uint16_t port) 
             .of(Code::not_joined, {0});
       }
     }
-    std::this_thread::sleep_for(kKnock);
+    std::this_thread::sleep_for(kRetry);
   }
 }
 
 StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint16_t port) {
-  knock(opening, host, port);
+  wait_for_server(opening, host, port);
   try {
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
   } catch (const std::exception&) {
@@ -163,18 +160,17 @@ std::string own_address() {
   return choose_interface(network_facts(wanted ? wanted : ""), true).address;
 }
 
-// On the address that `address` names on rank 0, and a port that the kernel chose; sealed with a word that
-// goes the same way as these.
+// On the address that `address` names on rank 0, and a port that the kernel chose.
 StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
   StorePtr store;
   const auto place = base::unpack_texts(from_rank_zero(*opening.runtime, [&] {
     const std::string own = address();
     const Listener listener = listen_on(own);
     store = host_tcp(opening, own, listener);
-    return base::pack_texts({own, std::to_string(listener.port), fresh_word()});
+    return base::pack_texts({own, std::to_string(listener.port)});
   }));
-  if (!store) store = connect_tcp(opening, place.at(0), static_cast<std::uint16_t>(std::stoi(place.at(1))));
-  return c10::make_intrusive<SealedStore>(place.at(2), store);
+  if (store) return store;
+  return connect_tcp(opening, place.at(0), static_cast<std::uint16_t>(std::stoi(place.at(1))));
 }
 
 // The address at which the ranks have met is one that all reach.
@@ -243,34 +239,42 @@ std::string address_for_others(const Job& job) {
   }
 }
 
-// Debian's /etc/hosts calls the host's own name 127.0.1.1, where other nodes would knock in vain; and behind
-// a service's address rank 0 has another one of its own.
+// Debian's /etc/hosts gives the host's own name as 127.0.1.1, where other nodes cannot connect; and behind a
+// service's address rank 0 has another one of its own.
 Listener listen_at(const std::string& host, std::uint16_t port) {
-  if (is_loopback_name(host) && !names_loopback_itself(host)) return listen_on("0.0.0.0", port);
-  if (!is_own_address(host)) return listen_on("0.0.0.0", port);
+  if (is_loopback_name(host) || !is_own_address(host)) return listen_on("0.0.0.0", port);
   return listen_on(host, port);
 }
 
-ExchangeOptions exchange_options(const Job& job, Milliseconds timeout) {
-  return {.rank = job.rank, .world = job.world, .host = job.host, .timeout = timeout};
+std::unique_ptr<launch::TextExchange> serve(const Rendezvous& plan, const ExchangeOptions& options) {
+  const MeetingSocket socket(plan.socket);
+  base::Descriptor port;  // for ranks on other machines
+  MeetingPlace place;
+  std::optional<MeetingFile> file;
+  if (!plan.file.empty()) {
+    place.host = own_address();
+    const auto listener = listen_on(place.host);
+    port = base::Descriptor(listener.socket);
+    place.port = listener.port;
+    place.word = random_word();
+    file.emplace(plan.file, place);
+  } else if (!plan.host.empty() && !names_loopback_itself(plan.host)) {
+    port = base::Descriptor(listen_at(plan.host, plan.port).socket);
+  }
+  return serve_exchange({socket.number(), port.number()}, place.word, options);
 }
 
-std::unique_ptr<launch::TextExchange> meet_over_tcp(const Rendezvous& plan, const Job& job,
-                                                    Milliseconds timeout) {
-  const auto options = exchange_options(job, timeout);
-  if (job.rank == 0) return serve_exchange(listen_at(plan.host, plan.port), "", options);
-  return join_exchange([&] { return MeetingPlace{plan.host, plan.port}; }, options);
-}
-
-std::unique_ptr<launch::TextExchange> meet_over_file(const Rendezvous& plan, const Job& job,
-                                                     Milliseconds timeout) {
-  const auto options = exchange_options(job, timeout);
-  if (job.rank != 0) return join_exchange([&] { return read_meeting_file(plan.path); }, options);
-  const std::string address = plan.one_node ? "127.0.0.1" : own_address();
-  const Listener listener = listen_on(address);
-  const MeetingPlace place{address, listener.port, fresh_word()};
-  const MeetingFile file(plan.path, place);
-  return serve_exchange(listener, place.word, options);
+// On rank 0's own machine a rank uses the socket alone: any user may listen at the port.
+std::optional<MeetingPlace> find(const Rendezvous& plan, Milliseconds timeout) {
+  MeetingPlace place{.host = plan.host, .port = plan.port};
+  if (!plan.file.empty()) {
+    const auto found = read_meeting_file(plan.file);
+    if (!found) return std::nullopt;
+    place = *found;
+  }
+  place.socket = plan.socket;
+  if (!place.host.empty() && is_own_address(place.host, timeout)) place.host.clear();
+  return place;
 }
 
 }  // namespace
@@ -278,11 +282,14 @@ std::unique_ptr<launch::TextExchange> meet_over_file(const Rendezvous& plan, con
 std::unique_ptr<launch::TextExchange> open_exchange(const Job& job, Milliseconds timeout) {
   const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, false);
   log::debug(format("rendezvous: {}", plan.because));
-  if (plan.how == Meeting::file) return meet_over_file(plan, job, timeout);
-  if (!plan.agent) return meet_over_tcp(plan, job, timeout);
-  const QuietJoin quiet;
-  const Opening opening{job, nullptr, timeout};
-  return exchange_over(open_agents(opening, plan), job, timeout);
+  if (plan.how == Meeting::agent) {
+    const QuietJoin quiet;
+    return exchange_over(open_agents({job, nullptr, timeout}, plan), job, timeout);
+  }
+  const ExchangeOptions options{
+      .rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id, .timeout = timeout};
+  if (job.rank == 0) return serve(plan, options);
+  return join_exchange([&] { return find(plan, timeout); }, options);
 }
 
 StorePtr open_store(const launch::Runtime& runtime, Milliseconds join_timeout) {
@@ -290,7 +297,7 @@ StorePtr open_store(const launch::Runtime& runtime, Milliseconds join_timeout) {
   if (job.world == 1) return c10::make_intrusive<c10d::HashStore>();
   const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, runtime.has_mpi());
   const Opening opening{job, &runtime, join_timeout};
-  if (plan.agent) return open_agents(opening, plan);
+  if (plan.how == Meeting::agent) return open_agents(opening, plan);
   StorePtr store =
       job.nodes == 1 ? open_shared(opening) : open_tcp(opening, [&] { return address_for_all(runtime); });
   store->setTimeout(join_timeout);

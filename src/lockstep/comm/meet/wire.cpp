@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // "lockstep", the version of what is said here, the kind; then the length, little-endian; then the body
-constexpr std::string_view kMagic = "lockstep2";
+constexpr std::string_view kMagic = "lockstep3";
 constexpr size_t kHead = kMagic.size() + 1 + sizeof(uint32_t);
 
 std::string head_of(const WireMessage& message) {
@@ -123,7 +123,7 @@ std::optional<WireMessage> Wire::receive(size_t limit, Deadline deadline) {
     if (!wait_ready(socket_.number(), POLLIN, deadline)) return std::nullopt;
     const bool open = read_some(limit);
     if (auto message = take(limit)) return message;
-    if (!open) throw Gone{};
+    if (!open) throw Closed{};
   }
 }
 

@@ -25,20 +25,20 @@ class Wire {
   explicit Wire(base::Descriptor socket = base::Descriptor());
 
   int number() const { return socket_.number(); }
-  /// False where the other end has gone or does not read before the deadline.
+  /// False where the other end has closed or does not read before the deadline.
   bool send(const WireMessage& message, Deadline deadline);
   /// Reads what has come without waiting, at most `limit` bytes of one message; false once the other end has
-  /// gone.
+  /// closed it.
   bool read_some(size_t limit);
   /// A whole message, if one has come. Throws Foreign where the other end does not speak as we do.
   std::optional<WireMessage> take(size_t limit);
-  /// Waits for a whole message; nothing at the deadline. Throws Gone.
+  /// Waits for a whole message; nothing at the deadline. Throws Closed.
   std::optional<WireMessage> receive(size_t limit, Deadline deadline);
 
   struct Foreign {
     std::string said;  // the first bytes that came
   };
-  struct Gone {};
+  struct Closed {};
 
  private:
   base::Descriptor socket_;
