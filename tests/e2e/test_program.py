@@ -34,6 +34,22 @@ def test_no_launcher_leaks_into_a_test(run, monkeypatch):
     assert run("bash", "-c", "echo ${SLURM_PROCID:-}${RANK:-}none", check=True).stdout == "none\n"
 
 
+OLD_GLIBC = """
+#include <malloc.h>
+#include <unistd.h>
+int mallopt(int name, int value) {  // as before 2.35
+  if (name != M_MMAP_THRESHOLD) return 1;
+  if (value > 32 << 20) return 0;
+  return write(2, "taken", 5) == 5;
+}
+"""
+
+
+def test_the_allocator_of_an_old_glibc_is_tuned(run, lockstep, tmp_path):
+    library = shared_library(tmp_path, "old_glibc.so", OLD_GLIBC)
+    assert "taken" in run(lockstep, "--version", env={"LD_PRELOAD": str(library)}, check=True).stderr
+
+
 @pytest.mark.parametrize("closed", [">&- 2>&-", "<&-", "<&- >&- 2>&-"])
 def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path, closed):
     config = write_config(tmp_path, PIMA)
