@@ -17,6 +17,7 @@ case $1 in
     for _ in 1 2 3 4 5; do  # one that is being born has no number yet
       found=$(processes "$2" "$3")
       [ -n "$found" ] || break
+      echo "lockstep job: sending SIGKILL on $(uname -n) to what is left of attempt $2: ${found//$'\n'/ }"
       xargs kill -s KILL <<<"$found" 2>/dev/null
       sleep 0.1
     done ;;

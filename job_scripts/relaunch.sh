@@ -51,10 +51,11 @@ forget_losses() {
   unset LOCKSTEP_ATTEMPT
 }
 
-# All that an attempt starts has this word in its environment, on every node: so it is found, and ended.
+# All that an attempt starts has this word in its environment, on every node: so it is found, and ended. Two clusters that
+# share a machine, as test labs do, may both have a job 1: the random number keeps their attempts apart.
 begin_attempt() {
   export LOCKSTEP_ATTEMPT
-  LOCKSTEP_ATTEMPT=$(job_id).$(scheduler_restarts).$RELAUNCHES
+  LOCKSTEP_ATTEMPT=$(job_id).$(scheduler_restarts).$RELAUNCHES.$RANDOM$RANDOM
   [ -z "$OWN_ERRORS" ] || LOCKSTEP_ERRORS=$(own_file "errors$RELAUNCHES")  # a lost node may write to the one before, late
   FAULTS_BEFORE=$(wc -l 2>/dev/null <"$LOCKSTEP_ERRORS")
   FAULTS_BEFORE=${FAULTS_BEFORE:-0}
@@ -82,7 +83,7 @@ end_a_launcher_of_lost_ranks() {
     since=${since:-$SECONDS}
     if [ -n "$(attempt_here list)" ] && [ $((SECONDS - since)) -lt 5 ]; then continue; fi
     attempt_here end
-    kill -s KILL "$LAUNCHER_PID" 2>/dev/null
+    end_launcher "ranks were lost, and it has not left"
     return
   done
 }
@@ -174,7 +175,7 @@ node_answers() {
   fi
   ! was_silent "$1" || return
   if in_slurm; then ask_slurm_node "$1" "${words[@]}"; else ask_pbs_node "$1" "${words[@]}"; fi
-} >/dev/null 2>&1 </dev/null
+} 3>&2 2>/dev/null >&3 </dev/null  # a node says which processes it ends
 
 ASK_AT_ONCE=64
 each_node() {  # CHECK NODE...: the nodes that pass

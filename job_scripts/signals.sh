@@ -32,6 +32,12 @@ started_by_srun() { [ "${START[0]}" = srun ]; }
 
 launcher_lives() { kill -0 "$LAUNCHER_PID" 2>/dev/null; }
 
+end_launcher() {  # WHY; once it has been waited for, its number may be another process's
+  [ "$(ps -o ppid= -p "$LAUNCHER_PID" | tr -d " ")" = $$ ] || return
+  say "$1: sending SIGKILL to ${START[0]} (process $LAUNCHER_PID)"
+  kill -s KILL "$LAUNCHER_PID" 2>/dev/null
+}
+
 # An mpirun or a rank that is only just starting would die of SIGUSR1: it is told once the run has its folder, and a
 # moment later. In Slurm SIGUSR1 stands for SIGTERM too: of one srun kills its ranks, and of the two of a scancel mpirun
 # leaves without them. Of one it tells them 5 s later; one rank that knows is enough.
@@ -63,7 +69,7 @@ nothing_is_left() {  # the run is over, and no rank is here
 # nothing is left.
 end_with_ranks() {
   while launcher_lives; do
-    if nothing_is_left; then kill -s KILL "$LAUNCHER_PID" 2>/dev/null; return; fi
+    if nothing_is_left; then end_launcher "the run is over, and no rank is here"; return; fi
     sleep 0.2
   done
 }
@@ -78,8 +84,7 @@ end_a_launcher_that_stays() {
   while read -r -t "$BETWEEN_LOOKS"; [ $? -gt 128 ] && launcher_lives; do
     if nothing_is_left; then found=$((found + 1)); else found=0; fi
     if [ "$found" -ge 2 ]; then
-      say "the run is over, and no rank is here: ${START[0]}, which has not left, is ended"
-      kill -s KILL "$LAUNCHER_PID" 2>/dev/null
+      end_launcher "the run is over, and no rank is here"
       return
     fi
   done

@@ -90,6 +90,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n1,\n", "the label is missing", ":2");
   refused("a,b\n1,nan\n", "no class", ":2");
   refused("a\n1\n", "no column but the label", "");
+  refused(std::string(5000, 'a') + ",b\n1,0\n", "the name of column 0 has 5000 bytes", "");
   refused("a,b\n1,0\n", "no column 'd'", "", {.label = "d"});
   refused("a,b\n1,0\n", "no column '2'", "", {.features = {"2"}});
   refused("a,b\n1,0\n", "the label and a feature", "", {.features = {"b"}});

@@ -100,13 +100,13 @@ def play_at_once(request, new_desk):
 
 
 def processes_of(lab, word, name):
-    """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment."""
+    """The pids, seen from outside, of the programs of that name with NAME=VALUE, a pattern, in their environment."""
     nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab.nodes}
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             if (folder / "comm").read_text() == f"{name}\n" and (folder / "ns/net").stat().st_ino in nets:
-                if word.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                if re.search(rf"(^|\0){word}\0".encode(), (folder / "environ").read_bytes()):
                     found.append(int(folder.name))
     return found
 

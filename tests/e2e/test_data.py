@@ -4,10 +4,12 @@ import functools
 import gzip
 import http.server
 import json
+import os
 import re
 import shutil
 import struct
 import threading
+import time
 
 import pytest
 
@@ -32,12 +34,13 @@ class RangeHandler(http.server.SimpleHTTPRequestHandler):
         except OSError:
             self.send_error(404)
             return
-        if self.server.endless:
+        if self.server.endless or self.server.slow:
             self.send_response(200)
             self.end_headers()
             try:
                 while True:
-                    self.wfile.write(bytes(1 << 16))
+                    self.wfile.write(bytes(1 if self.server.slow else 1 << 16))
+                    time.sleep(self.server.slow)
             except OSError:
                 return
         begin = 0
@@ -67,7 +70,7 @@ def serve():
     def begin(folder):
         handler = functools.partial(RangeHandler, directory=str(folder))
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        server.asked, server.breaks_at, server.endless = [], 0, False
+        server.asked, server.breaks_at, server.endless, server.slow = [], 0, False, 0
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         servers.append(server)
@@ -182,6 +185,17 @@ def test_fetch_takes_no_more_than_the_file_has(data, serve, source_dir, tmp_path
     result = data("fetch", "pima", "--root", tmp_path, "--mirror", endless.url)
     assert result.returncode == 1 and "its file is longer than the known one" in result.stderr, result.output
     assert not any(tmp_path.iterdir())
+
+
+def test_fetch_leaves_a_mirror_that_sends_two_bytes_a_second(data, serve, source_dir, tmp_path):
+    slow = serve(source_dir / "data/pima")
+    slow.slow = 0.5
+    curl = tmp_path / "bin/curl"  # the system's, for which a minute takes 2 s
+    curl.parent.mkdir()
+    curl.write_text(f"""#!/bin/bash\nexec {shutil.which("curl")} "${{@/#%60/2}}"\n""")
+    curl.chmod(0o755)
+    result = data("fetch", "pima", "--root", tmp_path / "out", "--mirror", slow.url, PATH=f"{curl.parent}:{os.environ['PATH']}")
+    assert result.returncode == 1 and "it took too long" in result.stderr, result.output
 
 
 def test_fetch_says_so_on_a_node_without_internet(data, tmp_path, free_port):

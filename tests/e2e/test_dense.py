@@ -1,5 +1,7 @@
 """train.kernels: fast for linear layers: trained without a graph, near the exact losses, and to the same bits each time."""
 
+import pathlib
+
 import pytest
 
 from train_kit import DATA, metrics, sets, write_config
@@ -93,4 +95,6 @@ def test_what_needs_a_graph_is_trained_with_one_and_told(words, why, mpirun, loc
     folder, ran = train(mpirun, lockstep, 2, tmp_path / "run", PIMA, *words, *FAST)
     assert "trained with libtorch's kernels all the same" in ran.stderr and why in ran.stderr
     assert "kernels fast:" not in ran.stderr
+    slow = "train.precision=bf16" in words and "bf16" not in pathlib.Path("/proc/cpuinfo").read_text()
+    assert ran.stderr.count("no bf16 instructions") == slow
     assert len(losses(folder)) == 3

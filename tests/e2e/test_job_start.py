@@ -82,7 +82,12 @@ def test_a_launcher_that_outlives_its_run_is_ended(status, start, ranks, tmp_pat
     done = ranks("./rank train; exec sleep 3600", f"PATH=$PWD:$PATH START=({start})", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))
     rank, said, left = done.stdout.splitlines()
     assert (rank, left, done.stderr) == ("the rank leaves", "left with 137", "")
-    assert said == f"lockstep job: the run is over, and no rank is here: {start}, which has not left, is ended"
+    assert f"sending SIGKILL to {start}" in said
+
+
+def test_a_process_that_is_no_launcher_of_the_script_is_not_ended(run, tmp_path):
+    words = "(sleep 60 & echo $! >pid); LAUNCHER_PID=$(<pid); end_launcher why; kill $LAUNCHER_PID && echo alive"
+    assert run("bash", "-c", RUN + words, cwd=tmp_path, check=True).stdout == "alive\n"
 
 
 def test_a_launcher_whose_run_goes_on_is_left_alone(ranks, tmp_path):

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from process_kit import shared_library
 from train_kit import PIMA, metrics, status, write_config
 
 pytestmark = pytest.mark.about("cli", "base")
@@ -20,6 +21,22 @@ def test_what_a_run_left_behind_is_named_and_ended(run):
     result = run("bash", "-c", "sleep 600 >/dev/null 2>&1 & exit 3", grace=0.2)
     assert result.returncode == 3
     assert len(result.left_behind) == 1
+
+
+OLD_GLIBC = """
+#include <malloc.h>
+#include <unistd.h>
+int mallopt(int name, int value) {  // as before 2.35
+  if (name != M_MMAP_THRESHOLD) return 1;
+  if (value > 32 << 20) return 0;
+  return write(2, "taken", 5) == 5;
+}
+"""
+
+
+def test_the_allocator_of_an_old_glibc_is_tuned(run, lockstep, tmp_path):
+    library = shared_library(tmp_path, "old_glibc.so", OLD_GLIBC)
+    assert "taken" in run(lockstep, "--version", env={"LD_PRELOAD": str(library)}, check=True).stderr
 
 
 def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path):

@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "temp_folder.h"
 #include "tools/report/image.h"
+#include "tools/report/run_list.h"
 
 namespace lockstep::report {
 namespace {
@@ -165,6 +169,19 @@ TEST_F(Report, SeveralRunsShareTheirCurvesAndShowWhatDiffers) {
       << html.substr(html.find("<h2>Config"));
   EXPECT_TRUE(has(html, "<td>optim.warp</td><td class=\"n\">–</td>"));
   EXPECT_EQ(count(html, "<td>task.name</td>"), 0U);
+}
+
+TEST_F(Report, ManyRunsWithManyMetricsAreListedInSeconds) {
+  std::string line = R"({"event":"epoch","epoch":0,"step":1)";
+  for (int i = 1000; i < 5000; ++i) line += format(",\"metric_{}\":0.5", i);
+  for (int i = 0; i < 30; ++i) {
+    const auto folder = run(format("many-{}", i));
+    write(folder, "status.json", kStatus);
+    write(folder, "metrics.jsonl", line + "}\n");
+  }
+  const auto begin = std::clock();
+  EXPECT_EQ(run_json(list_runs(scratch_.path()))["runs"][29]["metrics"].size(), 4000u);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20) << "it took over 100 s before";
 }
 
 TEST_F(Report, RunsOfDifferentTasksShareNoAxis) {

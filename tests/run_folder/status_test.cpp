@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
 #include "temp_folder.h"
 #include "trainer/run_folder/lock.h"
 
@@ -62,6 +64,16 @@ TEST_F(StatusTest, TellsADeadRunFromARunningOne) {
   const auto dead = judge(path("mnist"));
   EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
   EXPECT_EQ(dead.exit_status, kFailed);
+}
+
+TEST_F(StatusTest, IsWrittenInPlaceWhereASecondFileHasNoRoom) {
+  const auto running = make();
+  leave(RunState::running, "");
+  std::filesystem::create_directory(path("mnist") / format(".status.json.{}.partial", ::getpid()));
+  leave(RunState::failed, "the disk is full");
+  EXPECT_EQ(read_status(path("mnist")).reason, "the disk is full");
+  leave(RunState::done, "");
+  EXPECT_EQ(read_status(path("mnist")).state, RunState::done);
 }
 
 TEST_F(StatusTest, SaysNoProcessThatTheFileDoesNot) {

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "lockstep/base/descriptor.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::base {
 namespace {
@@ -77,12 +79,14 @@ bool has_ended(pid_t child, int& status) {
 }
 
 // A wrapper's own children go with it where they are in its group.
-void end(pid_t child, bool apart, int& status) {
-  ::kill(apart ? -child : child, SIGKILL);
+void end(pid_t child, const Program& program, int& status) {
+  log::debug(format("{} (process {}) did not answer in time: sending SIGKILL", program.argv[0], child));
+  ::kill(program.apart ? -child : child, SIGKILL);
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
 }
 
-void wait_for(pid_t child, bool apart, std::array<Pipe, 2>& pipes, Clock::time_point until, Answer& answer) {
+void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, Clock::time_point until,
+              Answer& answer) {
   int status = 0;
   bool ended = false;
   while (!(ended = has_ended(child, status)) && Clock::now() < until) {
@@ -91,7 +95,7 @@ void wait_for(pid_t child, bool apart, std::array<Pipe, 2>& pipes, Clock::time_p
     else
       std::this_thread::sleep_for(2ms);
   }
-  if (!ended) end(child, apart, status);
+  if (!ended) end(child, program, status);
   take_the_rest(pipes);
   answer.end = ended ? Answer::left : Answer::late;
   answer.whole = !pipes[0].read && answer.output.size() < kMostText;
@@ -114,7 +118,7 @@ Answer ask(Program program, std::chrono::milliseconds timeout) {
   program.errors = pipes[1].write.number();
   const bool started = start_program(program, child) == 0;
   for (auto& pipe : pipes) pipe.write.close();
-  if (started) wait_for(child, program.apart, pipes, until, answer);
+  if (started) wait_for(child, program, pipes, until, answer);
   return answer;
 }
 

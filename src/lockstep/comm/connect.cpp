@@ -236,6 +236,13 @@ std::shared_ptr<RollCall> roll_of(const ProcessGroup& group) {
   return nullptr;
 }
 
+// A program's own group has none.
+std::shared_ptr<RollCall> need_roll(const ProcessGroup& group) {
+  if (auto roll = roll_of(group)) return roll;
+  throw InputError("lockstep did not open this process group", "process group",
+                   "use the group of a lockstep::Session");
+}
+
 // Those of the part, renumbered.
 std::vector<Peer> members_of(const std::vector<Peer>& everyone, const launch::Runtime& runtime, int part) {
   const auto parts = runtime.all_gather(std::to_string(part));
@@ -290,7 +297,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread) {
   const QuietJoin quiet;
   const Kind& kind = find_kind(runtime, options, device);
-  const auto all = roll_of(whole);
+  const auto all = need_roll(whole);
   const auto members = members_of(all->peers(), runtime, part);
   const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;
   if (members.size() == 1) return {};
@@ -310,7 +317,7 @@ int rank_in_job(const ProcessGroup& group, int rank) {
 
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
                                std::chrono::milliseconds limit) {
-  return roll_of(group)->judge_stall(what, limit);
+  return need_roll(group)->judge_stall(what, limit);
 }
 
 bool misses_rank(const ProcessGroup& group) {

@@ -54,6 +54,7 @@ void check_names(const std::vector<std::string>& header, bool named, const Colum
 
 Columns choose_columns(const std::vector<std::string>& header, const CsvOptions& options,
                        const std::string& where) {
+  if (options.header) data::check_name_lengths(header, where);
   Columns columns{.count = header.size(), .features = {}, .names = {}, .label = {}, .label_name = {}};
   if (options.labelled) {
     auto taken = options.features;

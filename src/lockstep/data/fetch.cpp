@@ -41,13 +41,13 @@ const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
 constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 
-// A mirror may send on and on, or a byte a minute. The shell's limit is in blocks of 512 or 1,024 bytes.
+// A mirror may send on and on, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
 int run_curl(const std::string& url, const std::string& part, int64_t bytes, bool progress) {
   const auto most_blocks = std::to_string(bytes / 512 + 1);
   const auto most_seconds = std::to_string(kSecondsToAnswer + bytes / kSlowestBytesPerSecond);
   const std::string words =
       "--fail --location --proto =http,https --continue-at - --connect-timeout 20 "
-      "--speed-limit 1 --speed-time 60 " +
+      "--speed-limit 1000 --speed-time 60 " +
       std::string(progress ? "--progress-bar" : "--silent");
   const base::Program curl{.argv = {"sh", "-c",
                                     "ulimit -c 0 && ulimit -f \"$1\" && exec curl -q " + words +

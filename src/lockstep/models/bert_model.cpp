@@ -17,12 +17,12 @@ void check_text_input(const std::vector<int64_t>& shape) {
 
 std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
   check_text_input(wanted.input_shape);
-  const auto& [settings, input_shape, classes, layers] = wanted;
+  const auto& settings = wanted.settings;
   const auto folder = base::find_path(settings.path);
   const auto usual = folder.empty() ? BertConfig() : read_bert_config(folder);
   const auto config = with_options(usual, settings.options);
   return base::with_memory_for("model.name: bert", [&] {
-    auto net = std::make_shared<BertForSequenceClassification>(config, classes);
+    auto net = std::make_shared<BertForSequenceClassification>(config, wanted.classes);
     net->use_checkpointing(settings.checkpointing);
     if (folder.empty()) {
       net->draw();

@@ -234,14 +234,13 @@ Course course_of(const RunData& run, const std::string& metric) {
 }
 
 std::vector<std::string> metrics_of(const RunList& list) {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& run : list.runs) {
     for (const auto& [name, curve] : run.epochs) {
-      if (!holds(kNoMetrics, name) && !holds(names, name)) names.push_back(name);
+      if (!holds(kNoMetrics, name)) names.insert(name);
     }
   }
-  std::ranges::sort(names);
-  return names;
+  return {names.begin(), names.end()};
 }
 
 }  // namespace lockstep::report

@@ -192,15 +192,17 @@ nlohmann::json number_json(double value) {
   return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
 }
 
-nlohmann::ordered_json run_json(const RunList& list, const RunData& run) {
+nlohmann::ordered_json run_json(const RunList& list, const std::vector<std::string>& names,
+                                const RunData& run) {
   const auto& status = *run.status;
-  nlohmann::ordered_json metrics = nlohmann::ordered_json::object(), differs = metrics;
-  for (const auto& name : metrics_of(list)) {
+  nlohmann::ordered_json::object_t metrics, differs;  // emplace_back() looks for no equal name
+  for (const auto& name : names) {
     const auto course = course_of(run, name);
     if (run.epochs.contains(name))
-      metrics[name] = {{"last", number_json(course.last)}, {"best", number_json(course.best)}};
+      metrics.emplace_back(name, nlohmann::ordered_json{{"last", number_json(course.last)},
+                                                        {"best", number_json(course.best)}});
   }
-  for (const auto& key : list.differs) differs[key] = setting(run, key);
+  for (const auto& key : list.differs) differs.emplace_back(key, setting(run, key));
   return {
       {"name", run.name},          {"folder", run.folder},      {"state", run_folder::name_of(status.state)},
       {"reason", status.reason},   {"epoch", status.epoch},     {"epochs", status.epochs},
@@ -226,7 +228,8 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
 
 nlohmann::ordered_json run_json(const RunList& list) {
   auto runs = nlohmann::ordered_json::array(), passed_over = runs;
-  for (const auto& run : list.runs) runs.push_back(run_json(list, run));
+  const auto names = metrics_of(list);
+  for (const auto& run : list.runs) runs.push_back(run_json(list, names, run));
   for (const auto& [folder, reason] : list.passed_over)
     passed_over.push_back({{"folder", folder}, {"reason", reason}});
   return {{"schema", 1}, {"runs", runs}, {"differs", list.differs}, {"passed_over", passed_over}};

@@ -29,7 +29,7 @@ namespace {
 
 // glibc gives the big activations back to the kernel at every step otherwise: a third of a CNN's step
 void keep_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  if (mallopt(M_MMAP_THRESHOLD, 1 << 30) == 0) mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most before 2.35
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_TOP_PAD, 64 << 20);
 }

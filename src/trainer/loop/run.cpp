@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/small_file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -195,6 +196,12 @@ bool has_own_kernels(const Settings& settings, const TrainedModel& model) {
          (computes_without_graph(model) || model.net().use_own_kernels());
 }
 
+// AVX512-BF16, AMX-BF16 or Arm's: without one, libtorch rounds and widens every number on its way.
+bool has_bf16_instructions() {
+  const std::filesystem::path facts = "/proc/cpuinfo";
+  return (base::field(facts, "flags") + base::field(facts, "Features")).find("bf16") != std::string::npos;
+}
+
 void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
@@ -217,6 +224,9 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
         format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
                word_of(train.precision), word_of(train.layout)));
   }
+  if (train.precision == Precision::bf16 && setup.team->device().is_cpu() && !has_bf16_instructions())
+    log::warning(
+        "train.precision: bf16 is slower than fp32 on this processor, which has no bf16 instructions");
 }
 
 // Whatever was saved beside it: a run whose folder somebody removed is not done.

@@ -1,7 +1,9 @@
 #include "trainer/observe/agreement.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
+
+#include "lockstep/launch/process/stop_signal.h"
 
 namespace lockstep::train {
 namespace {
@@ -13,8 +15,6 @@ constexpr double kInterval = 0.25;
 constexpr int64_t kMostSteps = 100;
 
 enum Slot {
-  kSignals,
-  kSignalNumbers,
   kRequests,
   kSaves,
   kDeadlines,
@@ -22,13 +22,20 @@ enum Slot {
   kNotFinite,
   kLoss,
   kStepSeconds,
-  kSlots
+  kSignals  // one slot for each of StopSignals::kAll
 };
+
+// Ranks may have received different signals: the first in the list that any rank received, or 0.
+int signal_of(const std::vector<double>& sums) {
+  for (size_t i = 0; i < launch::StopSignals::kAll.size(); ++i)
+    if (sums[kSignals + i] > 0) return launch::StopSignals::kAll[i];
+  return 0;
+}
 
 Stop stop_of(const std::vector<double>& sums) {
   if (sums[kNotFinite] > 0) return Stop::not_finite;
   if (sums[kRequests] > 0) return Stop::request;  // before a signal, after which a job script would go on
-  if (sums[kSignals] > 0) return Stop::signal;
+  if (signal_of(sums) != 0) return Stop::signal;
   if (sums[kDeadlines] > 0) return Stop::deadline;
   if (sums[kTimeUps] > 0) return Stop::max_seconds;
   return Stop::no;
@@ -45,9 +52,9 @@ void Agreement::begin(int64_t step) {
 Agreed Agreement::ask(int64_t step, const RankReport& word) {
   const auto now = Clock::now();
   const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));
-  std::vector<double> sums(kSlots);
-  sums[kSignals] = word.signal != 0;
-  sums[kSignalNumbers] = word.signal;
+  std::vector<double> sums(kSignals + launch::StopSignals::kAll.size());
+  for (size_t i = 0; i < launch::StopSignals::kAll.size(); ++i)
+    sums[kSignals + i] = word.signal == launch::StopSignals::kAll[i];
   sums[kRequests] = word.stop_asked;
   sums[kSaves] = word.save_asked;
   sums[kDeadlines] = word.deadline;
@@ -61,9 +68,7 @@ Agreed Agreement::ask(int64_t step, const RankReport& word) {
   next_ = step + std::clamp(static_cast<int64_t>(kInterval / step_seconds), int64_t{1}, kMostSteps);
   last_step_ = step;
   last_time_ = Clock::now();
-  const int signal =
-      sums[kSignals] > 0 ? static_cast<int>(std::lround(sums[kSignalNumbers] / sums[kSignals])) : 0;
-  return {stop_of(sums), signal, sums[kSaves] > 0, sums[kLoss] / team_.world()};
+  return {stop_of(sums), signal_of(sums), sums[kSaves] > 0, sums[kLoss] / team_.world()};
 }
 
 }  // namespace lockstep::train

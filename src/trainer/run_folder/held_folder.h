@@ -1,6 +1,6 @@
 #pragma once
-// The folder that a run writes to, asked before each write: still its own, taken by another job, or removed.
-// A removed one gets a successor beside it.
+// The folder that a run writes to, asked before each checkpoint and status: still its own, taken by another
+// job, or removed. A removed one gets a successor beside it.
 
 #include <atomic>
 #include <filesystem>

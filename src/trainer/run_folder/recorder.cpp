@@ -61,9 +61,10 @@ void Recorder::keep_beating(std::chrono::milliseconds beat) {
   }
 }
 
+// The thread of its own asks whose the folder is: a log line opens no file.
 void Recorder::add(const StepRecord& r) {
+  folder_->refuse_if_taken();
   const std::lock_guard lock(files_);
-  guarded([&] { follow(); });
   guarded([&] {
     metrics_->add({{"event", "step"},
                    {"step", r.step},
@@ -89,8 +90,8 @@ void Recorder::add(const EpochRecord& r) {
   }
   line.emplace_back("seconds", r.seconds);
   line.emplace_back("samples_per_second", r.samples_per_second);
+  folder_->refuse_if_taken();
   const std::lock_guard lock(files_);
-  guarded([&] { follow(); });
   guarded([&] { metrics_->add(line); });
   guarded([&] { events_->add(r.step, curves); });
 }

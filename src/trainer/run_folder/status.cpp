@@ -1,10 +1,17 @@
 #include "trainer/run_folder/status.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/nearest_file.h"
@@ -137,6 +144,22 @@ void say_died(RunStatus& status) {
                          status.reason.empty() ? "" : ": " + status.reason);
 }
 
+// A full disk has no room for a second file, but the blocks of the old one. What is longer than that is
+// written first, as it may find no room.
+bool overwrite(const std::string& path, std::string text) {
+  const base::Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat before {};
+  if (!file || ::fstat(file.number(), &before) != 0 || !S_ISREG(before.st_mode)) return false;
+  text.resize(std::max(text.size(), static_cast<size_t>(before.st_size)), ' ');
+  const auto more = std::string_view(text).substr(static_cast<size_t>(before.st_size));
+  const auto is_written = [&](std::string_view part, off_t at) {
+    return ::pwrite(file.number(), part.data(), part.size(), at) == static_cast<ssize_t>(part.size());
+  };
+  const bool room = is_written(more, before.st_size);
+  if (!room && ::ftruncate(file.number(), before.st_size) != 0) return false;
+  return room && is_written(text, 0);
+}
+
 // Nothing may be asked of what cannot be looked at.
 void check_there(const std::filesystem::path& folder) {
   std::error_code failed;
@@ -165,8 +188,14 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
 void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
   status.updated = unix_now();
   const auto text = text_of(json_of(status));
-  base::write_whole((folder / "status.json").string(),
-                    [&](const base::ByteSink& sink) { sink(text.data(), text.size()); }, ready);
+  const auto path = (folder / "status.json").string();
+  try {
+    base::write_whole(
+        path, [&](const base::ByteSink& sink) { sink(text.data(), text.size()); }, ready);
+  } catch (const std::exception&) {
+    if (ready) ready();
+    if (!overwrite(path, text)) throw;
+  }
 }
 
 RunStatus read_status(const std::filesystem::path& folder) {

@@ -1,3 +1,4 @@
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <csignal>
@@ -5,6 +6,7 @@
 
 #include "world.h"
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/libtorch.h"
 
 namespace lockstep {
@@ -50,6 +52,12 @@ TEST(Gloo, GathersScattersAndMeets) {
   base::own_reduce_scatter_single(*group, part, whole)->wait();
   EXPECT_EQ(part[0].item<float>(), 2.0f * float(own_rank()) * float(world()));
   group->barrier()->wait();
+}
+
+TEST(Gloo, RefusesGroupsOfAProgramsOwn) {
+  const auto own = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 1);
+  EXPECT_THROW(comm::split(test::runtime(), {.backend = "gloo"}, c10::kCPU, own, 0, "part"), InputError);
+  EXPECT_THROW(comm::judge_stall(own, "a step", std::chrono::seconds(1)), InputError);
 }
 
 TEST(Gloo, WrongArgumentsLeaveTheGroupAlive) {

@@ -5,7 +5,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <csignal>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/tree.h"
@@ -39,6 +41,15 @@ TEST(Agreement, AWordOnOneRankIsHeardByAll) {
   EXPECT_DOUBLE_EQ(verdicts.loss, (team().world() - 1) / 2.0);
   word.not_finite = team().first();
   EXPECT_EQ(agreement.ask(3, word).stop, Stop::not_finite);
+}
+
+TEST(Agreement, DifferentSignalsAreNotMixed) {
+  const std::pair<int, int> received[] = {{SIGUSR1, SIGTERM}, {SIGINT, SIGTERM}, {SIGUSR2, SIGUSR1}};
+  for (const auto& [first, others] : received) {
+    RankReport report;
+    report.signal = team().first() ? first : others;
+    EXPECT_EQ(Agreement(team()).ask(1, report).signal, others);
+  }
 }
 
 TEST(Agreement, TimesOnlyTheStepsOfThisAttempt) {

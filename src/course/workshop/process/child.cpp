@@ -167,8 +167,11 @@ void Child::read_all() {
 
 void Child::notice_end() {
   int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) return;
+  siginfo_t ended{};  // its number may be another process's once it has been waited for
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0)
+    return;
   ::kill(-pid_, SIGKILL);  // whatever it left behind in its session's first group
+  ::waitpid(pid_, &status, 0);
   pid_ = 0;
   ending_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   ending_.why = WIFSIGNALED(status) ? Why::signal : Why::left;

@@ -24,7 +24,7 @@ constexpr std::array<int, 3> kPassedOn = {SIGINT, SIGTERM, SIGHUP};
 volatile pid_t guarded_child = 0;
 
 void pass_on(int number) {
-  ::kill(guarded_child, number);
+  if (guarded_child > 0) ::kill(guarded_child, number);
 }
 
 // who ignored one before still does
@@ -69,6 +69,7 @@ int wait_for_the_child(bool& was_stopped) {
 [[noreturn]] void end_as_the_child(const Reaper& reaper) {
   bool was_stopped = false;
   const int status = wait_for_the_child(was_stopped);
+  guarded_child = 0;  // its number may be another process's now
   reaper.sweep();
   if (WIFEXITED(status)) ::_exit(WEXITSTATUS(status));
   if (is_passed_on(WTERMSIG(status))) end_as_told(WTERMSIG(status));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/awake.h"
@@ -42,11 +43,17 @@ bool wait_all(std::vector<mpi::Request>& requests, Milliseconds timeout) {
   }
 }
 
-// What cannot be cancelled any more is let go of: there is nobody left to tell.
 void drop(mpi::Request& request) {
   if (request == mpi::Request::null) return;
   mpi::calls().cancel(&request);
   mpi::calls().request_free(&request);
+}
+
+// MPI may be unable to cancel a message and may still use its buffer, so that memory is never freed.
+void drop(std::vector<mpi::Request>& requests, std::vector<int>& buffer) {
+  static auto& kept = *new std::vector<std::vector<int>>;
+  kept.push_back(std::move(buffer));
+  for (auto& request : requests) drop(request);
 }
 
 // The ranks whose hello is still outstanding; their receives are dropped.
@@ -72,14 +79,13 @@ std::vector<int> drop_missing(std::vector<mpi::Request>& hellos) {
       .of(Code::not_joined, ranks);
 }
 
-std::vector<mpi::Request> receive_hellos(const Gathering& meeting, std::vector<int>& room) {
+// A hello is empty: no late one has anything to write.
+std::vector<mpi::Request> receive_hellos(const Gathering& meeting) {
   std::vector<mpi::Request> hellos(static_cast<size_t>(meeting.job.world) - 1, mpi::Request::null);
-  room.resize(hellos.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
-    const auto i = static_cast<size_t>(rank) - 1;
-    launch::check_mpi(
-        mpi::calls().irecv(&room[i], 1, mpi::Type::int32, rank, kHello, meeting.comm, &hellos[i]),
-        "MPI_Irecv");
+    launch::check_mpi(mpi::calls().irecv(nullptr, 0, mpi::Type::int32, rank, kHello, meeting.comm,
+                                         &hellos[static_cast<size_t>(rank) - 1]),
+                      "MPI_Irecv");
   }
   return hellos;
 }
@@ -87,21 +93,20 @@ std::vector<mpi::Request> receive_hellos(const Gathering& meeting, std::vector<i
 // Only those who came: an answer nobody waits for would be taken for that of the next meeting.
 void tell(const Gathering& meeting, const std::vector<int>& missing) {
   std::vector<mpi::Request> sends;
-  const int count = static_cast<int>(missing.size());
+  std::vector<int> answer = missing;
+  const int count = static_cast<int>(answer.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
     if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
     sends.push_back(mpi::Request::null);
-    launch::check_mpi(mpi::calls().isend(missing.data(), count, mpi::Type::int32, rank, kAnswer, meeting.comm,
+    launch::check_mpi(mpi::calls().isend(answer.data(), count, mpi::Type::int32, rank, kAnswer, meeting.comm,
                                          &sends.back()),
                       "MPI_Isend");
   }
-  if (wait_all(sends, kAnswerGrace)) return;
-  for (auto& send : sends) drop(send);
+  if (!wait_all(sends, kAnswerGrace)) drop(sends, answer);
 }
 
 void host_meeting(const Gathering& meeting) {
-  std::vector<int> room;
-  auto hellos = receive_hellos(meeting, room);
+  auto hellos = receive_hellos(meeting);
   const bool all = wait_all(hellos, meeting.timeout);
   const std::vector<int> missing = all ? std::vector<int>() : drop_missing(hellos);
   tell(meeting, missing);
@@ -110,25 +115,27 @@ void host_meeting(const Gathering& meeting) {
 
 void attend_meeting(const Gathering& meeting) {
   std::vector<int> missing(static_cast<size_t>(meeting.job.world));
-  mpi::Request answer = mpi::Request::null, hello = mpi::Request::null;
+  std::vector<mpi::Request> answer{mpi::Request::null};
+  mpi::Request hello = mpi::Request::null;
   launch::check_mpi(mpi::calls().irecv(missing.data(), meeting.job.world, mpi::Type::int32, 0, kAnswer,
-                                       meeting.comm, &answer),
+                                       meeting.comm, answer.data()),
                     "MPI_Irecv");
-  launch::check_mpi(
-      mpi::calls().isend(&meeting.job.rank, 1, mpi::Type::int32, 0, kHello, meeting.comm, &hello),
-      "MPI_Isend");
+  launch::check_mpi(mpi::calls().isend(nullptr, 0, mpi::Type::int32, 0, kHello, meeting.comm, &hello),
+                    "MPI_Isend");
   mpi::Status status;
   int come = 0;
   base::AwakeTime awake;
   while (!come && awake.passed() < meeting.timeout + kAnswerGrace) {
-    launch::check_mpi(mpi::calls().test(&answer, &come, &status), "MPI_Test");
+    launch::check_mpi(mpi::calls().test(answer.data(), &come, &status), "MPI_Test");
     if (!come) std::this_thread::sleep_for(kBetweenTests);
   }
+  launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
+  if (!come) {
+    drop(answer, missing);
+    refuse_missing({0}, meeting);
+  }
   int count = 0;
-  if (come) launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
-  drop(answer);
-  if (hello != mpi::Request::null) launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
-  if (!come) refuse_missing({0}, meeting);
+  launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
   missing.resize(static_cast<size_t>(count));
   if (!missing.empty()) refuse_missing(missing, meeting);
 }

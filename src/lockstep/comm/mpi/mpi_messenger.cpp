@@ -28,9 +28,9 @@ class Underway {
   void add(Bytes bytes, int peer, Start&& start) {
     const std::lock_guard<std::mutex> guard(mpi_);
     for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
-      auto& message = messages_.emplace_back(mpi::Request::null, peer);
+      messages_.push_back({mpi::Request::null, peer});
       const auto piece = bytes.subspan(at, std::min(kLargestMessage, bytes.size() - at));
-      start(piece.data(), static_cast<int>(piece.size()), &message.request);
+      start(piece.data(), static_cast<int>(piece.size()), &messages_.back().request);
     }
   }
   void wait(Patience& patience) {

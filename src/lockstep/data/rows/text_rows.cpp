@@ -78,6 +78,7 @@ bool names_columns(const std::string& path) {
 }
 
 void TextRows::choose(const std::vector<std::string>& wanted) {
+  if (named_) check_name_lengths(columns_, path_);
   std::vector<size_t> chosen;
   for (const auto& name : wanted) {
     chosen.push_back(find_column(name, columns_, named_, path_));

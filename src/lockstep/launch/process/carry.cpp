@@ -116,7 +116,10 @@ class Carried {
   std::optional<Clock::time_point> end_by() const { return end_by_; }
 
   void end_all() {
-    for (const auto& [child, rank] : ranks_) ::kill(child, SIGKILL);
+    for (const auto& [child, rank] : ranks_) {
+      log::warning(format("sending SIGKILL to rank {} (process {} on {})", rank, child, host_));
+      ::kill(child, SIGKILL);
+    }
     for (const auto& [child, rank] : ranks_) ::waitpid(child, nullptr, 0);
     ranks_.clear();
   }
@@ -180,8 +183,8 @@ void wait_for_all(Carried& carried, const HeldSignals& signals, const std::strin
     const int signal = signals.next(200ms, facts);
     if (signal != 0 && signal != SIGCHLD) pass_on(carried, signal, facts);
     if (carried.end_by() && Clock::now() > *carried.end_by()) {
-      log::error(format("ranks on {} did not leave within {} s of another's failure, and are ended", host,
-                        kLastWords.count()));
+      log::error(
+          format("ranks on {} did not leave within {} s of another's failure", host, kLastWords.count()));
       carried.end_all();
     }
   }

@@ -47,11 +47,11 @@ void on_signal(int signal, siginfo_t* facts, void*) {
 
 }  // namespace
 
-StopSignals::StopSignals() : StopSignals({SIGTERM, SIGINT, SIGUSR1, SIGUSR2}, on_signal) {}
+StopSignals::StopSignals() : StopSignals(kAll, on_signal) {}
 
-EarlySignals::EarlySignals() : StopSignals({SIGUSR1, SIGUSR2}, on_signal) {}
+EarlySignals::EarlySignals() : StopSignals(std::span(kAll).last(2), on_signal) {}
 
-StopSignals::StopSignals(std::initializer_list<int> signals, void (*handler)(int, siginfo_t*, void*)) {
+StopSignals::StopSignals(std::span<const int> signals, void (*handler)(int, siginfo_t*, void*)) {
   if (lifetimes++ == 0) first_signal = 0, first_sender = 0, urgent_time = 0, term_time = 0;
   struct sigaction action {};
   action.sa_sigaction = handler;

@@ -4,9 +4,10 @@
 
 #include <signal.h>
 
+#include <array>
 #include <chrono>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ namespace lockstep::launch {
 /// the outermost one is gone.
 class StopSignals {
  public:
+  static constexpr std::array kAll = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};  // the most urgent first
+
   StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -31,7 +34,7 @@ class StopSignals {
   static std::optional<std::chrono::duration<double>> since_term();
 
  protected:
-  StopSignals(std::initializer_list<int> signals, void (*handler)(int, siginfo_t*, void*));
+  StopSignals(std::span<const int> signals, void (*handler)(int, siginfo_t*, void*));
 
  private:
   std::vector<std::pair<int, struct sigaction>> former_;

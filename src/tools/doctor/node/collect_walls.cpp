@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kNameService{5'000};
-constexpr int kStops[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 
 bool exists(const char* path) {
   std::error_code none;
@@ -54,7 +53,7 @@ std::string container_in(const launch::Environment& environment) {
 std::vector<std::string> signals_in(const std::string& mask) {
   const unsigned long long bits = std::strtoull(mask.c_str(), nullptr, 16);
   std::vector<std::string> names;
-  for (const int signal : kStops) {
+  for (const int signal : launch::StopSignals::kAll) {
     if (bits >> (signal - 1) & 1) names.push_back(launch::signal_name(signal));
   }
   return names;
