@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034  # what is set here, the other parts read
 # A rank that the memory limit kills says nothing: the job's cgroup does (memory.events, or version 1's memory.oom_control).
 # A step of srun has cgroups of its own, which with version 1 do not count for the job and are gone with srun: slurmstepd
-# tells on srun's standard error. Of other nodes the scheduler alone tells.
+# reports them on srun's standard error. For other nodes only the scheduler reports them.
 
 CGROUP_FOLDER=/sys/fs/cgroup
 OWN_CGROUPS=/proc/self/cgroup

@@ -126,11 +126,11 @@ ranks_at_fault() {  # "rank 3 was lost"
 list_of() { local IFS=,; printf '%s' "$*" | sed 's/,/, /g'; }
 
 last_step() {  # that the run has logged
-  tail -n 100 "$RUN/metrics.jsonl" 2>/dev/null | sed -n 's/^{"event":"step","step":\([0-9]*\),.*/\1/p' | tail -n 1
+  tail -n 100 "${RUN:-$RESUME}/metrics.jsonl" 2>/dev/null | sed -n 's/^{"event":"step","step":\([0-9]*\),.*/\1/p' | tail -n 1
 }
 
 saved_step() {  # of the newest checkpoint
-  local files=("$RUN"/checkpoints/step-*.pt) number
+  local files=("${RUN:-$RESUME}"/checkpoints/step-*.pt) number
   number=${files[-1]##*/step-}
   number=${number%.pt}
   is_number "$number" && echo $((10#$number))
@@ -224,8 +224,8 @@ what_is_lost() { if [ ${#LOST[@]} -gt 0 ]; then nodes_that_are_lost; else ranks_
 is_enough() {
   local what step at=$LOST_AT
   what=$(what_is_lost) step=$(last_step) LOST_AT=''
-  # an attempt whose ranks never began (srun could not create the step) has done no step
-  [ ${#LOST[@]} -gt 0 ] || [ ! -s "$LOCKSTEP_RUN_FILE" ] || LOST_AT=step-${step:-0}
+  # an attempt whose ranks never began (srun could not create the step) reports no losses and does not count
+  [ ${#LOST[@]} -gt 0 ] || { [ ! -s "$LOCKSTEP_RUN_FILE" ] && ! losses_were_said; } || LOST_AT=step-${step:-0}
   if [ "$RELAUNCHES" -ge "$MAX_RELAUNCHES" ]; then
     say "$what, and $RELAUNCHES relaunches are enough (LOCKSTEP_MAX_RELAUNCHES=$MAX_RELAUNCHES); submit again to go on"
   elif [ -n "$LOST_AT" ] && [ "$LOST_AT" = "$at" ]; then

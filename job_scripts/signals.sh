@@ -6,7 +6,7 @@ hear_signals() {
   trap 'forward USR1' USR1
   trap 'forward USR2' USR2
   trap 'forward TERM' TERM
-  [ "${EARLY_SIGNAL:-}" != USR1 ] || forward USR1  # it came before
+  [ "${EARLY_SIGNAL:-}" != USR1 ] || forward USR1  # the signal arrived before this trap was set
 }
 
 forward() {  # the signal $1, to the launcher, which hands it to the ranks
@@ -74,7 +74,7 @@ end_with_ranks() {
   done
 }
 
-# Of a node that is cut off mpirun waits for word for minutes, when its ranks here have ended, and so may srun after a
+# mpirun waits minutes for a node that is cut off, after its ranks here have ended, and so may srun after a
 # heterogeneous job: two looks in a row that find nothing left end it. Until its standard input is closed, and with no
 # program of its own for PBS to wait for.
 BETWEEN_LOOKS=10

@@ -120,7 +120,7 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
   fs::create_directories(folder, failed);
   if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
   const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
-  if (fs::symlink_status(part, failed).type() != fs::file_type::not_found && !is_own_file(part))
+  if (fs::exists(fs::symlink_status(part, failed)) && !is_own_file(part))
     throw InputError("another user's file, or a link, is in the download's place", part, "remove it");
   if (check_file(part, file) == FileState::good) return keep(part, path);  // all but the name was done
   std::vector<std::string> answers;

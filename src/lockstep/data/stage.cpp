@@ -66,9 +66,8 @@ std::string digest_of_facts(const std::string& path) {
   if (::stat(path.c_str(), &facts) != 0)
     throw InputError(format("the data file cannot be read: {}", strerror(errno)), path,
                      "check the path and its permissions");
-  const auto text = format("{} {} {} {} {}.{} {}.{}", fs::absolute(path).lexically_normal().string(),
-                           ::geteuid(), facts.st_ino, facts.st_size, facts.st_mtim.tv_sec,
-                           facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec);
+  const auto text = format("{} {} {} {}.{}", fs::absolute(path).lexically_normal().string(), ::geteuid(),
+                           facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
   base::Sha256 sum;
   sum.add(text.data(), text.size());
   return sum.hex();

@@ -136,8 +136,8 @@ void Trainer::warn_of_untrained() {
   const auto count = names.size();
   if (count == 0) return;
   if (count > kNamed) names.resize(kNamed), names.emplace_back("...");
-  log::warning(format("{} parameter{} got no gradient but zeros in all steps so far: {}", count,
-                      count == 1 ? "" : "s", base::join(names, ", ")));
+  log::warning(format("{} parameter{} had only zero gradients so far: {}", count, count == 1 ? "" : "s",
+                      base::join(names, ", ")));
 }
 
 void Trainer::end_epoch() {

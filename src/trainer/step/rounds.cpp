@@ -27,7 +27,8 @@ Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
   if (rounds.batches == 0)
     throw InputError(format("an epoch has no batch of {}: {} samples over {} ranks are {} each",
                             data.batch_size, samples, world, rounds.samples),
-                     "data.batch_size", "set a smaller data.batch_size, or start fewer ranks");
+                     "data.batch_size",
+                     "set data.drop_last_batch to false, a smaller data.batch_size, or start fewer ranks");
   if (data.batch_size > rounds.samples)
     log::info(format("data.batch_size is {}, but a rank has {} samples: an epoch is one batch of {}",
                      data.batch_size, rounds.samples, rounds.samples));

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <bit>
 #include <utility>
 
 #include "trainer/modes/autocast.h"
@@ -148,8 +149,10 @@ void TrainingStep::update() {
   scaler_->update();
 }
 
-// Once a parameter has had one, it is not looked at again.
+// Once a parameter has had one, it is not looked at again. A look waits for a GPU: there, at steps 1, 2, 4,
+// 8, ...
 void TrainingStep::look_for_gradients() {
+  if (untrained_.empty() || (device_.is_cuda() && !std::has_single_bit(++looks_))) return;
   std::erase_if(untrained_, [](const NamedParameter& parameter) {
     const auto& grad = parameter.second.grad();
     return grad.defined() && (grad.layout() != at::kStrided || grad.any().item<bool>());

@@ -54,6 +54,7 @@ class TrainingStep {
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
   std::vector<NamedParameter> untrained_;  // so far; no captured step looks
+  unsigned looks_ = 0;
   BatchCopies copies_;
   // When the last own gradient was there, while a backward is timed.
   struct GradientsDone {

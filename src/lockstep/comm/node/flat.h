@@ -9,8 +9,7 @@
 
 namespace lockstep::comm {
 
-/// In which order a tensor's elements are seen. As they lie in memory is how gloo sums them, where the tensor
-/// has no gaps.
+/// In which order a tensor's elements are seen. gloo sums a tensor without gaps in memory order.
 enum class ElementOrder { logical, memory };
 
 /// A tensor seen as contiguous memory; written back to where it came from if it had to be copied.

@@ -240,7 +240,7 @@ InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::Reduc
 // gloo sums all of a list's parts as messages of their own, and those of one tensor as one message.
 void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one,
                                 const c10d::ReduceOp& op, Patience& patience) {
-  // a part that lies otherwise than row by row is summed as it lies
+  // a dense part that is not row-major is summed in memory order
   const auto& own = inputs[static_cast<size_t>(getRank())];
   const bool permuted = !own.is_contiguous() && own.is_non_overlapping_and_dense();
   const auto sum = permuted ? at::empty_like(own) : output;
