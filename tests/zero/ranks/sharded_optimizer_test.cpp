@@ -219,6 +219,7 @@ TEST(Sharded, SkipsTheStepThatAScalerSkips) {
   for (int step = 0; step < 5; ++step) {
     for (auto* of : {&pair.plain_params, &pair.params}) {
       put_gradients(*of, step);
+      of->back().mutable_grad().reset();  // neither this scaler nor Python's takes complex gradients
       if (step == 3) (*of)[5].mutable_grad()[0][0] = INFINITY;
     }
     EXPECT_EQ(plain.step(*pair.plain), step != 3);

@@ -69,7 +69,9 @@ TEST(MpiBackend, WrongArgumentsLeaveTheGroupAlive) {
   };
   refused([&] { backend->allreduce(two); }, "takes one tensor a rank, not 2");
   std::vector<at::Tensor> complex = {at::ones({1}).to(at::kComplexFloat)};
-  refused([&] { backend->allreduce(complex); }, "cannot reduce ComplexFloat");
+  c10d::AllreduceOptions greatest;
+  greatest.reduceOp = c10d::ReduceOp::MAX;
+  refused([&] { backend->allreduce(complex, greatest); }, "cannot reduce ComplexFloat");
   at::Tensor odd = at::empty({3 * world()}), part = at::empty({2});
   if (world() > 1)
     refused([&] { backend->_allgather_base(odd, part); }, "the tensors of a collective differ");
