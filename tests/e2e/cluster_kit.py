@@ -100,13 +100,14 @@ def play_at_once(request, new_desk):
 
 
 def processes_of(lab, word, name):
-    """The pids, seen from outside, of the programs of that name with NAME=VALUE, a pattern, in their environment."""
+    """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment; VALUE may end in *."""
     nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab.nodes}
-    found = []
+    found, wanted = [], word.encode()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             if (folder / "comm").read_text() == f"{name}\n" and (folder / "ns/net").stat().st_ino in nets:
-                if re.search(rf"(^|\0){word}\0".encode(), (folder / "environ").read_bytes()):
+                words = (folder / "environ").read_bytes().split(b"\0")
+                if any(each.startswith(wanted[:-1]) if wanted.endswith(b"*") else each == wanted for each in words):
                     found.append(int(folder.name))
     return found
 

@@ -50,7 +50,7 @@ def ranks_on(lab, node, job):
     """The pids, seen from outside, of the job's ranks on that node, carriers among them."""
     net = pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino
     found = []
-    for pid in processes_of(lab, rf"LOCKSTEP_ATTEMPT={job}\.0\.0\.\d+", "lockstep"):
+    for pid in processes_of(lab, f"LOCKSTEP_ATTEMPT={job}.0.0.*", "lockstep"):
         with contextlib.suppress(OSError):
             if pathlib.Path(f"/proc/{pid}/ns/net").stat().st_ino == net:
                 found.append(pid)

@@ -131,11 +131,8 @@ def test_a_bench_that_is_killed_leaves_nothing_and_says_who(start, mpiexec, mpi,
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("args, words", [
-    (["configs/pima.yaml", "--steps", "0"], "--steps is a number from 1 to 100000"),
-    (["configs/pima.yaml", "--set", "data.batch_size=400"], "a batch of 400 is larger"),
-])
-def test_bad_input_is_said_once_for_all(mpirun, lockstep, source_dir, args, words):
-    result = mpirun(2, lockstep, "bench", "step", *args, cwd=source_dir, quiet=True)
+def test_bad_input_is_said_once_for_all(mpirun, lockstep, source_dir):
+    words = "--steps is a number from 1 to 100000"
+    result = mpirun(2, lockstep, "bench", "step", "configs/pima.yaml", "--steps", "0", cwd=source_dir, quiet=True)
     assert result.returncode == 2, result.output
     assert result.stderr.count(words) == 1 and result.stderr.count("to do:") == 1, result.output

@@ -6,7 +6,7 @@ import pytest
 from conftest import SOURCE
 from examples_kit import build_against
 
-pytestmark = pytest.mark.about("launch", "comm/watch", "parallel")
+pytestmark = [pytest.mark.about("launch", "comm/watch", "parallel"), pytest.mark.full]  # the program is compiled
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def careless(installed, build_dir, tmp_path_factory):
     return folder / "careless"
 
 
-@pytest.mark.parametrize("way", ["leaves", "bypasses", pytest.param("skips", marks=pytest.mark.full)])
+@pytest.mark.parametrize("way", ["leaves", "bypasses", "skips"])
 def test_it_is_said_in_words_on_every_rank(way, careless, mpirun):
     result = mpirun(2, careless, way, env={"LOCKSTEP_TIMEOUT": 5}, quiet=True)
     assert result.returncode == 1, result.output

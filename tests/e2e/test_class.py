@@ -37,6 +37,7 @@ def test_a_few_learners_at_once_are_each_told_what_is_theirs(lab, prepared, tmp_
         assert words in log and state == ("COMPLETED" if words == "  pass" else "FAILED"), log
 
 
+@pytest.mark.full
 def test_a_check_in_the_queue_of_pbs(pbs, qsub, prepared, tmp_path):  # noqa: F811
     folder = learners_folder(prepared, tmp_path / "course", ANSWERS[0][0])
     job = qsub(script=str(SOURCE / "job_scripts/check.pbs"), cwd=folder, EXERCISE="groups.1")

@@ -43,6 +43,7 @@ def twins(python, source_dir, once):
     return once("tables-twins", train)
 
 
+@pytest.mark.full  # the examples are compiled
 @pytest.mark.mpi
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_trains_to_the_bits_of_its_python_twin(name, built, twins, program, mpirun, tmp_path):
@@ -56,6 +57,7 @@ def test_an_example_trains_to_the_bits_of_its_python_twin(name, built, twins, pr
     assert mine["optimizer"]["param_groups"][0]["lr"] == peer["lr"]
 
 
+@pytest.mark.full
 def test_config_schema_and_reference_name_it_with_its_default_options_and_memory(built, program, run):
     folder = built("optimizer")
     shown = run(program, "config", "lion.yaml", cwd=folder, check=True).stdout
@@ -77,6 +79,7 @@ def test_config_schema_and_reference_name_it_with_its_default_options_and_memory
     assert adam == pytest.approx(lion * 4 / 3, rel=0.01)  # parameters, gradients, and one state or two
 
 
+@pytest.mark.full
 def test_a_row_of_the_library_is_named_by_other_keys_and_apart(built, program, run):
     folder = built("optimizer")
     words = sets(optim__name="build/lion.so:lion", schedule__name="build/lion.so:inverse_root")
@@ -104,6 +107,7 @@ def test_what_cannot_be_used_says_why_once(name, trouble, build_dir, program, mp
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.full
 @pytest.mark.mpi
 def test_a_library_that_is_another_on_one_rank_is_refused(built, program, mpirun, tmp_path):
     """As an older build left on one node: it would train something else there, and nobody would see it."""
