@@ -227,7 +227,7 @@ def nodes_of(folder):
 def descendants(pid):
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it has ended, perhaps while its file was read
         return
     for child in map(int, children):
         yield child
@@ -241,7 +241,7 @@ def pid_inside(pid):
             if line.startswith("NSpid:"):
                 numbers = line.split()[1:]
                 return numbers[1] if len(numbers) == 2 else None
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
     return None
 
