@@ -11,7 +11,6 @@ from process_kit import PATIENCE, shared_library
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = (*SO_LONG, "--set", "checkpoint.every_steps=5")
-FOUR_LONG = ("--set", "train.max_steps=80", "--set", "checkpoint.every_steps=5")  # for four ranks on two cores
 
 
 @pytest.fixture(scope="module")

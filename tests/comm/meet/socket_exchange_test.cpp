@@ -57,7 +57,7 @@ bool holds(const std::string& text, const std::vector<std::string>& parts) {
   return true;
 }
 
-/// A process that listens at a port, and does nothing else unless it is told.
+/// A process that listens at a port and does nothing else by default.
 struct Service {
   Listener listener = listen_on("127.0.0.1");
   base::Descriptor socket{listener.socket};
