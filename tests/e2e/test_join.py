@@ -170,15 +170,15 @@ def srun(start, peer, tmp_path, only=(0, 1), join=60_000):
 
 
 def test_a_start_that_failed_does_not_spoil_the_next(start, peer, tmp_path):
-    """Without MPI and without an address: rank 0 was killed while it waited, and left its socket."""
+    """Without MPI and without an address: rank 0 was killed while it waited, and left its store."""
     first, = srun(start, peer, tmp_path, only=[0])
-    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0-0-77.sock"
+    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0-0-77.store"
     wait_for(meeting.exists)
     first.kill()
     first.wait()
     assert meeting.exists(), "or this test shows nothing"
     late = srun(start, peer, tmp_path, only=[1])
-    time.sleep(0.5)  # it tries the old socket first
+    time.sleep(0.5)  # it looks at the old store first
     for status, out, err in ends_of(late + srun(start, peer, tmp_path, only=[0])):
         assert status == 0, err
     assert not list(tmp_path.iterdir())

@@ -14,9 +14,7 @@
 #include "lockstep/comm/debug_level.h"
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/comm/meet/mpi_join.h"
 #include "lockstep/comm/meet/open_files.h"
-#include "lockstep/comm/meet/quiet.h"
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"
@@ -213,7 +211,7 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
   auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
   const auto added = kind.add(*group, joining);
-  wait_until_all_are_connected(*joining.store, job, joining.options.join_timeout);
+  wait_until_all_are_connected(joining.store, job, joining.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(joining.options.timeout);
     joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);

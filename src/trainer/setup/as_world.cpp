@@ -25,7 +25,7 @@
 namespace lockstep::train {
 namespace {
 
-// A name for the socket where the ranks meet.
+// A name for the file where the ranks meet.
 std::string meeting_of(const launch::Runtime& runtime) {
   if (!runtime.has_met()) return "";
   return runtime.broadcast(format("as-world-{}-{}", ::getpid(), comm::random_word()));
@@ -38,9 +38,8 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
   environment["LOCKSTEP_MEETING"] = meeting;
   job.world = world;
   job.launcher = "as_world";
-  const auto plan = comm::plan_rendezvous(environment, job, false);
   std::error_code none;
-  for (const auto& path : {plan.socket, plan.file}) std::filesystem::remove(path, none);
+  std::filesystem::remove(comm::plan_rendezvous(environment, job, false).path, none);
 }
 
 // What the ranks are made of, for those who start from this process: over MPI they have no other way to it.

@@ -1,8 +1,11 @@
 #include "lockstep/comm/meet/interface.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/meet/lookup.h"
 
 namespace lockstep::comm {
 namespace {
@@ -73,6 +76,22 @@ TEST(Interface, ThisMachineHasALoopback) {
   bool loopback = false;
   for (const auto& entry : facts.interfaces) loopback |= entry.loopback;
   EXPECT_TRUE(loopback);
+}
+
+TEST(Listen, BindsTheOneAddressAndNamesATakenPort) {
+  const Listener listener = listen_on("127.0.0.1");
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener.socket.number(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(address.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+  EXPECT_EQ(ntohs(address.sin_port), listener.port);
+  try {
+    listen_on("127.0.0.1", listener.port);
+    FAIL() << "two listeners on one port";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string(listener.port)), std::string::npos);
+  }
+  EXPECT_THROW(listen_on("192.0.2.1"), Error) << "another machine's address";
 }
 
 }  // namespace

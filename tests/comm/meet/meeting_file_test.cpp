@@ -1,16 +1,16 @@
 #include "lockstep/comm/meet/meeting_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/fsuid.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "temp_folder.h"
 
@@ -91,8 +91,8 @@ TEST_F(MeetingFileTest, WhatIsNoFileOfOursIsNotRead) {
 TEST_F(MeetingFileTest, AFolderThatOthersMayUseIsRefused) {
   make_folder();
   ::chmod(path_.parent_path().c_str(), 0755);
-  EXPECT_THROW(MeetingSocket{path_}, InputError);
-  EXPECT_THROW(call_socket(path_), InputError);
+  EXPECT_THROW(LocalMeeting{path_}, InputError);
+  EXPECT_THROW(find_local_store(path_), InputError);
   EXPECT_THROW(read_meeting_file(path_), InputError);
   EXPECT_THROW(MeetingFile(path_, {.host = "a", .port = 1, .word = "w"}), InputError);
 }
@@ -117,54 +117,45 @@ TEST_F(MeetingFileTest, ALinkInPlaceOfTheFolderIsRefused) {
   EXPECT_TRUE(fs::is_empty(root_ / "theirs"));
 }
 
-TEST_F(MeetingFileTest, ASocketIsThisUsersAloneAndGoesWithRankZero) {
-  EXPECT_FALSE(call_socket(path_));
+TEST_F(MeetingFileTest, ALocalStoreIsThisUsersAloneAndOutlivesItsName) {
+  EXPECT_FALSE(find_local_store(path_));
+  StorePtr found;
   {
-    const MeetingSocket socket(path_);
-    EXPECT_TRUE(call_socket(path_));
+    const LocalMeeting meeting(path_);
+    meeting.store()->set("a", "1");
+    found = find_local_store(path_);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(mode_of(path_), 0600U);
     EXPECT_EQ(mode_of(path_.parent_path()), 0700U);
-    EXPECT_THROW(MeetingSocket{path_}, Error) << "of another job, on the same MASTER_PORT";
-    EXPECT_TRUE(call_socket(path_)) << "and the first one goes on";
+    EXPECT_THROW(LocalMeeting{path_}, Error) << "of another job, on the same MASTER_PORT";
+    EXPECT_TRUE(find_local_store(path_)->check({"a"})) << "and the first one goes on";
   }
   EXPECT_TRUE(fs::is_empty(root_));
+  EXPECT_EQ(found->get_to_str("a"), "1");
 }
 
-TEST_F(MeetingFileTest, ASocketThatAKilledStartLeftIsReplaced) {
+TEST_F(MeetingFileTest, ALocalStoreThatAKilledStartLeftIsReplaced) {
   {
-    const MeetingSocket socket(path_);
-    fs::rename(path_, root_ / "kept");
+    const LocalMeeting meeting(path_);
+    fs::copy_file(path_, root_ / "kept");
   }
   make_folder();
   fs::rename(root_ / "kept", path_);
-  EXPECT_FALSE(call_socket(path_)) << "nobody listens";
-  const MeetingSocket next(path_);
-  EXPECT_TRUE(call_socket(path_));
+  EXPECT_FALSE(find_local_store(path_)) << "nobody holds it";
+  const LocalMeeting next(path_);
+  EXPECT_TRUE(find_local_store(path_));
 }
 
-TEST_F(MeetingFileTest, AnotherUsersProcessCannotConnect) {
+TEST_F(MeetingFileTest, AnotherUsersProcessCannotOpenALocalStore) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root acts as another user";
   fs::permissions(root_, fs::perms::all);
-  const MeetingSocket socket(path_);
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  ASSERT_LT(path_.string().copy(address.sun_path, sizeof address.sun_path), sizeof address.sun_path);
-  const base::Descriptor caller(::socket(AF_UNIX, SOCK_STREAM, 0));
+  const LocalMeeting meeting(path_);
   ::setfsuid(12345);
-  const int status = ::connect(caller.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const base::Descriptor file(::open(path_.c_str(), O_RDONLY));
   const int reason = errno;
   ::setfsuid(0);
-  EXPECT_EQ(status, -1);
+  EXPECT_FALSE(file);
   EXPECT_EQ(reason, EACCES);
-}
-
-TEST_F(MeetingFileTest, WhatKilledStartsLeftIsSwept) {
-  plant("old");
-  const auto old = path_.parent_path() / "slurm-0-0-6", fresh = path_.parent_path() / "slurm-0-0-8";
-  std::ofstream(old) << "x";
-  std::ofstream(fresh) << "x";
-  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(48));
-  { const MeetingFile file(path_, {.host = "a", .port = 1, .word = "w"}); }
-  EXPECT_FALSE(fs::exists(old));
-  EXPECT_TRUE(fs::exists(fresh)) << "another job may be about to meet there";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/shared_memory.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,7 +18,7 @@ using namespace std::chrono_literals;
 c10::intrusive_ptr<SharedStore> fresh_store(int world = 2) {
   auto memory =
       std::make_shared<base::SharedMemory>(base::SharedMemory::create(SharedStore::bytes_for(world)));
-  return SharedStore::create(memory);
+  return SharedStore::create({std::shared_ptr<void>(memory, memory->data()), memory->size()});
 }
 
 TEST(SharedStore, KeepsTheLastValue) {
@@ -60,6 +61,15 @@ TEST(SharedStore, AValueThatOutgrowsItsRoomMoves) {
   EXPECT_EQ(store->get_to_str("a"), "short");
   EXPECT_EQ(store->get_to_str("b"), "2");
   EXPECT_EQ(store->getNumKeys(), 2);
+}
+
+TEST(SharedStore, TheRoomOfDeletedKeysIsUsedAgain) {
+  auto store = fresh_store();
+  for (int i = 0; i < 1000; ++i) {
+    store->set("text/1", std::vector<uint8_t>(1000));
+    store->deleteKey("text/1");
+  }
+  EXPECT_EQ(store->getNumKeys(), 0);
 }
 
 TEST(SharedStore, DeletesAndChecks) {

@@ -1,9 +1,26 @@
 #include "lockstep/comm/meet/interface.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/meet/lookup.h"
 
 namespace lockstep::comm {
 namespace {
@@ -82,12 +99,171 @@ GlooInterface of_host_name(const NetworkFacts& facts) {
                                  facts.host, facts.host_addresses.front()));
 }
 
+std::string numeric_address(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* raw = address->sa_family == AF_INET
+                        ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
+                        : &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  ::inet_ntop(address->sa_family, raw, text.data(), text.size());
+  return text.data();
+}
+
+// Of a mask; 0 where there is none.
+int bits_in(const sockaddr* mask) {
+  if (!mask) return 0;
+  const bool four = mask->sa_family == AF_INET;
+  const auto* bytes =
+      four ? reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+           : reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
+  int bits = 0;
+  for (int i = 0; i < (four ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
+  return bits;
+}
+
+bool is_internet(const sockaddr* address) {
+  return address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
+}
+
+std::vector<NetworkAddress> interfaces_up() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<NetworkAddress> found;
+  for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+    if (!is_internet(entry->ifa_addr) || !(entry->ifa_flags & IFF_UP)) continue;
+    found.push_back({entry->ifa_name, numeric_address(entry->ifa_addr),
+                     (entry->ifa_flags & IFF_LOOPBACK) != 0, bits_in(entry->ifa_netmask)});
+  }
+  return found;
+}
+
+std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout = kNameService) {
+  const auto answer = look_up(host, 0, timeout);
+  std::vector<std::string> found;
+  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next) {
+    if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
+  }
+  return found;
+}
+
+bool begin_with_loopback(const std::vector<std::string>& addresses) {
+  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+}
+
+Lookup ask_name_service(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (code != 0) return {code};
+  return {0, {list, [](const addrinfo* all) { ::freeaddrinfo(const_cast<addrinfo*>(all)); }}};
+}
+
+[[noreturn]] void refuse_listening(const std::string& address, std::uint16_t port, const std::string& why) {
+  throw Error(format("cannot listen on {} port {}: {}", address, port, why), "the job's store",
+              port == 0 ? "is the address one of this machine's?"
+                        : "choose another MASTER_PORT, or leave it to torchrun");
+}
+
+std::uint16_t bound_port(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(1'000'000));
+}
+
+// 0, or the reason
+int connect_once(int socket, const addrinfo& place, std::chrono::steady_clock::time_point deadline) {
+  if (::connect(socket, place.ai_addr, place.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd entry{socket, POLLOUT, 0};
+  int ready = 0;
+  do ready = ::poll(&entry, 1, static_cast<int>(time_left(deadline).count()));
+  while (ready < 0 && errno == EINTR);
+  if (ready <= 0) return ETIMEDOUT;
+  int code = 0;
+  socklen_t size = sizeof code;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
+  return code;
+}
+
 }  // namespace
 
 GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes) {
   if (!facts.wanted.empty()) return named(facts, many_nodes);
   if (!many_nodes) return {"", "127.0.0.1"};
   return of_host_name(facts);
+}
+
+bool is_loopback_name(const std::string& host) {
+  return begin_with_loopback(resolve(host));
+}
+
+bool names_loopback_itself(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+bool is_own_address(const std::string& host, std::chrono::milliseconds timeout) {
+  const auto addresses = resolve(host, std::min(timeout, kNameService));
+  if (begin_with_loopback(addresses)) return true;
+  const auto interfaces = interfaces_up();
+  return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
+    return !addresses.empty() && entry.address == addresses.front();
+  });
+}
+
+NetworkFacts network_facts(const std::string& wanted) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return {name.data(), resolve(name.data()), interfaces_up(), wanted};
+}
+
+Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience) {
+  Lookup number = ask_name_service(host, port, AI_NUMERICHOST);
+  if (number.code == 0) return number;
+  // getaddrinfo cannot be interrupted: a thread asks that can be left behind
+  auto answer = std::make_shared<std::promise<Lookup>>();
+  auto future = answer->get_future();
+  std::thread([=] { answer->set_value(ask_name_service(host, port, 0)); }).detach();
+  return future.wait_for(patience) == std::future_status::ready ? future.get() : Lookup{EAI_AGAIN};
+}
+
+Listener listen_on(const std::string& address, std::uint16_t port) {
+  const Lookup found = ask_name_service(address, port, 0);
+  if (found.code != 0) refuse_listening(address, port, ::gai_strerror(found.code));
+  const addrinfo& place = *found.addresses;
+  base::Descriptor file(::socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!file) refuse_listening(address, port, std::strerror(errno));
+  const int yes = 1;
+  ::setsockopt(file.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(file.number(), place.ai_addr, place.ai_addrlen) != 0 || ::listen(file.number(), SOMAXCONN) != 0)
+    refuse_listening(address, port, std::strerror(errno));
+  const auto chosen = bound_port(file.number());
+  return {std::move(file), chosen};
+}
+
+base::Descriptor connect_to(const std::string& host, std::uint16_t port,
+                            std::chrono::steady_clock::time_point deadline, std::string& why) {
+  constexpr std::chrono::milliseconds kRetry{50};
+  while (true) {
+    const auto found = look_up(host, port, time_left(deadline));
+    if (found.code != 0) why = ::gai_strerror(found.code);
+    for (const addrinfo* place = found.addresses.get(); place; place = place->ai_next) {
+      base::Descriptor socket(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      const int reason = socket ? connect_once(socket.number(), *place, deadline) : errno;
+      if (reason == 0) return socket;
+      why = std::strerror(reason);
+    }
+    if (time_left(deadline).count() == 0) return base::Descriptor();
+    std::this_thread::sleep_for(std::min(kRetry, time_left(deadline)));
+  }
 }
 
 }  // namespace lockstep::comm

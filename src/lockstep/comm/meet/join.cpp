@@ -1,21 +1,24 @@
 #include "lockstep/comm/meet/join.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
+#include <thread>
+#include <utility>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/mpi_join.h"
+#include "lockstep/comm/meet/gather_texts.h"
 #include "lockstep/comm/meet/open_files.h"
 #include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/layout.h"
+#include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {
@@ -23,8 +26,6 @@ namespace {
 
 constexpr const char* kJobId = "job id";
 constexpr const char* kVersion = "lockstep's version";
-constexpr const char* kSame = "same";
-constexpr const char* kDiffers = "differs";
 constexpr size_t kNamedFacts = 3;
 
 std::string pack_facts(const Facts& facts) {
@@ -72,50 +73,27 @@ std::string one_difference(const std::string& name,
   return text;
 }
 
-constexpr char kFacts = 'F', kRefusal = 'E';
-
-// This rank's facts; or its error, for all.
-std::string packed_facts(const std::function<Facts()>& tell) {
-  try {
-    return kFacts + pack_facts(tell());
-  } catch (const Error& error) {
-    return kRefusal + base::pack_error(error);
-  }
-}
-
-// Short digests first: that all are the same is the rule, and a config has some kilobytes.
-std::string digest_of(const std::string& text) {
-  return text[0] == kRefusal ? text : std::to_string(std::hash<std::string>{}(text));
-}
-
-bool all_same(const std::vector<std::string>& texts) {
-  return std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return text == texts.front(); });
-}
-
-const std::string* first_refusal(const std::vector<std::string>& texts) {
-  const auto found = std::find_if(texts.begin(), texts.end(),
-                                  [](const auto& text) { return !text.empty() && text[0] == kRefusal; });
-  return found == texts.end() ? nullptr : &*found;
-}
-
-std::string difference_in(const std::vector<std::string>& packed, Code& code) {
-  std::vector<Facts> all;
-  for (const auto& text : packed) all.push_back(unpack_facts(text.substr(1)));
+InputError refusal_of(const Job& job, const std::vector<Facts>& all) {
   std::set<std::string> versions;
   for (const auto& facts : all)
     for (const auto& [name, value] : facts)
       if (name == kVersion) versions.insert(value);
-  code = versions.size() > 1 ? Code::versions : Code::bad_input;
-  return difference(all);
-}
-
-InputError refusal_of(const Job& job, const std::string& differs, Code code) {
   return InputError(
-             "the ranks were started with different commands or configs: " + differs,
+             "the ranks were started with different commands or configs: " + difference(all),
              format("{} ranks that met as one job, launcher {}", job.world, job.launcher),
              "start every rank with the same command and config; where these are two jobs, give each a "
              "MASTER_PORT of its own")
-      .of(code);
+      .of(versions.size() > 1 ? Code::versions : Code::bad_input);
+}
+
+// Rank 0's verdict.
+void compare_facts(const Job& job, const std::vector<std::string>& outcomes) {
+  const bool alike = std::all_of(outcomes.begin(), outcomes.end(),
+                                 [&](const auto& outcome) { return outcome == outcomes.front(); });
+  if (alike) return void(base::unpack_outcome(outcomes.front()));
+  std::vector<Facts> all;
+  for (const auto& outcome : outcomes) all.push_back(unpack_facts(base::unpack_outcome(outcome)));
+  if (!difference(all).empty()) throw refusal_of(job, all);
 }
 
 std::string pack_gpus(const Job& job, const std::vector<launch::GpuIdentity>& gpus) {
@@ -175,6 +153,132 @@ void agree_on_layout(launch::Runtime& runtime) {
   runtime.set_place(launch::unpack_place(places.at(static_cast<size_t>(runtime.job().rank))));
 }
 
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr int kHello = 1;
+constexpr int kAnswer = 2;
+constexpr auto kBetweenTests = std::chrono::microseconds(200);
+// rank 0 waits for the full timeout before it speaks, so the others wait a little longer for it
+constexpr auto kAnswerGrace = std::chrono::seconds(2);
+
+// What both sides need. The communicator is the runtime's own: no message of a user's meets ours.
+struct Gathering {
+  const Job& job;
+  mpi::Comm comm;
+  Milliseconds timeout;
+};
+
+// True when all are done in time.
+bool wait_all(std::vector<mpi::Request>& requests, Milliseconds timeout) {
+  base::AwakeTime awake;
+  int done = 0;
+  while (true) {
+    launch::check_mpi(
+        mpi::calls().testall(static_cast<int>(requests.size()), requests.data(), &done, mpi::kIgnore),
+        "MPI_Testall");
+    if (done) return true;
+    if (awake.passed() > timeout) return false;
+    std::this_thread::sleep_for(kBetweenTests);
+  }
+}
+
+void drop(mpi::Request& request) {
+  if (request == mpi::Request::null) return;
+  mpi::calls().cancel(&request);
+  mpi::calls().request_free(&request);
+}
+
+// MPI may be unable to cancel a message and may still use its buffer, so that memory is never freed.
+void drop(std::vector<mpi::Request>& requests, std::vector<int>& buffer) {
+  static auto& kept = *new std::vector<std::vector<int>>;
+  kept.push_back(std::move(buffer));
+  for (auto& request : requests) drop(request);
+}
+
+// The ranks whose hello is still outstanding; their receives are dropped.
+std::vector<int> drop_missing(std::vector<mpi::Request>& hellos) {
+  std::vector<int> missing;
+  for (size_t i = 0; i < hellos.size(); ++i) {
+    int come = 0;
+    launch::check_mpi(mpi::calls().test(&hellos[i], &come, mpi::kIgnore), "MPI_Test");
+    if (come) continue;
+    missing.push_back(static_cast<int>(i) + 1);
+    drop(hellos[i]);
+  }
+  return missing;
+}
+
+[[noreturn]] void refuse_missing(const std::vector<int>& ranks, const Gathering& meeting) {
+  const Job& job = meeting.job;
+  throw Error(
+      format("{} did not come to join the group within {} s", rank_list(ranks),
+             meeting.timeout.count() / 1000.0),
+      format("rank {} of {} on host {}", job.rank, job.world, job.host),
+      "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
+      .of(Code::not_joined, ranks);
+}
+
+// A hello is empty: no late one has anything to write.
+std::vector<mpi::Request> receive_hellos(const Gathering& meeting) {
+  std::vector<mpi::Request> hellos(static_cast<size_t>(meeting.job.world) - 1, mpi::Request::null);
+  for (int rank = 1; rank < meeting.job.world; ++rank) {
+    launch::check_mpi(mpi::calls().irecv(nullptr, 0, mpi::Type::int32, rank, kHello, meeting.comm,
+                                         &hellos[static_cast<size_t>(rank) - 1]),
+                      "MPI_Irecv");
+  }
+  return hellos;
+}
+
+// Only those who came: an answer nobody waits for would be taken for that of the next meeting.
+void tell(const Gathering& meeting, const std::vector<int>& missing) {
+  std::vector<mpi::Request> sends;
+  std::vector<int> answer = missing;
+  const int count = static_cast<int>(answer.size());
+  for (int rank = 1; rank < meeting.job.world; ++rank) {
+    if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
+    sends.push_back(mpi::Request::null);
+    launch::check_mpi(mpi::calls().isend(answer.data(), count, mpi::Type::int32, rank, kAnswer, meeting.comm,
+                                         &sends.back()),
+                      "MPI_Isend");
+  }
+  if (!wait_all(sends, kAnswerGrace)) drop(sends, answer);
+}
+
+void host_meeting(const Gathering& meeting) {
+  auto hellos = receive_hellos(meeting);
+  const bool all = wait_all(hellos, meeting.timeout);
+  const std::vector<int> missing = all ? std::vector<int>() : drop_missing(hellos);
+  tell(meeting, missing);
+  if (!missing.empty()) refuse_missing(missing, meeting);
+}
+
+void attend_meeting(const Gathering& meeting) {
+  std::vector<int> missing(static_cast<size_t>(meeting.job.world));
+  std::vector<mpi::Request> answer{mpi::Request::null};
+  mpi::Request hello = mpi::Request::null;
+  launch::check_mpi(mpi::calls().irecv(missing.data(), meeting.job.world, mpi::Type::int32, 0, kAnswer,
+                                       meeting.comm, answer.data()),
+                    "MPI_Irecv");
+  launch::check_mpi(mpi::calls().isend(nullptr, 0, mpi::Type::int32, 0, kHello, meeting.comm, &hello),
+                    "MPI_Isend");
+  mpi::Status status;
+  int come = 0;
+  base::AwakeTime awake;
+  while (!come && awake.passed() < meeting.timeout + kAnswerGrace) {
+    launch::check_mpi(mpi::calls().test(answer.data(), &come, &status), "MPI_Test");
+    if (!come) std::this_thread::sleep_for(kBetweenTests);
+  }
+  launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
+  if (!come) {
+    drop(answer, missing);
+    refuse_missing({0}, meeting);
+  }
+  int count = 0;
+  launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
+  missing.resize(static_cast<size_t>(count));
+  if (!missing.empty()) refuse_missing(missing, meeting);
+}
+
 }  // namespace
 
 std::string difference(const std::vector<Facts>& facts) {
@@ -198,18 +302,12 @@ std::string difference(const std::vector<Facts>& facts) {
 }
 
 void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& tell) {
-  const Job& job = runtime.job();
-  const std::string own = packed_facts(tell);
-  const auto digests = runtime.gather(digest_of(own));
-  const std::string* refusal = first_refusal(digests);
-  const auto answer = runtime.broadcast(refusal ? *refusal : all_same(digests) ? kSame : kDiffers);
-  if (answer == kSame) return;
-  if (answer != kDiffers) base::throw_packed_error(answer.substr(1));
-  const auto packed = runtime.gather(own);
-  Code code = Code::bad_input;
-  const auto own_text = job.rank == 0 ? difference_in(packed, code) : "";
-  const auto refused = base::unpack_texts(runtime.broadcast(base::pack_texts({own_text, name_of(code)})));
-  if (!refused.at(0).empty()) throw refusal_of(job, refused.at(0), code_of(refused.at(1)));
+  const auto outcomes = runtime.gather(base::pack_outcome([&] { return pack_facts(tell()); }));
+  base::unpack_outcome(runtime.broadcast(runtime.job().rank == 0 ? base::pack_outcome([&] {
+    compare_facts(runtime.job(), outcomes);
+    return std::string();
+  })
+                                                                 : ""));
 }
 
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own) {
@@ -224,16 +322,33 @@ void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch
       .of(Code::gpu);
 }
 
-void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
+void join_over_mpi(const launch::Runtime& runtime, Milliseconds timeout) {
+  if (runtime.job().world == 1) return;
+  const Gathering meeting{runtime.job(), runtime.mpi().world(), timeout};
+  meeting.job.rank == 0 ? host_meeting(meeting) : attend_meeting(meeting);
+}
+
+std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text, const AnswerMaker& answer,
+                          Milliseconds timeout) {
+  // MPI's own gather would hold all ranks while one of them is stopped
+  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  const auto texts = runtime.gather(text);
+  return runtime.broadcast(runtime.job().rank == 0 ? answer(texts) : "");
+}
+
+void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
   const Job& job = runtime.job();
   if (job.world == 1) return;
   if (runtime.has_mpi()) {
     runtime.be_patient(timeout);
     join_over_mpi(runtime, timeout);
   } else {
+    const QuietJoin quiet;
     make_room_for_files(files_for(job));
+    const Meeting how = plan_rendezvous(launch::current_environment(), job, false).how;
     runtime.meet_in(open_exchange(job, timeout));
     agree_on_layout(runtime);
+    if (how == Meeting::address || how == Meeting::file) runtime.meet_in(leave_port(runtime, timeout));
   }
   check_alike(runtime, [&] { return facts_of_job(job); });
 }

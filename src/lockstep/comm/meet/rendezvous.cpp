@@ -8,12 +8,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/meet/interface.h"
 #include "lockstep/launch/declared.h"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kLongestName = 80;  // a socket has 108 bytes for its path
+constexpr size_t kLongestName = 80;
 
 std::string value(const launch::Environment& environment, const std::string& name,
                   const std::string& otherwise = "") {
@@ -55,10 +56,11 @@ std::string folder_in(const std::string& parent) {
   return format("{}/lockstep-{}/", parent, ::geteuid());
 }
 
-// A folder of this machine: other users cannot enter it, so they cannot connect to the socket.
-std::string socket_path(const launch::Environment& environment, const std::string& name) {
+// A folder of this machine: other users cannot enter it, so they cannot open the store in it.
+void meet_locally(Rendezvous& plan, const launch::Environment& environment, const std::string& name) {
   const auto parent = value(environment, "LOCKSTEP_RENDEZVOUS_DIR", value(environment, "TMPDIR", "/tmp"));
-  return folder_in(parent) + file_name(name) + ".sock";
+  plan.how = Meeting::local;
+  plan.path = folder_in(parent) + file_name(name) + ".store";
 }
 
 Rendezvous by_address(const launch::Environment& environment, const Job& job) {
@@ -66,27 +68,28 @@ Rendezvous by_address(const launch::Environment& environment, const Job& job) {
   plan.host = value(environment, "MASTER_ADDR");
   plan.port = port_of(value(environment, "MASTER_PORT"));
   plan.prefix = restart_prefix(environment);
+  plan.how = Meeting::address;
   plan.because = "MASTER_ADDR and MASTER_PORT are set";
   if (agent_holds_store(environment)) {
     plan.how = Meeting::agent;
     plan.because = "torchrun's agent holds the store";
-    return plan;
+  } else if (launch::surely_one_node(job) || names_loopback_itself(plan.host)) {
+    meet_locally(plan, environment, format("{}-{}", plan.host, plan.port));
   }
-  plan.how = Meeting::socket;
-  plan.socket = socket_path(environment, format("{}-{}", plan.host, plan.port));
-  if (launch::surely_one_node(job)) plan.host.clear();
   return plan;
 }
 
 Rendezvous by_name(const launch::Environment& environment, const Job& job, const std::string& name,
                    const std::string& because) {
   Rendezvous plan;
-  plan.how = Meeting::socket;
-  plan.socket = socket_path(environment, name);
   plan.because = because;
-  if (launch::surely_one_node(job)) return plan;
+  if (launch::surely_one_node(job)) {
+    meet_locally(plan, environment, name);
+    return plan;
+  }
   const auto submitted = value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
-  plan.file = folder_in(value(environment, "LOCKSTEP_RENDEZVOUS_DIR", submitted)) + file_name(name);
+  plan.how = Meeting::file;
+  plan.path = folder_in(value(environment, "LOCKSTEP_RENDEZVOUS_DIR", submitted)) + file_name(name);
   return plan;
 }
 
@@ -100,7 +103,7 @@ Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
   return by_name(environment, job,
                  format("{}-{}-{}-{}", job.scheduler, value(environment, "SLURM_STEP_ID", "0"),
                         value(environment, "SLURM_RESTART_COUNT", "0"), job.job_id),
-                 "no MPI and no MASTER_ADDR: a socket named after the job step");
+                 "no MPI and no MASTER_ADDR: a file named after the job step");
 }
 
 }  // namespace

@@ -9,18 +9,19 @@
 namespace lockstep::comm {
 
 enum class Meeting {
-  alone,   // world 1: a store in this process
-  mpi,     // the addresses go over MPI
-  agent,   // torchrun's agent holds a store at host:port
-  socket,  // rank 0 listens at a Unix socket, and at a port for ranks on other machines
+  alone,    // world 1: a store in this process
+  mpi,      // the addresses go over MPI
+  agent,    // torchrun's agent holds a store at host:port
+  local,    // all ranks share a machine: rank 0 has a store at `path`
+  address,  // rank 0 listens at host:port
+  file,     // rank 0 listens at a port that the kernel chose, and `path` tells it
 };
 
 struct Rendezvous {
   Meeting how = Meeting::alone;
-  std::string host = {};     // agent, socket; empty where no rank needs the port, or the file names it
-  std::uint16_t port = 0;    // agent, socket
-  std::string socket = {};   // for ranks on rank 0's machine
-  std::string file = {};     // tells ranks on other machines a port that the kernel chose; may be empty
+  std::string host = {};     // agent, address
+  std::uint16_t port = 0;    // agent, address
+  std::string path = {};     // local, file
   std::string prefix = {};   // keeps the keys of a restarted job apart from those of the first attempt
   std::string because = {};  // in a person's words
 };

@@ -1,12 +1,14 @@
 #include "lockstep/comm/meet/shared_store.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -18,7 +20,7 @@ namespace lockstep::comm {
 namespace {
 
 // The memory holds a Header and then records, one after the other. A changed value takes the old one's room
-// where it fits, so that a counter does not fill the store; else it is a new record, and the old one is
+// where it fits, so that a counter does not fill the store; else it goes elsewhere, and the old record is
 // marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
 struct Header {
   pthread_mutex_t lock;
@@ -47,8 +49,19 @@ size_t record_bytes(size_t key, size_t room) {
 size_t room_for(size_t value) {
   return std::max<size_t>(value, kSmallest);
 }
-Header& header(const base::SharedMemory& memory) {
-  return *static_cast<Header*>(memory.data());
+Header& header(const StoreMemory& memory) {
+  return *static_cast<Header*>(memory.data.get());
+}
+[[noreturn]] void refuse_more(const std::string& why) {
+  throw Error("the job's store is full: " + why, "shared memory of this node",
+              "it holds the ranks' addresses; keep other data out of it");
+}
+// Without this a full disk would be a SIGBUS at the first touch.
+void take_room(const StoreMemory& memory, size_t from, size_t bytes) {
+  if (!memory.file) return;
+  const int code =
+      ::posix_fallocate(memory.file->number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
+  if (code != 0) refuse_more(std::strerror(code));
 }
 
 // A rank that died with the lock in hand leaves it to the next one; a stopped rank makes this an error.
@@ -76,9 +89,9 @@ class Lock {
 // What one holder of the lock may do.
 class Arena {
  public:
-  explicit Arena(const base::SharedMemory& memory)
-      : base_(static_cast<std::byte*>(memory.data())),
-        size_(memory.size()),
+  explicit Arena(const StoreMemory& memory)
+      : memory_(memory),
+        base_(static_cast<std::byte*>(memory.data.get())),
         header_(header(memory)),
         lock_(header_) {}
 
@@ -99,12 +112,17 @@ class Arena {
     Record* record = locate(key);
     if (record && value.size() <= record->room) return fill(*record, value);
     if (record) record->live = 0;
+    if (Record* free = each([&](Record& dead, std::string_view name) {
+          return !dead.live && name.size() == key.size() && value.size() <= dead.room;
+        })) {
+      std::memcpy(free + 1, key.data(), key.size());
+      free->live = 1;
+      return fill(*free, value);
+    }
     const size_t room = room_for(value.size());
     const size_t bytes = record_bytes(key.size(), room);
-    if (header_.used + bytes > size_) {
-      throw Error(format("the job's store is full ({} bytes)", size_), "shared memory of this node",
-                  "it holds the ranks' addresses; keep other data out of it");
-    }
+    if (header_.used + bytes > memory_.size) refuse_more(format("it has {} bytes", memory_.size));
+    take_room(memory_, header_.used, bytes);
     record = reinterpret_cast<Record*>(base_ + header_.used);
     *record = {1, static_cast<uint32_t>(key.size()), 0, room};
     std::memcpy(record + 1, key.data(), key.size());
@@ -145,8 +163,8 @@ class Arena {
     return each([&](Record& record, std::string_view name) { return record.live && name == key; });
   }
 
+  const StoreMemory& memory_;
   std::byte* base_;
-  size_t size_;
   Header& header_;
   Lock lock_;
 };
@@ -162,8 +180,9 @@ size_t SharedStore::bytes_for(int world) {
   return (size_t{256} << 10) + ranks * ranks * 512;
 }
 
-c10::intrusive_ptr<SharedStore> SharedStore::create(std::shared_ptr<base::SharedMemory> memory) {
-  Header& top = header(*memory);
+c10::intrusive_ptr<SharedStore> SharedStore::create(StoreMemory memory) {
+  take_room(memory, 0, aligned(sizeof(Header)));
+  Header& top = header(memory);
   pthread_mutexattr_t kind;
   ::pthread_mutexattr_init(&kind);
   ::pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
@@ -174,7 +193,7 @@ c10::intrusive_ptr<SharedStore> SharedStore::create(std::shared_ptr<base::Shared
   return join(std::move(memory));
 }
 
-c10::intrusive_ptr<SharedStore> SharedStore::join(std::shared_ptr<base::SharedMemory> memory) {
+c10::intrusive_ptr<SharedStore> SharedStore::join(StoreMemory memory) {
   return c10::make_intrusive<SharedStore>(std::move(memory));
 }
 
@@ -183,12 +202,12 @@ c10::intrusive_ptr<c10d::Store> SharedStore::clone() {
 }
 
 void SharedStore::set(const std::string& key, const std::vector<uint8_t>& value) {
-  Arena(*memory_).put(key, value);
+  Arena(memory_).put(key, value);
 }
 
 std::vector<uint8_t> SharedStore::compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                              const std::vector<uint8_t>& desired) {
-  Arena arena(*memory_);
+  Arena arena(memory_);
   const auto now = arena.find(key);
   // as c10d's HashStore: a missing key is set when nothing was expected
   if (!now && !expected.empty()) return expected;
@@ -199,13 +218,13 @@ std::vector<uint8_t> SharedStore::compareSet(const std::string& key, const std::
 
 std::vector<uint8_t> SharedStore::get(const std::string& key) {
   wait({key}, timeout_);
-  auto value = Arena(*memory_).find(key);
+  auto value = Arena(memory_).find(key);
   if (!value) C10_THROW_ERROR(DistStoreError, "the key '" + key + "' was deleted while it was read");
   return *value;
 }
 
 int64_t SharedStore::add(const std::string& key, int64_t amount) {
-  Arena arena(*memory_);
+  Arena arena(memory_);
   const auto now = arena.find(key);
   const int64_t sum = amount + (now ? std::stoll(std::string(now->begin(), now->end())) : 0);
   arena.put(key, bytes_of(std::to_string(sum)));
@@ -213,11 +232,11 @@ int64_t SharedStore::add(const std::string& key, int64_t amount) {
 }
 
 bool SharedStore::deleteKey(const std::string& key) {
-  return Arena(*memory_).erase(key);
+  return Arena(memory_).erase(key);
 }
 
 bool SharedStore::check(const std::vector<std::string>& keys) {
-  Arena arena(*memory_);
+  Arena arena(memory_);
   for (const auto& key : keys) {
     if (!arena.find(key)) return false;
   }
@@ -225,7 +244,7 @@ bool SharedStore::check(const std::vector<std::string>& keys) {
 }
 
 int64_t SharedStore::getNumKeys() {
-  return Arena(*memory_).live();
+  return Arena(memory_).live();
 }
 
 void SharedStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {

@@ -5,9 +5,16 @@
 
 #include <memory>
 
-#include "lockstep/base/files/shared_memory.h"
+#include "lockstep/base/descriptor.h"
 
 namespace lockstep::comm {
+
+/// Memory that ranks share. Where it is a file whose room the disk has not given yet, that file.
+struct StoreMemory {
+  std::shared_ptr<void> data;
+  size_t size = 0;
+  std::shared_ptr<base::Descriptor> file = nullptr;
+};
 
 /// Every call is short and local; get() and wait() look again each millisecond until the timeout.
 class SharedStore : public c10d::Store {
@@ -15,11 +22,11 @@ class SharedStore : public c10d::Store {
   /// Room for `world` ranks' addresses of each other.
   static size_t bytes_for(int world);
   /// The owner's: lays an empty store into the memory.
-  static c10::intrusive_ptr<SharedStore> create(std::shared_ptr<base::SharedMemory> memory);
+  static c10::intrusive_ptr<SharedStore> create(StoreMemory memory);
   /// The others': joins the store that create() laid there.
-  static c10::intrusive_ptr<SharedStore> join(std::shared_ptr<base::SharedMemory> memory);
+  static c10::intrusive_ptr<SharedStore> join(StoreMemory memory);
 
-  explicit SharedStore(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)) {}
+  explicit SharedStore(StoreMemory memory) : memory_(std::move(memory)) {}
 
   using c10d::Store::set;
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
@@ -36,7 +43,7 @@ class SharedStore : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
  private:
-  std::shared_ptr<base::SharedMemory> memory_;
+  StoreMemory memory_;
 };
 
 }  // namespace lockstep::comm

@@ -1,137 +1,97 @@
 #include "lockstep/comm/meet/store.h"
 
-#include <unistd.h>
+#include <c10/util/Logging.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <functional>
+#include <future>
 #include <string_view>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/comm/meet/attempt_store.h"
-#include "lockstep/comm/meet/exchange_client.h"
-#include "lockstep/comm/meet/exchange_server.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/meet/interface.h"
-#include "lockstep/comm/meet/listen.h"
+#include "lockstep/comm/meet/lookup.h"
 #include "lockstep/comm/meet/meeting_file.h"
-#include "lockstep/comm/meet/quiet.h"
 #include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/shared_store.h"
-#include "lockstep/comm/meet/store_exchange.h"
-#include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
-constexpr Milliseconds kStoreStays{1000};
-constexpr char kMade = '+', kFailedTo = '-';
+constexpr Milliseconds kStoreAnswers{1000};    // far longer than a store takes
+constexpr Milliseconds kGreeting{1000};        // for another service to answer
+constexpr Milliseconds kStrangersStore{5000};  // for a store to show that it is rank 0's
+constexpr Milliseconds kRetry{50};
+constexpr Milliseconds kLocalRetry{5};
+constexpr size_t kQuoted = 40;
 
-struct Opening {
-  const Job& job;
-  const launch::Runtime* runtime;  // once the ranks have met
-  Milliseconds timeout;
-};
-
-// What rank 0 makes, on every rank. Where it fails, all ranks throw: nobody is left waiting.
-std::string from_rank_zero(const launch::Runtime& runtime, const std::function<std::string()>& make) {
-  std::string text;
-  if (runtime.job().rank == 0) {
-    try {
-      text = kMade + make();
-    } catch (const Error& error) {
-      text = kFailedTo + base::pack_error(error);
-    } catch (const std::exception& error) {
-      text = kFailedTo + base::pack_error(Error(describe(error), "rank 0, the job's store"));
-    }
-  }
-  text = runtime.broadcast(text);
-  if (text.empty() || text[0] != kMade) base::throw_packed_error(text.substr(text.empty() ? 0 : 1));
-  return text.substr(1);
+StorePtr under(const std::string& prefix, const StorePtr& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
 }
 
-StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address);
-
-// Nothing where /dev/shm is full or not there: sockets serve as well.
-std::shared_ptr<base::SharedMemory> make_memory(size_t bytes) {
-  try {
-    return std::make_shared<base::SharedMemory>(base::SharedMemory::create(bytes));
-  } catch (const Error& error) {
-    log::debug(format("the job's store is not in shared memory: {}", error.what()));
-    return nullptr;
-  }
-}
-
-StorePtr open_shared(const Opening& opening) {
-  const Job& job = opening.job;
-  std::shared_ptr<base::SharedMemory> memory;
-  StorePtr store;
-  const std::string name = from_rank_zero(*opening.runtime, [&] {
-    memory = make_memory(SharedStore::bytes_for(job.world));
-    if (memory) store = SharedStore::create(memory);
-    return memory ? memory->name() : "";
-  });
-  if (name.empty()) return open_tcp(opening, [] { return std::string("127.0.0.1"); });
-  if (!memory) {
-    if (auto found = base::SharedMemory::open(name))
-      memory = std::make_shared<base::SharedMemory>(std::move(*found));
-    if (memory) store = SharedStore::join(memory);
-  }
-  const auto opened = opening.runtime->all_gather(memory ? "yes" : "no");
-  if (memory) memory->unlink();
-  // containers on one host may share its network and not its /dev/shm
-  const bool all = std::all_of(opened.begin(), opened.end(), [](const auto& word) { return word == "yes"; });
-  return all ? store : open_tcp(opening, [] { return std::string("127.0.0.1"); });
-}
-
-c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
+c10d::TCPStoreOptions tcp_options(std::uint16_t port, Milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = port;
   options.waitWorkers = false;
-  options.timeout = opening.timeout;
+  options.timeout = timeout;
   return options;
 }
 
-std::string place_of_job(const Job& job) {
-  return format("rank {} of {} on host {}", job.rank, job.world, job.host);
-}
-
-// c10d's own client retries slowly, and its errors do not tell a silent port from a foreign service.
-void wait_for_server(const Opening& opening, const std::string& host, std::uint16_t port) {
-  const auto deadline = std::chrono::steady_clock::now() + opening.timeout;
-  while (true) {
+// c10d's client waits for ever for a service that accepts a connection and says nothing: a thread connects
+// that can be left behind.
+std::future<StorePtr> connect_aside(const std::string& host, std::uint16_t port, Milliseconds timeout) {
+  auto answer = std::make_shared<std::promise<StorePtr>>();
+  auto future = answer->get_future();
+  std::thread([=] {
     try {
-      call(host, port, deadline);
-      return;
-    } catch (const Unanswered& unanswered) {
-      if (std::chrono::steady_clock::now() >= deadline) {
-        throw Error(format("nobody answered at {} port {} within {} s ({})", host, port,
-                           opening.timeout.count() / 1000.0, unanswered.why),
-                    place_of_job(opening.job),
-                    format("rank 0 did not come, or {} is not reached from this node", host))
-            .of(Code::not_joined, {0});
-      }
+      answer->set_value(c10::make_intrusive<c10d::TCPStore>(host, tcp_options(port, timeout)));
+    } catch (const std::exception&) {
+      answer->set_exception(std::current_exception());
     }
-    std::this_thread::sleep_for(kRetry);
-  }
+  }).detach();
+  return future;
 }
 
-StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint16_t port) {
-  wait_for_server(opening, host, port);
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
-  } catch (const std::exception&) {
-    throw Error(format("something else than the job's store answers at {} port {}", host, port),
-                place_of_job(opening.job),
-                "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself")
-        .of(Code::not_joined);
-  }
+// The first line that a service says, which most do at once or when they are asked; c10d's store says
+// nothing.
+std::string greeting(const base::Descriptor& socket) {
+  constexpr std::string_view kRequest = "GET / HTTP/1.0\r\n\r\n";
+  ::send(socket.number(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
+  pollfd entry{socket.number(), POLLIN, 0};
+  if (::poll(&entry, 1, static_cast<int>(kGreeting.count())) <= 0) return "";
+  std::array<char, 256> text{};
+  const auto size = ::recv(socket.number(), text.data(), text.size(), 0);
+  const std::string_view said(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return base::printable(std::string(said.substr(0, said.find_first_of("\r\n"))), kQuoted);
+}
+
+[[noreturn]] void refuse_silent(const Member& own, const std::string& place, Milliseconds timeout) {
+  throw Error(
+      format("something answers at {}, but not as rank 0 of this job within {}", place, seconds(timeout)),
+      place_of(own), "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT if so")
+      .of(Code::not_joined, {0});
+}
+
+[[noreturn]] void refuse_foreign(const Member& own, const std::string& place, const std::string& said) {
+  throw InputError(
+      format("something else than this job answers at {}{}", place, said.empty() ? "" : ": '" + said + "'"),
+      place_of(own), "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself")
+      .of(Code::not_joined);
 }
 
 // libtorch 2.7's server over libuv, which leaves the socket as it was
@@ -141,11 +101,10 @@ bool refuses_sockets(const std::exception& error) {
 }
 
 // c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
-StorePtr host_tcp(const Opening& opening, const std::string& address, const Listener& listener) {
-  auto options = tcp_options(opening, listener.port);
+StorePtr serve_store(const std::string& address, Listener listener, Milliseconds timeout) {
+  auto options = tcp_options(listener.port, timeout);
   options.isServer = true;
-  options.masterListenFd = listener.socket;
-  options.useLibUV = true;
+  options.masterListenFd = listener.socket.release();
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   } catch (const std::exception& error) {
@@ -160,75 +119,67 @@ std::string own_address() {
   return choose_interface(network_facts(wanted ? wanted : ""), true).address;
 }
 
-// On the address that `address` names on rank 0, and a port that the kernel chose.
-StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
+// What rank 0 makes, on every rank; its error is thrown on all.
+std::string from_rank_zero(const launch::Runtime& runtime, const std::function<std::string()>& make) {
+  return base::unpack_outcome(runtime.broadcast(runtime.job().rank == 0 ? base::pack_outcome(make) : ""));
+}
+
+// Nothing where /dev/shm is full or not there: sockets serve as well.
+std::shared_ptr<base::SharedMemory> make_memory(size_t bytes) {
+  try {
+    return std::make_shared<base::SharedMemory>(base::SharedMemory::create(bytes));
+  } catch (const Error& error) {
+    log::debug(format("the job's store is not in shared memory: {}", error.what()));
+    return nullptr;
+  }
+}
+
+std::shared_ptr<base::SharedMemory> find_memory(const std::string& name) {
+  auto found = base::SharedMemory::open(name);
+  return found ? std::make_shared<base::SharedMemory>(std::move(*found)) : nullptr;
+}
+
+// Null where a rank does not see it: containers on one host may share its network and not its /dev/shm.
+StorePtr open_shared(const launch::Runtime& runtime) {
+  const bool first = runtime.job().rank == 0;
+  std::shared_ptr<base::SharedMemory> memory;
   StorePtr store;
-  const auto place = base::unpack_texts(from_rank_zero(*opening.runtime, [&] {
+  const auto with = [&](auto* make) {
+    if (memory) store = make({std::shared_ptr<void>(memory, memory->data()), memory->size()});
+  };
+  if (first) memory = make_memory(SharedStore::bytes_for(runtime.job().world));
+  if (first) with(&SharedStore::create);
+  const std::string name = runtime.broadcast(memory ? memory->name() : "");
+  if (name.empty()) return nullptr;
+  if (!first) memory = find_memory(name);
+  if (!first) with(&SharedStore::join);
+  const auto opened = runtime.all_gather(memory ? "yes" : "no");
+  if (memory) memory->unlink();
+  return std::find(opened.begin(), opened.end(), "no") == opened.end() ? store : nullptr;
+}
+
+// On the address that `address` names on rank 0, and a port that the kernel chose.
+StorePtr open_tcp(const launch::Runtime& runtime, Milliseconds timeout,
+                  const std::function<std::string()>& address) {
+  StorePtr store;
+  const auto place = base::unpack_texts(from_rank_zero(runtime, [&] {
     const std::string own = address();
-    const Listener listener = listen_on(own);
-    store = host_tcp(opening, own, listener);
-    return base::pack_texts({own, std::to_string(listener.port)});
+    Listener listener = listen_on(own);
+    const auto port = std::to_string(listener.port);
+    store = serve_store(own, std::move(listener), timeout);
+    return base::pack_texts({own, port});
   }));
   if (store) return store;
-  return connect_tcp(opening, place.at(0), static_cast<std::uint16_t>(std::stoi(place.at(1))));
+  return connect_store(member_of(runtime.job()), place.at(0),
+                       static_cast<std::uint16_t>(std::stoi(place.at(1))), timeout);
 }
 
 // The address at which the ranks have met is one that all reach.
 std::string address_for_all(const launch::Runtime& runtime) {
+  if (runtime.job().nodes == 1) return "127.0.0.1";
   const launch::TextExchange* exchange = runtime.exchange();
   const std::string met = exchange ? exchange->address() : "";
   return met.empty() ? own_address() : met;
-}
-
-// A store may outlive one call of connect(): each call of a rank gets the next number.
-StorePtr with_prefix(const StorePtr& store, const std::string& prefix, int rank) {
-  const int64_t turn = store->add(format("{}/turn/{}", prefix, rank), 1);
-  return c10::make_intrusive<AttemptStore>(format("{}/{}", prefix, turn), store);
-}
-
-StorePtr open_agents(const Opening& opening, const Rendezvous& plan) {
-  StorePtr store = connect_tcp(opening, plan.host, plan.port);
-  store->setTimeout(opening.timeout);
-  return with_prefix(store, plan.prefix, opening.job.rank);
-}
-
-std::string key_of(const std::string& stage, int rank) {
-  return format("{}/{}", stage, rank);
-}
-
-std::vector<std::string> keys_of(const std::string& stage, int world) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world; ++rank) keys.push_back(key_of(stage, rank));
-  return keys;
-}
-
-std::vector<int> missing_of(c10d::Store& store, const std::vector<std::string>& keys) {
-  std::vector<int> missing;
-  for (size_t rank = 0; rank < keys.size(); ++rank) {
-    if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
-  }
-  return missing;
-}
-
-// Leaves a word at this stage and waits for everybody's. One who comes costs the store the same in any world:
-// the last to come tells all.
-void reach(c10d::Store& store, const Job& job, const std::string& stage, const std::string& word,
-           Milliseconds timeout) {
-  store.set(key_of(stage, job.rank), word);
-  if (store.add(stage + "/come", 1) == job.world) store.set(stage + "/all", std::string("come"));
-  try {
-    store.wait({stage + "/all"}, timeout);
-  } catch (const std::exception&) {
-    const auto missing = missing_of(store, keys_of(stage, job.world));
-    if (missing.empty()) throw;
-    // rank 0 may hold the store: the others are about to ask it the same
-    if (job.rank == 0) std::this_thread::sleep_for(kStoreStays);
-    throw Error(
-        format("{} did not come to join the group within {} s", rank_list(missing), timeout.count() / 1000.0),
-        format("rank {} of {} on host {}", job.rank, job.world, job.host),
-        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
-        .of(Code::not_joined, missing);
-  }
 }
 
 std::string address_for_others(const Job& job) {
@@ -239,42 +190,97 @@ std::string address_for_others(const Job& job) {
   }
 }
 
+std::unique_ptr<launch::TextExchange> meet_locally(const Rendezvous& plan, const Member& own,
+                                                   Milliseconds timeout) {
+  if (own.rank == 0) {
+    const LocalMeeting meeting(plan.path);
+    return meet_over(meeting.store(), own, {.timeout = timeout});
+  }
+  for (const auto deadline = Clock::now() + timeout; Clock::now() < deadline;) {
+    if (const auto store = find_local_store(plan.path)) return meet_over(store, own, {.timeout = timeout});
+    std::this_thread::sleep_for(kLocalRetry);
+  }
+  throw Error(format("rank 0 did not come within {}: nobody waits at {}", seconds(timeout),
+                     base::printable(plan.path)),
+              place_of(own),
+              "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
+              "MASTER_ADDR and MASTER_PORT")
+      .of(Code::not_joined, {0});
+}
+
+// Rank 0 writes its name as soon as its store is up.
+bool has_rank_zero(const StorePtr& store, Milliseconds timeout) {
+  try {
+    store->wait({kRankZeroKey}, std::min(timeout, kStrangersStore));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // Debian's /etc/hosts gives the host's own name as 127.0.1.1, where other nodes cannot connect; and behind a
-// service's address rank 0 has another one of its own.
-Listener listen_at(const std::string& host, std::uint16_t port) {
-  if (is_loopback_name(host) || !is_own_address(host)) return listen_on("0.0.0.0", port);
-  return listen_on(host, port);
+// service's address rank 0 has another one of its own: then rank 0 listens on all.
+std::unique_ptr<launch::TextExchange> meet_at_address(const Rendezvous& plan, const Member& own,
+                                                      Milliseconds timeout) {
+  if (own.rank != 0) {
+    const auto store = under(plan.prefix, connect_store(own, plan.host, plan.port, timeout));
+    if (!has_rank_zero(store, timeout)) {
+      refuse_foreign(own, format("{} port {}", base::printable(plan.host), plan.port),
+                     "the store of another program");
+    }
+    return meet_over(store, own, {.timeout = timeout});
+  }
+  const bool one = !is_loopback_name(plan.host) && is_own_address(plan.host);
+  auto store =
+      serve_store(one ? plan.host : "127.0.0.1", listen_on(one ? plan.host : "0.0.0.0", plan.port), timeout);
+  return meet_over(under(plan.prefix, store), own,
+                   {.timeout = timeout, .address = one ? plan.host : "", .serves = true});
 }
 
-std::unique_ptr<launch::TextExchange> serve(const Rendezvous& plan, const ExchangeOptions& options) {
-  const MeetingSocket socket(plan.socket);
-  base::Descriptor port;  // for ranks on other machines
-  MeetingPlace place;
-  std::optional<MeetingFile> file;
-  if (!plan.file.empty()) {
-    place.host = own_address();
-    const auto listener = listen_on(place.host);
-    port = base::Descriptor(listener.socket);
-    place.port = listener.port;
-    place.word = random_word();
-    file.emplace(plan.file, place);
-  } else if (!plan.host.empty() && !names_loopback_itself(plan.host)) {
-    port = base::Descriptor(listen_at(plan.host, plan.port).socket);
+// What an earlier start has left may be another service's port by now: then the file is read again.
+StorePtr find_by_file(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
+  std::string why = "it has not written its address";
+  for (const auto deadline = Clock::now() + timeout; Clock::now() < deadline;
+       std::this_thread::sleep_for(kRetry)) {
+    const auto place = read_meeting_file(plan.path);
+    if (!place) continue;
+    try {
+      auto store = under(place->word,
+                         connect_store(own, place->host, place->port, std::min(timeout, kStrangersStore)));
+      if (has_rank_zero(store, timeout)) return store;
+      why = format("{} port {} is another program's", place->host, place->port);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
   }
-  return serve_exchange({socket.number(), port.number()}, place.word, options);
+  throw Error(format("rank 0 did not come within {}: {}", seconds(timeout), why), place_of(own),
+              "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow")
+      .of(Code::not_joined, {0});
 }
 
-// On rank 0's own machine a rank uses the socket alone: any user may listen at the port.
-std::optional<MeetingPlace> find(const Rendezvous& plan, Milliseconds timeout) {
-  MeetingPlace place{.host = plan.host, .port = plan.port};
-  if (!plan.file.empty()) {
-    const auto found = read_meeting_file(plan.file);
-    if (!found) return std::nullopt;
-    place = *found;
-  }
-  place.socket = plan.socket;
-  if (!place.host.empty() && is_own_address(place.host, timeout)) place.host.clear();
-  return place;
+std::unique_ptr<launch::TextExchange> meet_by_file(const Rendezvous& plan, const Member& own,
+                                                   Milliseconds timeout) {
+  if (own.rank != 0) return meet_over(find_by_file(plan, own, timeout), own, {.timeout = timeout});
+  MeetingPlace place{.host = own_address(), .word = random_word()};
+  Listener listener = listen_on(place.host);
+  place.port = listener.port;
+  auto store = serve_store(place.host, std::move(listener), timeout);
+  const MeetingFile file(plan.path, place);
+  return meet_over(under(place.word, store), own,
+                   {.timeout = timeout, .address = place.host, .serves = true});
+}
+
+// torchrun's agent keeps its store from restart to restart, and a process may meet more than once.
+std::unique_ptr<launch::TextExchange> meet_in_agents_store(const Rendezvous& plan, const Member& own,
+                                                           Milliseconds timeout) {
+  const auto agents = connect_store(own, plan.host, plan.port, timeout);
+  const int64_t turn = agents->add(format("{}/turn/{}", plan.prefix, own.rank), 1);
+  return meet_over(under(format("{}/{}", plan.prefix, turn), agents), own, {.timeout = timeout});
+}
+
+bool torch_may_log() {
+  const char* trace = std::getenv("LOCKSTEP_TRACE");
+  return (trace && std::string_view(trace) == "1") || std::getenv("TORCH_CPP_LOG_LEVEL");
 }
 
 }  // namespace
@@ -282,26 +288,61 @@ std::optional<MeetingPlace> find(const Rendezvous& plan, Milliseconds timeout) {
 std::unique_ptr<launch::TextExchange> open_exchange(const Job& job, Milliseconds timeout) {
   const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, false);
   log::debug(format("rendezvous: {}", plan.because));
-  if (plan.how == Meeting::agent) {
-    const QuietJoin quiet;
-    return exchange_over(open_agents({job, nullptr, timeout}, plan), job, timeout);
+  const Member own = member_of(job);
+  switch (plan.how) {
+    case Meeting::agent:
+      return meet_in_agents_store(plan, own, timeout);
+    case Meeting::address:
+      return meet_at_address(plan, own, timeout);
+    case Meeting::file:
+      return meet_by_file(plan, own, timeout);
+    default:
+      return meet_locally(plan, own, timeout);
   }
-  const ExchangeOptions options{
-      .rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id, .timeout = timeout};
-  if (job.rank == 0) return serve(plan, options);
-  return join_exchange([&] { return find(plan, timeout); }, options);
 }
 
-StorePtr open_store(const launch::Runtime& runtime, Milliseconds join_timeout) {
+StorePtr open_store(const launch::Runtime& runtime, Milliseconds timeout) {
   const Job& job = runtime.job();
   if (job.world == 1) return c10::make_intrusive<c10d::HashStore>();
-  const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, runtime.has_mpi());
-  const Opening opening{job, &runtime, join_timeout};
-  if (plan.how == Meeting::agent) return open_agents(opening, plan);
-  StorePtr store =
-      job.nodes == 1 ? open_shared(opening) : open_tcp(opening, [&] { return address_for_all(runtime); });
-  store->setTimeout(join_timeout);
+  StorePtr store = job.nodes == 1 ? open_shared(runtime) : nullptr;
+  if (!store) store = open_tcp(runtime, timeout, [&] { return address_for_all(runtime); });
+  store->setTimeout(timeout);
   return store;
+}
+
+std::unique_ptr<launch::TextExchange> leave_port(const launch::Runtime& runtime, Milliseconds timeout) {
+  std::string address;
+  auto store = open_tcp(runtime, timeout, [&] { return address = address_for_all(runtime); });
+  return exchange_over(std::move(store), member_of(runtime.job()),
+                       {.timeout = timeout, .address = address, .serves = runtime.job().rank == 0});
+}
+
+StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port, Milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const auto place = format("{} port {}", base::printable(host), port);
+  std::string why;
+  const base::Descriptor probe = connect_to(host, port, deadline, why);
+  if (!probe) {
+    throw Error(format("nobody answered at {} within {} ({})", place, seconds(timeout), why), place_of(own),
+                format("rank 0 did not come, or {} is not reached from this node", base::printable(host)))
+        .of(Code::not_joined, {0});
+  }
+  auto store = connect_aside(host, port, timeout);
+  const auto ready = [&](Clock::time_point until) {
+    return store.wait_until(until) == std::future_status::ready;
+  };
+  std::string said;
+  if (!ready(std::min(deadline, Clock::now() + kStoreAnswers))) {
+    said = greeting(probe);
+    if (said.empty() && !ready(deadline)) refuse_silent(own, place, timeout);
+  }
+  if (!said.empty()) refuse_foreign(own, place, said);
+  try {
+    return store.get();
+  } catch (const std::exception& error) {
+    log::debug(format("{}: {}", place, error.what()));
+    refuse_foreign(own, place, greeting(probe));
+  }
 }
 
 std::vector<Peer> introduce(const launch::Runtime& runtime) {
@@ -314,8 +355,19 @@ std::vector<Peer> introduce(const launch::Runtime& runtime) {
   return peers;
 }
 
-void wait_until_all_are_connected(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
-  reach(store, job, "connected", "yes", join_timeout);
+void wait_until_all_are_connected(const StorePtr& store, const Job& job, Milliseconds timeout) {
+  const auto exchange =
+      exchange_over(under("connected", store), member_of(job), {.timeout = timeout, .serves = job.rank == 0});
+  exchange->gather("");
+  exchange->broadcast("");
+}
+
+QuietJoin::QuietJoin() : before_(FLAGS_caffe2_log_level) {
+  if (!torch_may_log()) FLAGS_caffe2_log_level = std::max(before_, static_cast<int>(c10::GLOG_FATAL));
+}
+
+QuietJoin::~QuietJoin() {
+  FLAGS_caffe2_log_level = before_;
 }
 
 }  // namespace lockstep::comm

@@ -1,0 +1,263 @@
+#include "lockstep/comm/meet/exchange.h"
+
+#include <exception>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/meet/rendezvous.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kText = 'T', kError = 'E';
+constexpr const char* kNote = "note";
+constexpr Milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it answers
+constexpr Milliseconds kReadingTime{1000};    // for the others to read the last answer
+constexpr Milliseconds kTimerError{50};
+constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
+
+std::string pack(const Member& member) {
+  return base::pack_texts({std::to_string(member.rank), std::to_string(member.world), member.host,
+                           member.job_id, std::to_string(member.user), std::to_string(member.pid),
+                           random_word()});
+}
+
+Member unpack_member(const std::string& text) {
+  const auto parts = base::unpack_texts(text);
+  if (parts.size() != 7) {
+    throw InputError("the ranks run different versions of lockstep", "the first message of a rank",
+                     "start the same lockstep on every rank")
+        .of(Code::versions);
+  }
+  return {
+      std::stoi(parts[0]), std::stoi(parts[1]), parts[2], parts[3], static_cast<uid_t>(std::stoul(parts[4])),
+      std::stoi(parts[5])};
+}
+
+std::string name_of(const Member& member) {
+  return format("rank {} (host {}, pid {})", member.rank, base::printable(member.host), member.pid);
+}
+
+std::string job_name(const Member& member) {
+  return member.job_id.empty() ? format("user id {}", member.user)
+                               : format("job {} of user id {}", base::printable(member.job_id), member.user);
+}
+
+bool same_job(const Member& one, const Member& other) {
+  return one.user == other.user && (one.job_id.empty() || other.job_id.empty() || one.job_id == other.job_id);
+}
+
+class StoreExchange : public launch::TextExchange {
+ public:
+  StoreExchange(StorePtr store, Member own, ExchangeOptions options)
+      : store_(std::move(store)), own_(std::move(own)), options_(std::move(options)) {}
+
+  ~StoreExchange() override {
+    try {
+      leave();
+    } catch (const std::exception&) {  // the store is gone, and nobody waits any more
+    }
+  }
+
+  // Once all ranks have come.
+  void meet() {
+    joined_ = own_.rank == 0;
+    own_.rank == 0 ? store_->set(kRankZeroKey, pack(own_)) : present_itself();
+    joined_ = true;
+    gather("");
+    broadcast("");
+  }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    const int turn = gathered_++;
+    put(text_key(turn, own_.rank), text);
+    // the last to come tells rank 0: a wait for one key costs the same in any world
+    if (store_->add(format("{}/come", turn), 1) == own_.world) store_->set(all_key(turn), std::string());
+    if (own_.rank != 0) return {};
+    if (!wait_for(all_key(turn), options_.timeout)) fail(base::pack_error(missing(turn)));
+    if (const auto error = store_->get_to_str(all_key(turn)); !error.empty()) fail(error);
+    std::vector<std::string> texts;
+    for (int rank = 0; rank < own_.world; ++rank) {
+      texts.push_back(store_->get_to_str(text_key(turn, rank)));
+      store_->deleteKey(text_key(turn, rank));
+    }
+    return texts;
+  }
+
+  std::string broadcast(const std::string& text) override {
+    const int turn = answered_++;
+    if (own_.rank == 0) {
+      put(answer_key(turn), kText + text);
+      return text;
+    }
+    if (!wait_for(answer_key(turn), options_.timeout + kRankZeroGrace)) {
+      throw Error(format("rank 0 did not respond within {} during start-up", seconds(options_.timeout)),
+                  place_of(own_),
+                  "look at that process: it may be stopped, or still wait for a rank that started late")
+          .of(Code::not_joined, {0});
+    }
+    const std::string answer = store_->get_to_str(answer_key(turn));
+    if (store_->add(format("read/{}", turn), 1) == own_.world - 1) store_->set(read_key(turn), std::string());
+    if (answer.empty() || answer[0] != kText) base::throw_packed_error(answer.substr(answer.empty() ? 0 : 1));
+    return answer.substr(1);
+  }
+
+  std::string address() const override { return options_.address; }
+
+ private:
+  static std::string text_key(int turn, int rank) { return format("{}/{}", turn, rank); }
+  static std::string all_key(int turn) { return format("{}/all", turn); }
+  static std::string answer_key(int turn) { return format("answer/{}", turn); }
+  static std::string read_key(int turn) { return format("read/{}/all", turn); }
+
+  void put(const std::string& key, const std::string& text) {
+    if (text.size() > kLargestText) {
+      throw Error(format("a text of {} bytes is too large for an exchange between ranks", text.size()),
+                  place_of(own_), format("the limit is {} bytes", kLargestText));
+    }
+    store_->set(key, text);
+  }
+
+  // False at the timeout.
+  bool wait_for(const std::string& key, Milliseconds timeout) {
+    const auto begin = Clock::now();
+    try {
+      store_->wait({key}, timeout);
+      return true;
+    } catch (const std::exception&) {
+      if (Clock::now() - begin + kTimerError >= timeout) return false;
+      throw Error(
+          "rank 0 left while the ranks were joining", place_of(own_),
+          "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
+          .of(Code::not_joined, {0});
+    }
+  }
+
+  void present_itself() {
+    if (!wait_for(kRankZeroKey, options_.timeout)) {
+      throw Error(
+          format("rank 0 did not come to join the group within {}", seconds(options_.timeout)),
+          place_of(own_),
+          "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow")
+          .of(Code::not_joined, {0});
+    }
+    const Member zero = unpack_member(store_->get_to_str(kRankZeroKey));
+    if (!same_job(own_, zero)) refuse_other_job(zero);
+    if (own_.world != zero.world) refuse_world(zero);
+    const std::string mine = pack(own_);
+    const auto first = store_->compareSet(format("come/{}", own_.rank), std::string(), mine);
+    if (first != mine) refuse_duplicate(unpack_member(first));
+  }
+
+  [[noreturn]] void refuse(const InputError& error) {
+    store_->set(kNote, std::string(error.what()));
+    throw InputError(error);
+  }
+
+  [[noreturn]] void refuse_other_job(const Member& zero) {
+    refuse(InputError(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_),
+                             job_name(own_), base::printable(zero.host), job_name(zero)),
+                      place_of(own_), "give each job a MASTER_PORT of its own"));
+  }
+
+  [[noreturn]] void refuse_duplicate(const Member& first) {
+    refuse(InputError(format("two processes say that they are rank {}: {} came first, {} second", own_.rank,
+                             name_of(first), name_of(own_)),
+                      place_of(own_),
+                      "give each process a RANK of its own, and each job a MASTER_PORT of its own"));
+  }
+
+  // Rank 0 cannot know whom to wait for, so this ends the start for all.
+  [[noreturn]] void refuse_world(const Member& zero) {
+    const InputError error(
+        format("the ranks do not agree how many they are: {} for rank 0 (host {}), {} for {}", zero.world,
+               base::printable(zero.host), own_.world, name_of(own_)),
+        place_of(own_),
+        "set the same WORLD_SIZE on every rank; where these are two jobs, give each a MASTER_PORT of its "
+        "own");
+    store_->set(all_key(0), base::pack_error(error));
+    throw InputError(error);
+  }
+
+  // A world may be a wrong number: only the ranks that a message names are looked for.
+  Error missing(int turn) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < own_.world && ranks.size() < kNamedRanks + 1; ++rank)
+      if (!store_->check({text_key(turn, rank)})) ranks.push_back(rank);
+    const auto come = static_cast<size_t>(store_->add(format("{}/come", turn), 0));
+    const auto names = rank_list(ranks, static_cast<size_t>(own_.world) - come);
+    const auto time = seconds(options_.timeout);
+    const auto note = store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "";
+    if (turn > 0) {
+      return Error(format("{} did not respond within {} during start-up", names, time), place_of(own_),
+                   "look at that process: it may be stopped, or busy with a slow disk")
+          .of(Code::not_joined, ranks);
+    }
+    return Error(format("{} did not come to join the group within {}", names, time), place_of(own_) + note,
+                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
+                 "slow")
+        .of(Code::not_joined, ranks);
+  }
+
+  [[noreturn]] void fail(const std::string& error) {
+    store_->set(answer_key(answered_++), kError + error);
+    base::throw_packed_error(error);
+  }
+
+  // A rank that an error ends tells the others, who may wait for it. A store that ends with rank 0 stays
+  // until all have read its last answer.
+  void leave() {
+    if (joined_ && std::uncaught_exceptions() > exceptions_at_birth_) {
+      const auto error =
+          base::pack_error(Error(format("rank {} left while the ranks were joining", own_.rank),
+                                 place_of(own_), "that rank's own error, earlier in the log, says why")
+                               .of(Code::not_joined, {own_.rank}));
+      own_.rank == 0 ? store_->set(answer_key(answered_), kError + error)
+                     : store_->set(all_key(gathered_), error);
+    }
+    if (options_.serves && own_.world > 1 && answered_ > 0)
+      store_->wait({read_key(answered_ - 1)}, kReadingTime);
+  }
+
+  StorePtr store_;
+  Member own_;
+  ExchangeOptions options_;
+  int gathered_ = 0, answered_ = 0;
+  bool joined_ = true;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+}  // namespace
+
+Member member_of(const Job& job) {
+  return {.rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id};
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  return format("{} s", time.count() / 1000.0);
+}
+
+std::string place_of(const Member& member) {
+  return format("rank {} of {} on host {}", member.rank, member.world, member.host);
+}
+
+std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Member& own,
+                                                    const ExchangeOptions& options) {
+  return std::make_unique<StoreExchange>(std::move(store), own, options);
+}
+
+std::unique_ptr<launch::TextExchange> meet_over(StorePtr store, const Member& own,
+                                                const ExchangeOptions& options) {
+  auto exchange = std::make_unique<StoreExchange>(std::move(store), own, options);
+  exchange->meet();
+  return exchange;
+}
+
+}  // namespace lockstep::comm

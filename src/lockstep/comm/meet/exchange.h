@@ -1,0 +1,52 @@
+#pragma once
+// Texts between the ranks of a job over a c10d store, and the check that the ranks belong together.
+
+#include <sys/types.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "lockstep/launch/job.h"
+#include "lockstep/launch/process/text_exchange.h"
+
+namespace lockstep::comm {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+/// A rank as it presents itself to the others.
+struct Member {
+  int rank = 0;
+  int world = 1;
+  std::string host = {};
+  std::string job_id = {};  // empty where this rank was not told
+  uid_t user = ::geteuid();
+  pid_t pid = ::getpid();
+};
+Member member_of(const Job& job);
+/// "rank 2 of 4 on host a", where an error happened.
+std::string place_of(const Member& member);
+/// "60 s"
+std::string seconds(std::chrono::milliseconds time);
+
+/// Rank 0 sets it as soon as others may come.
+constexpr const char* kRankZeroKey = "rank0";
+
+struct ExchangeOptions {
+  std::chrono::milliseconds timeout{60'000};  // for all to come, and for each exchange after that
+  std::string address = {};                   // rank 0's, as the others reach it; may be empty
+  bool serves = false;                        // the store ends with this process
+};
+
+/// No other exchange may use the store's keys.
+std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Member& own,
+                                                    const ExchangeOptions& options);
+
+/// The same; returns once all ranks have come. Throws on every rank that came where one is missing or counts
+/// other ranks, and on a rank that belongs to another job or user or comes a second time.
+std::unique_ptr<launch::TextExchange> meet_over(StorePtr store, const Member& own,
+                                                const ExchangeOptions& options);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,233 @@
+// The ranks' first meeting without MPI: ranks as threads, and other services at rank 0's address.
+#include "lockstep/comm/meet/exchange.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <future>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/meet/lookup.h"
+#include "lockstep/comm/meet/store.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+Member member(int rank, int world, const std::string& job_id = "", uid_t user = 7) {
+  return {.rank = rank, .world = world, .host = "n" + std::to_string(rank), .job_id = job_id, .user = user};
+}
+
+/// What a rank's part ends with: "" or its error, with the status to leave with in front.
+std::future<std::string> ran(std::function<void()> part) {
+  return std::async(std::launch::async, [part = std::move(part)]() -> std::string {
+    try {
+      part();
+      return "";
+    } catch (const Error& error) {
+      return std::to_string(error.exit_status()) + " " + describe(error);
+    }
+  });
+}
+
+bool holds(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) {
+    if (text.find(part) == std::string::npos) return false;
+  }
+  return true;
+}
+
+class Exchange : public ::testing::Test {
+ protected:
+  std::unique_ptr<launch::TextExchange> meet(const Member& own, std::chrono::milliseconds timeout = 60s) {
+    return meet_over(store_, own, {.timeout = timeout});
+  }
+  StorePtr store_ = c10::make_intrusive<c10d::HashStore>();
+};
+
+TEST_F(Exchange, TextsGoToRankZeroAndBack) {
+  constexpr int kWorld = 4;
+  const std::string large(3'000'000, 'x');
+  const auto part = [&](int rank) {
+    const auto exchange = meet(member(rank, kWorld));
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto texts = exchange->gather(rank == 2 ? large : std::to_string(rank + turn));
+      if (rank == 0) {
+        ASSERT_EQ(texts.size(), size_t{kWorld});
+        EXPECT_EQ(texts[3], std::to_string(3 + turn));
+        EXPECT_EQ(texts[2], large);
+      }
+      EXPECT_EQ(exchange->broadcast(rank == 0 ? large : ""), large);
+    }
+    EXPECT_EQ(exchange->all_gather(std::to_string(rank)), (std::vector<std::string>{"0", "1", "2", "3"}));
+  };
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = kWorld - 1; rank >= 0; --rank) ranks.push_back(ran([&, rank] { part(rank); }));
+  for (auto& rank : ranks) EXPECT_EQ(rank.get(), "");
+}
+
+TEST_F(Exchange, WhoDoesNotComeIsNamedToAllThatCame) {
+  auto first = ran([&] { meet(member(0, 4), 1s); });
+  auto third = ran([&] { meet(member(2, 4), 1s); });
+  const std::string error = first.get();
+  EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not come", "within 1 s", "to do"})) << error;
+  EXPECT_EQ(third.get(), error);
+}
+
+TEST_F(Exchange, WithoutRankZeroTheWaitEnds) {
+  const std::string error = ran([&] { meet(member(1, 2), 400ms); }).get();
+  EXPECT_TRUE(holds(error, {"1 rank 0 did not come", "within 0.4 s"})) << error;
+}
+
+TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
+  auto first = ran([&] { meet(member(0, 2, "8"))->gather(""); });
+  const std::string other = ran([&] { meet(member(1, 2, "7")); }).get();
+  EXPECT_TRUE(holds(other, {"2 rank 1 (host n1", "belongs to job 7", "rank 0 (host n0) belongs to job 8",
+                            "a MASTER_PORT of its own"}))
+      << other;
+  const std::string user = ran([&] { meet(member(1, 2, "8", 1234)); }).get();
+  EXPECT_TRUE(holds(user, {"2 rank 1 (host n1", "belongs to job 8 of user id 1234"})) << user;
+  // a rank that was started over ssh knows no job id
+  auto second = ran([&] { meet(member(1, 2))->gather(""); });
+  EXPECT_EQ(first.get(), "");
+  EXPECT_EQ(second.get(), "");
+}
+
+TEST_F(Exchange, WhoWaitsInVainSaysWhoWasRejected) {
+  auto first = ran([&] { meet(member(0, 2, "8"), 1s); });
+  ran([&] { meet(member(1, 2, "7")); }).get();
+  const std::string error = first.get();
+  EXPECT_TRUE(holds(error, {"1 rank 1 did not come", "belongs to job 7"})) << error;
+}
+
+TEST_F(Exchange, WorldsThatDifferAreNamedWithWhatToDo) {
+  auto first = ran([&] { meet(member(0, 3)); });
+  const std::string error = ran([&] { meet(member(1, 2)); }).get();
+  EXPECT_TRUE(holds(error, {"2 the ranks do not agree how many they are: 3 for rank 0", "2 for rank 1",
+                            "to do", "the same WORLD_SIZE"}))
+      << error;
+  EXPECT_EQ(first.get(), error);
+}
+
+TEST_F(Exchange, ARankMayComeOnlyOnce) {
+  auto first = ran([&] { meet(member(0, 3), 1500ms); });
+  auto second = ran([&] { meet(member(1, 3)); });
+  std::this_thread::sleep_for(200ms);
+  auto again = ran([&] { meet(member(1, 3)); });
+  const std::string error = first.get();
+  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes say that they are rank 1"})) << error;
+  const std::string errors = again.get() + second.get();
+  EXPECT_TRUE(holds(errors, {"2 two processes say that they are rank 1", "a RANK of its own"})) << errors;
+}
+
+TEST_F(Exchange, ARankThatAnErrorEndsEndsItForAllAtOnce) {
+  const auto began = Clock::now();
+  const auto part = [&](int rank) {
+    const auto exchange = meet(member(rank, 3), 10min);
+    if (rank == 2) throw Error("its own");
+    exchange->gather("");
+    exchange->broadcast("");
+  };
+  auto first = ran([&] { part(0); }), second = ran([&] { part(1); }), third = ran([&] { part(2); });
+  const std::string error = first.get();
+  EXPECT_TRUE(holds(error, {"1 rank 2 left while the ranks were joining"})) << error;
+  EXPECT_EQ(second.get(), error);
+  EXPECT_EQ(third.get(), "1 error: its own");
+  EXPECT_LT(Clock::now() - began, 2min);
+}
+
+TEST_F(Exchange, RankZerosErrorEndsItForAllAtOnce) {
+  auto first = ran([&] {
+    const auto exchange = meet(member(0, 2));
+    throw Error("its own");
+  });
+  auto second = ran([&] { meet(member(1, 2), 10min)->broadcast(""); });
+  first.get();
+  const std::string error = second.get();
+  EXPECT_TRUE(holds(error, {"1 rank 0 left while the ranks were joining"})) << error;
+}
+
+TEST_F(Exchange, ASilentRankIsNamedInTime) {
+  std::promise<void> done;
+  auto first = ran([&] { meet(member(0, 2), 1500ms)->gather(""); });
+  auto second = ran([&] {
+    const auto exchange = meet(member(1, 2));
+    done.get_future().wait();  // stopped, say
+  });
+  const std::string error = first.get();
+  done.set_value();
+  EXPECT_TRUE(holds(error, {"1 rank 1 did not respond within 1.5 s"})) << error;
+  second.get();
+}
+
+TEST_F(Exchange, AWorldOfTwoThousandMillionTakesNoMemory) {
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  const std::string error = ran([&] { meet(member(0, 2147483647), 200ms); }).get();
+  ::getrusage(RUSAGE_SELF, &after);
+  EXPECT_TRUE(holds(error, {"ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not come"})) << error;
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 50 << 10);
+}
+
+/// Another service at rank 0's address, in a thread: what it says once it was connected to, or asked.
+class OtherService {
+ public:
+  explicit OtherService(std::string says, bool asked = false) {
+    thread_ = std::thread([this, says = std::move(says), asked] {
+      std::vector<base::Descriptor> guests;
+      while (true) {
+        guests.emplace_back(::accept(listener_.socket.number(), nullptr, nullptr));
+        if (!guests.back()) return;
+        char request = 0;
+        if (asked && ::recv(guests.back().number(), &request, 1, 0) <= 0) continue;
+        if (!says.empty()) ::send(guests.back().number(), says.data(), says.size(), MSG_NOSIGNAL);
+      }
+    });
+  }
+  ~OtherService() {
+    ::shutdown(listener_.socket.number(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string met_by(const Member& own, std::chrono::milliseconds timeout) const {
+    return ran([&] { connect_store(own, "127.0.0.1", listener_.port, timeout); }).get();
+  }
+
+ private:
+  Listener listener_ = listen_on("127.0.0.1");
+  std::thread thread_;
+};
+
+TEST(ConnectStore, NobodyThereIsSaidInTime) {
+  const auto port = listen_on("127.0.0.1").port;
+  const std::string error = ran([&] { connect_store(member(1, 2), "127.0.0.1", port, 400ms); }).get();
+  EXPECT_TRUE(holds(error, {"1 nobody answered at 127.0.0.1", "within 0.4 s", "rank 0 did not come"}))
+      << error;
+}
+
+TEST(ConnectStore, AForeignServiceIsNamedAtOnce) {
+  const QuietJoin quiet;
+  for (const bool asked : {false, true}) {
+    const auto began = Clock::now();
+    const std::string error =
+        OtherService("SSH-2.0-OpenSSH_9.2\x1b[31m\r\n", asked).met_by(member(1, 2), 10min);
+    EXPECT_TRUE(holds(error, {"2 something else than this job answers at 127.0.0.1", "'SSH-2.0-OpenSSH_9.2",
+                              "choose another MASTER_PORT"}))
+        << error;
+    EXPECT_EQ(error.find('\x1b'), std::string::npos);
+    EXPECT_LT(Clock::now() - began, 2min);
+  }
+}
+
+TEST(ConnectStore, ASilentServiceIsGivenUpInTime) {
+  const std::string error = OtherService("").met_by(member(1, 2), 1500ms);
+  EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0"})) << error;
+}
+
+}  // namespace
+}  // namespace lockstep::comm
