@@ -137,7 +137,7 @@ TEST_F(MeetingFileTest, ALocalStoreIsThisUsersAloneAndOutlivesItsName) {
 TEST_F(MeetingFileTest, ALocalStoreThatAKilledStartLeftIsReplaced) {
   {
     const LocalMeeting meeting(path_);
-    fs::copy_file(path_, root_ / "kept");
+    fs::rename(path_, root_ / "kept");
   }
   make_folder();
   fs::rename(root_ / "kept", path_);
