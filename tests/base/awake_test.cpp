@@ -7,14 +7,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(AwakeTime, IsTheClocksWhileSomebodyLooks) {
-  const auto start = AwakeTime::Clock::now();
-  AwakeTime time;
-  time.passed_at(start);
-  for (auto at = 0ms; at <= 3000ms; at += 300ms) time.passed_at(start + at);
-  EXPECT_NEAR(std::chrono::duration<double>(time.passed_at(start + 3s)).count(), 3, 0.1);
-}
-
 TEST(AwakeTime, ASuspensionCountsForAMoment) {
   const auto start = AwakeTime::Clock::now();
   AwakeTime time;

@@ -48,17 +48,6 @@ TEST(Error, OfAnyKindIsAFault) {
   EXPECT_EQ(fault_of(Error("x", "y").of(Code::nccl)).where, "y");
 }
 
-TEST(Error, IsCopiedAndEachCopyKeepsItsCode) {
-  const Error lost("x");
-  auto late = lost;
-  late.of(Code::rank_late, {2});
-  EXPECT_EQ(lost.code(), Code::failed);
-  EXPECT_TRUE(lost.ranks().empty());
-  EXPECT_EQ(late.fault().ranks, std::vector<int>{2});
-  EXPECT_TRUE(std::is_nothrow_copy_constructible_v<Error> &&
-              std::is_nothrow_copy_constructible_v<InputError>);
-}
-
 TEST(Error, OfLibtorchLosesItsStack) {
   const std::string what = "x\nException raised from f at a.cpp";
   EXPECT_EQ(fault_of(Error(what)).what, "x");
@@ -94,12 +83,6 @@ TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_EQ(where_of(std::runtime_error("DefaultCPUAllocator: can't allocate memory")), "a.pt");
   EXPECT_EQ(where_of(InputError("x", "b.pt")), "b.pt");
   EXPECT_EQ(where_of(std::runtime_error("x")), "passed on");
-}
-
-TEST(Error, WithoutAPathHasNoPlace) {
-  const std::filesystem::filesystem_error error("x",
-                                                std::make_error_code(std::errc::no_such_file_or_directory));
-  EXPECT_EQ(describe(error), "No such file or directory\n  to do: check the path and its permissions");
 }
 
 TEST(Error, APathThatCannotBeIsWrongInput) {

@@ -51,15 +51,6 @@ TEST_F(FileMaps, GiveZerosBehindTheEndOfAFileThatBecameShorter) {
   }
 }
 
-// The rest of a page are zeros, and no signal says so.
-TEST_F(FileMaps, NoticeACutWithinTheLastPage) {
-  const auto whole = map();
-  std::filesystem::resize_file(path, 4 * page - 100);
-  EXPECT_EQ(count(whole, 'x'), 4 * page - 100);
-  EXPECT_THROW(whole.refuse_cut(), Error);
-  EXPECT_THROW(refuse_cut_files(), Error);
-}
-
 TEST_F(FileMaps, LeaveASignalThatSomebodySendsToTheSystem) {
   const auto whole = map();
   EXPECT_EXIT(std::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
@@ -75,15 +66,6 @@ TEST_F(FileMaps, AreForgottenWithTheirCuts) {
     EXPECT_THROW(refuse_cut_files(), Error);
   }
   EXPECT_NO_THROW(refuse_cut_files());
-}
-
-TEST_F(FileMaps, LeaveTheMemoryOfOthersToTheSystem) {
-  const auto ours = map();
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  auto* theirs = static_cast<char*>(::mmap(nullptr, 4 * page, PROT_READ, MAP_SHARED, file.number(), 0));
-  std::filesystem::resize_file(path, 0);
-  EXPECT_EXIT(std::raise(theirs[page] == 'x' ? SIGTERM : SIGINT), testing::KilledBySignal(SIGBUS), "");
-  ::munmap(theirs, 4 * page);
 }
 
 }  // namespace

@@ -48,33 +48,10 @@ TEST_F(File, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   EXPECT_THROW(base::read_small_file(folder_ / "pipe", 10, "the thing"), InputError);
 }
 
-TEST_F(File, ASocketIsNoFile) {
-  const int made = socket(AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  (folder_ / "socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
-  ASSERT_EQ(bind(made, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(refusal(folder_ / "socket"), "the thing is a socket, not a file");
-  close(made);
-}
-
 TEST_F(File, WhatCannotBeOpenedSaysWhy) {
   EXPECT_EQ(refusal(folder_ / "none"), "the thing cannot be read: No such file or directory");
   EXPECT_EQ(refusal(folder_ / std::string(300, 'x')), "the thing cannot be read: File name too long");
   EXPECT_THROW(base::RegularFile(std::string("a\0b", 3), "the thing"), InputError);
-}
-
-TEST_F(File, IsReadInPartsAndFromAnywhere) {
-  std::ofstream(folder_ / "text") << "hello world";
-  base::RegularFile file(folder_ / "text", "the thing");
-  char part[8] = {};
-  EXPECT_EQ(file.size(), 11u);
-  EXPECT_EQ(file.read(part, 5), 5u);
-  EXPECT_EQ(std::string(part), "hello");
-  EXPECT_EQ(file.read_at(6, part, 8), 5u);
-  EXPECT_EQ(std::string(part), "world");
-  EXPECT_EQ(file.read(part, 8), 6u);
-  EXPECT_EQ(file.read(part, 8), 0u);
 }
 
 TEST_F(File, IsReadWholeUpToItsLimit) {

@@ -50,26 +50,6 @@ TEST(Output, FollowsNoStrangersLink) {
   EXPECT_FALSE(fs::exists(folder / "later"));
 }
 
-TEST(Output, NobodyNamedReplacesALink) {
-  const test::TempFolder folder;
-  folder.write("elsewhere", "old");
-  fs::create_symlink("elsewhere", folder / "report.html");
-  base::write_own_output(folder / "report.html", "new", "");
-  EXPECT_EQ(text_of(folder / "elsewhere"), "old");
-  EXPECT_EQ(text_of(folder / "report.html"), "new");
-  EXPECT_FALSE(fs::is_symlink(folder / "report.html"));
-  EXPECT_THROW(base::write_own_output("/no/such/folder/report.html", "new", ""), InputError);
-}
-
-TEST(Output, FollowsNoLinkInPlaceOfItsPartialFile) {
-  const test::TempFolder folder;
-  folder.write("mine", "old");
-  fs::create_symlink("mine", folder / (".out." + std::to_string(::getpid()) + ".partial"));
-  base::replace_file(folder / "out", "new");
-  EXPECT_EQ(text_of(folder / "mine"), "old");
-  EXPECT_EQ(text_of(folder / "out"), "new");
-}
-
 TEST(Output, WritesThroughWhatIsNoFile) {
   const test::TempFolder folder;
   write("/dev/null", "gone");

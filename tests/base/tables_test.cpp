@@ -37,17 +37,6 @@ TEST(Tables, GuessWhatWasMeant) {
   }
 }
 
-TEST(Tables, SayWhichMakerGaveNothing) {
-  EXPECT_EQ(*base::made(std::make_unique<int>(3), "toy", "first", "toy.name"), 3);
-  try {
-    base::made(std::unique_ptr<int>(), "toy", "first", "toy.name");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the toy 'first' was not made: its .make returned nothing");
-    EXPECT_EQ(error.where(), "toy.name");
-  }
-}
-
 TEST(Tables, RefuseANameTwice) {
   EXPECT_THROW(lockstep_add_row("any", "toy", "first", lockstep_fill_toy_first), InputError);
 }
@@ -65,19 +54,6 @@ TEST(Tables, RefuseWhatIsNoLibrary) {
   std::ofstream(text) << "text";
   EXPECT_THROW(base::require_row("toy", text, "toy.name"), InputError);
   std::filesystem::remove(text);
-}
-
-TEST(Tables, RefuseALibraryThatIsCutOff) {
-  const auto half = std::filesystem::temp_directory_path() / "lockstep_cut_off.so";
-  std::filesystem::copy_file("/proc/self/exe", half, std::filesystem::copy_options::overwrite_existing);
-  std::filesystem::resize_file(half, 5000);
-  try {
-    base::load_row("toy", half);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "cannot load the toy: its shared library is cut off");
-  }
-  std::filesystem::remove(half);
 }
 
 TEST(Options, AreReadAsWhatTheDefaultIs) {

@@ -60,13 +60,6 @@ TEST_F(CliOptions, HelpIsPrintedWhateverElseIsMissing) {
   EXPECT_TRUE(has(text, "\nexamples:\n  lockstep train a.yaml\n"));
 }
 
-TEST_F(CliOptions, AnUnknownOneNamesTheNearest) {
-  EXPECT_EQ(refused("a --resmue x"),
-            "unknown option '--resmue' / lockstep train / did you mean --resume? see: lockstep train --help");
-  EXPECT_TRUE(has(refused("a --resum x"), "unknown option '--resum'"));  // nothing is guessed
-  EXPECT_EQ(refused("a --qwerty"), "unknown option '--qwerty' / lockstep train / see: lockstep train --help");
-}
-
 TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
   const std::pair<const char*, const char*> rows[] = {
       {"a --epochs 3", "did you mean --set train.epochs=3? "},

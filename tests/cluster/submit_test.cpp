@@ -52,11 +52,6 @@ TEST(Sweep, EveryCombinationHasANameOfItsOwn) {
   EXPECT_TRUE(names.contains("run.name=mine-optim.namea_b-model.namex-task0"));
 }
 
-TEST(Sweep, LeavesNamesThatAreSweptAlone) {
-  EXPECT_EQ(tasks_of({{"run.name", {"one", "two"}}}, "mine"),
-            (std::vector<Words>{{"run.name=one"}, {"run.name=two"}}));
-}
-
 TEST(Record, FollowsAJobThroughItsRestarts) {
   const auto running =
       read_record("begin 7\nfile 7 /a b/.run\nend 7");  // its last line is still being written
@@ -167,17 +162,6 @@ TEST(JobWatch, OfAJobThatNobodyKnowsEndsSomeTime) {
   EXPECT_EQ(watch.standing().words, "unknown to squeue");
 }
 
-TEST(JobWatch, GivesAJobThatIsKnownToBeOverTimeForItsRecordAlone) {
-  const test::TempFolder folder;
-  JobWatch watch("7", folder.path() / "r", {.record = {}, .unknown = std::chrono::hours(1)});
-  watch.look();
-  watch.hear({Seen::unknown, "unknown to squeue"});
-  watch.hear({Seen::gone, "CANCELLED by 0"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  EXPECT_EQ(watch.look().phase, Standing::over);
-  EXPECT_EQ(watch.standing().words, "CANCELLED by 0");
-}
-
 // Whatever a script ended with, the same job may be started again: the scheduler knows.
 class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
 
@@ -207,16 +191,6 @@ TEST_P(WatchOfAnEnd, WaitsForTheSchedulersWord) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));
-
-TEST(JobWatch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
-  const test::TempFolder folder;
-  std::ofstream(folder.path() / "r") << "begin 7\nend 7 75\n";
-  JobWatch watch("7", folder.path() / "r");
-  watch.look();
-  watch.hear({Seen::gone, "gone"});
-  EXPECT_EQ(watch.look().phase, Standing::over);
-  EXPECT_EQ(watch.standing().status, 75);
-}
 
 TEST(JobWatch, BelievesTheRecordWhereTheSchedulerIsSilent) {
   const test::TempFolder folder;
@@ -282,13 +256,6 @@ TEST(LogTail, PassesOnWholeLinesAsTheyCome) {
   EXPECT_EQ(lines.back(), "new");
 }
 
-TEST(Answer, KeepsBothStreamsAndTheStatus) {
-  const auto answer = base::ask({"sh", "-c", "echo out; echo err >&2; exit 3"}, std::chrono::seconds(20));
-  EXPECT_EQ(answer.end, base::Answer::left);
-  EXPECT_EQ(answer.status, 3);
-  EXPECT_EQ(answer.output + answer.errors, "out\nerr\n");
-}
-
 TEST(Answer, ComesFromAnEnvironmentWithoutWhatIsTakenOut) {
   ::setenv("TEST_ANSWER_A", "1", 1);
   ::setenv("TEST_ANSWER_B", "2", 1);
@@ -338,16 +305,6 @@ TEST(Answer, IsWholeToItsEndOrSaysSo) {
   const auto held = of("echo here; sleep 20 2>&- & ");
   EXPECT_TRUE(held.good() && !held.whole);
   EXPECT_EQ(held.output, "here\n");
-}
-
-TEST(Capture, GivesAWholeOutputOrNone) {
-  const auto of = [](const char* text, const Words& settings = {}) {
-    return base::capture({"sh", "-c", text}, std::chrono::seconds(60), settings);
-  };
-  EXPECT_EQ(of("echo $TEST_CAPTURE; echo err >&2", {"TEST_CAPTURE=a b"}), "a b\n");
-  EXPECT_FALSE(of("head -c 2000000 /dev/zero"));
-  EXPECT_FALSE(of("echo here; exit 1"));
-  EXPECT_FALSE(of("echo here; sleep 20 2>&- &"));
 }
 
 }  // namespace

@@ -37,14 +37,6 @@ class Read : public ::testing::Test {
   fs::path folder_ = temp_.path();
 };
 
-TEST_F(Read, GivesTheTextAndItsName) {
-  const std::string path = write("a.yaml", "train: {}\n");
-  EXPECT_EQ(config::read_config_text(path).text, "train: {}\n");
-  EXPECT_EQ(config::read_config_text(path).name, path);
-  fs::create_symlink(path, folder_ / "link.yaml");
-  EXPECT_EQ(config::read_config_text(folder_ / "link.yaml").text, "train: {}\n");
-}
-
 TEST_F(Read, RefusesWhatIsNoFile) {
   EXPECT_TRUE(has(refused(folder_ / "none.yaml"), "No such file"));
   EXPECT_TRUE(has(refused(folder_), "this folder holds no config.yaml"));
@@ -85,16 +77,6 @@ TEST_F(Read, NamesTheFileThatIsNear) {
   EXPECT_EQ(hint_for("configs/unlike.yaml"), "check the path and its permissions");
   ::unsetenv("LOCKSTEP_HOME");
   fs::current_path(before);
-}
-
-TEST_F(Read, RefusesAGigabyte) {
-  const std::string path = write("large.yaml", "");
-  fs::resize_file(path, 1'000'000'000);  // sparse
-  EXPECT_TRUE(has(refused(path), "too large"));
-  fs::resize_file(path, 1'000'001);
-  EXPECT_TRUE(has(refused(path), "too large"));
-  fs::resize_file(path, 1'000'000);
-  EXPECT_EQ(config::read_config_text(path).text.size(), 1'000'000u);
 }
 
 TEST_F(Read, RefusesWhatMayNotBeRead) {

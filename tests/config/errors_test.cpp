@@ -117,17 +117,5 @@ TEST(Mistakes, ThatFollowFromAnotherAreNotSaid) {
   EXPECT_STREQ(error.what(), "unknown key train.epoch");
 }
 
-TEST(Mistakes, DoNotFloodTheTerminal) {
-  const InputError error = error_of("train: {epochs: \"" + std::string(100'000, 'x') + "\"}");
-  EXPECT_LT(std::string(error.what()).size(), 300u);
-  const InputError unknown = error_of(std::string(100'000, 'x') + ": {}");
-  EXPECT_LT(std::string(unknown.what()).size() + unknown.hint().size(), 400u);
-  std::string many;
-  for (int i = 0; i < 1000; ++i) many += "wrong" + std::to_string(i) + ": {}\n";
-  const std::string all = describe(error_of(many));
-  EXPECT_LT(all.size(), 8000u);
-  EXPECT_TRUE(has(all, "1000 mistakes") && has(all, "and 980 more"));
-}
-
 }  // namespace
 }  // namespace lockstep::test

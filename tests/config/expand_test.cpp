@@ -71,16 +71,5 @@ TEST(Expand, SaysWhichVariableIsMissing) {
   }
 }
 
-TEST(Expand, IsUndone) {
-  for (const std::string text : {"runs", "a$b", "${JOB}", "$$", ""})
-    EXPECT_EQ(expanded(unexpand(text)), text);
-}
-
-TEST(Expand, FindsTheNames) {
-  const std::vector<std::string> names = {"A", "B_2"};
-  EXPECT_EQ(names_in_braces("x ${A} $$ ${B_2:-c} ${} ${1} ${un"), names);
-  EXPECT_EQ(names_in_braces("${A:-${B_2:-c}}"), names);
-}
-
 }  // namespace
 }  // namespace lockstep::config

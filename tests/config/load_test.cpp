@@ -52,13 +52,6 @@ optim: {lr: 1e-2, betas: [0.8, 0.95], weight_decay: 1.0e-4}
   EXPECT_EQ(settings.optim.weight_decay, 1e-4);
 }
 
-TEST(Load, TakesTextAsItIsWritten) {
-  EXPECT_EQ(settings_of("run: {name: 007}").run.name, "007");
-  EXPECT_EQ(settings_of("run: {name: no}").run.name, "no");
-  EXPECT_EQ(settings_of("run: {name: 1e3}").run.name, "1e3");
-  EXPECT_EQ(settings_of("run: {name: \"caf\xC3\xA9\"}").run.name, "caf\xC3\xA9");
-}
-
 TEST(Load, ReadsAnchorsAndWindowsLines) {
   EXPECT_EQ(settings_of("optim: {lr: &rate 0.5}\nschedule: {name: one_cycle, max_lr: *rate}").schedule.max_lr,
             0.5);
@@ -98,16 +91,6 @@ TEST(Set, OverrulesTheFileAndTheLastWins) {
             std::nullopt);
   EXPECT_EQ(settings_of("task: {name: open, options: {a: 1}}", {"task.options.b=x y"}).task.options.size(),
             2u);
-}
-
-TEST(Set, RefusesWhatTheFileMayNotSayEither) {
-  for (const char* set : {"train.epochs", "train.epochs=", "train.epochs=x", "train.epochs=1.5", "epochs=3",
-                          "=3", "", "train=3", "optim.betas=0.5", "optim.betas=[0.5", "task.options.=x",
-                          "run.name=\xFF", "optim.lr=-1", "data.shuffle=yes"}) {
-    EXPECT_THROW(settings_of("", {set}), InputError) << set;
-  }
-  EXPECT_EQ(error_of("", {"train.epoch=3"}).where(), "--set train.epoch");
-  EXPECT_EQ(std::string(error_of("", {"train="}).what()), "train is a section, and no key");
 }
 
 TEST(Resolve, GivesWeightDecayAsPythonDoes) {
@@ -152,13 +135,6 @@ TEST(Unused, IsSaidWithItsName) {
   EXPECT_TRUE(
       warnings_of(config::to_yaml(config::load_settings("optim: {name: adam}", "c.yaml").settings, {}))
           .empty());
-}
-
-TEST(Unused, IsNotSaidOfWhatIsUsedOrDefault) {
-  EXPECT_TRUE(warnings_of("").empty());
-  EXPECT_TRUE(warnings_of("optim: {name: adam, betas: [0.8, 0.9]}").empty());
-  EXPECT_TRUE(warnings_of("task: {name: csv, file: x.csv}").empty());
-  EXPECT_TRUE(warnings_of("task: {name: ./mine.so, file: x.csv}").empty()) << "a task of the user's own";
 }
 
 TEST(Shipped, ConfigsLoadWithoutAWarning) {

@@ -12,17 +12,6 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-TEST(PastConfig, IsWhatWasWritten) {
-  Settings settings;
-  settings.optim = {.name = "adamw", .lr = 1.0 / 3, .weight_decay = 0.5};
-  settings.task.features = {"a b", "$HOME"};
-  settings.data.root = "$HOME/data";
-  settings.task.options = {{"x", "1"}};
-  const auto past = read_past_config(to_yaml(settings), "config.yaml");
-  EXPECT_EQ(past.settings, settings);
-  EXPECT_EQ(differences(past, settings), Texts{});
-}
-
 TEST(PastConfig, NamesWhatDiffers) {
   Settings now;
   now.optim.lr = 0.2;
@@ -101,17 +90,6 @@ TEST(PastConfig, OfANewerLockstepSaysWhatIsNotKnown) {
   EXPECT_EQ(differences(past, {}),
             (Texts{"moon.phase (was full, is not set)", "optim.name (was lion, is sgd)",
                    "optim.warp (was a list of 2, is not set)"}));
-}
-
-TEST(PastConfig, TheTableSaysOfEachSectionsKeysWhatTheyAreAbout) {
-  const std::set<std::string> places = {
-      "run.dir",    "data.resident", "data.stage", "model.checkpointing", "optim.sharded",
-      "task.cache", "train.exact",   "train.nvtx", "train.trace"};
-  for (const Key& key : keys()) {
-    const bool where = key.section() == "launch" || key.section() == "parallel";
-    EXPECT_EQ(key.rules.about == About::place, where || places.contains(key.path)) << key.path;
-    EXPECT_TRUE(!key.rules.own_path || key.rules.path) << key.path;
-  }
 }
 
 }  // namespace

@@ -73,14 +73,6 @@ TEST(Table, HasNoKeyAndNoFieldTwice) {
   }
 }
 
-TEST(Table, SaysSomethingAboutEachKey) {
-  for (const Key& key : keys()) {
-    EXPECT_FALSE(key.help.empty()) << key.path;
-    EXPECT_EQ(key.help.find('\n'), std::string::npos) << key.path;
-    EXPECT_LE(key.help.size(), 110u) << key.path;
-  }
-}
-
 TEST(Table, SelectsByKeysAndChoicesThatExist) {
   for (const Key& key : keys()) {
     const Use& use = key.rules.use;
@@ -103,27 +95,6 @@ TEST(Table, SettlesByWordsThatTheKeyKnows) {
     EXPECT_TRUE(std::count(choices.begin(), choices.end(), open) == 1) << key.path;
     EXPECT_TRUE(std::count(choices.begin(), choices.end(), before) == 1) << key.path;
   }
-}
-
-TEST(Table, OffersAllWordsOfAType) {
-  Settings settings;
-  for (const Key& key : keys()) {
-    const auto look = [&](const auto* field) {
-      using Value = std::decay_t<decltype(*field)>;
-      if constexpr (OneOfWords<Value>) {
-        EXPECT_EQ(key.rules.choices, words_of<Value>()) << key.path;
-      }
-    };
-    std::visit(look, key.field(settings));
-  }
-}
-
-TEST(Table, GivesTheTextOfAWordsType) {
-  Settings settings;
-  settings.train.layout = ImageLayout::automatic;
-  EXPECT_EQ(text_of(*find_key("train.layout"), settings), "auto");
-  EXPECT_EQ(text_of(*find_key("train.mode"), settings), "ddp");
-  EXPECT_EQ(text_of(*find_key("train.epochs"), settings), "");
 }
 
 TEST(Table, GuessesWhatWasMeant) {

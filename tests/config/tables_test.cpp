@@ -20,16 +20,6 @@ TEST(Tables, NameWhatThereIs) {
   EXPECT_EQ(settings_of("model: {name: \"\"}").model.name, "");
 }
 
-TEST(Tables, LeaveALibraryToBeLoadedLater) {
-  EXPECT_EQ(settings_of("optim: {name: ./lion.so}").optim.name, "./lion.so");
-  EXPECT_EQ(settings_of("optim: {name: \"${USER_DIR}/many.so:lion\"}").optim.name,
-            "/scratch/me/many.so:lion");
-  EXPECT_EQ(settings_of("task: {name: ./t.so}\nmodel: {name: of_the_library}").model.name, "of_the_library");
-  EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, momentum: 0.5, nesterov: true}").empty());
-  auto loaded = config::load_settings("optim: {name: ./absent.so}", "c.yaml");
-  EXPECT_THROW(config::load_libraries(loaded), InputError);
-}
-
 TEST(Tables, SayWhichOptionsARowReads) {
   EXPECT_TRUE(warnings_of("schedule: {name: own, options: {rho: 1}}").empty());
   EXPECT_EQ(warnings_of("schedule: {name: step, options: {rho: 1}}").at(0),

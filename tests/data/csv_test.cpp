@@ -124,35 +124,6 @@ TEST_F(Csv, ReadsLargeFilesInBoundedMemoryAndSensibleTime) {
   EXPECT_LT(seconds, 20) << "10 million rows must not take minutes";
 }
 
-TEST_F(Csv, TwoColumnsOfOneNameAreAnError) {
-  refused("a,b,a,y\n1,2,3,0\n4,5,6,1\n", "two columns are called 'a'", "");
-  refused("a,y,y\n1,0,0\n2,1,1\n", "two columns are called 'y'", "", {.features = {"a"}});
-  refused("a,b,y\n1,2,0\n2,3,1\n", "'a' stands twice", "", {.features = {"a", "b", "0"}});
-  EXPECT_EQ(read("a,b,b,y\n1,2,3,0\n4,5,6,1\n", {.features = {"a"}}).columns.size(), 1u) << "b is not read";
-}
-
-std::string measured(double step, int rows) {
-  std::string text = "a,price\n";
-  for (int i = 0; i < rows; ++i) text += "1," + std::to_string(100 + step * i) + "\n";
-  return text;
-}
-
-TEST_F(Csv, MeasuredNumbersAreNoClasses) {
-  refused(measured(0.25, 200), "looks like measured numbers", "");
-  refused(measured(1, 200), "looks like measured numbers", "");
-  EXPECT_EQ(read(measured(0.25, 20)).class_names.size(), 20u) << "few enough to be classes";
-  std::string often = measured(1, 200);
-  for (int i = 0; i < 3 * 200; ++i) often += "2," + std::to_string(100 + i % 200) + "\n";
-  refused(often, "200 different ones in 800 rows", "");
-  for (int i = 0; i < 200; ++i) often += "2," + std::to_string(100 + i) + "\n";
-  EXPECT_EQ(read(often).class_names.size(), 200u) << "whole numbers that come again";
-  const auto table = read(measured(0.25, 200), {.numbers = true});
-  EXPECT_EQ(table.labels.sizes(), (std::vector<int64_t>{200, 1}));
-  EXPECT_EQ(floats(table.labels)[3], 100.75f);
-  EXPECT_EQ(table.class_names, (std::vector<std::string>{"price"}));
-  refused("a,price\n1,2.5\n1,cheap\n", "column price: 'cheap' is not a number", ":3", {.numbers = true});
-}
-
 TEST_F(Csv, TakesTheColumnThatIsCalledLabel) {
   const auto label_of = [this](const std::string& header, const CsvOptions& options = {}) {
     const auto table = read(header + "\n1,2,3\n4,5,6\n", options);
@@ -170,13 +141,6 @@ TEST_F(Csv, TakesTheColumnThatIsCalledLabel) {
   EXPECT_EQ(label_of("7,8,9", {.header = false}), "2 2");
   EXPECT_EQ(label_of("x,y,", {}), "2 2") << "a name that says nothing";
   refused("class,label,a\n1,2,3\n", "column 'class' or 'label'", "");
-}
-
-TEST_F(Csv, AboutAClassARowIsNoClass) {
-  std::string text = "mood,sentence\n";
-  for (int i = 0; i < 82; ++i) text += "1,sentence " + std::to_string(i) + "\n";
-  refused(text, "the label column sentence has about one class a row: 82 different ones in 82 rows", "");
-  EXPECT_EQ(read("a,c\n1,x\n1,y\n1,z\n").class_names.size(), 3u) << "few enough to be classes";
 }
 
 const std::string kGaps =
@@ -204,17 +168,6 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
     EXPECT_NE(error.hint().find(part), std::string::npos) << part << ": " << error.hint();
 }
 
-TEST_F(Csv, AHintSpeaksOfWhatIsLeft) {
-  const auto some = error_of([&] { read(kGaps, {.ignore = {"cabin", "sex"}, .missing = Missing::mean}); });
-  EXPECT_EQ(std::string(some.what()), "cells that hold no number, in 1 column: the label y 1 missing");
-  EXPECT_EQ(some.hint(), "task.missing: mean cannot fill in a label: take drop, or fill it in");
-  const auto text = error_of([&] { read(kGaps, {.ignore = {"cabin"}, .missing = Missing::drop}); });
-  EXPECT_EQ(text.hint().find("cabin"), std::string::npos);
-  EXPECT_EQ(text.hint().find("task.missing"), std::string::npos) << text.hint();
-  const auto inputs = error_of([&] { read("a,b\n1,\n,2\n", {.labelled = false}); });
-  EXPECT_NE(inputs.hint().find("predict answers every row"), std::string::npos);
-}
-
 TEST_F(Csv, RowsWithoutAValueAreLeftOutOrMarked) {
   const CsvOptions drop{.ignore = {"cabin", "2"}, .missing = Missing::drop};
   const auto table = read(kGaps, drop);
@@ -239,13 +192,6 @@ TEST_F(Csv, IgnoresWhatItIsToldTo) {
   refused("a,b\n1,0\n", "the label and in task.ignore", "", {.label = "b", .ignore = {"b"}});
   refused("a,b,c\n1,0,1\n", "in task.features and in task.ignore", "", {.features = {"a"}, .ignore = {"a"}});
   refused("a,b\n1,0\n", "no column but the label", "", {.ignore = {"a"}});
-}
-
-TEST_F(Csv, KnowsAColumnOfIds) {
-  std::string text = "number,measured,count,y\n";
-  for (int i = 0; i < 30; ++i) text += format("{},{}.5,{},{}\n", 900 - 7 * i, i, i / 2, i % 2);
-  EXPECT_EQ(read(text).ids, (std::vector<std::string>{"number"}));
-  EXPECT_TRUE(read(text, {.features = {"number"}}).ids.empty()) << "it was chosen";
 }
 
 TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {

@@ -109,17 +109,6 @@ TEST_F(ImageFile, ThatIsDamagedNeverCrashes) {
   EXPECT_EQ(said(folder_.write("flipped.png", content)).substr(0, 18), "the PNG is damaged");
 }
 
-TEST(ImageFiles, ThatAreNoImagesAreNamedForWhatTheyAre) {
-  const test::TempFolder folder;
-  EXPECT_EQ(said(folder.write("a.jpg", "GIF89a and more")),
-            "the file is neither a PNG nor a JPEG, but a GIF");
-  EXPECT_EQ(said(folder.write("b.jpg", "<html>not found")), "the file is neither a PNG nor a JPEG, but HTML");
-  EXPECT_EQ(said(folder.write("c.png", "hello")), "the file is neither a PNG nor a JPEG");
-  EXPECT_EQ(said(folder / "missing.png"), "the image cannot be read: No such file or directory");
-  ASSERT_EQ(::mkfifo((folder / "pipe.png").c_str(), 0600), 0);
-  EXPECT_EQ(said(folder / "pipe.png"), "the image is a pipe, not a file");
-}
-
 TEST(ImageFiles, ThatClaimToBeHugeAreRefused) {
   const test::TempFolder folder;
   const auto claims = folder.write(

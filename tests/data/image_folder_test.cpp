@@ -160,32 +160,5 @@ TEST(ImageFolder, RefusesWhatIsNoFolderOfClasses) {
   EXPECT_THROW(data::class_folders(folder.path()), InputError);
 }
 
-TEST(ImageFolder, TellsAFolderOfSplitsFromAClassCalledTrain) {
-  const test::TempFolder folder;
-  fs::create_directories(folder / "train");
-  fs::create_directories(folder / "plane");
-  EXPECT_EQ(data::image_layout(folder.path()).train, folder.path().string());
-  fs::create_directories(folder / "train/express");
-  EXPECT_EQ(data::image_layout(folder.path()).train, folder / "train");
-  EXPECT_EQ(data::image_layout(folder.path()).eval, "");
-  fs::create_directories(folder / "test/express");
-  EXPECT_EQ(data::image_layout(folder.path()).eval, folder / "test");
-  fs::create_directories(folder / "val/express");
-  EXPECT_EQ(data::image_layout(folder.path()).eval, folder / "val");
-}
-
-TEST(ParallelEach, DoesAllOnceAndThrowsWhatOneThrows) {
-  std::vector<int> done(1000);
-  data::parallel_each(1000, 4, [&] { return [&](int64_t i) { ++done[i]; }; });
-  EXPECT_EQ(std::set<int>(done.begin(), done.end()), std::set<int>{1});
-  EXPECT_THROW(data::parallel_each(100, 3,
-                                   [] {
-                                     return [](int64_t i) {
-                                       if (i == 50) throw InputError("fifty");
-                                     };
-                                   }),
-               InputError);
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -62,14 +62,6 @@ TEST(Loader, GivesTheSamplersOrderWhateverTheWorkers) {
   }
 }
 
-TEST(Loader, TellsWhichSamplesABatchHolds) {
-  DistributedSampler sampler(20, {});
-  Loader loader(std::make_shared<Numbers>(20), sampler, {.batch_size = 6, .workers = 2});
-  std::vector<int64_t> seen;
-  for (const Batch& batch : loader) seen.insert(seen.end(), batch.indices.begin(), batch.indices.end());
-  EXPECT_EQ(seen, sampler.indices());
-}
-
 TEST(Loader, DropsALastBatchThatIsNotFull) {
   DistributedSampler sampler(20, {});
   Loader loader(std::make_shared<Numbers>(20), sampler, {.batch_size = 6, .drop_last = true});
@@ -128,15 +120,6 @@ TEST(Loader, RunsNoFurtherAheadThanAsked) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_LE(set->made, 1 + 6);
   EXPECT_GE(set->made, 2);  // and it does run ahead
-}
-
-TEST(Loader, MakesNothingOfNothing) {
-  DistributedSampler sampler(0, {});
-  for (int64_t workers : {0, 2}) {
-    Loader loader(std::make_shared<Numbers>(0), sampler, {.workers = workers});
-    EXPECT_EQ(loader.batches(), 0);
-    EXPECT_TRUE(run(loader).seen.empty());
-  }
 }
 
 TEST(Loader, RefusesImpossibleOptions) {

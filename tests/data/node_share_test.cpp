@@ -158,10 +158,6 @@ TEST(NodeShare, IsOneMemoryAndReadOnly) {
   }));
 }
 
-TEST(NodeShare, IsPrivateForALoneRank) {
-  EXPECT_TRUE(is_example(share_on_node(NodeShare{}, example)));
-}
-
 TEST(NodeShare, NodesNeedNotBeFilledAlike) {
   for (const auto& layout : std::vector<std::vector<int>>{{2, 1}, {1, 3}, {1, 1}, {1, 2, 1}}) {
     EXPECT_TRUE(all_ranks_of(layout,
@@ -218,22 +214,6 @@ TEST(NodeShare, GivesTheFirstRanksErrorToAll) {
   EXPECT_TRUE(leftovers().empty());
 }
 
-TEST(NodeShare, LeavesNothingBehindWhenKilled) {
-  // Killed while it loads, and killed while it trains: the data had no name at either moment.
-  for (bool while_loading : {true, false}) {
-    all_ranks(2, [while_loading](const NodeShare& node) {
-      auto set = share_on_node(node, [&](Arena& arena) {
-        auto loaded = example(arena);
-        if (while_loading) ::raise(SIGKILL);
-        return loaded;
-      });
-      if (node.local_rank == 0) ::raise(SIGKILL);
-      return true;
-    });
-    EXPECT_TRUE(leftovers().empty());
-  }
-}
-
 TEST(NodeShare, AKillAtAMeetingLeavesNoDataAndTheNextStartSweeps) {
   for (int fatal : {1, 2, 3}) {
     all_ranks(2, [fatal](const NodeShare& node) {
@@ -251,13 +231,6 @@ TEST(NodeShare, AKillAtAMeetingLeavesNoDataAndTheNextStartSweeps) {
         all_ranks_of({1, 2}, [](const NodeShare& node) { return is_example(share_on_node(node, example)); }));
     EXPECT_TRUE(leftovers().empty()) << "after a kill at meeting " << fatal;
   }
-}
-
-TEST(NodeShare, TakesTheNameOfAStaleFile) {
-  const std::string stale = "/dev/shm/lockstep-share-test_" + std::to_string(::getpid()) + ".shared";
-  std::ofstream(stale) << "left by a job that died";
-  EXPECT_TRUE(all_ranks(2, [](const NodeShare& node) { return is_example(share_on_node(node, example)); }));
-  EXPECT_TRUE(leftovers().empty());
 }
 
 }  // namespace

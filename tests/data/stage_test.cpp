@@ -18,19 +18,6 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(Sha256, KnowsTheStandardsExamples) {
-  const auto of = [](const std::string& text) {
-    base::Sha256 sum;
-    for (size_t i = 0; i < text.size(); i += 7)
-      sum.add(text.data() + i, std::min<size_t>(7, text.size() - i));
-    return sum.hex();
-  };
-  EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(of(std::string(1'000'000, 'a')),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
-
 TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   test::TempFolder folder;
   const std::string content(3'000'000, 'q');
@@ -51,15 +38,6 @@ TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
   folder.write("set.bin", std::string(3'000'000, 'r'));
   EXPECT_EQ(text_of(data::stage_file(path, stage))[0], 'r') << "the file has changed";
-}
-
-TEST(Stage, KeepsFilesOfOneNameApart) {
-  test::TempFolder folder;
-  fs::create_directory(folder / "a"), fs::create_directory(folder / "b");
-  const auto first = data::stage_file(folder.write("a/train.csv", "1,0"), folder / "stage");
-  const auto second = data::stage_file(folder.write("b/train.csv", "2,1"), folder / "stage");
-  EXPECT_EQ(text_of(first), "1,0");
-  EXPECT_EQ(text_of(second), "2,1");
 }
 
 TEST(Stage, TakesNoOtherUsersCopyAndFollowsNoLink) {

@@ -58,20 +58,6 @@ TEST_F(TextRowsTest, ReadsTheSameRowsInEveryDress) {
             wanted);
 }
 
-TEST_F(TextRowsTest, TakesLineEndsInsideOfQuotes) {
-  EXPECT_EQ(read("a.csv", "text,label\n\"one\n\n two\",x\n\"\"\"\r\n,\",y\n\"\",z\n"),
-            (Rows{{"one\n\n two", "x"}, {"\"\n,", "y"}, {"", "z"}}));
-  EXPECT_EQ(lines, (std::vector<int64_t>{2, 5, 7}));
-}
-
-TEST_F(TextRowsTest, LeavesQuotesInATsvAsTheyAre) {
-  EXPECT_EQ(read("a.tsv", "text\tlabel\n\"never closed\tx\n"), (Rows{{"\"never closed", "x"}}));
-}
-
-TEST_F(TextRowsTest, TakesColumnsByNumberWhereTheFileNamesNone) {
-  EXPECT_EQ(read("a.csv", "good,x\nbad,y\n", {"1", "0"}, ',', false), (Rows{{"x", "good"}, {"y", "bad"}}));
-}
-
 TEST_F(TextRowsTest, WritesNumbersAndTruthsOfJsonAsTexts) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"\\u00e9\", \"label\": 1}\n{\"text\": 2.50, \"label\": true}\n"),
             (Rows{{"\u00e9", "1"}, {"2.50", "true"}}));

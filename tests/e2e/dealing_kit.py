@@ -1,7 +1,4 @@
-"""Which tests a run takes, in which order, and what they have cost before.
-
-As a program: keeps what the long ones have cost in build/test-costs.json for machines that have never run them.
-"""
+"""Which tests a run takes, in which order, and what they have cost before."""
 
 import functools
 import json
@@ -11,8 +8,6 @@ import re
 HERE = pathlib.Path(__file__).resolve().parent
 
 UNKNOWN = 2.0  # seconds that a test is taken to cost before it was ever run
-LONG = 4.0  # seconds from which a test is in KEPT
-KEPT = HERE / "long_tests.json"
 
 
 @functools.cache
@@ -73,7 +68,7 @@ class Costs:
         self.path, self.new = path, {}
 
     def known(self):
-        return {**read(KEPT), **read(self.path)}
+        return read(self.path)
 
     def pytest_runtest_logreport(self, report):
         self.new[report.nodeid] = self.new.get(report.nodeid, 0) + report.duration
@@ -83,11 +78,3 @@ class Costs:
             whole = self.path.with_suffix(f".{id(self)}")
             whole.write_text(json.dumps({**read(self.path), **{name: round(t, 2) for name, t in self.new.items()}}, indent=0))
             whole.replace(self.path)
-
-
-if __name__ == "__main__":
-    measured = read(HERE.parents[1] / "build/test-costs.json")
-    there = {file.name for file in HERE.glob("test_*.py")}
-    long = {name: round(seconds) for name, seconds in sorted(measured.items())
-            if seconds >= LONG and pathlib.PurePath(name.partition("::")[0]).name in there}
-    KEPT.write_text(json.dumps(long, indent=0) + "\n")

@@ -119,25 +119,3 @@ REFUSED = {
     "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
     "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
 }
-
-
-def test_nonsense_is_refused(lockstep, run, tmp_path):
-    for what, (words, message) in REFUSED.items():
-        result = run(lockstep, "train", write_config(tmp_path, CARTPOLE), *words, cwd=tmp_path)
-        assert result.returncode == 2 and message in result.stderr, (what, result.stderr)
-        assert not (tmp_path / "runs").exists()
-
-
-def test_predict_is_refused(lockstep, run, unbroken, tmp_path):
-    (tmp_path / "seen.csv").write_text("0,0,0,0\n")
-    result = run(lockstep, "predict", unbroken / "config.yaml", "--checkpoint", unbroken, "--input",
-                 tmp_path / "seen.csv", cwd=tmp_path)
-    assert result.returncode == 2 and "lockstep eval" in result.stderr
-
-
-def test_one_environment_and_rounds_shorter_than_an_episode(train, tmp_path):
-    run = train(tmp_path, 1, *sets(task__options__environments=1, task__options__steps=8, data__batch_size=8,
-                                   train__epochs=8, checkpoint__every_epochs=0))
-    lines = epochs_of(run)
-    assert lines[0]["episodes"] == 0 and "reward" not in lines[0]  # nothing ended: nothing is said of it
-    assert lines[-1]["recent_reward"] >= 8

@@ -201,15 +201,6 @@ def test_variables_set_by_hand_carry_too(lockstep, start, free_port, train, tmp_
     assert_same_run(train(1, PIMA, words), folder / "runs/pima")
 
 
-def test_a_dry_run_says_what_a_process_holds(lockstep, run, tmp_path):
-    said = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, model__name="mlp", model__hidden="[512]"),
-               "--dry-run", cwd=tmp_path, check=True)
-    one = float(re.search(r"memory +(\S+) MB a rank", said.output).group(1))
-    three = float(re.search(r"3 ranks in a process: (\S+) MB", said.output).group(1))
-    assert one > 0 and three == pytest.approx(3 * one, abs=0.2)
-    assert "train.as_world: 3 ranks on 1 process (3)" in said.output and not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize("words, key", [(dict(train__mode="single"), "train.mode"), (dict(launch__backend="mpi"), "launch.backend")])
 def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, run, tmp_path):
     result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(**{"train__as_world": 3, **words}), cwd=tmp_path)

@@ -11,7 +11,6 @@ import pytest
 from cluster_kit import runs
 from conftest import SOURCE, run_process
 from process_kit import LONG_PATIENCE, NOBODY, let_others_pass
-from test_modules import VERSION
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check  # noqa: E402
@@ -136,53 +135,3 @@ def test_the_machines_mpi_is_found(moved, mpirun, mpi, tmp_path):
     done = mpirun(2, moved / "bin/lockstep", *FEW_STEPS, "--set", "launch.backend=mpi", cwd=tmp_path, check=True)
     assert "on 2 ranks (cpu, mpi" in done.output
     assert f"launcher {mpi.launcher}" in mpirun(2, moved / "bin/lockstep", "whoami", check=True).output
-
-
-# a Debian, its MPI, its mpirun for more ranks than cores, and the launcher that whoami then names
-DISTRIBUTIONS = [
-    ("bullseye", "openmpi-bin", "mpirun -q --oversubscribe", "openmpi"),  # glibc 2.31, libstdc++ of gcc 10, Open MPI 4.1
-    ("trixie", "mpich", "mpirun", "pmi"),                                 # glibc 2.41, MPICH 4.2
-]
-
-
-@pytest.fixture(scope="session")
-def packed(build_dir, tmp_path_factory):
-    """The archive of a bundle of this build."""
-    folder = tmp_path_factory.mktemp("packed")
-    make_bundle("--build", build_dir, "--out", folder)
-    made, = folder.iterdir()
-    return made
-
-
-@pytest.fixture
-def debian(tmp_path):
-    """debian(NAME, PACKAGE) -> the root of that release with that package."""
-    if os.getuid() or not shutil.which("debootstrap"):
-        pytest.skip("debootstrap is not here (apt-get install debootstrap), or this user is not root")
-    root = tmp_path / "root"
-
-    def make(name, package):
-        made = run_process(["debootstrap", "--variant=minbase", f"--include={package}", name, root, "http://deb.debian.org/debian"],
-                           timeout=LONG_PATIENCE)
-        if made.returncode:
-            pytest.skip(f"debootstrap cannot make {name}: {made.output[-300:]}")
-        return root
-    yield make
-    shutil.rmtree(root, ignore_errors=True)
-
-
-@pytest.mark.parametrize("name, package, mpirun, launcher", DISTRIBUTIONS)
-def test_unpacked_on_another_distribution_with_its_own_mpi(name, package, mpirun, launcher, debian, packed):
-    root, folder = debian(name, package), f"lockstep-{VERSION}-linux-x86_64"
-    assert packed.name == f"{folder}.tar.xz"
-    run_process(["tar", "-xf", packed, "-C", root / "home"], check=True)
-    few = " ".join(FEW_STEPS)
-    (root / "home/try").write_text(f"""set -e; cd /tmp; export HOME=/tmp PATH=/home/{folder}/bin:$PATH
-        lockstep --version; lockstep doctor; lockstep {few}; lockstep {few} --set train.max_steps=4 --resume auto
-        lockstep status runs/a; {mpirun} -n 2 lockstep whoami
-        {mpirun} -n 2 lockstep {few.replace("name=a", "name=b")} --set launch.backend=mpi""")
-    script = f"""mount -t proc proc {root}/proc && mount --rbind /sys {root}/sys && mount --rbind /dev {root}/dev &&
-        mount -t tmpfs tmpfs {root}/tmp && chroot --userspec=nobody {root} bash /home/try"""
-    done = run_process(["unshare", "--mount", "sh", "-c", script])
-    assert done.returncode == 0, done.output
-    assert "step 4" in done.output and "on 2 ranks (cpu, mpi" in done.output and f"launcher {launcher}" in done.output

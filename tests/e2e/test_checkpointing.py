@@ -27,7 +27,7 @@ def train(lockstep, mpiexec, lacks, tmp_path):  # noqa: F811
 
 # Of the model's own arithmetic, and of what stands around it. BatchNorm's statistics are in the checkpoints.
 @pytest.mark.parametrize("world, more", [
-    (3, dict(train__accumulate=2, ddp__find_unused_parameters=True)),
+    (2, dict(train__accumulate=2, ddp__find_unused_parameters=True)),
     pytest.param(2, dict(ddp__sync_batchnorm=True, ddp__static_graph=True, train__precision="bf16"), marks=pytest.mark.full),
     pytest.param(2, dict(parallel__pipeline=2, parallel__micro_batches=2, data__batch_size=4), marks=pytest.mark.full),
 ], ids=["accumulate", "sync_batchnorm", "pipeline"])

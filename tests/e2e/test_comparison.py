@@ -7,25 +7,14 @@ import pytest
 from conftest import SOURCE
 
 sys.path.append(str(SOURCE / "bench/comparison"))
-import contestants  # noqa: E402
-import history  # noqa: E402
 import jobs  # noqa: E402
 import launch  # noqa: E402
-import machine  # noqa: E402
 import measure  # noqa: E402
 import targets  # noqa: E402
 import verdict  # noqa: E402
 import verify  # noqa: E402
 
 pytestmark = pytest.mark.about("bench")
-
-
-def test_a_file_that_is_no_comparison_is_known(tmp_path):
-    for text in ("{", '{"rows": [], "when": "now", "facts": {"cpu": "x", "lockstep": "y"}}',
-                 '{"rows": [{"target": "P0"}], "when": "now", "wrong": [], "facts": {"cpu": "x", "lockstep": "y"}}'):
-        (tmp_path / "mine.json").write_text(text)
-        with pytest.raises(history.Unreadable, match="mine.json: no comparison of ours"):
-            history.read(tmp_path)
 
 
 def test_a_contestant_that_hangs_failed(monkeypatch):
@@ -36,11 +25,6 @@ def test_a_contestant_that_hangs_failed(monkeypatch):
     results = measure.Results()
     measure.attempt("job", None, None, measure.Clock(30, 1), results)
     assert "it hangs: still running after 1 s" in results.failed["job"]
-
-
-def test_windows_are_as_many_as_there_may_be():
-    assert contestants.windows([9.0, 4.0], 3) == [4.0]
-    assert contestants.windows([9.0, 1.0, 2.0, 2.0, 3.0, 3.0], 3) == [1.0, 2.0, 3.0]  # 5 lines in 3 windows: none is left out
 
 
 def test_losses_are_compared_to_the_last_bit():
@@ -75,9 +59,3 @@ def test_a_busy_machine_gives_no_verdict():
     for busy, why in ((Found(others=0.3), "other processes had 30% of the cores"), (Found(second=150), "from run to run")):
         row = verdict.row(target, busy, None)
         assert row["verdict"] == "no verdict: busy" and why in row["busy"]
-
-
-def test_what_others_took_is_what_neither_we_nor_idleness_had():
-    # 10 s of two processors: 4 idle, 2 stolen, 9 ours
-    others, steal = machine.shares((100, 50, 0), (120, 54, 2), 9)
-    assert (others, steal) == (pytest.approx(5 / 20), pytest.approx(2 / 20))

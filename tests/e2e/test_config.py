@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import subprocess
 
 import pytest
 
 from process_kit import shared_library
-from train_kit import ANY_CPU, PIMA, write_config
 
 pytestmark = pytest.mark.about("config", "cli", "base")
 
@@ -98,29 +96,6 @@ def test_every_mistake_is_said_once_for_all_ranks(mpirun, lockstep, tmp_path):
     for words in (f"1. unknown key train.epoch\n     where: {path}:1:9\n", "2. train.mode must be", "did you mean optim.lr?"):
         assert result.stderr.count(words) == 1, result.stderr
     assert not result.left_behind and not (tmp_path / "runs").exists()
-
-
-def test_a_quiet_training_says_nothing(run, lockstep, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    result = run(lockstep, "train", "--quiet", config, "--set", "train.epochs=1", cwd=tmp_path, env=ANY_CPU, check=True)
-    assert result.output == "", result.output
-    assert len((tmp_path / "runs/pima/metrics.jsonl").read_text().splitlines()) > 2
-    assert "Epoch 0 |" in run(lockstep, "--log", "warning", "train", config, "--set", "train.epochs=1", cwd=tmp_path,
-                              env=ANY_CPU, check=True).stdout
-
-
-def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):
-    with open("/dev/full", "w") as full:
-        result = subprocess.run([lockstep, "config"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert result.returncode == 1
-    assert "No space left" in result.stderr
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        result = subprocess.run([lockstep, "config"], stdout=writing, stderr=subprocess.PIPE, text=True)
-    finally:
-        os.close(writing)
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 SAYS_THAT_IT_RUNS = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from train_kit import MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
+from train_kit import MNIST, PIMA, checkpoints, newest, sets, write_config, write_small_mnist, losses
 
 pytestmark = pytest.mark.about("parallel", "loop")
 
@@ -26,10 +26,6 @@ def trained(lockstep, run, mnist_root, tmp_path):
         run(lockstep, "train", write_config(tmp_path, config), *sets(run__name=name, **root, **settings), cwd=tmp_path, check=True)
         return tmp_path / "runs" / name
     return train
-
-
-def losses(folder):
-    return [line["loss"] for line in metrics(folder) if line["event"] == "step"]
 
 
 def python_losses(root):

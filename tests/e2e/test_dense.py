@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from train_kit import DATA, metrics, sets, write_config
+from train_kit import DATA, metrics, sets, write_config, losses
 
 pytestmark = pytest.mark.about("kernels", "loop")
 
@@ -20,10 +20,6 @@ train: {{epochs: 3, log_every: 1, eval_every: 1}}
 FAST = sets(train__kernels="fast")
 # 40 rows of 3 numbers; a number, or a class, is to come
 ROWS = ["a,b,c,y"] + [f"{i % 7},{(3 * i) % 5},{i % 2},{{}}" for i in range(40)]
-
-
-def losses(folder):
-    return [line["loss"] for line in metrics(folder) if line["event"] == "step"]
 
 
 def train(mpirun, lockstep, world, folder, text, *words, **how):

@@ -25,13 +25,12 @@ from zoo import LOSES, REFUSED, ZOO  # noqa: E402
 pytestmark = pytest.mark.about("exported", "models")
 
 TRAINED = {**ZOO, **LOSES}
-QUICK = ("mlp", "cnn_bn_dropout", "lstm", "transformer_encoder", "tied", "cond", "multi_io", "own_noise",
-         "custom_function")
+QUICK = ("mlp", "cnn_bn_dropout", "lstm", "multi_io", "own_noise")
 EXPORTED = {"quick": (*QUICK, "custom_op")}
 EXPORTED["full"] = tuple(name for name in (*TRAINED, *REFUSED) if name not in EXPORTED["quick"])
 WAYS = (("sgd", "flip"), ("adam", "flip"), ("sgd", "twin"))  # an optimiser, and where eval() has its graph from
 
-QUICK_RANKS = {("cnn_bn_dropout", 2), ("multi_io", 2), ("transformer_encoder", 3)}
+QUICK_RANKS = {("cnn_bn_dropout", 2)}
 # each in one world alone
 IN_RANKS = (("cnn_bn_dropout", 2), ("tied", 2), ("multi_io", 2), ("frozen", 2), ("buffers", 2), ("lstm", 2), ("siamese", 2),
             ("transformer_encoder", 3), ("resnet", 3), ("bert", 3))

@@ -178,37 +178,6 @@ def test_damaged_images_are_left_out_where_that_is_asked_for(train, images):
     assert "train: 21 samples" in done.output and "eval: 9 samples" in done.output
 
 
-def test_names_of_any_kind_and_files_that_are_no_images(train, images, tmp_path):
-    odd = images / "train/töp"
-    draw(odd / "new\nline and 'quote'.PNG", 1, 3)
-    (odd / "link.png").symlink_to(images / "val/töp/00.png")
-    for name in (".DS_Store", "Thumbs.db", "notes.txt", "cat.webp", "._00.png"):
-        (odd / name).write_text("no image")
-    (images / "train/.ipynb_checkpoints").mkdir()
-    said = train("odd", words=["--dry-run"]).output
-    assert "train: 26 samples" in said
-    assert "no .png, .jpg or .jpeg of a class: 1 .DS_Store, 1 ._00.png, 1 .db, 1 .txt, 1 .webp" in said
-
-
 WRONG = {
     "a class to evaluate alone": (lambda root: draw(root / "val/zebra/0.png", 0, 0), "the class zebra is not among the training set's"),
 }
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_a_folder_that_cannot_be_trained_on_is_an_error(train, images, what):
-    spoil_it, words = WRONG[what]
-    spoil_it(images)
-    done = train("wrong", check=False)
-    assert done.returncode == 2, done.output
-    assert words in done.stderr
-
-
-def test_settings_that_do_not_fit_are_errors(train):
-    for values, words in [
-            ({"task__size": "[]"}, "task folder needs task.size"),
-            ({"data__resident": True}, "makes its samples when they are asked for"),
-            ({"task__normalize": "mean_std", "task__mean": "[0.5]", "task__std": "[0.5]"}, "images have 3 colours"),
-            ({"task__eval_fraction": 0.99, "data__root": "images/train"}, "has no image to train on")]:
-        done = train("wrong", check=False, **values)
-        assert done.returncode == 2 and words in done.stderr, done.output

@@ -1,9 +1,7 @@
 """scripts/gpu_kit: what it packs, and what its ./run says on machines without a GPU, and on those that it is not for."""
 
 import json
-import os
 import re
-import shutil
 import sys
 import tarfile
 
@@ -115,31 +113,3 @@ def test_it_is_rehearsed_on_pretended_gpus(gpu_lab, there, tmp_path):  # noqa: F
     assert done.returncode == 0, {name: (part["state"], part["why"]) for name, part in found.items()}
     for name in ("parity", "fp16"):
         assert set(found[name]["found"].values()) <= {"the same bits", "the same bits at 20 steps", "65536, as Python's"}, found[name]
-
-
-@pytest.mark.full
-def test_a_rehearsal_of_the_speed(there, tmp_path):
-    done = there("--cpu", "--only", "speed", "--out", "out")
-    found = report_in(tmp_path / "out")[1]["speed"]["found"]
-    assert done.returncode == 0 and {"gpu", "gpu_eager", "gpu_compiled"} <= set(found), done.output
-    assert "does not apply" in found["table"]
-
-
-@pytest.mark.full
-def test_what_it_is_not_for_is_said(there, python, tmp_path):
-    run_process([python, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
-    done = there(PYTHON=tmp_path / "bare/bin/python3")
-    assert done.returncode == 2 and done.stderr.startswith("error: "), done.output
-    assert "has no PyTorch" in done.stderr and "PYTHON=" in done.stderr, done.stderr
-    assert not list(tmp_path.rglob("report.json"))
-
-
-@pytest.mark.full
-def test_a_broken_kit_says_what_is_broken(there, kit, tmp_path):
-    copy = tmp_path / "kit"
-    shutil.copytree(kit, copy, symlinks=True)
-    run_process(["chmod", "-R", "u+w", copy], check=True)
-    os.truncate(copy / "bin/lockstep", 100_000)
-    done = there(program=copy / "run")
-    assert done.returncode == 2 and "bin/lockstep has another size than it was packed with" in done.stderr, done.output
-    assert "unpack it again" in done.stderr

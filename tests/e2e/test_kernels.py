@@ -16,16 +16,16 @@ def losses(run):
 
 
 @pytest.mark.mpi
-def test_forty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
+def test_twenty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
-    steps = sets(train__max_steps=40, train__log_every=10)
+    steps = sets(train__max_steps=20, train__log_every=10)
     for name, kernels, layout in (("exact", "exact", "channels_last"), ("fast", "fast", "channels_last"), ("nchw", "exact", "nchw")):
         mpirun(2, lockstep, "train", config, *FAST, *steps, *sets(run__name=name, train__kernels=kernels, train__layout=layout),
                cwd=tmp_path, check=True)
     exact, fast, nchw = (losses(tmp_path / "runs" / name) for name in ("exact", "fast", "nchw"))
-    assert list(fast) == [10, 20, 30, 40]
+    assert list(fast) == [10, 20]
     # With AVX-512 libtorch's own two layouts are up to 1e-5 apart in these steps, and with the taps of a convolution added in
-    # another order it is 7e-4. With AVX2 its layouts themselves add in another order, and the 40th step is 4e-4 apart.
+    # another order far more. With AVX2 its layouts themselves add in another order.
     for step, loss in fast.items():
         assert loss == pytest.approx(exact[step], rel=0, abs=max(2e-5, 2 * abs(nchw[step] - exact[step]))), step
     final = [checkpoints(tmp_path / "runs" / name)[-1].read_bytes() for name in ("exact", "fast")]

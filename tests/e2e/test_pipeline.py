@@ -1,7 +1,6 @@
 """parallel.pipeline: the unsplit model's bits from its stages, its checkpoints, and clear words for what cannot be."""
 
 import os
-import pathlib
 import signal
 import subprocess
 
@@ -9,6 +8,7 @@ import pytest
 
 from conftest import PATIENT
 from process_kit import PATIENCE, wait_for
+from test_signals import ranks_of
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets,
                        without_clocks, write_config, write_small_mnist)
 
@@ -105,22 +105,6 @@ def test_eval_takes_the_whole_model_whatever_parallel_says(lockstep, train, run,
     assert f"accuracy   {metrics(folder)[-1]['accuracy']:.4f}" in said
 
 
-def ranks_of(process, lockstep):
-    """The pids of a job's ranks, by rank."""
-    from conftest import members
-    found = {}
-    for pid in members(process):
-        try:
-            words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            program = pathlib.Path(f"/proc/{pid}/exe").resolve()
-        except OSError:
-            continue
-        rank = [word.partition(b"=")[2] for word in words if word.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK="))]
-        if rank and program == pathlib.Path(lockstep).resolve():
-            found[int(rank[0])] = pid
-    return found
-
-
 @pytest.fixture
 def endless(lockstep, mpiexec, mpi, start, tmp_path):
     """endless(name, ranks) -> pipelines of two stages that train until somebody ends them, and the ranks' pids."""
@@ -131,7 +115,7 @@ def endless(lockstep, mpiexec, mpi, start, tmp_path):
                             cwd=tmp_path, env=PATIENT, stdout=subprocess.DEVNULL, stderr=errors)
         file = tmp_path / "runs" / name / "metrics.jsonl"
         wait_for(lambda: file.exists() and file.read_text().count("\n") > 3, what="the first steps")
-        return process, ranks_of(process, lockstep)
+        return process, ranks_of(process)
     return begin
 
 

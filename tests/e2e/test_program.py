@@ -4,7 +4,6 @@ import os
 import time
 
 import pytest
-from process_kit import shared_library
 from train_kit import PIMA, metrics, status, write_config
 
 pytestmark = pytest.mark.about("cli", "base")
@@ -21,22 +20,6 @@ def test_what_a_run_left_behind_is_named_and_ended(run):
     result = run("bash", "-c", "sleep 600 >/dev/null 2>&1 & exit 3", grace=0.2)
     assert result.returncode == 3
     assert len(result.left_behind) == 1
-
-
-OLD_GLIBC = """
-#include <malloc.h>
-#include <unistd.h>
-int mallopt(int name, int value) {  // as before 2.35
-  if (name != M_MMAP_THRESHOLD) return 1;
-  if (value > 32 << 20) return 0;
-  return write(2, "taken", 5) == 5;
-}
-"""
-
-
-def test_the_allocator_of_an_old_glibc_is_tuned(run, lockstep, tmp_path):
-    library = shared_library(tmp_path, "old_glibc.so", OLD_GLIBC)
-    assert "taken" in run(lockstep, "--version", env={"LD_PRELOAD": str(library)}, check=True).stderr
 
 
 def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path):
@@ -67,13 +50,6 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, lockstep, 
         if result.returncode != 2 or not all(said in result.stderr for said in (", not a file", "where:", "to do:")):
             wrong.append((words, result.output))
     assert not wrong
-
-
-def test_a_pipe_as_node_file_holds_nobody(run, lockstep, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for environment in ({"PBS_JOBID": "7.server", "PBS_NODEFILE": tmp_path / "pipe"},
-                        {"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": tmp_path / "pipe", "JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "1"}):
-        run(lockstep, "whoami", env=environment, check=True)
 
 
 def test_lost_log_lines_are_said_and_the_run_is_whole(run, lockstep, tmp_path):

@@ -55,8 +55,9 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
     assert [path.name for path in work.glob(".lockstep-*") if "errors0" not in path.name] == []
 
 
+@pytest.mark.full  # as by default on PBS
 @pytest.mark.parametrize("who, node", [
-    ("first rank", "n1"), pytest.param("carrier", "n2", marks=pytest.mark.full)])
+    ("first rank", "n1"), ("carrier", "n2")])
 def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, lab, sbatch, work, lockstep, reference, tmp_path):  # noqa: F811
     record = tmp_path / "record"
     job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS), env={"LOCKSTEP_RECORD": str(record)})

@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from conftest import run_process
-from process_kit import on_terminal
 from train_kit import ANY_CPU, PIMA, write_config
 
 pytestmark = pytest.mark.about("cli", "run_folder", "report")
@@ -62,15 +61,6 @@ def test_sorted(place, lockstep, run):
         assert [one["name"] for one in listed(lockstep, run, place, "--sort", key)["runs"]] == names, key
     by_accuracy = [one["metrics"]["accuracy"]["best"] for one in listed(lockstep, run, place, "--sort", "accuracy")["runs"]]
     assert by_accuracy == sorted(by_accuracy, reverse=True)
-
-
-@pytest.mark.parametrize("columns", [40, 200])
-def test_a_terminal_is_wide_enough(columns, place, lockstep, start):
-    text = on_terminal(start, lockstep, "runs", columns=columns, cwd=place)
-    lines = text.replace("\r", "").splitlines()
-    assert len(lines) == (4 if columns == 200 else 5)
-    assert all(len(line) <= columns for line in lines[:4]), text
-    assert ("no room for: " in lines[-1]) == (columns < 200) and "other" in lines[1]
 
 
 def test_what_is_no_run_is_said_and_passed_over(place, lockstep, run, tmp_path):

@@ -40,7 +40,7 @@ def test_many_ranks_make_one_table(mpirun, lockstep):
     assert len({rank["pid"] for rank in report["ranks"]}) == world
 
 
-@pytest.mark.parametrize("world", [20, pytest.param(64, marks=pytest.mark.full)])
+@pytest.mark.parametrize("world", [8, pytest.param(64, marks=pytest.mark.full)])
 def test_many_ranks_leave_one_run_and_the_log_of_three(mpirun, lockstep, tmp_path, world):
     few, _ = one_step(mpirun, lockstep, tmp_path / "few", 3)
     many, run = one_step(mpirun, lockstep, tmp_path / "many", world)

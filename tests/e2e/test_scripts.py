@@ -108,20 +108,6 @@ def test_without_root_each_missing_thing_comes_with_its_lines(run, bare_machine)
     assert not (bare_machine / "repository/.deps/python").exists()
 
 
-@pytest.mark.full
-def test_a_prefix_takes_the_big_files(run, tmp_path):
-    repository = tmp_path / "repository"
-    shutil.copytree(SOURCE / "scripts", repository / "scripts")
-    # an offline wheelhouse without wheels: stops after the folders were laid out, and says why
-    (tmp_path / "wheels").mkdir()
-    result = run(repository / "scripts/bootstrap", "--prefix", tmp_path / "big", "--wheelhouse", tmp_path / "wheels",
-                 "--no-build")
-    assert result.returncode == 1 and "--wheelhouse" in result.stderr
-    assert (repository / ".deps").resolve() == tmp_path / "big/deps"
-    assert (repository / "build").resolve() == tmp_path / "big/build"
-    assert (tmp_path / "big/deps/python/bin/python3").exists()
-
-
 def test_every_job_script_finds_its_home_by_the_same_lines():
     def preamble(script, first):
         lines = script.read_text().splitlines()

@@ -6,25 +6,13 @@ import time
 
 import pytest
 from cluster_kit import wait_for
-from conftest import members
 from process_kit import PATIENCE
+from test_signals import lines_of, ranks_of
 from train_kit import PIMA, assert_same_run, sets, write_config
 
 pytestmark = pytest.mark.about("loop", "comm/watch")
 
 TIMEOUT, STOPPED = 10, 12
-
-
-def lines_of(run):
-    file = run / "metrics.jsonl"
-    return file.read_text().count("\n") if file.exists() else 0
-
-
-def ranks_of(process, mpi):
-    def number(pid):
-        words = open(f"/proc/{pid}/environ", "rb").read().split(b"\0")
-        return [word for word in words if word.startswith(f"{mpi.rank}=".encode())]
-    return [pid for pid in members(process) if number(pid)]
 
 
 @pytest.mark.mpi
@@ -34,7 +22,7 @@ def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(st
     process = start(mpiexec, *mpi.quiet, "-n", "2", lockstep, "train", config, *words, cwd=tmp_path,
                     stdout=open(tmp_path / "log", "w"), stderr=open(tmp_path / "err", "w"))
     wait_for(lambda: lines_of(tmp_path / "runs/pima") > 5)
-    pids = ranks_of(process, mpi)
+    pids = list(ranks_of(process).values())
     assert len(pids) >= 2
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

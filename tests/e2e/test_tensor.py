@@ -10,7 +10,7 @@ import pytest
 from conftest import PATIENT, SOURCE
 from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
-from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
+from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist, losses
 
 pytestmark = pytest.mark.about("parallel", "loop")
 
@@ -47,10 +47,6 @@ def train(lockstep, mpirun, root, tmp_path):
         mpirun(ranks, lockstep, "train", config, *words, *more, cwd=tmp_path, check=True)
         return tmp_path / "runs" / name
     return run
-
-
-def losses(run):
-    return [line["loss"] for line in metrics(run) if line["event"] == "step"]
 
 
 def assert_close_models(left, right):
@@ -99,6 +95,7 @@ def test_python_alone_learns_what_a_shared_bert_layer_does(train, root):
     optimizer.load_state_dict(saved["optimizer"])
 
 
+@pytest.mark.full  # tests/loop/ranks/tensor_model_test.cpp holds the state by default
 def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path):
     plain = train(2, "bert_twin", name="plain")
     moving = train(4, "bert_twin", *MESH, *sets(train__max_steps=6), name="moving")

@@ -253,27 +253,6 @@ def test_tokens_are_made_once(train, place):
     assert "made" in train("reviews.csv", train__max_steps=1, run__name="words").output
 
 
-def test_a_damaged_file_of_tokens_is_made_anew(train, place):
-    write_csv(place / "reviews.csv", reviews(60))
-    train("reviews.csv", train__max_steps=2)
-    wanted = [row["loss"] for row in metrics(place / "runs/text") if row.get("event") == "step"]
-    file = kept(place)[0]
-    content = bytearray(file.read_bytes())
-    content[-100] ^= 1
-    file.write_bytes(content)
-    assert "made" in train("reviews.csv", train__max_steps=2, run__name="again").output
-    assert [row["loss"] for row in metrics(place / "runs/again") if row.get("event") == "step"] == wanted
-    assert file.read_bytes() != bytes(content)
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(train, place):
-    write_csv(place / "reviews.csv", reviews(60))
-    (place / "file").write_text("")
-    said = train("reviews.csv", train__max_steps=2, task__cache=place / "file").output
-    assert "not kept for the next run" in said and "task.cache" in said
-    assert not kept(place)
-
-
 def test_jobs_that_begin_at_once_share_a_cache(place, lockstep, start):
     write_csv(place / "reviews.csv", reviews(60))
     (place / "config.yaml").write_text(CONFIG.format(file="reviews.csv", text="text", folder=place, workers=1))

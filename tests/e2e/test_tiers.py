@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-import dealing_kit
 from conftest import SOURCE, clean_environment
 from process_kit import PATIENCE, wait_for
 
@@ -57,42 +56,6 @@ def test_the_build_tells_which_modules_read_a_header(build_dir):
     assert {"optim", "zero", "step"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert "plot" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert changes.compiled_with(["docs/ddp.md"]) == set()
-
-
-def test_the_tests_of_an_inner_module_without_any_are_those_of_the_outer():
-    known = [("comm", []), ("comm_2_ranks", []), ("workshop", []), ("workshop_judges", []), ("commons", [])]
-    assert modules.names_of("comm/meet", known) == ["comm", "comm_2_ranks"]
-    assert modules.names_of("workshop/judges", known) == ["workshop_judges"]
-    assert modules.names_of("plot", known) == []
-    assert modules.names_of("step", [("loop", []), ("loop_2_ranks", [])]) == ["loop", "loop_2_ranks"]
-
-
-# who takes what
-
-class Item:
-    def __init__(self, nodeid):
-        self.nodeid = nodeid
-
-    def iter_markers(self, _name):
-        return []
-
-
-def test_a_file_that_shares_a_set_up_stays_with_one_worker():
-    assert dealing_kit.group_of("tests/e2e/test_slurm.py::test_a") == dealing_kit.group_of("tests/e2e/test_slurm.py::test_b[1]")
-    assert dealing_kit.group_of("tests/e2e/test_tiers.py::test_a") != dealing_kit.group_of("tests/e2e/test_tiers.py::test_b")
-
-
-def test_the_longest_group_comes_first():
-    names = ["test_tiers.py::short", "test_slurm.py::a", "test_tiers.py::long", "test_slurm.py::b", "test_tiers.py::new"]
-    costs = {"test_tiers.py::short": 0.1, "test_tiers.py::long": 9, "test_slurm.py::a": 6, "test_slurm.py::b": 4}
-    ordered = [item.nodeid for item in dealing_kit.longest_first([Item(name) for name in names], costs)]
-    assert ordered == [names[place] for place in (1, 3, 2, 4, 0)]
-
-
-def test_a_budget_takes_the_cheapest_and_says_what_is_left():
-    items = [Item(f"test_tiers.py::{name}") for name in "abc"]
-    kept, left = dealing_kit.within(items, 4, {"test_tiers.py::a": 3, "test_tiers.py::b": 2, "test_tiers.py::c": 1})
-    assert kept == items[1:] and left == items[:1]
 
 
 # a run that ends before its time

@@ -13,8 +13,7 @@ pytest.importorskip("tokenizers", reason="no tokenizers package to compare with"
 from tokenizers import BertWordPieceTokenizer, normalizers
 
 from conftest import SOURCE
-from tokenizer_kit import (ALPHABETS, HARD, KINDS, TRUNCATIONS, Ask, framed, line_of, peer_answers, random_ask, stays,
-                           their_answer, theirs, vocabulary, write_folder)
+from tokenizer_kit import HARD, KINDS, TRUNCATIONS, Ask, framed, line_of, peer_answers, random_ask, their_answer, theirs, vocabulary, write_folder
 
 pytestmark = pytest.mark.about("text")
 
@@ -107,15 +106,6 @@ def test_characters_that_are_more_than_a_letter(peer, tmp_path):
 @pytest.mark.parametrize("kind", ["uncased", "cased without accents"])
 def test_every_character(peer, tmp_path, kind):
     check_characters(peer, tmp_path, kind, [code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
-
-
-def test_combining_characters_are_sorted_alike(peer, tokens, tmp_path):
-    """Each that stays in the text, beside each other one and beside an accent of each class."""
-    stay = [c for c in ALPHABETS["marks that stay"] if stays(c)]
-    of_class = {unicodedata.combining(c): c for c in map(chr, range(0x300, 0x1EA00)) if not 0xD800 <= ord(c) < 0xE000}
-    others = stay + [c for number, c in of_class.items() if number]
-    folder = write_folder(tmp_path / "model", list(dict.fromkeys(tokens + [f"##{c}" for c in stay])))
-    compare(peer, folder, [Ask(" ".join(f"a{x}{y}b a{y}{x}b" for y in others), max_length=10**6) for x in stay])
 
 
 def fuzz(peer, folder, tokens, kind, count, seed):

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from conftest import run_process
-from process_kit import PATIENCE, on_terminal
+from process_kit import PATIENCE
 from train_kit import (MNIST, PIMA, assert_same_run, checkpoints, metrics, newest, sets, status,
                        write_config)
 
@@ -133,14 +133,6 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     assert (told["parameters"], told["steps_per_epoch"], told["ranks"], told["optimizer"]) == (421642, 235, 2, "sgd")
     assert told["rank_mb"] == pytest.approx(3 * told["model_mb"]) and told["step_seconds"] > 0
     assert not (tmp_path / "runs").exists()
-
-
-def test_progress_line_on_a_terminal(start, lockstep, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    text = on_terminal(start, lockstep, "train", config, *sets(train__epochs=40), cwd=tmp_path)
-    drawn = re.findall(r"\r([^\r\n]*samples/s[^\r\n]*)\x1b\[K", text)
-    assert drawn and all(len(line) < 80 for line in drawn)
-    assert re.search(r"Epoch \d+/40  step \d+/\d+  loss \d\.\d{4}  \d+ samples/s  \d+", drawn[-1])
 
 
 @pytest.mark.mpi

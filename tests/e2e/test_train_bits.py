@@ -35,7 +35,7 @@ VARIANTS = {
 
 
 # Each is one more feature of the loop; the widest run at every change.
-EVERY_TIME = ("plain", "pima", "pima_sharded")
+EVERY_TIME = ("plain", "pima")
 NAMES = [name if name in EVERY_TIME else pytest.param(name, marks=pytest.mark.full) for name in VARIANTS]
 
 

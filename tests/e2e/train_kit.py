@@ -58,6 +58,11 @@ def metrics(run):
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+def losses(run):
+    """That of each step which the run has logged."""
+    return [line["loss"] for line in metrics(run) if line["event"] == "step"]
+
+
 def status(run):
     return json.loads((run / "status.json").read_text())
 

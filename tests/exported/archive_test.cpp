@@ -49,17 +49,6 @@ TEST_F(ExportedArchive, ReadsRecordsWithoutTheFolderBeforeThem) {
   EXPECT_THROW(archive.bytes("data/weights/weight_1"), InputError);
 }
 
-TEST_F(ExportedArchive, TellsOtherFilesApart) {
-  refused(folder / "none.pt2", "No such file");
-  std::ofstream(folder / "text.pt2") << "import torch";
-  refused(folder / "text.pt2", "no file of torch.export.save");
-  refused("tests/fixtures/exported/torch-2.7.1.pt2", "a torch before 2.9");
-  refused(written({{"data.pkl", ""}, {"constants.pkl", ""}}), "a TorchScript module");
-  refused(written({{"data.pkl", ""}}), "a file of torch.save");
-  refused(written(with(kWhole, "archive_version", "1")), "the archive's archive_version is \"1\"");
-  refused(written({{"archive_format", "pt2"}, {"data/aotinductor/model/a.so", ""}}), "no model called");
-}
-
 TEST_F(ExportedArchive, SeesAFlippedBit) {
   const auto path = written(with(kWhole, "models/model.json", R"({"a": "marked"})"));
   std::string bytes;
@@ -70,12 +59,6 @@ TEST_F(ExportedArchive, SeesAFlippedBit) {
   bytes[bytes.find("marked")] ^= 1;
   std::ofstream(path, std::ios::binary) << bytes;
   refused(path, "models/model.json is damaged in the archive");
-}
-
-TEST_F(ExportedArchive, EndsEarly) {
-  const auto path = written(kWhole);
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-  refused(path, "the file is damaged");
 }
 
 // Weights that reach beyond their record, or are no plain tensors.

@@ -69,11 +69,6 @@ TEST(Fuse, APoolTakesTheReluBeforeIt) {
   EXPECT_EQ(left_of({3}, convolution(0, 1), relu(1, 2, kInPlace), pool(2, 3)), 2u);
 }
 
-TEST(Fuse, AnotherPoolDoesNot) {
-  EXPECT_EQ(left_of({2}, relu(0, 1), pool(1, 2, 1)), 2u);
-  EXPECT_EQ(left_of({2}, relu(0, 1), pool(1, 2, 2, true)), 2u);
-}
-
 TEST(Fuse, WhatSomebodyElseReadsStays) {
   EXPECT_EQ(left_of({2, 1}, relu(0, 1), pool(1, 2)), 2u);
   EXPECT_EQ(left_of({3}, relu(0, 1), view(0, 2), pool(1, 3)), 3u);                      // no neighbours

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <random>
 
+#include "fuzz/mutate.h"
 #include "fuzz/parsers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -96,7 +97,7 @@ int run(const Parser& parser, const Budget& budget, const Path& seeds, const Pat
   for (; budget.is_left(done); ++done) {
     // the seeds themselves first
     const auto number = static_cast<size_t>(done);
-    const auto input = number < texts.size() ? texts[number] : parser.mutate(texts, random);
+    const auto input = number < texts.size() ? texts[number] : mutated(texts, random);
     write(folder / parser.file, input);
     try {
       read += reads(parser, folder, input);

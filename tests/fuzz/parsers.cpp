@@ -5,9 +5,6 @@
 #include <fstream>
 #include <span>
 
-#include "fuzz/exported_mutate.h"
-#include "fuzz/exported_pool.h"
-#include "fuzz/exported_run.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
@@ -132,15 +129,6 @@ const std::vector<Parser>& parsers() {
              data::read_jpeg(bytes_of(input), pixels);
            }),
       text("exported", [](const std::string& input) { exported::read_program(input, "model.pt2"); }),
-      {.name = "exported-run",
-       .file = "input.pt2",
-       .read = [](const Path& folder, const std::string&) { run_exported((folder / "input.pt2").string()); },
-       .mutate = mutated_exported},
-      {.name = "exported-calls",
-       .file = "input.json",
-       .read = [](const Path&, const std::string& input) { run_calls(input); },
-       .write_seed = [](const Path& folder) { write_calls(folder / "input.json"); },
-       .mutate = some_calls},
       file("vocabulary", "vocab.txt", [](const std::string& path) { text::read_vocabulary(path); }),
       {"tokenizer", "tokenizer.json", read_tokenizer},
       {"bert-config", "config.json",

@@ -3,11 +3,8 @@
 
 #include <filesystem>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
-
-#include "fuzz/mutate.h"
 
 namespace lockstep::fuzz {
 
@@ -16,7 +13,6 @@ struct Parser {
   std::string file;  ///< what the input is called in the folder that is its own
   std::function<void(const std::filesystem::path& folder, const std::string& input)> read;
   std::function<void(const std::filesystem::path& folder)> write_seed = {};  ///< where no file could be kept
-  std::function<std::string(const std::vector<std::string>& seeds, std::mt19937& random)> mutate = mutated;
 };
 
 const std::vector<Parser>& parsers();

@@ -30,28 +30,12 @@ void fail_device(int device, cudaError_t error);
 /// Counts an op, and fails the device at the one that LAB_FAIL_AFTER_OPS names.
 void perhaps_fail(int device);
 
-/// Milliseconds that copies and collectives take (LAB_DELAY_MS, 0).
-double delay_ms();
-/// Takes as long.
+/// Takes as long as copies and collectives take: LAB_DELAY_MS.
 void pause();
 /// LAB_STRICT=1: what an op writes reaches device memory only when its stream gets there.
 bool strict();
 
-/// Says it on stderr, once for each text; LAB_QUIET=1 says nothing.
+/// Prints a message on stderr, once for each text.
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
-/// Counts what happened, for tests: "op", "copy", "nccl" ...
-void count(const char* what);
-
-/// While one of these lives, this process may touch device memory. With LAB_GUARD=1 it may not otherwise: a
-/// host that follows a pointer to device memory gets a segmentation fault, as with a GPU.
-struct Access {
-  Access();
-  ~Access();
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
-};
 
 }  // namespace lab
-
-/// How often lab::count() met the name; for a test in the same process, which finds it by dlsym().
-extern "C" long lab_count(const char* what);

@@ -195,27 +195,6 @@ TEST(ConvPoolRelu, HasTheSameBitsAtAnyNumberOfThreads) {
   at::set_num_threads(before);
 }
 
-TEST(ConvPoolRelu, HasASecondGradient) {
-  at::manual_seed(5);
-  const Layer layer = Layer(ConvShape{2, 16, 32, 4, 5}).copy(at::kFloat), exact = layer.copy(at::kDouble);
-  const auto penalty = [](const Layer& own, const at::Tensor& output) {
-    return torch::autograd::grad({output.pow(2).sum()}, {own.x}, {}, true, true)[0].pow(2).mean();
-  };
-  penalty(layer, ours(layer)).backward();
-  penalty(exact, by_torch(exact)).backward();
-  expect_close(layer.weight.grad(), exact.weight.grad());
-  expect_close(layer.x.grad(), exact.x.grad());
-}
-
-TEST(ConvPoolRelu, TakesWhatDoesNotLieInOrder) {
-  at::manual_seed(6);
-  const auto x = at::randn({3, 8, 10, 32}).permute({0, 3, 2, 1}),
-             weight = at::randn({3, 3, 32, 64}).permute({3, 2, 0, 1});
-  const auto bias = at::randn({128}).slice(0, 0, 128, 2);
-  const Layer layer(x, weight, bias);
-  expect_close(ours(layer), by_torch(layer.copy(at::kDouble)));
-}
-
 TEST(ConvPoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   at::manual_seed(7);
   const auto plain = [](const Layer& layer) {
@@ -313,21 +292,6 @@ TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
   }
 }
 
-TEST_F(Bf16Products, OfAnInputsGradientAreTheSameAtAnyNumberOfThreads) {
-  at::manual_seed(13);
-  const ConvShape shape = {7, 64, 96, 14, 14};
-  const Layer layer(shape);
-  const auto gradient = at::randn({7, 96, 7, 7});
-  const auto winner = run(shape, layer, gradient, level()).winner;
-  const auto with = [&](int threads) {
-    at::set_num_threads(threads);
-    return input_gradient(shape, layer.weight, gradient, winner, Products::bf16);
-  };
-  const int before = at::get_num_threads();
-  EXPECT_TRUE(with(1).equal(with(2)));
-  at::set_num_threads(before);
-}
-
 TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
   at::manual_seed(11);
   const ConvShape shape = {4, 32, 64, 6, 6};
@@ -356,27 +320,6 @@ TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
       layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::bf16)));
   EXPECT_FALSE(
       layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::floats)));
-}
-
-TEST_F(Bf16Products, OfOtherChannelsInAreForwardAlone) {
-  at::manual_seed(12);
-  for (const int64_t in : {16, 48}) {
-    const ConvShape shape = {2, in, 32, 6, 8};
-    const Layer layer(shape);
-    const auto gradient = at::randn({2, 32, 3, 4});
-    Results made = run(shape, layer, gradient, level());
-    const auto floats = made.weight.clone(), wanted = made.output.clone();
-    sparse_weight_gradient(shape, layer.x.const_data_ptr<float>(),
-                           {gradient.const_data_ptr<float>(), made.winner.const_data_ptr<uint8_t>()},
-                           made.weight.data_ptr<float>(), made.bias.data_ptr<float>(), level(),
-                           Products::bf16);
-    EXPECT_TRUE(made.weight.equal(floats));
-    EXPECT_TRUE(input_gradient(shape, layer.weight, gradient, made.winner, Products::bf16).equal(made.x));
-    winograd_forward(shape, layer.x.const_data_ptr<float>(), layer.weight.const_data_ptr<float>(),
-                     layer.bias.const_data_ptr<float>(), made.output.data_ptr<float>(),
-                     made.winner.data_ptr<uint8_t>(), level(), Products::bf16);
-    EXPECT_LT((made.output - wanted).abs().max().item<float>(), 0.01F * wanted.abs().max().item<float>());
-  }
 }
 
 }  // namespace

@@ -69,18 +69,6 @@ TEST(Flattened, GivesALinearLayerAndItsInputWhatAutocastGives) {
   EXPECT_EQ(back.scalar_type(), at::kFloat);
 }
 
-TEST(Flattened, HasASecondGradient) {
-  at::manual_seed(3);
-  const auto x = images({2, 3, 2, 2}).requires_grad_();
-  const auto rows = [&] {
-    const InAutocast here;
-    return flattened(x);
-  }();
-  const auto once = torch::autograd::grad({rows.pow(3).sum()}, {x}, {}, true, true)[0];
-  once.sum().backward();
-  EXPECT_TRUE(x.grad().allclose(6 * x.detach(), 0.02, 0.02));
-}
-
 TEST(Flattened, LeavesWhatItDoesNotKnowToTorch) {
   at::manual_seed(4);
   const auto x = images({2, 8, 3, 3});

@@ -106,31 +106,6 @@ TEST(LinearRelu, GivesItsGradientsInTorchsOrder) {
   EXPECT_EQ(order(true).size(), 4U);
 }
 
-TEST(LinearRelu, AsksForNoGradientThatNobodyWants) {
-  for (const int frozen : {0, 1, 2}) {
-    const auto theirs = layer_of(kCases[1]);
-    (frozen == 0 ? theirs.x : frozen == 1 ? theirs.weight : theirs.bias).set_requires_grad(false);
-    const auto ours = copy_of(theirs);
-    linear_by_torch(theirs, true).sum().backward();
-    by_us(ours, true).sum().backward();
-    expect_same_gradients(ours, theirs);
-  }
-  const at::NoGradGuard no_grad;
-  EXPECT_FALSE(by_us(layer_of(kCases[1]), true).requires_grad());
-}
-
-TEST(LinearRelu, HasASecondGradient) {
-  at::manual_seed(2);
-  const auto theirs = layer_of({6, 5, 4, true}), ours = copy_of(theirs);
-  const auto penalty = [](const LinearLayer& layer, const at::Tensor& output) {
-    return torch::autograd::grad({output.pow(3).sum()}, {layer.weight}, {}, true, true)[0].pow(2).sum();
-  };
-  penalty(theirs, linear_by_torch(theirs, true)).backward();
-  penalty(ours, by_us(ours, true)).backward();
-  expect_same_gradients(ours, theirs);
-  EXPECT_GT(ours.weight.grad().abs().sum().item<double>(), 0);
-}
-
 TEST(LinearRelu, RefusesWhatWasWrittenOverAndASecondBackward) {
   const auto layer = layer_of(kCases[1]);
   const auto output = by_us(layer, true).sum();
@@ -142,21 +117,6 @@ TEST(LinearRelu, RefusesWhatWasWrittenOverAndASecondBackward) {
   const auto another = by_us(layer, true).sum();
   another.backward();
   EXPECT_THROW(another.backward(), c10::Error);
-}
-
-TEST(LinearRelu, KeepsWhatIsNoNumber) {
-  auto theirs = layer_of({2, 3, 2, true});
-  {
-    const at::NoGradGuard no_grad;
-    theirs.x[0].fill_(std::numeric_limits<float>::quiet_NaN());
-    theirs.x[1].fill_(std::numeric_limits<float>::infinity());
-  }
-  const auto ours = copy_of(theirs);
-  const auto wanted = linear_by_torch(theirs, true), got = by_us(ours, true);
-  EXPECT_TRUE(got.isnan().equal(wanted.isnan()));
-  wanted.sum().backward();
-  got.sum().backward();
-  EXPECT_TRUE(ours.weight.grad().isnan().equal(theirs.weight.grad().isnan()));
 }
 
 TEST(LinearRelu, LeavesWhatItDoesNotKnowToTorch) {

@@ -94,34 +94,6 @@ TEST(PoolRelu, IsPartOfAGraph) {
   }
 }
 
-TEST(PoolRelu, HasASecondGradient) {
-  at::manual_seed(2);
-  const auto x = at::randn({2, 3, 5, 7}, at::kDouble).to(at::kFloat).requires_grad_();
-  const auto y = x.detach().clone().requires_grad_();
-  const auto penalty = [](const at::Tensor& input, const at::Tensor& output) {
-    return torch::autograd::grad({output.pow(3).sum()}, {input}, {}, true, true)[0].pow(2).sum();
-  };
-  penalty(x, pool_relu(x)).backward();
-  penalty(y, pooled_by_torch(y)).backward();
-  EXPECT_TRUE(at::allclose(x.grad(), y.grad()));
-  EXPECT_GT(x.grad().abs().sum().item<double>(), 0);
-}
-
-// As they are where a second derivative may be asked for: nothing but the winner gets any of it.
-TEST(PoolRelu, HasTheSameFirstGradientsWithAGraph) {
-  at::manual_seed(4);
-  const auto x = at::randn({2, 3, 5, 6}).requires_grad_(), y = x.detach().clone().requires_grad_();
-  auto weights = at::randn({2, 3, 2, 3});
-  weights[0][0][0][0] = std::numeric_limits<float>::infinity();
-  weights[0][1][0][0] = -0.0F;
-  const auto first = [&](const at::Tensor& input, const at::Tensor& output) {
-    return torch::autograd::grad({output}, {input}, {weights}, true, true)[0];
-  };
-  const auto ours = first(x, pool_relu(x)), theirs = first(y, pooled_by_torch(y));
-  EXPECT_TRUE(ours.view(at::kInt).equal(theirs.contiguous().view(at::kInt)));
-  EXPECT_FALSE(ours.isnan().any().item<bool>());
-}
-
 TEST(PoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   at::manual_seed(3);
   const auto x = at::randn({4, 6, 8, 10});

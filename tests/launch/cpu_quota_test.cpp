@@ -40,13 +40,6 @@ TEST_F(CpuQuotas, VersionTwoAndTheSmallestOfTheGroupsAbove) {
   EXPECT_EQ(quota->because, root_ + "/sys/fs/cgroup/pod/cpu.max");
 }
 
-TEST_F(CpuQuotas, TheContainersOwnGroupWhereThePathIsTheHosts) {
-  write("/proc/self/cgroup", "0::/../../docker/0123\n");
-  write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
-  ASSERT_TRUE(launch::cpu_quota(root_));
-  EXPECT_DOUBLE_EQ(launch::cpu_quota(root_)->cores, 2);
-}
-
 TEST_F(CpuQuotas, VersionOne) {
   write("/proc/self/cgroup", "12:memory:/docker/0123\n4:cpu,cpuacct:/docker/0123\n0::/\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");

@@ -86,12 +86,6 @@ TEST(Deadline, WhatSaysNothingIsNothing) {
       launch::parse_qstat("    Resource_List.walltime = a:b\n    stime = Thu Jan  1 10:00:00 2026\n"));
 }
 
-TEST(Deadline, TorquesNamesWork) {
-  EXPECT_EQ(launch::parse_qstat(
-                "    Resource_List.walltime = 48:00:00\n    start_time = Thu Jan  1 10:00:00 2026\n"),
-            local_time(2026, 1, 3, 10, 0));
-}
-
 TEST_F(Commands, AskSqueueFirst) {
   setenv("SLURM_TIME_FORMAT", "relative", 1);
   write("squeue",
@@ -105,13 +99,6 @@ TEST_F(Commands, AnArrayTaskAsksForItselfAlone) {
   write("squeue", "echo \"$3\" > " + (folder_ / "args").string() + "; echo 2026-01-01T10:30:00");
   launch::job_deadline(kSlurmJob, {{"SLURM_ARRAY_JOB_ID", "42"}, {"SLURM_ARRAY_TASK_ID", "3"}});
   EXPECT_EQ(read("args"), "42_3\n");
-}
-
-TEST_F(Commands, TheEnvironmentSparesTheQuestion) {
-  write("squeue", "touch " + (folder_ / "asked").string());
-  EXPECT_EQ(launch::job_deadline(kSlurmJob, {{"SLURM_JOB_END_TIME", "1767225600"}}),
-            launch::Time(1767225600s));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "asked"));
 }
 
 TEST_F(Commands, ScontrolIsTheSecondToAsk) {
@@ -129,12 +116,6 @@ TEST_F(Commands, ASchedulerThatGivesNoAnswerIsAskedAgain) {
   write("squeue", "echo 2099-01-01T10:30:00");
   while (!end.known()) std::this_thread::sleep_for(5ms);
   EXPECT_EQ(end.known(), local_time(2099, 1, 1, 10, 30));
-}
-
-TEST_F(Commands, NobodyIsAskedAgainWhereThereIsNoScheduler) {
-  const launch::JobEnd alone({.scheduler = "", .job_id = ""}, {}, 10s, 1h);
-  const launch::JobEnd leaves_at_once(kSlurmJob, {}, 10s, 1h);
-  EXPECT_FALSE(alone.known());
 }
 
 TEST_F(Commands, QstatKnowsAPbsJob) {
@@ -161,13 +142,6 @@ TEST_F(Commands, CaptureIsBounded) {
   EXPECT_FALSE(base::capture({"loud"}, 500ms));
   EXPECT_FALSE(base::capture({"closed"}, 200ms));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min);
-}
-
-TEST_F(Commands, CapturePassesArgumentsAsTheyAre) {
-  EXPECT_EQ(base::capture({"printf", "%s|", "a b", "$HOME", "'"}, 5s), "a b|$HOME|'|");
-  EXPECT_FALSE(base::capture({"no-such-program-here"}, 5s));
-  EXPECT_FALSE(base::capture({"false"}, 5s));
-  EXPECT_FALSE(base::capture({}, 5s));
 }
 
 TEST(Deadline, AJobShorterThanTheMarginLeavesHalfway) {

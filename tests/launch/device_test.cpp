@@ -120,24 +120,6 @@ TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {
   EXPECT_TRUE(holds(refused("gpu", {4, "test"}), {"unknown device 'gpu'"}));
 }
 
-// as the kernel's driver shows a node with two processors and two GPUs, and a GPU of another maker
-TEST(Device, AmdsGpusAreCountedInTheKernelsTopology) {
-  const test::TempFolder root;
-  EXPECT_EQ(launch::count_amd_gpus(root.path()), 0);
-  const auto nodes = root.path() / "sys/class/kfd/kfd/topology/nodes";
-  const auto add = [&](const char* name, const char* text) {
-    std::filesystem::create_directories(nodes / name);
-    std::ofstream(nodes / name / "properties") << text;
-  };
-  add("0", "cpu_cores_count 64\nsimd_count 0\nvendor_id 0\ndevice_id 0\n");
-  add("1", "cpu_cores_count 64\nsimd_count 0\nvendor_id 4098\n");
-  add("2", "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\nvendor_id 4098\ndevice_id 29857\n");
-  add("3", "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\nvendor_id 4098\ndevice_id 29857\n");
-  add("4", "simd_count 8\nvendor_id 32902\n");
-  std::filesystem::create_directories(nodes / "5");  // hidden from this user
-  EXPECT_EQ(launch::count_amd_gpus(root.path()), 2);
-}
-
 TEST(Device, AmdsGpusAreSeenAndTheCpuIsTaken) {
   const launch::GpuCount two{0, "no CUDA driver", 2};
   EXPECT_EQ(launch::choose_device(kThird, "auto", two).name, "cpu");
@@ -145,14 +127,6 @@ TEST(Device, AmdsGpusAreSeenAndTheCpuIsTaken) {
             "the CPU computes: lockstep uses no AMD GPUs, of which this host has 2");
   EXPECT_TRUE(launch::choose_device(kThird, "auto", launch::GpuCount{0, "no driver"}).warning.empty());
   EXPECT_TRUE(launch::choose_device(kThird, "cpu", two).warning.empty());  // asked for
-}
-
-TEST(Device, HiddenGpusAreNotAskedFor) {
-  for (const char* value : {"", "-1", "NoDevFiles"}) {
-    const auto gpus = launch::count_gpus({{"CUDA_VISIBLE_DEVICES", value}});
-    EXPECT_EQ(gpus.count, 0);
-    EXPECT_TRUE(holds(gpus.because, {"CUDA_VISIBLE_DEVICES="}));
-  }
 }
 
 }  // namespace lockstep

@@ -13,19 +13,6 @@ using Hosts = std::vector<std::string>;
 
 }  // namespace
 
-TEST(TaskCounts, RandomTextNeverCrashes) {
-  std::mt19937 random(11);
-  const std::string letters = "n[]0-19,x.()";
-  for (int round = 0; round < 20'000; ++round) {
-    std::string text;
-    for (size_t i = random() % 14; i > 0; --i) text += letters[random() % letters.size()];
-    try {
-      EXPECT_FALSE(launch::parse_task_counts(text).empty());
-    } catch (const InputError&) {
-    }
-  }
-}
-
 TEST(NodeFile, HasOneHostALine) {
   EXPECT_EQ(launch::parse_node_file("n1\nn1\r\n\n  n2  \nn2.site"), (Hosts{"n1", "n1", "n2", "n2.site"}));
   EXPECT_EQ(launch::unique_hosts({"n2", "n1", "n2"}), (Hosts{"n2", "n1"}));

@@ -41,10 +41,6 @@ TEST(Layout, ATellingLauncherIsBelieved) {
             (Texts{"1/2@0/2", "0/2@0/2", "0/1@1/2"}));
 }
 
-TEST(Layout, HalfATellingIsNone) {
-  EXPECT_EQ(layout({on("a", 0, 1, 0), on("a", 1)}), (Texts{"0/2@0/1", "1/2@0/1"}));
-}
-
 TEST(Layout, LocalRanksThatCannotBeAreSaidAndReplaced) {
   const auto places = launch::layout_of({on("a", 0), on("a", 0), on("b", 3)});
   EXPECT_EQ(places[1].local_rank, 1);
@@ -57,15 +53,6 @@ TEST(Layout, ALocalWorldThatIsNotSoIsSaid) {
   const auto places = launch::layout_of({on("a", 0, 2), on("b", 0, 2)});
   EXPECT_EQ(places[0].local_world, 1);
   EXPECT_TRUE(test::holds(places[0].warning, {"says 2 ranks", "there are 1"})) << places[0].warning;
-}
-
-TEST(Layout, TravelsBetweenRanks) {
-  const launch::Seat seat = launch::unpack_seat(launch::pack_seat(on("a b", 3)));
-  EXPECT_EQ(seat.machine, "a b");
-  EXPECT_EQ(seat.local_rank, 3);
-  EXPECT_FALSE(seat.local_world || seat.node_rank);
-  EXPECT_EQ(launch::unpack_place(launch::pack_place({1, 2, 3, 4, "w"})).warning, "w");
-  EXPECT_THROW(launch::unpack_seat("1:a"), Error);
 }
 
 // the commonest exports by hand: no LOCAL_WORLD_SIZE, so the nodes are anybody's guess

@@ -33,12 +33,6 @@ TEST(MpiPlugins, AreTheUsersWhereOneIsChosen) {
     EXPECT_NE(name, "HWLOC_PLUGINS_BLACKLIST");
 }
 
-TEST(MpiPlugins, AreNamedBesideWhatSomebodyLeftOut) {
-  for (const auto& [name, value] : plugins_of_one_node(with("OMPI_MCA_btl", "^tcp,ofi"), kVersion4))
-    EXPECT_NE(name, "OMPI_MCA_btl");
-  EXPECT_EQ(plugins_of_one_node(with("OMPI_MCA_btl", "^tcp,ofi"), kVersion4).size(), 9u);
-}
-
 TEST(MpiPlugins, AreNotNamedOverSeveralNodesOrForAnotherLibrary) {
   EXPECT_TRUE(plugins_of_one_node(with("OMPI_COMM_WORLD_SIZE", "8"), kVersion4).empty());
   EXPECT_TRUE(plugins_of_one_node({}, kVersion4).empty());

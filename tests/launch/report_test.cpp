@@ -32,24 +32,6 @@ TEST(Report, IsOneLineOfJsonForAProgram) {
   EXPECT_NE(fault_as_json(InputError("x")).find(R"("code":"bad-input")"), std::string::npos);
 }
 
-TEST(Report, GoesToAPipeAndToNoOtherDescriptor) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  ::setenv("LOCKSTEP_ERRORS", std::to_string(ends[1]).c_str(), 1);
-  note_fault(Error("one"));
-  char text[200] = {};
-  EXPECT_GT(::read(ends[0], text, sizeof text - 1), 0);
-  EXPECT_EQ(text, fault_as_json(Error("one")) + "\n");
-  const test::TempFolder folder;
-  const auto file = (folder.path() / "mine").string();
-  const int own = ::open(file.c_str(), O_RDWR | O_CREAT, 0600);
-  ::setenv("LOCKSTEP_ERRORS", std::to_string(own).c_str(), 1);
-  note_fault(Error("two"));
-  EXPECT_EQ(std::filesystem::file_size(file), 0u) << "a file of the program's own";
-  ::unsetenv("LOCKSTEP_ERRORS");
-  for (const int descriptor : {ends[0], ends[1], own}) ::close(descriptor);
-}
-
 TEST(Report, GoesToTheFileThatTheEnvironmentNames) {
   const test::TempFolder folder;
   const auto file = (folder.path() / "errors.jsonl").string();

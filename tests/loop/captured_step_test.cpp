@@ -197,11 +197,6 @@ TEST(CapturedStep, IsCapturedOnceAfterElevenPlainStepsAndTakesFullBatchesAlone) 
   EXPECT_EQ(run->graph->replays, 4 * kFull - CapturedStep::kPlainSteps);
 }
 
-TEST(CapturedStep, IsNotCapturedInARunOfPlainSteps) {
-  const auto run = expect_plain_bits(settings_of(), CapturedStep::kPlainSteps + 1);  // one of them was short
-  EXPECT_EQ(run->graph->captures, 0);
-}
-
 TEST(CapturedStep, FollowsARateThatMovesAtEachEpoch) {
   auto settings = settings_of();
   settings.schedule.name = "step";
@@ -221,21 +216,6 @@ TEST(CapturedStep, IsCapturedAnewWhereTheMomentumHasChanged) {
   const auto run = expect_plain_bits(settings_of(), 4 * kSteps, 2 * kSteps + 3);
   EXPECT_EQ(run->graph->captures, 2);
   EXPECT_EQ(run->graph->replays, 4 * kFull - CapturedStep::kPlainSteps - 1);
-}
-
-TEST(CapturedStep, IsNotCapturedWhileTheMomentumMoves) {
-  auto settings = settings_of();
-  settings.schedule.name = "one_cycle";
-  settings.schedule.max_lr = 0.1;
-  EXPECT_EQ(expect_plain_bits(settings)->graph->captures, 0);
-}
-
-TEST(CapturedStep, GivesItsLossesWhenTheyAreAskedFor) {
-  Rehearsal plain(settings_of(), false), captured(settings_of(), true);
-  plain.train(3 * kSteps - 2, 5);
-  captured.train(3 * kSteps - 2, 5);
-  expect_same(captured, plain);
-  EXPECT_EQ(captured.losses.size(), 3u);
 }
 
 TEST(CapturedStep, GoesOnFromACheckpointInsideAnEpoch) {

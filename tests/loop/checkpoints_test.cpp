@@ -101,13 +101,6 @@ TEST_F(CheckpointsTest, AreWantedEverySoManyMinutes) {
   EXPECT_FALSE(checkpoints.is_wanted(at(1)));
 }
 
-TEST_F(CheckpointsTest, CountTheMinutesFromTheLastOne) {
-  rules_.every_minutes = 2.0 / 60;
-  auto checkpoints = open();
-  checkpoints.save(at(1), losses_);
-  EXPECT_FALSE(checkpoints.is_wanted(at(2)));
-}
-
 TEST_F(CheckpointsTest, AnswerWhoAskedForOneWhenItIsWhole) {
   run_folder::ask(run_.folder(), run_folder::RunRequest::checkpoint, 1);
   const auto file = run_folder::request_file(run_.folder(), run_folder::RunRequest::checkpoint);
@@ -120,28 +113,6 @@ TEST_F(CheckpointsTest, AnswerWhoAskedForOneWhenItIsWhole) {
   }
   EXPECT_FALSE(fs::exists(file));
   EXPECT_EQ(run_.status().checkpoint, "checkpoints/step-00000003.pt");
-}
-
-TEST_F(CheckpointsTest, AreTakenOnceAtOnePlace) {
-  const auto names = after([&](Checkpoints& checkpoints) {
-    checkpoints.save(at(3), losses_);
-    checkpoints.finish(at(3), losses_);
-    fs::remove(folder() / "step-00000003.pt");
-    checkpoints.save(at(3), losses_);
-    checkpoints.finish(at(3), losses_);
-    EXPECT_FALSE(fs::exists(folder() / "step-00000003.pt"));
-    checkpoints.save(at(3, 0, true), losses_);
-  });
-  EXPECT_EQ(names, Names{"step-00000003.pt"});
-}
-
-TEST_F(CheckpointsTest, AreNotWrittenAgainWhereTheyWereFound) {
-  run_.attempt.found = (folder() / "step-00000005.pt").string();
-  const auto save = [&](const TrainingState& state) {
-    return [&, state](Checkpoints& checkpoints) { checkpoints.save(state, losses_); };
-  };
-  EXPECT_EQ(after(save(at(5)), at(5)), Names{});
-  EXPECT_EQ(after(save(at(6)), at(5)), Names{"step-00000006.pt"});
 }
 
 TEST_F(CheckpointsTest, KeepTheNewest) {
@@ -158,12 +129,6 @@ TEST_F(CheckpointsTest, KeepTheBestBesideTheNewest) {
             Names{"best.pt"});
   EXPECT_EQ(after([&](auto& checkpoints) { checkpoints.save_after_epoch(at(20, 2), losses_, false, false); }),
             (Names{"best.pt", "step-00000020.pt"}));
-}
-
-TEST_F(CheckpointsTest, KeepNoBestWhereNobodyWantsIt) {
-  rules_.best = false;
-  EXPECT_EQ(after([&](auto& checkpoints) { checkpoints.save_after_epoch(at(10, 1), losses_, true, false); }),
-            Names{});
 }
 
 TEST_F(CheckpointsTest, LeaveTheLastEpochsToTheRunsEnd) {
@@ -214,15 +179,6 @@ TEST_F(CheckpointsTest, AreNotTakenOfWhatIsNoNumber) {
                  "parameter layers.0.bias is not finite after step 3, so there is no checkpoint of it");
   }
   EXPECT_FALSE(fs::exists(folder()));
-}
-
-TEST_F(CheckpointsTest, AreWrittenAgainBesideAFolderThatWasRemoved) {
-  auto checkpoints = open();
-  checkpoints.save(at(3), losses_);
-  checkpoints.finish(at(3), losses_);
-  fs::remove_all(run_.folder());
-  checkpoints.finish(at(3), losses_);
-  EXPECT_TRUE(fs::exists(run_.scratch.path() / "alone-2" / "checkpoints" / "step-00000003.pt"));
 }
 
 }  // namespace

@@ -128,41 +128,6 @@ TEST(Feed, LooksAheadWhereWorkersMakeTheBatches) {
   EXPECT_EQ(later, Indices(order.begin() + 2, order.end()));
 }
 
-TEST(Feed, LooksAtNothingWhereNobodyMakesBatchesInTheBackground) {
-  TrainingState state;
-  const auto feed = feed_of(feed_settings(2, 1), 6);
-  auto epoch = feed.epoch(state);
-  for (auto& batches : epoch)
-    for ([[maybe_unused]] const auto& batch : batches) EXPECT_EQ(batches.look_ahead(), nullptr);
-}
-
-TEST(Feed, LooksAheadWithoutAWait) {
-  struct Slow : Numbers {
-    using Numbers::Numbers;
-    Batch get(at::ArrayRef<int64_t> indices, bool pinned) const override {
-      if (indices[0] > 0) may_go.wait();
-      return Numbers::get(indices, pinned);
-    }
-    std::promise<void> go;
-    std::shared_future<void> may_go = go.get_future().share();
-  };
-  auto settings = feed_settings(2, 1);
-  settings.data.shuffle = false;
-  settings.data.workers = 1;
-  TrainingState state;
-  const auto data = std::make_shared<Slow>(4);
-  const Feed feed(settings, data, 0, 1, at::kCPU);
-  auto epoch = feed.epoch(state);
-  auto& batches = *epoch.begin();
-  for ([[maybe_unused]] const auto& batch : batches) {
-    EXPECT_EQ(batches.look_ahead(), nullptr);
-    data->go.set_value();
-    const auto* next = made_ahead(batches);
-    ASSERT_NE(next, nullptr);
-    EXPECT_EQ(next->indices, (Indices{2, 3}));
-  }
-}
-
 // An error belongs to the step whose batch it is.
 TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
   struct Broken : Numbers {
@@ -221,13 +186,6 @@ TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
   EXPECT_TRUE(parted.epoch_trained);
 }
 
-TEST(Feed, CountsTheStepsOfAnAttemptBefore) {
-  const auto feed = feed_of(feed_settings(2, 2), 21);
-  TrainingState state;
-  take(feed, state, 2);
-  EXPECT_EQ(feed.epoch(state).steps(), 6);
-}
-
 TEST(Feed, StandsAtTheSamePlaceOnEveryRank) {
   const auto settings = feed_settings(2, 1);
   TrainingState first, second;
@@ -247,15 +205,6 @@ TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {
   EXPECT_TRUE(state.epoch_trained);
 }
 
-TEST(Feed, DropsWhatDoesNotGoIntoEqualShares) {
-  auto settings = feed_settings(2, 1);
-  settings.data.shuffle = false;
-  TrainingState padded, dropped;
-  EXPECT_EQ(take(feed_of(settings, 5, {1, 2}), padded), (std::vector<Step>{{{1, 3}}, {{0}}}));
-  settings.data.drop_last = true;
-  EXPECT_EQ(take(feed_of(settings, 5, {1, 2}), dropped), (std::vector<Step>{{{1, 3}}}));
-}
-
 TEST(Feed, SaysWhereNothingIsLeft) {
   auto settings = feed_settings(4, 1);
   settings.data.drop_last_batch = true;
@@ -265,19 +214,6 @@ TEST(Feed, SaysWhereNothingIsLeft) {
   EXPECT_TRUE(take(feed_of(settings, 6), state).empty());
   EXPECT_TRUE(state.epoch_trained);
   EXPECT_EQ(state.step, 0);
-}
-
-TEST(Feed, FetchesNothingAheadOfTheStep) {
-  const auto data = std::make_shared<Numbers>(8);
-  const Feed feed(feed_settings(2, 1), data, 0, 1, at::kCPU);
-  TrainingState state;
-  auto epoch = feed.epoch(state);
-  int steps = 0;
-  for (auto& batches : epoch) {
-    for ([[maybe_unused]] const auto& batch : batches) {
-    }
-    EXPECT_EQ(data->fetched, ++steps);
-  }
 }
 
 // Python's DataLoader draws at the start of a pass; a pass that goes on had drawn before.

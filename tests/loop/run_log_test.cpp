@@ -96,15 +96,6 @@ TEST_F(RunLogTest, WritesALineForAnEpoch) {
   EXPECT_EQ(status.accuracy, 0.75);
 }
 
-TEST_F(RunLogTest, ShowsACountAsAWholeNumber) {
-  auto log = open();
-  testing::internal::CaptureStdout();
-  log.epoch(at_step(4), 0.25,
-            {.by = "Acting", .values = {{"reward", 20}, {"episodes", 195}}, .counts = {"episodes"}});
-  EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "Epoch 0 | Average Loss: 0.2500\nEpoch 0 | Acting: reward 20.0000, episodes 195\n");
-}
-
 TEST_F(RunLogTest, CutsWhatCameAfterTheCheckpoint) {
   TrainingState saved;
   {
@@ -134,15 +125,6 @@ TEST_F(RunLogTest, NamesAWholeCheckpoint) {
   auto log = open();
   log.saved((run_.folder() / "checkpoints" / "step-00000003.pt").string());
   EXPECT_EQ(run_.status().checkpoint, "checkpoints/step-00000003.pt");
-}
-
-TEST_F(RunLogTest, IsDueEverySoManyStepsOfAnEpoch) {
-  run_.settings.train.log_every = 3;
-  const auto log = open();
-  EXPECT_FALSE(log.is_due(at_step(2)));
-  EXPECT_TRUE(log.is_due(at_step(3)));
-  run_.settings.train.log_every = 0;
-  EXPECT_FALSE(log.is_due(at_step(3)));
 }
 
 TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {

@@ -11,16 +11,6 @@
 namespace lockstep::train {
 namespace {
 
-TEST(StopSignals, SetsAFlagAndNothingElse) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
-    const launch::StopSignals signals;
-    EXPECT_EQ(launch::StopSignals::received(), 0);
-    ::raise(signal);
-    EXPECT_EQ(launch::StopSignals::received(), signal);
-    EXPECT_EQ(launch::StopSignals::since_term().has_value(), signal == SIGTERM);
-  }
-}
-
 // The exit status of a child that does this.
 int status_of(void (*work)()) {
   const pid_t child = ::fork();
@@ -123,14 +113,6 @@ TEST(StopSignals, WhatCameWhileLoadingIsKnownLater) {
 TEST(StopSignals, WhileRanksMeetTheOthersAreLeftAlone) {
   EXPECT_EQ(status_of([] {
               const launch::EarlySignals meeting;
-              ::raise(SIGTERM);
-            }),
-            -SIGTERM);
-}
-
-TEST(StopSignals, AfterwardsAllIsAsBefore) {
-  EXPECT_EQ(status_of([] {
-              { const launch::StopSignals signals; }
               ::raise(SIGTERM);
             }),
             -SIGTERM);

@@ -55,10 +55,6 @@ class WatchTest : public ::testing::Test {
   std::optional<SystemClock::time_point> deadline_;
 };
 
-TEST_F(WatchTest, LetsARunGoOn) {
-  EXPECT_FALSE(after_a_step());
-}
-
 TEST_F(WatchTest, EndsByEpochsWhereNothingElseWas) {
   RunWatch watch(run_.settings, run_.team, {}, nullptr, log_);
   watch.begin(state_);
@@ -73,13 +69,6 @@ TEST_F(WatchTest, StopsEarlyOnASignal) {
   EXPECT_EQ(ending->state, RunState::stopped_early);
   EXPECT_EQ(ending->reason, "SIGUSR1");
   EXPECT_TRUE(ending->stopped());
-}
-
-TEST_F(WatchTest, ObeysWhatCameBeforeTheFirstStep) {
-  const launch::StopSignals signals;
-  ::raise(SIGUSR1);
-  EXPECT_EQ(reason_after_a_step(), "SIGUSR1");
-  EXPECT_EQ(state_.step, 0);
 }
 
 TEST_F(WatchTest, HearsBetweenTwoStepsToo) {
@@ -117,14 +106,6 @@ TEST_F(WatchTest, IsDoneAfterMaxSteps) {
   EXPECT_EQ(ending->state, RunState::done);
   EXPECT_EQ(ending->reason, "max_steps");
   EXPECT_EQ(state_.step, 2);
-}
-
-TEST_F(WatchTest, IsDoneAfterMaxSeconds) {
-  train_.max_seconds = 0.01;
-  std::this_thread::sleep_for(20ms);
-  const auto ending = after_a_step();
-  EXPECT_EQ(ending->state, RunState::done);
-  EXPECT_EQ(ending->reason, "max_seconds");
 }
 
 TEST_F(WatchTest, TakesNoStepWhereAnAttemptBeforeCameToTheLimit) {
@@ -171,15 +152,6 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
     };
     EXPECT_EQ(reason_after_a_step(meanwhile), causes[last].second);
   }
-}
-
-TEST_F(WatchTest, PutsABadLossBeforeAllElse) {
-  const launch::StopSignals signals;
-  const auto meanwhile = [this] {
-    ::raise(SIGUSR1);
-    ask_to_stop();
-  };
-  EXPECT_THROW(after_a_step(meanwhile, INFINITY), Error);
 }
 
 TEST_F(WatchTest, AsksAtTheLastStepAndAtAnEpochsEnd) {

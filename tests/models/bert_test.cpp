@@ -118,21 +118,6 @@ TEST(BertForSequenceClassification, ComputesItsLayersAgainToTheSameBitsWithLessM
   }
 }
 
-TEST(BertForSequenceClassification, IsToldWhatABatchOnADeviceHolds) {
-  const auto net = small_bert();
-  const torch::NoGradGuard no_grad;
-  const auto whole = text();
-  auto padded = whole.clone();
-  padded.select(1, 2).narrow(1, 3, 2).zero_();
-  const auto masked = net->forward(padded), unmasked = net->forward(whole);
-  net->foresee(padded, whole);
-  EXPECT_TRUE(at::equal(net->forward(padded), unmasked)) << "not looked at again";
-  EXPECT_TRUE(at::equal(net->forward(padded), masked)) << "of one forward";
-  net->foresee(padded, whole);
-  EXPECT_TRUE(at::equal(net->forward(padded.clone()), masked)) << "of that tensor";
-  EXPECT_THROW(net->foresee(whole, whole + 100), InputError);
-}
-
 TEST_F(BertFolderTest, ComesBackAsItWas) {
   const auto net = load();
   EXPECT_TRUE(state_dict_mismatches(module_state_dict(*net), module_state_dict(*small_bert())).empty());
@@ -146,18 +131,6 @@ TEST_F(BertFolderTest, ReadsPytorchModelBin) {
   const auto net = load();
   net->eval();
   EXPECT_TRUE(at::equal(net->forward(text()), small_bert()->forward(text())));
-}
-
-TEST_F(BertFolderTest, TakesNamesAsTheyOnceWere) {
-  rename([](std::string name) {
-    for (const auto& [now, then] :
-         {std::pair("LayerNorm.weight", "LayerNorm.gamma"), std::pair("LayerNorm.bias", "LayerNorm.beta")}) {
-      if (name.ends_with(now)) name.replace(name.size() - std::string(now).size(), std::string::npos, then);
-    }
-    return name;
-  });
-  EXPECT_THAT(items(read_safetensors(file()))[4].first.toStringRef(), HasSubstr("beta"));
-  EXPECT_TRUE(at::equal(load()->parameters().back(), small_bert()->parameters().back()));
 }
 
 TEST_F(BertFolderTest, DrawsTheClassifierThatABaseModelLacksAndSaysSo) {
@@ -191,17 +164,6 @@ TEST_F(BertFolderTest, LeavesOtherHeadsUnusedAndSaysSo) {
   const auto said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("not used: cls.predictions.bias"));
   EXPECT_THAT(said, Not(HasSubstr("position_ids")));
-}
-
-TEST_F(BertFolderTest, KeepsWhatTheFirstFoldersConfigSays) {
-  replace("config.json", "{", "{\n  \"num_labels\": 7, \"finetuning_task\": \"mnli\",");
-  const auto out = temp_ / "out";
-  write_bert_folder(*small_bert(), {.labels = {"x", "y", "z"}, .pretrained = folder()}, out);
-  std::ifstream stream(out + "/config.json");
-  const std::string config{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_THAT(config, HasSubstr("\"finetuning_task\": \"mnli\""));
-  EXPECT_THAT(config, HasSubstr("\"y\": 1"));
-  EXPECT_THAT(config, Not(HasSubstr("num_labels")));
 }
 
 TEST_F(BertFolderTest, IsWrittenWholeOrNotAtAll) {
@@ -309,20 +271,6 @@ TEST_F(BertFolderTest, RefusesDamagedWeights) {
   EXPECT_THAT(error(), HasSubstr("neither model.safetensors nor pytorch_model.bin"));
   write("tf_model.h5", "");
   EXPECT_THAT(error(), HasSubstr("the weights are TensorFlow's"));
-}
-
-TEST_F(BertFolderTest, RefusesWhatItMayNotRead) {
-  fs::rename(file(), folder() + "/elsewhere");
-  fs::create_directory(file());
-  EXPECT_THAT(error(), HasSubstr("model.safetensors"));
-  fs::remove(file());
-  fs::rename(folder() + "/elsewhere", file());
-  if (::geteuid() != 0) {
-    ::chmod(file().c_str(), 0);
-    EXPECT_THAT(error(), HasSubstr("model.safetensors"));
-  }
-  fs::remove_all(folder());
-  EXPECT_THAT(error(), HasSubstr("there is no such folder"));
 }
 
 TEST(Bert, RefusesWhatIsNoTextOfItsVocabulary) {

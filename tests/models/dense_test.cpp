@@ -41,10 +41,6 @@ struct Others : Layers {
   Layer linear(int64_t, int64_t, LinearPlace) const override { return Layer(std::make_shared<Doubling>()); }
 };
 
-TEST(Dense, MlpOfOtherLayersHasNone) {
-  EXPECT_TRUE(Mlp(4, {3}, 2, Others()).dense_layers().empty());
-}
-
 TEST(Dense, AllOfItsParametersAreItsLayersOrItSaysNo) {
   PimaNet pima;
   PimaNetBranch with_branch;

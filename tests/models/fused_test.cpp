@@ -116,19 +116,6 @@ TEST(FusedForward, HasTheBitsOfOtherLayoutsSizesAndTypes) {
   EXPECT_TRUE(torch::equal(fused_forward(layers, images), layers->forward(images)));
 }
 
-TEST(FusedForward, OfALayerThatStandsTwiceAddsItsGradients) {
-  torch::manual_seed(10);
-  const torch::nn::Linear twice(5, 5);
-  const auto x = torch::randn({4, 5});
-  Sequential layers(twice, torch::nn::ReLU(), twice);
-  const auto gradients = [&](const Forward& forward) {
-    layers->zero_grad();
-    forward(layers, x).sum().backward();
-    return test::bits(twice->weight.grad()) + test::bits(twice->bias.grad());
-  };
-  EXPECT_EQ(gradients(fused_forward), gradients(alone));
-}
-
 TEST(FusedForward, OfDenseLayersHasTheirBits) {
   torch::manual_seed(6);
   namespace nn = torch::nn;
@@ -150,29 +137,6 @@ TEST(FusedForward, CallsWhatItDoesNotKnow) {
   expect_same(Sequential(nn::ReLU()), images, false);
   Sequential none;
   EXPECT_THROW(fused_forward(none, images), c10::Error);
-}
-
-struct TwiceImpl : torch::nn::LinearImpl {
-  using LinearImpl::LinearImpl;
-  torch::Tensor forward(const torch::Tensor& x) { return 2 * LinearImpl::forward(x); }
-};
-TORCH_MODULE(Twice);
-
-struct SplitImpl : torch::nn::Module {
-  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x) { return {x, 2 * x}; }
-};
-TORCH_MODULE(Split);
-struct JoinImpl : torch::nn::Module {
-  at::Tensor forward(const std::tuple<at::Tensor, at::Tensor>& both) {
-    return std::get<0>(both) + std::get<1>(both);
-  }
-};
-TORCH_MODULE(Join);
-
-TEST(FusedForward, LeavesLayersOfTheUsersOwnAlone) {
-  torch::manual_seed(8);
-  expect_same(Sequential(Twice(6, 3), torch::nn::ReLU()), torch::randn({4, 6}), false);
-  expect_same(Sequential(Split(), Join(), torch::nn::Linear(6, 3), torch::nn::ReLU()), torch::randn({4, 6}));
 }
 
 // As Sequential does it: what the caller gave is changed, and what is behind a view of it.

@@ -63,21 +63,5 @@ TEST(BertLayerNet, IsNamedLikeHuggingFacesBert) {
             "layer.output.dense.weight layer.output.LayerNorm.weight classifier.weight ");
 }
 
-TEST(BertLayerNet, RefusesWhatItCannotBeMadeOf) {
-  EXPECT_THROW(BertLayerNet({8}, 2, {}), InputError);
-  EXPECT_THROW(BertLayerNet({1, 6, 5}, 3, {.width = 8, .heads = 3}), InputError);
-  EXPECT_THROW(BertLayerNet({1, 6, 5}, 3, {.width = 8, .heads = 0}), InputError);
-}
-
-TEST(PimaNetBranch, HasABranchThatNoForwardReaches) {
-  PimaNetBranch model;
-  model.forward(torch::randn({4, 8})).sum().backward();
-  std::string without;
-  for (const auto& item : model.named_parameters()) {
-    if (!item.value().grad().defined()) without += item.key() + " ";
-  }
-  EXPECT_EQ(without, "branch.weight branch.bias ");
-}
-
 }  // namespace
 }  // namespace lockstep

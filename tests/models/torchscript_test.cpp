@@ -50,12 +50,6 @@ TEST_F(TorchScript, TrainsUnderPythonsNames) {
   EXPECT_FALSE(torch::allclose(again.forward(x), moved));
 }
 
-TEST_F(TorchScript, KeepsOneTensorWhenMoved) {
-  TorchScriptNet net(folder / "model.pt");
-  net.to(torch::kDouble);
-  EXPECT_EQ(net.forward(torch::randn({8, 4}, torch::kDouble)).scalar_type(), torch::kDouble);
-}
-
 TEST_F(TorchScript, RefusesWhatCannotBeTrained) {
   refused("", "model.path is empty");
   refused(folder / "missing.pt", "No such file");

@@ -47,17 +47,6 @@ TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
   }
 }
 
-TEST(MpiLibrary, HasNoCallsBeforeItIsLoaded) {
-  EXPECT_EQ(loaded(), nullptr);
-  try {
-    calls();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(describe(error),
-              "MPI is not in use in this job\n  to do: start the ranks with mpirun or srun --mpi=pmix");
-  }
-}
-
 TEST(MpiLibraryDeathTest, OfTheStandardIsCalledAsItIs) {
   ::setenv("PRETEND_VERSION", "Pretend Version:\t5.1.0, of a test\nand more", 1);
   EXPECT_EXIT(load_and_tell({.file = kWhole, .because = "x"}), ExitedWithCode(kDone),

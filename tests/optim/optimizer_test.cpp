@@ -61,21 +61,6 @@ TEST(DecayGroups, SpareParametersByPartsOfTheirNames) {
   EXPECT_EQ(groups[1].params.size(), 2u);
 }
 
-TEST(DecayGroups, TakeATiedParameterByItsFirstName) {
-  const auto params = named_params();
-  const auto groups = decay_groups({.no_decay = {"bias"}}, params);
-  ASSERT_EQ(groups.size(), 2u);
-  EXPECT_TRUE(groups[0].params.at(0).is_same(params[0].second));
-  EXPECT_EQ(groups[0].params.size() + groups[1].params.size(), 2u);
-}
-
-TEST(DecayGroups, AreOneWhereNothingIsDivided) {
-  EXPECT_EQ(decay_groups({.weight_decay = 1}, named_params()).size(), 1u);
-  const auto spared = decay_groups({.weight_decay = 1, .no_decay = {"."}}, named_params());
-  ASSERT_EQ(spared.size(), 1u);
-  EXPECT_EQ(spared[0].options.weight_decay, 0);
-}
-
 TEST(DecayGroups, RefuseAPartThatIsInNoName) {
   for (const char* part : {"layernorm", ""})
     EXPECT_THROW(decay_groups({.no_decay = {"bias", part}}, named_params()), InputError) << part;
@@ -125,23 +110,6 @@ TEST(Optimizer, FusesOverGradientsOfAnyLayout) {
     }
     EXPECT_TRUE(torch::equal(outcomes[0], outcomes[1])) << name;
   }
-}
-
-TEST(Optimizer, FollowsItsRateWhereItIsFused) {
-  auto params = two_params();
-  const auto sgd = make_optimizer({.lr = 1, .momentum = 0}, params);
-  sgd->fuse();
-  for (const double lr : {0.5, 0.25}) {
-    for (auto& param : params) param.mutable_grad() = torch::ones_like(param);
-    sgd->set_lr(lr);
-    sgd->step();
-  }
-  EXPECT_TRUE(at::equal(params[0], torch::full({3}, 0.25)));
-  auto state = sgd->state_dict();
-  put(elements(get(state, "param_groups")).at(0), "lr", 0.125);
-  sgd->load_state_dict(state);
-  sgd->step();
-  EXPECT_TRUE(at::equal(params[0], torch::full({3}, 0.125)));
 }
 
 TEST(Optimizer, RefusesImpossibleValues) {
@@ -209,14 +177,6 @@ TEST(ParameterGroups, ShareNoParameter) {
   EXPECT_EQ(error_of([&] { Adam({{{params[0], params[0]}, {}}, {{params[1]}, {}}}); }), "");
   EXPECT_EQ(error_of([&] { Adam({{params, {}}, {kNone, {}}}); }), "");
   EXPECT_THAT(error_of([&] { Adam({{kNone, {}}, {kNone, {}}}); }), HasSubstr("no parameters"));
-}
-
-TEST(ParameterGroups, EachHasPossibleOptions) {
-  const auto params = two_params();
-  EXPECT_THAT(error_of([&] {
-                Sgd({{{params[0]}, {.lr = 1}}, {{params[1]}, {.lr = -1}}});
-              }),
-              HasSubstr("Invalid learning rate: -1"));
 }
 
 TEST(ParameterGroups, TakeNoStateOfOtherGroups) {

@@ -184,12 +184,6 @@ TEST(DataParallel, WhatOneDeviceThrowsNamesItAndTheNextStepWorks) {
   }
 }
 
-TEST(DataParallel, WithoutGradientsNothingIsKept) {
-  const auto model = data_parallel(Tanh(), logical(2));
-  const torch::NoGradGuard no_grad;
-  EXPECT_FALSE(model->forward(torch::randn({4, 5})).requires_grad());
-}
-
 TEST(DataParallel, AutocastReachesTheThreads) {
   const auto model = data_parallel(Tanh(), logical(2));
   const auto type_of_output = [&] { return model->forward(torch::randn({4, 5})).scalar_type(); };
@@ -258,29 +252,12 @@ TEST(DataParallel, TheSameSeedDropsTheSameWhoeverIsFaster) {
   EXPECT_TRUE(losses().equal(losses()));
 }
 
-TEST(DataParallel, MakingReplicasDrawsNothing) {
-  const auto module = seeded<Tanh>();
-  const auto after = torch::rand({3});
-  const auto wrapped = seeded<Tanh>();
-  const auto model = data_parallel(wrapped, logical(3));
-  EXPECT_TRUE(torch::rand({3}).equal(after));
-}
-
 TEST(DataParallel, FrozenParametersStayFrozen) {
   const auto model = data_parallel(Tanh(), logical(2));
   model->module()->first->weight.set_requires_grad(false);
   squares(model->forward(torch::randn({4, 5}))).backward();
   EXPECT_FALSE(model->module()->first->weight.grad().defined());
   EXPECT_TRUE(model->module()->first->bias.grad().defined());
-}
-
-TEST(DataParallel, TwoForwardsMayShareABackward) {
-  const auto bare = seeded<Tanh>();
-  const auto model = data_parallel(twin_of(bare), logical(2));
-  const auto a = torch::randn({4, 5}), b = torch::randn({4, 5});
-  (squares(bare->forward(a)) + squares(bare->forward(b))).backward();
-  (squares(model->forward(a)) + squares(model->forward(b))).backward();
-  expect_same(gradients(*bare), gradients(*model->module()), 1e-6);
 }
 
 // As for any module: what a backward needs must not change before it.
@@ -292,18 +269,6 @@ TEST(DataParallel, AStepBetweenForwardAndBackwardIsAnError) {
   optimizer.step();
   model->forward(torch::randn({4, 5}));
   EXPECT_THROW(loss.backward(), std::exception);
-}
-
-// The loss of the last step is still held: that must not keep the replicas from learning of the new
-// parameters.
-TEST(DataParallel, AHeldLossKeepsNoParameters) {
-  const auto model = data_parallel(Tanh(), logical(2));
-  torch::optim::SGD optimizer(model->parameters(), 0.1);
-  const auto input = torch::randn({4, 5});
-  const auto held = squares(model->forward(input));
-  held.backward();
-  optimizer.step();
-  EXPECT_TRUE(torch::allclose(model->forward(input), model->module()->forward(input)));
 }
 
 TEST(DataParallel, ABackwardIsForOnceUnlessTheGraphIsKept) {
@@ -324,26 +289,6 @@ TEST(DataParallel, GradientsReachTheInputs) {
   squares(bare->forward(a)).backward();
   squares(model->forward(b)).backward();
   EXPECT_TRUE(torch::allclose(a.grad(), b.grad(), 1e-6, 1e-6));
-}
-
-struct Many : torch::nn::Cloneable<Many> {
-  Many() { reset(); }
-  void reset() override {}
-  std::pair<at::Tensor, std::vector<at::Tensor>> forward(const std::vector<at::Tensor>& inputs,
-                                                         double factor) {
-    return {inputs[0] * factor, {inputs[1].sum(), inputs[1].argmax(1)}};
-  }
-};
-
-TEST(DataParallel, ContainersAreDealtOutAndGathered) {
-  const auto model = data_parallel(Many(), logical(2));
-  const std::vector<at::Tensor> inputs = {torch::arange(3), torch::rand({3, 4})};
-  const auto [scaled, others] = model->forward(inputs, 2.0);
-  EXPECT_TRUE(scaled.equal(torch::tensor({0., 2., 4.})));
-  EXPECT_EQ(others[0].sizes(), at::IntArrayRef({2}));  // a number a device
-  EXPECT_TRUE(others[1].equal(inputs[1].argmax(1)));
-  EXPECT_THROW(model->forward(std::vector<at::Tensor>{torch::rand({3}), torch::rand({4, 4})}, 1.0),
-               InputError);
 }
 
 struct Bare : torch::nn::Module {

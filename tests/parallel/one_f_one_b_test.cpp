@@ -116,11 +116,6 @@ TEST(Gpipe, TakesAsLongAndKeepsAllAlive) {
   }
 }
 
-// The player itself sees an order that cannot be.
-TEST(Gpipe, MeetingTheOtherWayRoundWouldWaitForEver) {
-  EXPECT_EQ(time_of({{{false, 0}, {true, 0}}, {{true, 0}, {false, 0}}}), -1);
-}
-
 TEST(CutChain, TheDearestStageCostsLeast) {
   using Sizes = std::vector<size_t>;
   EXPECT_EQ(parallel::cut_chain({1, 1, 1, 1}, 2), (Sizes{2, 2}));
@@ -128,25 +123,6 @@ TEST(CutChain, TheDearestStageCostsLeast) {
   EXPECT_EQ(parallel::cut_chain({1, 1, 1, 9}, 3), (Sizes{1, 2, 1}));
   EXPECT_EQ(parallel::cut_chain({320, 18496, 401536, 1290}, 4), (Sizes{1, 1, 1, 1}));
   EXPECT_EQ(parallel::cut_chain({5}, 1), (Sizes{1}));
-}
-
-// Against every cut that there is.
-TEST(CutChain, NoOtherCutIsBetter) {
-  const std::vector<int64_t> costs{7, 3, 8, 2, 6, 1, 9};
-  const auto dearest = [&](size_t a, size_t b) {  // three stages, cut before a and before b
-    int64_t most = 0;
-    for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, a}, {a, b}, {b, costs.size()}}) {
-      int64_t sum = 0;
-      for (size_t i = begin; i < end; ++i) sum += costs[i];
-      most = std::max(most, sum);
-    }
-    return most;
-  };
-  int64_t best = 1000;
-  for (size_t a = 1; a + 1 < costs.size(); ++a)
-    for (size_t b = a + 1; b < costs.size(); ++b) best = std::min(best, dearest(a, b));
-  const auto sizes = parallel::cut_chain(costs, 3);
-  EXPECT_EQ(dearest(sizes[0], sizes[0] + sizes[1]), best);
 }
 
 }  // namespace

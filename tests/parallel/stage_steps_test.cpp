@@ -174,38 +174,5 @@ TEST(StageSteps, WithoutGroupsTwoNeighboursBothSend) {
   });
 }
 
-TEST(StageSteps, AStageThatGoesBackwardTooEarlyHangs) {
-  for (int stages = 2; stages <= 6; ++stages) {
-    const int64_t batches = stages + 2;
-    for (int odd = 0; odd + 1 < stages; ++odd) {
-      auto plans = plans_of(stages, batches);
-      auto turns = one_f_one_b(stages, odd, batches);
-      const auto backward =
-          std::find_if(turns.begin(), turns.end(), [](const auto& turn) { return !turn.forward; });
-      std::rotate(backward - 2, backward, backward + 1);  // before the next stage can have come to it
-      plans[static_cast<size_t>(odd)] = stage_steps(turns, stages, odd);
-      EXPECT_FALSE(Nccl(plans).all_ended()) << stages << " stages, stage " << odd;
-    }
-  }
-}
-
-TEST(StageSteps, AMessageThatIsMissingOnOneSideHangs) {
-  auto plans = plans_of(3, 4);
-  plans[1].back().messages.clear();  // its last gradient
-  EXPECT_FALSE(Nccl(plans).all_ended());
-}
-
-// A pair's messages that are received in another order end, with the wrong tensors.
-TEST(StageSteps, ThePlayerSeesMessagesThatAreMixedUp) {
-  auto plans = plans_of(2, 2);
-  for (auto& step : plans[1]) {
-    for (auto& message : step.messages)
-      if (!message.sends) message.micro_batch = 1 - message.micro_batch;
-  }
-  const Nccl played(plans);
-  EXPECT_TRUE(played.all_ended());
-  EXPECT_FALSE(played.all_meant());
-}
-
 }  // namespace
 }  // namespace lockstep::parallel

@@ -68,50 +68,6 @@ TEST(ForEachTensor, PackedSequences) {
   EXPECT_TRUE(placed.get().batch_sizes().is_cpu());
 }
 
-}  // namespace
-}  // namespace lockstep
-
-namespace elsewhere {
-class Closed {
- public:
-  explicit Closed(at::Tensor tensor) : tensor_(std::move(tensor)) {}
-
- private:
-  friend void visit_tensors(Closed& value, const lockstep::TensorVisitor& visit) { visit(value.tensor_); }
-  at::Tensor tensor_;
-};
-}  // namespace elsewhere
-
-namespace lockstep {
-namespace {
-
-TEST(ForEachTensor, AFunctionBesideTheType) {
-  std::vector<elsewhere::Closed> values{elsewhere::Closed(number(1)), elsewhere::Closed(number(2))};
-  EXPECT_EQ(walked(values), (Numbers{1, 2}));
-  static_assert(tensors::may_own<elsewhere::Closed>(), "as an input it moves to the device");
-}
-
-TEST(ForEachTensor, OrderedDictionaries) {
-  torch::OrderedDict<std::string, at::Tensor> ordered;
-  ordered.insert("k", number(4));
-  EXPECT_EQ(walked(ordered), Numbers{4});
-}
-
-class Closed {
- public:
-  explicit Closed(at::Tensor hidden) : hidden_(std::move(hidden)) {}
-  void for_each_tensor(const TensorVisitor& visit) { visit(hidden_); }
-
- private:
-  at::Tensor hidden_;
-};
-
-TEST(ForEachTensor, TypesWithTheirOwnWalk) {
-  Closed closed(number(3));
-  EXPECT_EQ(walked(closed), Numbers{3});
-  EXPECT_EQ(walked(closed), Numbers{-3});
-}
-
 TEST(ForEachTensor, TorchScriptValues) {
   c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
   dict.insert("k", number(3));
@@ -148,17 +104,6 @@ TEST(Placed, StructsMoveButForWhatLiesBehindAPointer) {
   const Outer moved = placed(outer);
   EXPECT_TRUE(on_meta(moved.inner.a) && on_meta(moved.many[0].a));
   EXPECT_FALSE(on_meta(*moved.inner.b) || on_meta(outer.inner.a));
-}
-
-TEST(Placed, SharedTorchScriptContainersAreCopied) {
-  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-  dict.insert("k", number(3));
-  const c10::List<at::Tensor> list({number(2)});
-  const c10::IValue value = c10::ivalue::Tuple::create({list, c10::IValue(dict), c10::IValue(4)});
-  const auto moved = placed(value).toTupleRef().elements();
-  EXPECT_TRUE(on_meta(moved[0].toTensorVector()[0]));
-  EXPECT_TRUE(on_meta(moved[1].toGenericDict().at("k").toTensor()));
-  EXPECT_FALSE(on_meta(list.get(0)) || on_meta(dict.at("k").toTensor()));
 }
 
 TEST(Placed, WithoutADeviceOrTensorsTheArgumentItselfPasses) {

@@ -92,13 +92,6 @@ TEST(CheckpointActivations, StopsWhereBackwardNeedsNoMore) {
   EXPECT_EQ(reached, 1) << "the product is needed by nobody";
 }
 
-TEST(CheckpointActivations, JustRunsWhereNoGradientIsAskedFor) {
-  const auto block = std::make_shared<Block>();
-  const torch::NoGradGuard no_grad;
-  EXPECT_FALSE(checkpoint_activations(block, at::randn({4, 8})).requires_grad());
-  EXPECT_EQ(block->calls, 1);
-}
-
 TEST(CheckpointActivations, TakesSeveralInputsAndGivesSeveralOutputs) {
   const auto run = [](bool checkpointing) {
     torch::manual_seed(1);
@@ -169,17 +162,6 @@ TEST(CheckpointActivations, ComputesAgainUnderTheSameAutocast) {
   expect_equal(run(true), run(false));
 }
 
-TEST(CheckpointActivations, LeavesTheCastsOfOthersAlone) {
-  const auto weight = at::randn({4, 4}).requires_grad_(), x = at::randn({3}).requires_grad_();
-  const auto cast = [&] { return at::autocast::cached_cast(at::kBFloat16, weight, at::kCPU); };
-  const auto y = checkpoint_activations([](const at::Tensor& z) { return z.sin(); }, x);
-  const auto kept = cast();
-  y.sum().backward();
-  EXPECT_TRUE(cast().is_same(kept));
-  EXPECT_TRUE(at::autocast::is_autocast_cache_enabled());
-  at::autocast::clear_cache();
-}
-
 TEST(CheckpointActivations, DrawsOtherNumbersWhereTheyAreNotToBeKept) {
   torch::manual_seed(1);
   const auto x = at::ones({1000}).requires_grad_();
@@ -225,40 +207,6 @@ TEST(CheckpointActivations, LetsAnErrorOfTheFunctionThrough) {
       checkpoint_activations([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("its own"); }, x),
       std::runtime_error);
   EXPECT_TRUE(x.sin().sum().grad_fn()) << "nothing is left in force";
-}
-
-// Its statistics cannot be put back, as after an error of a GPU nothing can.
-struct Broken : torch::nn::Module {
-  explicit Broken(bool throws) : throws(throws) { register_buffer("statistics", at::zeros({2})); }
-  at::Tensor forward(const at::Tensor& x) {
-    if (calls++ == 0) return x.sin();
-    named_buffers()["statistics"].set_data(at::zeros({3}));
-    if (throws) throw std::runtime_error("its own");
-    return x.sin();
-  }
-  int calls = 0;
-  const bool throws;
-};
-
-TEST(CheckpointActivations, SaysTheFirstErrorWhereNothingCanBePutBack) {
-  const auto x = at::randn({3}).requires_grad_();
-  const auto y = checkpoint_activations(std::make_shared<Broken>(true), x);
-  EXPECT_THROW(y.sum().backward(), std::runtime_error);
-  const auto z = checkpoint_activations(std::make_shared<Broken>(false), x);
-  EXPECT_THROW(z.sum().backward(), c10::Error);
-}
-
-TEST(CheckpointActivations, OutlivesAnEngineThatComesLater) {
-  const auto run = [] {
-    int calls = 0;
-    const auto wave = [&](const at::Tensor& z) { return ++calls, z.sin(); };
-    const auto y = checkpoint_activations(wave, at::randn({3}).requires_grad_());
-    y.sum().backward();
-    return calls;
-  };
-  EXPECT_EQ(run(), 2);
-  torch::autograd::set_default_engine_stub(torch::autograd::Engine::get_base_engine);
-  EXPECT_EQ(run(), 2) << "libtorch_python sets one of its own";
 }
 
 TEST(CheckpointActivations, ThreadsDoNotHearOfEachOther) {

@@ -21,11 +21,6 @@ TEST(MetricsFile, FloatsReadBackTheSameBits) {
   }
 }
 
-TEST(MetricsFile, KeysKeepTheirOrder) {
-  EXPECT_EQ(to_json({{"event", "step"}, {"step", int64_t{4}}, {"a", 0.5}}),
-            R"({"event":"step","step":4,"a":0.5})");
-}
-
 TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
   test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl";
@@ -111,12 +106,6 @@ TEST(MetricsFile, WhoeverHeldItBeforeWritesIntoNothingOfTheNext) {
   next.add({{"step", int64_t{2}}});
   stopped.add({{"step", int64_t{3000}}});
   EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
-}
-
-TEST(MetricsFile, AnOffsetPastTheEndIsTheEnd) {
-  test::TempFolder scratch;
-  MetricsFile file(scratch.path() / "metrics.jsonl", 1000);
-  EXPECT_EQ(file.offset(), 0);
 }
 
 }  // namespace

@@ -76,13 +76,6 @@ TEST_F(StatusTest, IsWrittenInPlaceWhereASecondFileHasNoRoom) {
   EXPECT_EQ(read_status(path("mnist")).state, RunState::done);
 }
 
-TEST_F(StatusTest, SaysNoProcessThatTheFileDoesNot) {
-  { const auto running = make(); }
-  std::ofstream(path("mnist") / "status.json") << R"({"state":"running"})";
-  EXPECT_TRUE(judge(path("mnist")).text.starts_with("failed: its process ended without a word\n"))
-      << judge(path("mnist")).text;
-}
-
 TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
   make();
   const std::pair<RunState, int> cases[] = {
@@ -91,14 +84,6 @@ TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
     leave(state, "a \"reason\" with \xff bytes");
     EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
   }
-}
-
-TEST_F(StatusTest, OfNoRunIsBadInput) {
-  EXPECT_THROW(judge(path("nothing")), InputError);
-  EXPECT_THROW(judge(scratch_.path()), InputError);
-  std::filesystem::create_directory(path("odd"));
-  base::replace_file(path("odd") / "status.json", "{\"state\": 3");
-  EXPECT_THROW(judge(path("odd")), InputError);
 }
 
 TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {

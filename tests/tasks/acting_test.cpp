@@ -65,13 +65,6 @@ TEST(CartPole, BeginsUprightWithinATwentieth) {
   EXPECT_GT(largest, 0.049);
 }
 
-TEST(SplitMix64, IsThePublishedOne) {
-  SplitMix64 random(1234567);  // the numbers of the reference implementation
-  EXPECT_EQ(random.next(), 6457827717110365317U);
-  EXPECT_EQ(random.next(), 3203168211198807973U);
-  EXPECT_EQ(random.next(), 9817491932198370423U);
-}
-
 // By hand: one environment, gamma 0.5, lambda 0.5; a fall after the second step, then one more step.
 TEST(Advantages, StopAtAnEpisodesEndAndTakeInWhatFollowsTheRound) {
   const Trail trail = {.environments = 1,
@@ -172,20 +165,6 @@ TEST(CartPoleActor, HasEnvironmentsOfItsOwnOnEachRank) {
   EXPECT_EQ(streams.size(), 150);
 }
 
-TEST(CartPoleActor, PlaysANumbersEpisodeAlike) {
-  CartPoleActor actor(small(), 7, {}), later(small(), 7, {.rank = 1, .world = 2});
-  later.act(lean);
-  const auto all = actor.play(lean, 0, 20);
-  ASSERT_EQ(all.size(), 20);
-  const auto rest = later.play(lean, 10, 10);
-  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + 10));
-}
-
-TEST(CartPoleActor, RefusesAModelOfOtherOutputs) {
-  CartPoleActor actor(small(), 7, {});
-  EXPECT_THROW(actor.act([](const at::Tensor& seen) { return at::zeros({seen.size(0), 2}); }), InputError);
-}
-
 at::Tensor target_of(double action, double advantage, double value, double log_probability) {
   return at::tensor({action, advantage, value, log_probability}).to(at::kFloat).unsqueeze(0);
 }
@@ -208,26 +187,6 @@ TEST(PolicyLoss, OfPpoIsClippedWhereThatIsLess) {
   EXPECT_NEAR(loss(1, std::log(0.25)), -1.2, 1e-5);  // twice as likely as it was
   EXPECT_NEAR(loss(-1, std::log(0.25)), 2, 1e-5);
   EXPECT_NEAR(loss(1, std::log(0.5)), -1, 1e-5);
-}
-
-std::string refused_option(const RowOptions& options) {
-  try {
-    policy_method(options);
-  } catch (const InputError& error) {
-    return error.where();
-  }
-  return {};
-}
-
-TEST(PolicyMethod, RefusesNonsense) {
-  const std::vector<std::pair<const char*, const char*>> nonsense = {
-      {"method", "dqn"}, {"environments", "0"}, {"steps", "-1"},    {"passes", "0"},
-      {"gamma", "1.5"},  {"gamma", "nan"},      {"lambda", "-0.1"}, {"clip", "2"},
-      {"entropy", "-1"}, {"value", "-1"},       {"solved", "-1"}};
-  for (const auto& [name, value] : nonsense)
-    EXPECT_EQ(refused_option({{name, value}}), std::string("task.options.") + name) << value;
-  EXPECT_EQ(refused_option({{"method", "policy_gradient"}, {"clip", "0.2"}}), "task.options.clip");
-  EXPECT_EQ(refused_option({{"steps", "12.5"}}), "options.steps");
 }
 
 }  // namespace

@@ -97,21 +97,6 @@ TEST(ClassMetrics, EndWhenTheModelGivesNaN) {
   EXPECT_EQ(value(metrics, "auc"), 0.5);
 }
 
-TEST(ClassMetrics, OfNothingAreNumbersAllTheSame) {
-  ClassMetrics metrics({"a", "b"}, 0);
-  EXPECT_EQ(value(metrics, "accuracy"), 0);
-  EXPECT_EQ(value(metrics, "auc"), 0.5);
-}
-
-TEST(ClassMetrics, AnotherWidthThanTheClassesIsAnError) {
-  for (const int64_t width : {7, 12}) {
-    ClassMetrics metrics(std::vector<std::string>(10, "c"), 4);
-    EXPECT_THROW(metrics.add(at::zeros({4, width}), at::zeros({4}, at::kLong), {0, 1, 2, 3}, {1, 4}),
-                 InputError);
-    EXPECT_EQ(metrics.samples(), 0);
-  }
-}
-
 TEST(NumberMetrics, AreTheMeansOverAllSamples) {
   NumberMetrics metrics;
   metrics.add(at::tensor({1.0f, 2.0f}).view({2, 1}), at::tensor({0.0f, 4.0f}).view({2, 1}), {0, 1}, {5, 2});

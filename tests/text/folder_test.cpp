@@ -71,14 +71,6 @@ TEST_F(FolderTest, AVocabularyThatIsNotUtf8IsRefusedWithItsLine) {
   refused("the vocabulary is not UTF-8: byte 0xE9", "/vocab.txt:6");
 }
 
-TEST_F(FolderTest, BlanksAtALinesEndAreNoPartOfIt) {
-  folder.write("vocab.txt", "[PAD]\r\n[UNK]\r\n[CLS] \n[SEP]\t\nb\xC2\xA0\xE3\x80\x80\nlast");
-  const Tokenizer tokenizer(folder.path().string());
-  EXPECT_EQ(tokenizer.size(), 6U);
-  EXPECT_EQ(tokenizer.id("b"), 4);
-  EXPECT_EQ(tokenizer.id("last"), 5);
-}
-
 TEST_F(FolderTest, TheConfigCountsBeforeTokenizerJson) {
   constexpr const char* kCased =
       R"({"type": "BertNormalizer", "lowercase": false, "strip_accents": true, "handle_chinese_chars": false})";
@@ -93,15 +85,6 @@ TEST_F(FolderTest, TheConfigCountsBeforeTokenizerJson) {
   const auto neither = options("{}", "null");
   EXPECT_TRUE(neither.do_lower_case && neither.tokenize_chinese_chars && neither.clean_text &&
               !neither.strip_accents);
-}
-
-TEST_F(FolderTest, SpecialTokensMayHaveOtherNames) {
-  folder.write("vocab.txt", "<p>\n<u>\n<c>\n<s>\na\n");
-  folder.write("tokenizer_config.json",
-               R"({"pad_token": "<p>", "unk_token": {"content": "<u>", "lstrip": false},
-      "cls_token": "<c>", "sep_token": "<s>"})");
-  const auto encoding = Tokenizer(folder.path().string()).encode({"a <s>x"});
-  EXPECT_EQ(encoding.ids, (std::vector<int32_t>{2, 4, 3, 1, 3}));
 }
 
 TEST_F(FolderTest, OddConfigsAreRefused) {

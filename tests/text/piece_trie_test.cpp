@@ -55,24 +55,6 @@ TEST(PieceTrie, FindsWhatTryingEveryLengthFinds) {
   EXPECT_GT(found, 10000);
 }
 
-TEST(PieceTrie, HoldsEveryToken) {
-  std::mt19937 draw(6);
-  const Known known(random_tokens(20000, draw));
-  for (size_t i = 0; i < known.vocabulary.size(); ++i) {
-    const std::string& token = known.vocabulary.tokens()[i];
-    const bool inside = token.starts_with("##") && token.size() > 2;
-    ASSERT_EQ(known.trie.longest(inside ? token.substr(2) : token, inside).id, static_cast<int32_t>(i))
-        << token;
-  }
-}
-
-TEST(PieceTrie, NothingGoesOnWithAWordWhereNoTokenDoes) {
-  const Known known({"a", "b#", "#"});
-  EXPECT_EQ(known.trie.longest("a", false).bytes, 1U);
-  EXPECT_EQ(known.trie.longest("a", true).bytes, 0U);
-  EXPECT_EQ(known.trie.longest("", false).bytes, 0U);
-}
-
 TEST(PieceTrie, ATokenThatNoWordCanHoldIsLeftOut) {
   const Known known({"a", std::string(1 << 20, 'x')});  // as deep as that nothing may recurse
   EXPECT_EQ(known.trie.longest(std::string(500, 'x'), false).bytes, 0U);

@@ -61,11 +61,6 @@ TEST_F(TokenizerTest, CaseAndAccentsGoWhereTheFolderSaysSo) {
   EXPECT_EQ(words(made(R"({"strip_accents": false})"), {kText}), "[CLS] [UNK] caf\xC3\xA9 [SEP]");
 }
 
-TEST_F(TokenizerTest, OffsetsCountCharacters) {
-  const auto encoding = made().encode({"\xE6\xBC\xA2\xE6\xBC\xA2 caf\xC3\xA9, a"});
-  EXPECT_EQ(encoding.offsets, (Offsets{{0, 0}, {0, 1}, {1, 2}, {3, 7}, {7, 8}, {9, 10}, {0, 0}}));
-}
-
 TEST_F(TokenizerTest, ASpecialTokenInTheTextIsOne) {
   const auto tokenizer = made();
   const auto encoding = tokenizer.encode({"a[SEP]a [sep]"});
@@ -154,14 +149,6 @@ TEST_F(TokenizerTest, ThreadsShareOne) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(others, 0);
-}
-
-TEST_F(TokenizerTest, KnowsItsTokensByNumberAndByText) {
-  const auto tokenizer = made();
-  EXPECT_EQ(tokenizer.size(), 15U);
-  EXPECT_EQ(tokenizer.id("##able"), 7);
-  EXPECT_EQ(tokenizer.id("nowhere"), std::nullopt);
-  EXPECT_EQ(tokenizer.pad_id(), 0);
 }
 
 }  // namespace

@@ -47,21 +47,6 @@ TEST(Shares, CutOnMultiplesOf64) {
   }
 }
 
-TEST(Shares, LeaveRanksWithoutAnyWhereThereAreTooFew) {
-  const std::vector<Extent> few = {{3, true}, {1, true}};
-  const auto shares = cut_evenly(few, 4);
-  expect_complete(shares, few);
-  EXPECT_EQ(std::count_if(shares.begin(), shares.end(), [](const auto& share) { return share.empty(); }), 2);
-}
-
-TEST(Shares, TakeFrozenAndEmptyParametersForNothing) {
-  const std::vector<Extent> params = {{100000, false}, {640, true}, {0, true}, {640, true}, {100000, false}};
-  const auto shares = cut_evenly(params, 2);
-  expect_complete(shares, params);
-  EXPECT_EQ(shares[0], (std::vector<ParameterPiece>{{0, 0, 100000}, {1, 0, 640}}));
-  expect_complete(cut_evenly({{5, false}}, 3), {{5, false}});
-}
-
 TEST(Shares, DealTheLargestFirst) {
   const std::vector<Extent> params = {{10, true}, {70, true}, {30, true}, {25, true}, {999, false}};
   const auto shares = deal_whole(params, 2);

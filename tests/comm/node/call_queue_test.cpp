@@ -36,20 +36,6 @@ TEST(CallQueue, AnAbandonedCallHoldsNobodyUp) {
   stuck.set_value();
 }
 
-TEST(CallQueue, TheNewestIsTheLastOfThoseThatWait) {
-  CallQueue queue;
-  EXPECT_TRUE(queue.idle());
-  const auto first = new_work(), second = new_work();
-  std::promise<void> goes_on;
-  auto ready = goes_on.get_future().share();
-  queue.add(first, [ready] { return ready.wait(), std::exception_ptr(); });
-  EXPECT_EQ(queue.newest(), first);
-  queue.add(second, [] { return std::exception_ptr(); });
-  EXPECT_EQ(queue.newest(), second);
-  goes_on.set_value();
-  second->wait();
-}
-
 TEST(CallQueue, AnErrorThatACallThrowsIsThatOfItsWork) {
   CallQueue queue;
   const auto work = new_work();

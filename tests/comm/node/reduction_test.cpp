@@ -34,11 +34,6 @@ TEST(Reduction, SumsInRankOrder) {
   }
 }
 
-TEST(Reduction, TheOrderShows) {
-  const std::vector<at::Tensor> tensors = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
-  EXPECT_EQ(combined(tensors, Op::SUM).item<float>(), 0.0f);
-}
-
 TEST(Reduction, MinAndMax) {
   const auto tensors = random(3, 1000, at::kFloat);
   EXPECT_TRUE(
@@ -76,24 +71,6 @@ TEST(Reduction, WritesToSeveralPlacesOfWhichSourcesMayBeSome) {
           for (const auto& place : places)
             EXPECT_TRUE(at::equal(place, expected)) << type << " " << ranks << " " << outs << " " << items;
         }
-}
-
-at::Tensor bools(std::vector<int64_t> values) {
-  return at::tensor(values).to(at::kBool);
-}
-
-TEST(Reduction, BoolsStayBools) {
-  const std::vector<at::Tensor> tensors = {bools({1, 1, 0}), bools({1, 0, 0})};
-  const auto any = combined(tensors, Op::SUM);
-  EXPECT_EQ(static_cast<const uint8_t*>(any.data_ptr())[0], 1) << "a bool of 2 is undefined behaviour";
-  EXPECT_TRUE(at::equal(any, bools({1, 1, 0})));
-  EXPECT_TRUE(at::equal(combined(tensors, Op::MIN), bools({1, 0, 0})));
-}
-
-TEST(Reduction, WhatMakesNoSenseIsRefused) {
-  EXPECT_THROW(find_reduction(at::kBool, Op::AVG), c10::Error);
-  EXPECT_THROW(find_reduction(at::kFloat, Op::BAND), c10::Error);
-  EXPECT_THROW(find_reduction(at::kComplexFloat, Op::SUM), c10::Error);
 }
 
 }  // namespace

@@ -51,22 +51,6 @@ TEST_F(SharedExchanges, TakeTensorsThatLieWithGaps) {
   EXPECT_TRUE(at::equal(own[0], test::gift(own_rank(), last_, 24)));
 }
 
-TEST_F(SharedExchanges, HaveAFutureWithTheTensorsLateOrNot) {
-  for (const bool late : {false, true}) {
-    std::vector<at::Tensor> own = {at::full({2}, float(own_rank()))};
-    std::vector<std::vector<at::Tensor>> lists;
-    if (own_rank() == 0) lists.emplace_back();
-    for (int rank = 0; own_rank() == 0 && rank < world(); ++rank) lists[0].push_back(at::zeros({2}));
-    if (late && own_rank() == last_) std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    const auto future = group_->gather(lists, own)->getFuture();
-    future->wait();
-    const auto tensors = future->value().toTensorVector();
-    ASSERT_EQ(tensors.size(), own_rank() == 0 ? size_t(world()) : 0);
-    for (size_t rank = 0; rank < tensors.size(); ++rank)
-      EXPECT_EQ(tensors[rank][1].item<float>(), float(rank));
-  }
-}
-
 TEST_F(SharedExchanges, OfListsBringTensorsOfAnySize) {
   std::vector<at::Tensor> out, in, want;
   for (int rank = 0; rank < world(); ++rank) {
@@ -116,26 +100,6 @@ TEST_F(SharedExchanges, OfUnlikeSizesAreAnErrorOfAllRanks) {
   EXPECT_NE(text.find(sizes), std::string::npos) << text;
   EXPECT_EQ(into.abs().sum().item<float>(), 0);
   EXPECT_TRUE(comm::is_dead(group_));
-}
-
-TEST_F(SharedExchanges, OfUnlikeTypesAreAnErrorOfAllRanks) {
-  if (world() == 1) GTEST_SKIP() << "needs two ranks";
-  std::vector<int64_t> even;
-  at::Tensor from = at::ones({world()}).to(own_rank() == last_ ? at::kInt : at::kFloat), into = from.clone();
-  const auto text =
-      test::error_of([&] { base::own_all_to_all_single(*group_, into, from, even, even)->wait(); });
-  EXPECT_NE(text.find(" of Float to rank "), std::string::npos) << text;
-  EXPECT_NE(text.find(" of Int"), std::string::npos) << text;
-}
-
-TEST_F(SharedExchanges, OfSeveralTensorsThatAreDividedInOtherWaysAreAnError) {
-  if (world() == 1) GTEST_SKIP() << "needs two ranks";
-  std::vector<at::Tensor> mine = {at::ones({3}), at::ones({40})}, all;
-  if (own_rank() == last_) std::swap(mine[0], mine[1]);
-  for (const auto& tensor : mine) all.push_back(at::zeros({world() * tensor.numel()}));
-  const auto text =
-      test::error_of([&] { base::own_all_gather_single_coalesced(*group_, all, mine)->wait(); });
-  EXPECT_NE(text.find("of tensors of other types or sizes"), std::string::npos) << text;
 }
 
 TEST_F(SharedExchanges, RefuseWhatTheyCannotCarry) {

@@ -22,22 +22,6 @@ TEST(Gloo, SumsOverTheRanks) {
   EXPECT_EQ(tensors[0].sum().item<double>(), 1000.0 * world() * (world() + 1) / 2);
 }
 
-TEST(Gloo, CallsItselfGloo) {
-  auto group = test::open("gloo");
-  EXPECT_EQ(group->getBackendName(), "gloo");
-  EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "gloo");
-  EXPECT_EQ(group->getRank(), own_rank());
-  EXPECT_EQ(group->getSize(), world());
-}
-
-TEST(Gloo, TheFutureHoldsTheTensors) {
-  auto group = test::open("gloo");
-  std::vector<at::Tensor> tensors = {at::ones({3})};
-  auto future = group->allreduce(tensors)->getFuture();
-  future->wait();
-  EXPECT_TRUE(at::equal(future->value().toTensorVector()[0], at::full({3}, float(world()))));
-}
-
 TEST(Gloo, GathersScattersAndMeets) {
   auto group = test::open("gloo");
   std::vector<at::Tensor> input = {at::full({2}, own_rank())};
@@ -67,13 +51,6 @@ TEST(Gloo, WrongArgumentsLeaveTheGroupAlive) {
   std::vector<at::Tensor> tensors = {at::ones({1})};
   group->allreduce(tensors)->wait();
   EXPECT_EQ(tensors[0].item<float>(), float(world()));
-}
-
-TEST(Gloo, ManyGroupsOneAfterTheOther) {
-  for (int i = 0; i < 5; ++i) {
-    auto group = test::open("gloo");
-    group->barrier()->wait();
-  }
 }
 
 // What waits for a group's death is no reason to keep it.

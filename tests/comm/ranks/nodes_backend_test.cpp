@@ -148,21 +148,6 @@ TEST_F(OverNodes, ABarrierComesAfterTheSumsBeforeIt) {
   }
 }
 
-TEST_F(OverNodes, ACallbackMayWaitForABarrier) {
-  const auto group = open(layouts()[0]);
-  if (group.shared->getBackendName() != "shared") GTEST_SKIP() << "gloo's callbacks may not";
-  std::vector<at::Tensor> first = {at::ones({10})}, second = {at::ones({20})};
-  const auto after = group.shared->allreduce(first, {})->getFuture()->then(
-      [&](c10::ivalue::Future&) {
-        group.shared->barrier({})->wait();
-        return c10::IValue(1);
-      },
-      c10::IntType::get());
-  after->wait();
-  group.shared->allreduce(second, {})->wait();
-  EXPECT_EQ(second[0][19].item<float>(), world());
-}
-
 TEST_F(OverNodes, ACallbackMayMakeASum) {
   const auto group = open(layouts()[0]);
   std::vector<at::Tensor> first = {at::ones({10})}, second = {at::ones({20})};
@@ -175,16 +160,6 @@ TEST_F(OverNodes, ACallbackMayMakeASum) {
       c10::IntType::get());
   after->wait();
   EXPECT_EQ(second[0][19].item<float>(), world());
-}
-
-TEST_F(OverNodes, ATensorThatHoldsOnePlaceTwiceIsAnError) {
-  const auto group = open(layouts()[0]);
-  if (group.shared->getBackendName() != "shared") GTEST_SKIP() << "gloo reads and writes past such a tensor";
-  const auto said = test::error_of([&] {
-    std::vector<at::Tensor> tensors = {at::zeros({1}).expand({5})};
-    group.shared->allreduce(tensors, {})->wait();
-  });
-  EXPECT_NE(said, "");
 }
 
 TEST_F(OverNodes, NodesAreGloosWhereItsRingDoesNotPassFromOneToTheNext) {
@@ -224,26 +199,6 @@ TEST_F(OverNodes, ImagesInChannelsLastAreSummedInTheOrderOfMemory) {
   const auto own =
       numbers(2 * 3 * 5 * 7, at::kFloat).view({2, 3, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(same_bits(reduced(*group.shared, own), reduced(*group.gloo, own)));
-}
-
-TEST_F(OverNodes, ColumnsOfAMatrixAreSummedAndWhatIsBetweenThemStays) {
-  const auto group = open(layouts()[0]);
-  auto matrix = at::ones({40, 4});
-  std::vector<at::Tensor> column = {matrix.select(1, 2)};
-  if (group.shared->getBackendName() != "shared") GTEST_SKIP() << "gloo takes such a tensor for a dense one";
-  group.shared->allreduce(column, {})->wait();
-  EXPECT_TRUE(at::equal(column[0], at::full({40}, float(world()))));
-  EXPECT_EQ(matrix.sum().item<float>(), 40.0F * 3 + 40.0F * world());
-}
-
-TEST_F(OverNodes, EveryKindOfSumCountsOnce) {
-  const auto group = open(layouts()[0]);
-  reduced(*group.shared, at::ones({3}));
-  reduced(*group.shared, at::ones({200'000}));
-  group.shared->barrier({})->wait();
-  if (group.shared->getBackendName() == "shared") {
-    EXPECT_EQ(group.shared->getSequenceNumberForGroup(), 3U);
-  }
 }
 
 // Two of gloo's threads may wait for each other where a rank has died.

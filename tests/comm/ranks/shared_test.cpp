@@ -131,38 +131,12 @@ TEST_F(SharedSums, HaveGloosBitsOfComplexNumbers) {
   }
 }
 
-TEST_F(SharedSums, HaveGloosBitsOnOneRank) {
-  for (const auto items : kSizes) {
-    c10d::ReduceOptions options;
-    options.rootRank = static_cast<int64_t>(items % world());
-    std::vector<at::Tensor> ours = {numbers(items, at::kFloat)}, theirs = {ours[0].clone()};
-    const auto before = ours[0].clone();
-    shared_->reduce(ours, options)->wait();
-    gloo_->reduce(theirs, options)->wait();
-    const bool root = own_rank() == options.rootRank;
-    ASSERT_TRUE(same_bits(ours[0], root ? theirs[0] : before)) << items;
-  }
-}
-
 TEST_F(SharedSums, HaveGloosBitsInParts) {
   for (const int64_t items : {1, 129, 20'011}) {
     auto whole = numbers(items * world(), at::kFloat), part = at::empty({items}), want = at::empty({items});
     base::own_reduce_scatter_single(*shared_, part, whole)->wait();
     base::own_reduce_scatter_single(*gloo_, want, whole)->wait();
     ASSERT_TRUE(same_bits(part, want)) << items;
-  }
-}
-
-TEST_F(SharedSums, HaveGloosBitsInListedParts) {
-  for (const int64_t items : {1, 129, 20'011}) {
-    std::vector<std::vector<at::Tensor>> given(1);
-    for (int rank = 0; rank < world(); ++rank) given[0].push_back(numbers(items, at::kFloat, rank));
-    std::vector<at::Tensor> ours = {at::empty({items})}, theirs = {at::empty({items})};
-    shared_->reduce_scatter(ours, given)->wait();
-    const auto error = test::error_of([&] { gloo_->reduce_scatter(theirs, given)->wait(); });
-    if (error.find("does not support") != std::string::npos) GTEST_SKIP() << "this libtorch's gloo has none";
-    ASSERT_EQ(error, "");
-    ASSERT_TRUE(same_bits(ours[0], theirs[0])) << items;
   }
 }
 
@@ -215,14 +189,6 @@ TEST_F(Shared, ManyThatWaitKeepTheirOrder) {
   for (const auto& work : works) work->wait();
   for (int call = 0; call < kCalls; ++call)
     EXPECT_EQ(sums[size_t(call)][0][99].item<float>(), float(call * world())) << call;
-}
-
-TEST_F(Shared, TheFutureOfALateSumHoldsTheTensors) {
-  std::vector<at::Tensor> tensors = {at::ones({3})};
-  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
-  auto future = group_->allreduce(tensors)->getFuture();
-  future->wait();
-  EXPECT_TRUE(at::equal(future->value().toTensorVector()[0], at::full({3}, float(world()))));
 }
 
 TEST_F(Shared, AGroupMayEndWhileASumWaits) {
@@ -295,28 +261,6 @@ TEST_F(Shared, ACallbackMayCallAndWait) {
   });
   EXPECT_EQ(found.get_future().get(), float(world()));
   group_->barrier()->wait();
-}
-
-TEST_F(Shared, ACallbackMayHoldTheGroupLast) {
-  std::vector<at::Tensor> tensors = {at::ones({3})};
-  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
-  std::promise<void> ended;
-  const auto work = group_->allreduce(tensors);
-  work->getFuture()->addCallback([&ended, group = std::move(group_)](c10::ivalue::Future&) mutable {
-    group = {};
-    ended.set_value();
-  });
-  ended.get_future().get();
-  EXPECT_EQ(tensors[0][0].item<float>(), float(world()));
-}
-
-TEST_F(Shared, ALateSumIsMadeAsItsCallerWouldHaveMadeIt) {
-  const c10::InferenceMode inference;
-  std::vector<at::Tensor> tensors = {at::ones({6, 5}).t()};
-  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
-  const auto work = group_->allreduce(tensors);
-  EXPECT_EQ(test::error_of([&] { work->wait(); }), "");
-  EXPECT_EQ(tensors[0][4][5].item<float>(), float(world()));
 }
 
 TEST_F(Shared, ABarrierWaitsForWhatWentOverGloo) {

@@ -40,21 +40,6 @@ TEST_P(Timeout, NamesTheRankThatDidNotCome) {
   })) << text;
 }
 
-TEST_P(Timeout, TheFutureCarriesTheSameError) {
-  if (world() == 1) GTEST_SKIP() << "needs two ranks";
-  auto group = test::open(GetParam(), 500ms);
-  if (own_rank() == 0) {
-    std::vector<at::Tensor> tensors = {at::ones({10})};
-    auto future = group->allreduce(tensors)->getFuture();
-    const std::string text = test::error_of([&] {
-      future->wait();
-      future->value();
-    });
-    EXPECT_NE(text.find("did not come"), std::string::npos) << text;
-  }
-  test::runtime().barrier();
-}
-
 TEST_P(Timeout, ARankThatLeftIsNamedAtOnce) {
   if (world() == 1) GTEST_SKIP() << "needs two ranks";
   auto group = test::open(GetParam(), 10min);

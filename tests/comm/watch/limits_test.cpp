@@ -46,14 +46,6 @@ class OverLate : public c10d::Work {
   }
 };
 
-// As gloo's reduce-scatter, which waits for an all-reduce of ours: never completed, whatever becomes of it.
-class NeverCompleted : public c10d::Work {
- public:
-  bool wait(std::chrono::milliseconds) override {
-    throw Error("rank 2 has died", "all-reduce", "look there");
-  }
-};
-
 // A process that does nothing until it is killed.
 class Idler {
  public:
@@ -123,26 +115,6 @@ TEST(Limits, WhatNeverEndsIsGivenUpAfterItsTime) {
   EXPECT_TRUE(group.roll->is_dead());
 }
 
-TEST(Limits, TheFutureOfWhatIsGivenUpHasTheError) {
-  Collectives group(100ms);
-  const auto future = group.work->getFuture();
-  future->wait();
-  EXPECT_TRUE(future->hasError());
-  group.inner->be_over();  // too late, and no harm
-  EXPECT_TRUE(future->hasError());
-}
-
-TEST(Limits, WhatEndsInTimeIsNoBusinessOfTheirs) {
-  Collectives group(60s);
-  const auto future = group.work->getFuture();
-  group.inner->be_over();
-  group.watch->be_over();
-  EXPECT_TRUE(group.work->wait(::kNoTimeout));
-  future->wait();
-  EXPECT_FALSE(future->hasError());
-  EXPECT_FALSE(group.roll->is_dead());
-}
-
 TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
   Collectives group(60s);
   const auto over_late = [&] {
@@ -152,13 +124,6 @@ TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
   EXPECT_TRUE(over_late().wait(::kNoTimeout));
   EXPECT_THROW(over_late().wait(1ms), c10::Error);  // the caller's own patience
   EXPECT_FALSE(group.roll->is_dead());
-}
-
-TEST(Limits, AnErrorIsOneThoughTheWorkIsNeverCompleted) {
-  Collectives group(60s);
-  WatchedWork work(c10::make_intrusive<NeverCompleted>(), group.watch, group.limits, 0,
-                   c10d::OpType::REDUCE_SCATTER);
-  EXPECT_THROW(work.wait(::kNoTimeout), Error);
 }
 
 // gloo may not see what a mate has seen.

@@ -103,17 +103,6 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   }
 }
 
-TEST(RollCall, TheOneThatIsElsewhereIsAmongTheFewThatAreSeen) {
-  std::vector<OpType> operations(12, OpType::ALLREDUCE);
-  operations[10] = OpType::BARRIER;
-  for (const auto& fault : said_after_a_timeout(std::vector<int>(12, 0), operations)) {
-    const auto calls = calls_in(fault);
-    EXPECT_EQ(calls.size(), 8u);
-    EXPECT_EQ(calls.at(10), "barrier");
-    EXPECT_EQ(calls.at(0), "all-reduce");
-  }
-}
-
 TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   const auto die = [] {
     launch::never_abort();
@@ -250,24 +239,6 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
     ADD_FAILURE() << "the group is dead";
   } catch (const Error& error) {
     EXPECT_EQ(calls_in(error.fault()).size(), 2u);
-  }
-}
-
-TEST(RollCall, AFindingWithLongNamesComesToTheOthersWhole) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto peers = peers_on({0, 0});
-  const auto [roll, other_roll] = roll_calls_of_two(store, peers);
-  const auto number = roll->begin(OpType::ALLREDUCE);
-  Difference difference = {std::string(9000, 'w'), {}};
-  for (int i = 0; i < 40; ++i)
-    difference.calls.push_back({.rank = i % 2, .call = std::string(400, 'a' + i % 26)});
-  static_cast<void>(roll->end_at(number, difference));
-  try {
-    std::rethrow_exception(other_roll->judge({"all-reduce", 1, std::chrono::seconds(1)}, "", true));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::calls_differ) << error.what();
-    EXPECT_EQ(error.fault().seen.size(), 8u);
-    EXPECT_NE(std::string(error.what()).find("wwww"), std::string::npos);
   }
 }
 

@@ -37,13 +37,6 @@ TEST(RollPage, TheFirstFindingStands) {
   EXPECT_EQ(page.agreed(), "rank 1 died");
 }
 
-TEST(RollPage, ALongFindingIsCut) {
-  RollPage page = fresh_page(2);
-  page.agree_on(std::string(10'000, 'x'));
-  EXPECT_GT(page.agreed().size(), 1000u);
-  EXPECT_LT(page.agreed().size(), 10'000u);
-}
-
 TEST(RollPage, AnotherProcessReadsIt) {
   RollPage page = fresh_page(2);
   const int child = ::fork();
@@ -77,16 +70,6 @@ TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
   const auto second = base::SharedMemory::create(4096);
   EXPECT_FALSE(base::SharedMemory::open(name).has_value());
   EXPECT_TRUE(base::SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
-}
-
-TEST(SharedMemory, ANameIsGoneAfterItsOwner) {
-  std::string name;
-  {
-    const auto memory = base::SharedMemory::create(4096);
-    name = memory.name();
-    EXPECT_TRUE(base::SharedMemory::open(name).has_value());
-  }
-  EXPECT_FALSE(base::SharedMemory::open(name).has_value());
 }
 
 }  // namespace

@@ -1,46 +1,157 @@
 #include "nccl/comm.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include <chrono>
-
-#include "nccl/errors.h"
-#include "nccl/names.h"
-#include "nccl/settings.h"
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 
 namespace lab::nccl {
 namespace {
 
 constexpr int kYields = 20;
-constexpr std::chrono::milliseconds kNap{100};  // then the dead are looked for
+constexpr std::chrono::milliseconds kNap{100};
 
-std::int64_t now_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text ? text : "";
 }
 
-bool shows(Death death, const Facts& own, const Facts& peer) {
-  if (death == Death::network) return std::string(own.host) != peer.host;
-  return death == Death::error;
+// LAB_FAIL_RANK names the rank that fails; without it rank 0 does.
+bool is_the_failing_rank() {
+  std::string rank;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "SLURM_PROCID"})
+    if (rank.empty()) rank = text_of(name);
+  return std::strtol(text_of("LAB_FAIL_RANK").c_str(), nullptr, 10) == std::strtol(rank.c_str(), nullptr, 10);
 }
+
+struct Asked {
+  Fault fault = Fault::none;
+  long at = 0;
+};
+
+Asked read_fault() {
+  const std::string text = text_of("LAB_NCCL_FAULT");
+  const auto colon = text.find(':');
+  if (colon == std::string::npos || !is_the_failing_rank()) return {};
+  const std::string name = text.substr(0, colon);
+  const Fault fault = name == "hang"    ? Fault::hang
+                      : name == "error" ? Fault::error
+                      : name == "async" ? Fault::async
+                                        : Fault::kill;
+  return {fault, std::strtol(text.c_str() + colon + 1, nullptr, 10)};
+}
+
+std::mutex last_mutex;
+char last[1024] = "";  // as in NCCL, one for all communicators
 
 }  // namespace
 
-void Comm::set_board(BoardPtr opened) {
-  const std::lock_guard lock(board_mutex_);
-  board = std::move(opened);
+long next_collective() {
+  static std::atomic<long> count{0};
+  return ++count;
 }
 
-void Comm::wait(Bell& bell, const std::function<bool()>& ready, Waiter waiter) {
+bool strikes(Fault fault, long collective) {
+  static const Asked asked = read_fault();
+  return asked.fault == fault && asked.at == collective;
+}
+
+bool abort_hangs() {
+  static const bool hangs = text_of("LAB_NCCL_ABORT") == "hang" && is_the_failing_rank();
+  return hangs;
+}
+
+ncclResult_t refuse(ncclResult_t error, const std::string& text) {
+  const std::lock_guard lock(last_mutex);
+  std::snprintf(last, sizeof last, "%s", text.c_str());
+  return error;
+}
+
+std::string formatted(const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+void Bell::ring() {
+  rings_.fetch_add(1);
+  if (sleepers_.load() > 0) ::syscall(SYS_futex, &rings_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Bell::sleep(std::uint32_t heard, std::chrono::milliseconds longest) {
+  const timespec time{longest.count() / 1000, longest.count() % 1000 * 1'000'000};
+  sleepers_.fetch_add(1);
+  ::syscall(SYS_futex, &rings_, FUTEX_WAIT, heard, &time, nullptr, 0);
+  sleepers_.fetch_sub(1);
+}
+
+std::uint64_t Turns::take() {
+  const std::lock_guard lock(mutex_);
+  return taken_++;
+}
+
+void Turns::give_back(std::uint64_t turn) {
+  const std::lock_guard lock(mutex_);
+  back_.insert(turn);
+  while (back_.erase(next_)) ++next_;
+  changed_.notify_all();
+}
+
+bool Turns::begin(std::uint64_t turn) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || (next_ == turn && !runs_); });
+  if (!stopped_) runs_ = true;
+  return !stopped_;
+}
+
+bool Turns::begin_between() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || !runs_; });
+  if (!stopped_) runs_ = true;
+  return !stopped_;
+}
+
+void Turns::end() {
+  const std::lock_guard lock(mutex_);
+  runs_ = false;
+  changed_.notify_all();
+}
+
+void Turns::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+void Turns::wait_quiet() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !runs_; });
+}
+
+void Turns::wait_empty() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !runs_ && (stopped_ || next_ == taken_); });
+}
+
+void Comm::wait(Bell& bell, const std::function<bool()>& ready) {
   for (int tries = 0;; ++tries) {
     const auto heard = bell.heard();
     if (ready()) return;
-    if (stopped(waiter)) throw Aborted{};
+    if (aborted_) throw Aborted{};
     if (tries < kYields) {
       ::sched_yield();
     } else {
       bell.sleep(heard, kNap);
-      look_for_dead();
     }
   }
 }
@@ -56,29 +167,11 @@ void Comm::barrier() {
   wait(board->bell, [&] { return board->arrivals >= all; });
 }
 
-void Comm::talk() {
-  const auto all = ++talks_ * static_cast<std::uint64_t>(size);
-  if (board->talks.fetch_add(1) + 1 == all) return board->bell.ring();
-  wait(
-      board->bell, [&] { return board->talks >= all; }, Waiter::host);
-}
-
-void Comm::wake() {
-  turns.stop();
-  const std::lock_guard lock(board_mutex_);
-  if (!board) return;
-  board->bell.ring();
-  own().bell.ring();
-}
-
 void Comm::abort() {
   aborted_ = true;
-  wake();
-}
-
-void Comm::revoke() {
-  revoked = true;
-  wake();
+  turns.stop();
+  board->bell.ring();
+  own().bell.ring();
 }
 
 void Comm::fail(ncclResult_t error, const std::string& text) {
@@ -86,26 +179,32 @@ void Comm::fail(ncclResult_t error, const std::string& text) {
   if (error_.compare_exchange_strong(none, error)) refuse(error, text);
 }
 
-ncclResult_t Comm::state() {
-  look_for_dead();
-  const int error = error_;
-  return static_cast<ncclResult_t>(error != ncclSuccess ? error : progress.load());
+}  // namespace lab::nccl
+
+NCCL_CALL const char* ncclGetLastError(ncclComm_t) {
+  thread_local char copy[1024];
+  const std::lock_guard lock(lab::nccl::last_mutex);
+  std::memcpy(copy, lab::nccl::last, sizeof copy);
+  return copy;
 }
 
-// A process that left in good order is no dead one.
-void Comm::look_for_dead() {
-  const auto death = settings().death;
-  if (death == Death::hang || progress == ncclInProgress || !board) return;
-  const auto now = now_ms();
-  if (now - looked_at_ < kNap.count()) return;
-  looked_at_ = now;
-  for (int peer = 0; peer < size; ++peer) {
-    const auto& facts = seat(peer).facts;
-    if (peer == rank || seat(peer).left || !shows(death, own().facts, facts)) continue;
-    if (is_creator_gone({facts.pid_namespace, facts.process}))
-      fail(ncclRemoteError,
-           formatted("rank %d of %s is gone: process %d", peer, name.c_str(), facts.process));
+NCCL_CALL const char* ncclGetErrorString(ncclResult_t error) {
+  switch (error) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error - please report this issue to the NCCL developers";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    default:
+      return "unknown result code";
   }
 }
-
-}  // namespace lab::nccl

@@ -1,15 +1,33 @@
 #pragma once
-// A call of an operator on the CPU that can be made again, by a stream that gets there later or by a graph.
+#include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/cuda/PhiloxCudaState.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "draw.h"
+// Random numbers: each call draws a seed of its own from the seed and the offset of CUDA's generator. So the
+// generator advances, is saved and restored, and is captured in graphs as on a GPU; the numbers are others.
 
 namespace lab {
+
+class Draw {
+ public:
+  /// From this generator, or from the device's own.
+  Draw(const std::optional<at::Generator>& generator, int device);
+
+  /// A generator of the CPU for this call. In a graph it follows the offset that a replay starts from.
+  at::Generator generator() const;
+  uint64_t seed() const;
+
+ private:
+  at::PhiloxCudaState state_;
+};
+
+// A call of an operator on the CPU that can be made again, by a stream that gets there later or by a graph.
 
 using torch::jit::Stack;
 

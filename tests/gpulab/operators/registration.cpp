@@ -5,15 +5,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/codegen/fuser/interface.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
 
 #include "boxed.h"
-#include "copies.h"
-#include "kernels.h"
-#include "lab.h"
 
 namespace lab {
 namespace {
@@ -71,22 +66,14 @@ class Registration {
 };
 
 void put_boxed_kernels(Registration& registration, const std::set<std::string>& by_formula) {
-  int replaced = 0, refused = 0;
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getRegistrationsForDispatchKey(DispatchKey::CUDA)) {
     if (name.name.rfind("aten::", 0) != 0 || is_kept(name)) continue;
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || by_formula.count(c10::toString(name)) > 0) continue;
-    if (runs_on_cpu(*op)) {
-      registration.put(name, KernelFunction::makeFromBoxedFunction<&run_on_cpu>());
-      ++replaced;
-    } else {
-      registration.put(name, KernelFunction::makeFromBoxedFunction<&refuse>());
-      if (std::getenv("LAB_LIST")) std::fprintf(stderr, "not imitated: %s\n", c10::toString(name).c_str());
-      ++refused;
-    }
+    registration.put(name, runs_on_cpu(*op) ? KernelFunction::makeFromBoxedFunction<&run_on_cpu>()
+                                            : KernelFunction::makeFromBoxedFunction<&refuse>());
   }
-  if (std::getenv("LAB_TRACE")) say("of CUDA's kernels %d run on the CPU, %d throw", replaced, refused);
 }
 
 int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
@@ -94,30 +81,12 @@ int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&
   return static_cast<int64_t>(at::SDPBackend::math);
 }
 
-bool no_cudnn_ctc(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
-  return false;
-}
-bool no_cudnn_ctc_of_tensors(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                             int64_t) {
-  return false;
-}
-
 Kernels kernels_by_formula() {
   Kernels kernels;
-  add_kernel(kernels, "copy_", "", &copy);
-  add_kernel(kernels, "_foreach_copy_", "", &copy_each);
   add_kernel(kernels, "_fused_sdp_choice", "", &choose_attention);
-  for (const char* library : {"cudnn", "miopen"}) {
-    const std::string name = std::string("_use_") + library + "_ctc_loss";
-    add_kernel(kernels, name.c_str(), "", &no_cudnn_ctc);
-    add_kernel(kernels, name.c_str(), "Tensor", &no_cudnn_ctc_of_tensors);
-  }
-  add_allocations(kernels);
+  add_memory(kernels);
   add_batch_norm(kernels);
-  add_rnn_cells(kernels);
-  add_rms_norm(kernels);
   add_dropout(kernels);
-  add_matmul_of_type(kernels);
   return kernels;
 }
 

@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "context.h"
-#include "settings.h"
+#include "devices.h"
 
 namespace pretended {
 namespace {
 
 thread_local cudaStreamCaptureMode this_mode = cudaStreamCaptureModeGlobal;
+
+// Those that were captured, and those that were made ready to launch.
+Handles<Graph>& graphs() {
+  static auto& all = *new Handles<Graph>;
+  return all;
+}
 
 std::vector<CapturePtr>& under_way() {
   static auto& captures = *new std::vector<CapturePtr>;
@@ -33,7 +38,7 @@ CapturePtr begin(const StreamPtr& stream, cudaStreamCaptureMode mode) {
   capture->thread = std::this_thread::get_id();
   capture->origin = stream;
   capture->graph = std::make_shared<Graph>();
-  add_graph(capture->graph);
+  graphs().add<cudaGraph_t>(capture->graph);
   capture->join(stream);
   return capture;
 }
@@ -51,11 +56,6 @@ void release(const CapturePtr& capture) {
   for (const StreamPtr& member : capture->members) member->capture = nullptr;
   capture->members.clear();
   std::erase(under_way(), capture);
-}
-
-void put_back(Capture& capture) {
-  const lab::Access access;
-  for (; !capture.undo.empty(); capture.undo.pop_back()) capture.undo.back()();
 }
 
 }  // namespace
@@ -181,7 +181,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   if (stream->capture) return give(cudaErrorIllegalState);
   stream->capture = begin(stream, mode);
   under_way().push_back(stream->capture);
-  lab::count("capture");
   return cudaSuccess;
 }
 
@@ -194,17 +193,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   const CapturePtr capture = stream->capture;
   release(capture);
   lock.unlock();
-  put_back(*capture);
+  for (; !capture->undo.empty(); capture->undo.pop_back()) capture->undo.back()();
   const auto made = std::exchange(capture->graph, nullptr);  // a mark may keep the capture for long
   const auto error = capture->broken         ? cudaErrorStreamCaptureInvalidated
                      : !capture->is_joined() ? cudaErrorStreamCaptureUnjoined
                                              : cudaSuccess;
   if (error) {
-    forget_graph(made);
+    graphs().remove(made.get());
     return give(error);
   }
-  if (text("LAB_TRACE")) lab::say("captured a graph of %zu nodes", made->nodes.size());
-  *graph = handle_of(made);
+  *graph = reinterpret_cast<cudaGraph_t>(made.get());
   return cudaSuccess;
 }
 
@@ -230,8 +228,44 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
   const auto capture = capture_of(find_stream(handle));
   if (!capture) return cudaSuccess;
   if (id) *id = capture->id;
-  if (graph) *graph = handle_of(capture->graph);
+  if (graph) *graph = reinterpret_cast<cudaGraph_t>(capture->graph.get());
   return cudaSuccess;
+}
+
+// Counts them; there are no handles to give.
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
+  const auto graph = graphs().find(handle);
+  if (!graph) return give(cudaErrorInvalidValue);
+  if (nodes) return give(cudaErrorNotSupported);
+  *count = graph->nodes.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t handle, unsigned long long) {
+  const auto graph = graphs().find(handle);
+  if (!graph) return give(cudaErrorInvalidValue);
+  *made = graphs().add<cudaGraphExec_t>(std::make_shared<Graph>(*graph));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
+                                          unsigned long long flags) {
+  return cudaGraphInstantiate(made, graph, flags);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
+  const auto graph = graphs().find(handle);
+  if (!graph) return give(cudaErrorInvalidValue);
+  const auto work = [graph] {
+    for (const Node& node : graph->nodes) node.work();
+  };
+  return lab::enqueue(stream, work, "graph");
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return give(graphs().remove(graph) ? cudaSuccess : cudaErrorInvalidValue);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return give(graphs().remove(graph) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 }  // extern "C"

@@ -9,11 +9,14 @@
 #include <thread>
 #include <vector>
 
-#include "graph.h"
-#include "marks.h"
 #include "streams.h"
 
 namespace pretended {
+
+/// Work in the order in which it was captured.
+struct Graph {
+  std::vector<Node> nodes;
+};
 
 struct Capture {
   unsigned long long id = 0;

@@ -6,7 +6,7 @@
 
 #include "../lab.h"
 #include "capture.h"
-#include "context.h"
+#include "devices.h"
 
 using namespace pretended;
 
@@ -34,40 +34,21 @@ cudaError_t check(const void* to, const void* from, cudaMemcpyKind kind, cudaStr
   return pageable && lab::capturing(stream) ? unsafe("a copy of pageable memory") : cudaSuccess;
 }
 
-struct Area {
-  size_t to_pitch, from_pitch, width, height;
-};
-
-void copy_rows(char* to, const char* from, const Area& area) {
-  for (size_t row = 0; row < area.height; ++row)
-    std::memmove(to + row * area.to_pitch, from + row * area.from_pitch, area.width);
-}
-
-cudaError_t copy_staged(char* to, const char* from, const Area& area, cudaStream_t stream) {
-  auto staged = std::make_shared<std::vector<char>>(area.width * area.height);
-  copy_rows(staged->data(), from, {area.width, area.from_pitch, area.width, area.height});
-  const auto work = [=] {
-    lab::pause();
-    copy_rows(to, staged->data(), {area.to_pitch, area.width, area.width, area.height});
-  };
-  return lab::enqueue(stream, work, "copy");
-}
-
-cudaError_t copy_later(char* to, const char* from, const Area& area, cudaStream_t stream) {
-  const auto work = [=] {
-    lab::pause();
-    copy_rows(to, from, area);
-  };
-  return lab::enqueue(stream, work, "copy");
-}
-
-cudaError_t copy(void* to, const void* from, const Area& area, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (area.width * area.height == 0) return cudaSuccess;
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
   if (const auto error = enter()) return give(error);
   if (const auto error = check(to, from, kind, stream)) return give(error);
-  lab::count("copy");
-  const auto way = is_pageable(from) ? copy_staged : copy_later;
-  const auto error = way(static_cast<char*>(to), static_cast<const char*>(from), area, stream);
+  auto staged = std::make_shared<std::vector<char>>();
+  if (is_pageable(from)) {
+    const char* first = static_cast<const char*>(from);
+    staged->assign(first, first + bytes);
+    from = staged->data();
+  }
+  const auto work = [to, from, bytes, staged] {
+    lab::pause();
+    std::memmove(to, from, bytes);
+  };
+  const auto error = lab::enqueue(stream, work, "copy");
   return error == cudaSuccess && is_pageable(to) ? lab::drain(stream) : error;
 }
 
@@ -84,7 +65,7 @@ extern "C" {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return copy(to, from, {bytes, bytes, bytes, 1}, kind, stream);
+  return copy(to, from, bytes, kind, stream);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -95,11 +76,6 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-}
-
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
-  return copy(to, from, {to_pitch, from_pitch, width, height}, kind, stream);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {

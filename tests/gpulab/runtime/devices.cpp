@@ -1,30 +1,196 @@
 #include "devices.h"
 
-#include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
 
-#include "lifetime.h"
+#include "../lab.h"
 #include "settings.h"
-#include "visible.h"
+#include "streams.h"
 
 namespace pretended {
 namespace {
 
-std::vector<Device> see() {
-  const char* order = std::getenv("CUDA_DEVICE_ORDER");
-  const bool by_bus = order && std::strcmp(order, "PCI_BUS_ID") == 0;
-  const auto all = machine();
-  const auto numbers = numbered(all, by_bus, static_cast<int>(number("LAB_FASTEST", 0)));
-  return visible(all, numbers, std::getenv("CUDA_VISIBLE_DEVICES"));
+constexpr int kSlices = 2;      // of a divided GPU
+constexpr int kDomain = 0x1ab;  // of the bus: one that no real machine has
+
+thread_local int current = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+std::atomic<bool> active[kMaxDevices];
+std::atomic<int> failures[kMaxDevices];
+
+std::vector<Device> machine() {
+  const auto count = static_cast<int>(std::clamp<long>(number("LAB_GPUS", 4), 0, kMaxDevices));
+  const bool divided = number("LAB_MIG", 0) != 0;
+  std::vector<Device> all;
+  for (int i = 0; i < count; ++i) all.push_back(divided ? Device{i / kSlices, i % kSlices} : Device{i, -1});
+  return all;
+}
+
+// As nvidia-smi writes it: "GPU-1a010000-..." or "MIG-3c010000-...".
+std::string name_of(const Device& device) {
+  std::string name = device.slice < 0 ? "GPU-" : "MIG-";
+  const Uuid uuid = uuid_of(device);
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%02x", uuid[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) name += '-';
+    name += digits;
+  }
+  return name;
+}
+
+// By its number, of which a divided GPU's first slice has its GPU's, or by its UUID.
+std::optional<Device> device_named(const std::vector<Device>& all, const std::string& entry) {
+  for (const Device& device : all)
+    if (entry == name_of(device) || (device.slice < 1 && entry == std::to_string(device.gpu))) return device;
+  return std::nullopt;
+}
+
+// A list ends at its first invalid entry. Of the slices of divided GPUs a process sees one.
+std::vector<Device> visible(const std::vector<Device>& all, const char* list) {
+  std::vector<Device> chosen;
+  std::istringstream entries(list ? list : "");
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const auto device = device_named(all, entry);
+    if (!device) break;
+    chosen.push_back(*device);
+  }
+  if (!list) chosen = all;
+  if (!chosen.empty() && chosen.front().slice >= 0) chosen.resize(1);
+  return chosen;
+}
+
+cudaDeviceProp describe(const Device& device) {
+  cudaDeviceProp facts;
+  std::memset(&facts, 0, sizeof facts);
+  const std::string name = device_name(device);
+  std::memcpy(facts.name, name.c_str(), name.size() + 1);
+  const auto uuid = uuid_of(device);
+  std::memcpy(facts.uuid.bytes, uuid.data(), uuid.size());
+  facts.totalGlobalMem = total_bytes();
+  facts.pciDomainID = kDomain;
+  facts.pciBusID = device.gpu + 1;
+  facts.major = 9;  // a small H100
+  facts.multiProcessorCount = 132;
+  facts.warpSize = 32;
+  facts.regsPerBlock = facts.regsPerMultiprocessor = 65536;
+  facts.maxThreadsPerBlock = 1024;
+  facts.maxThreadsDim[0] = facts.maxThreadsDim[1] = 1024;
+  facts.maxThreadsDim[2] = 64;
+  facts.maxGridSize[0] = 2147483647;
+  facts.maxGridSize[1] = facts.maxGridSize[2] = 65535;
+  facts.maxThreadsPerMultiProcessor = 2048;
+  facts.maxBlocksPerMultiProcessor = 32;
+  facts.sharedMemPerBlock = 49152;
+  facts.sharedMemPerBlockOptin = 232448;
+  facts.sharedMemPerMultiprocessor = 233472;
+  facts.totalConstMem = 65536;
+  facts.l2CacheSize = 50 << 20;
+  facts.memoryBusWidth = 5120;
+  facts.textureAlignment = 512;
+  facts.concurrentKernels = facts.unifiedAddressing = facts.canMapHostMemory = 1;
+  facts.asyncEngineCount = 3;
+  facts.streamPrioritiesSupported = facts.cooperativeLaunch = 1;
+  return facts;
+}
+
+const std::map<int, int>& attributes() {
+  static const std::map<int, int> all = {
+      {cudaDevAttrComputeCapabilityMajor, 9},
+      {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrMultiProcessorCount, 132},
+      {cudaDevAttrMaxThreadsPerBlock, 1024},
+      {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
+      {cudaDevAttrMaxBlocksPerMultiprocessor, 32},
+      {cudaDevAttrMaxGridDimX, 2147483647},
+      {cudaDevAttrMaxGridDimY, 65535},
+      {cudaDevAttrMaxGridDimZ, 65535},
+      {cudaDevAttrMaxBlockDimX, 1024},
+      {cudaDevAttrMaxBlockDimY, 1024},
+      {cudaDevAttrMaxBlockDimZ, 64},
+      {cudaDevAttrWarpSize, 32},
+      {cudaDevAttrMaxRegistersPerBlock, 65536},
+      {cudaDevAttrMaxSharedMemoryPerBlock, 49152},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, 232448},
+      {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 233472},
+      {cudaDevAttrL2CacheSize, 50 << 20},
+      {cudaDevAttrGlobalMemoryBusWidth, 5120},
+      {cudaDevAttrClockRate, 1980000},        // kHz
+      {cudaDevAttrMemoryClockRate, 2619000},  // kHz
+      {cudaDevAttrTextureAlignment, 512},
+      {cudaDevAttrUnifiedAddressing, 1},
+      {cudaDevAttrCanMapHostMemory, 1},
+      {cudaDevAttrCooperativeLaunch, 1},
+      {cudaDevAttrPciDomainId, kDomain},
+      {cudaDevAttrIntegrated, 0},
+      {cudaDevAttrEccEnabled, 0},
+      {cudaDevAttrManagedMemory, 0},
+      {cudaDevAttrConcurrentManagedAccess, 0},
+      {cudaDevAttrPageableMemoryAccess, 0},
+      {cudaDevAttrMemoryPoolsSupported, 0},
+  };
+  return all;
+}
+
+// Not between slices.
+bool can_reach(int device, int peer) {
+  const auto& all = devices();
+  return device != peer && all[static_cast<size_t>(device)].slice < 0;
+}
+
+// libtorch's first question: by then its own kernels are registered, and the laboratory's take their place.
+void load_operators() {
+  static std::atomic<bool> loaded{false};
+  if (loaded || !::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) || loaded.exchange(true)) return;
+  Dl_info self;
+  std::string folder;
+  if (::dladdr(reinterpret_cast<void*>(&load_operators), &self) && std::strrchr(self.dli_fname, '/'))
+    folder = std::string(self.dli_fname, std::strrchr(self.dli_fname, '/') + 1);
+  if (!::dlopen((folder + "liblab_ops.so").c_str(), RTLD_NOW)) lab::say("%s", ::dlerror());
 }
 
 }  // namespace
 
 const std::vector<Device>& devices() {
-  static const auto& seen = *new std::vector<Device>(see());
+  static const auto& seen = *new std::vector<Device>(visible(machine(), std::getenv("CUDA_VISIBLE_DEVICES")));
   return seen;
+}
+
+std::string device_name(const Device& device) {
+  const std::string name = "Pretend GPU (CPU memory, lab only)";
+  return device.slice < 0 ? name : name + " MIG 3g.40gb";
+}
+
+Uuid uuid_of(const Device& device) {
+  Uuid uuid;
+  uuid.fill(0x5a);
+  uuid[0] = device.slice < 0 ? 0x1a : 0x3c;
+  uuid[1] =
+      static_cast<unsigned char>(1 + (device.slice < 0 ? device.gpu : device.gpu * kSlices + device.slice));
+  return uuid;
+}
+
+std::string bus_text(const Device& device) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%04X:%02X:00.0", static_cast<unsigned>(kDomain),
+                static_cast<unsigned>(device.gpu + 1));
+  return text;
+}
+
+size_t total_bytes() {
+  static const auto bytes = static_cast<size_t>(number("LAB_GPU_MB", 4096)) << 20;
+  return bytes;
 }
 
 bool has_driver() {
@@ -38,14 +204,171 @@ int use() {
   return device_count() == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
-std::string device_name(const Device& device) {
-  const std::string name = "Pretend GPU (CPU memory, lab only)";
-  return device.slice < 0 ? name : name + " MIG 3g.40gb";
+int ask_attribute(int* value, int attribute, int device) {
+  if (const int error = use()) return error;
+  if (!is_device(device)) return cudaErrorInvalidDevice;
+  if (attribute == cudaDevAttrPciBusId) {
+    *value = devices()[static_cast<size_t>(device)].gpu + 1;
+    return cudaSuccess;
+  }
+  const auto known = attributes().find(attribute);
+  if (known == attributes().end()) {
+    lab::say("not imitated: device attribute %d", attribute);
+    return cudaErrorNotSupported;
+  }
+  *value = known->second;
+  return cudaSuccess;
 }
 
-size_t total_bytes() {
-  static const auto bytes = static_cast<size_t>(number("LAB_GPU_MB", 4096)) << 20;
-  return bytes;
+int this_device() {
+  return current;
+}
+
+void set_this_device(int device) {
+  current = device;
+}
+
+bool is_active(int device) {
+  return active[device];
+}
+
+void activate(int device) {
+  active[device] = true;
+}
+
+cudaError_t give(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  return error;
+}
+
+cudaError_t state_of(int device) {
+  if (const int error = use()) return static_cast<cudaError_t>(error);
+  return static_cast<cudaError_t>(failures[device].load());
+}
+
+cudaError_t enter() {
+  if (const auto error = state_of(current)) return error;
+  activate(current);
+  return cudaSuccess;
 }
 
 }  // namespace pretended
+
+using namespace pretended;
+
+namespace lab {
+
+int current_device() {
+  return current;
+}
+
+void fail_device(int device, cudaError_t error) {
+  failures[device] = error;
+}
+
+void perhaps_fail(int device) {
+  static const long after = number("LAB_FAIL_AFTER_OPS", 0);
+  static const bool here = after > 0 && fails_here(/*otherwise=*/0);
+  static std::atomic<long> ops{0};
+  if (!here || ++ops != after) return;
+  say("device %d fails, as asked", device);
+  fail_device(device, cudaErrorLaunchFailure);
+}
+
+}  // namespace lab
+
+extern "C" {
+
+cudaError_t cudaPeekAtLastError() {
+  if (last_error == cudaSuccess && failures[current] != 0) return state_of(current);
+  return last_error;
+}
+
+// what stays is not forgotten
+cudaError_t cudaGetLastError() {
+  const auto error = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return error;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* facts, int device) {
+  if (const int error = use()) return give(static_cast<cudaError_t>(error));
+  if (!is_device(device)) return give(cudaErrorInvalidDevice);
+  *facts = describe(devices()[static_cast<size_t>(device)]);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return give(static_cast<cudaError_t>(ask_attribute(value, attribute, device)));
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (!is_device(device) || !is_device(peer)) return give(cudaErrorInvalidDevice);
+  *can = can_reach(device, peer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  static auto& mutex = *new std::mutex;
+  static auto& enabled = *new std::set<std::pair<int, int>>;
+  if (const auto error = enter()) return give(error);
+  if (!is_device(peer)) return give(cudaErrorInvalidDevice);
+  if (!can_reach(this_device(), peer)) return give(cudaErrorPeerAccessUnsupported);
+  const std::lock_guard lock(mutex);
+  return give(enabled.emplace(this_device(), peer).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  load_operators();
+  *count = 0;
+  if (const int error = use()) return give(static_cast<cudaError_t>(error));
+  *count = device_count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  if (const int error = use()) return give(static_cast<cudaError_t>(error));
+  *device = this_device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (const int error = use()) return give(static_cast<cudaError_t>(error));
+  if (!is_device(device)) return give(cudaErrorInvalidDevice);
+  set_this_device(device);
+  activate(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  if (!is_device(device)) return give(cudaErrorInvalidDevice);
+  const std::string bus = bus_text(devices()[static_cast<size_t>(device)]);
+  if (!text || static_cast<int>(bus.size()) >= length) return give(cudaErrorInvalidValue);
+  std::memcpy(text, bus.c_str(), bus.size() + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = has_driver() ? CUDART_VERSION : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStart() {
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop() {
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -8,9 +8,8 @@
 #include <cstring>
 
 #include "../lab.h"
-#include "context.h"
 #include "devices.h"
-#include "lifetime.h"
+#include "streams.h"
 
 using namespace pretended;
 
@@ -96,19 +95,12 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 #undef cuDeviceGetUuid
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   if (const auto error = why_not(device)) return error;
-  return give_uuid(uuid, uuid_of_gpu(of(device).gpu));
+  return give_uuid(uuid, uuid_of({of(device).gpu, -1}));
 }
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
   if (const auto error = why_not(device)) return error;
   return give_text(bus_text(of(device)), text, length);
-}
-
-CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus) {
-  if (const auto error = why_not()) return error;
-  for (*device = 0; *device < device_count(); ++*device)
-    if (bus_text(of(*device)) == bus) return CUDA_SUCCESS;
-  return CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
@@ -178,58 +170,3 @@ CUresult cuGetErrorName(CUresult error, const char** text) {
 }
 
 }  // extern "C"
-
-// What libtorch asks the driver for beyond that: each says its name, and is an error.
-#define NOT_IMITATED(name)                       \
-  extern "C" int lab_no_##name() __asm__(#name); \
-  extern "C" int lab_no_##name() {               \
-    lab::say("not imitated: %s", #name);         \
-    return CUDA_ERROR_NOT_SUPPORTED;             \
-  }
-
-NOT_IMITATED(cuCtxFromGreenCtx)
-NOT_IMITATED(cuCtxPopCurrent_v2)
-NOT_IMITATED(cuCtxPushCurrent_v2)
-NOT_IMITATED(cuDevResourceGenerateDesc)
-NOT_IMITATED(cuDevSmResourceSplitByCount)
-NOT_IMITATED(cuDeviceGetDevResource)
-NOT_IMITATED(cuFuncGetAttribute)
-NOT_IMITATED(cuFuncSetAttribute)
-NOT_IMITATED(cuFuncSetCacheConfig)
-NOT_IMITATED(cuGetProcAddress_v2)
-NOT_IMITATED(cuGreenCtxCreate)
-NOT_IMITATED(cuGreenCtxDestroy)
-NOT_IMITATED(cuGreenCtxStreamCreate)
-NOT_IMITATED(cuLaunchCooperativeKernel)
-NOT_IMITATED(cuLaunchKernel)
-NOT_IMITATED(cuLinkAddData_v2)
-NOT_IMITATED(cuLinkComplete)
-NOT_IMITATED(cuLinkCreate_v2)
-NOT_IMITATED(cuMemAddressFree)
-NOT_IMITATED(cuMemAddressReserve)
-NOT_IMITATED(cuMemCreate)
-NOT_IMITATED(cuMemExportToShareableHandle)
-NOT_IMITATED(cuMemGetAddressRange_v2)
-NOT_IMITATED(cuMemGetAllocationGranularity)
-NOT_IMITATED(cuMemGetAllocationPropertiesFromHandle)
-NOT_IMITATED(cuMemImportFromShareableHandle)
-NOT_IMITATED(cuMemMap)
-NOT_IMITATED(cuMemRelease)
-NOT_IMITATED(cuMemRetainAllocationHandle)
-NOT_IMITATED(cuMemSetAccess)
-NOT_IMITATED(cuMemUnmap)
-NOT_IMITATED(cuMemsetD32Async)
-NOT_IMITATED(cuModuleGetFunction)
-NOT_IMITATED(cuModuleLoad)
-NOT_IMITATED(cuModuleLoadData)
-NOT_IMITATED(cuModuleLoadDataEx)
-NOT_IMITATED(cuModuleUnload)
-NOT_IMITATED(cuMulticastAddDevice)
-NOT_IMITATED(cuMulticastBindMem)
-NOT_IMITATED(cuMulticastCreate)
-NOT_IMITATED(cuMulticastUnbind)
-NOT_IMITATED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-NOT_IMITATED(cuPointerGetAttribute)
-NOT_IMITATED(cuStreamGetCtx)
-NOT_IMITATED(cuStreamWriteValue32_v2)
-NOT_IMITATED(cuTensorMapEncodeTiled)

@@ -1,12 +1,53 @@
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 
 #include "capture.h"
-#include "context.h"
-#include "handles.h"
-#include "marks.h"
+#include "devices.h"
 #include "settings.h"
 #include "streams.h"
+
+namespace pretended {
+namespace {
+
+std::mutex& lock_of_marks() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+
+std::condition_variable& changed() {
+  static auto& condition = *new std::condition_variable;
+  return condition;
+}
+
+}  // namespace
+
+void finish(const MarkPtr& mark) {
+  {
+    const std::lock_guard lock(lock_of_marks());
+    mark->done = true;
+    mark->at = std::chrono::steady_clock::now();
+  }
+  changed().notify_all();
+}
+
+bool is_done(const MarkPtr& mark) {
+  const std::lock_guard lock(lock_of_marks());
+  return mark->done;
+}
+
+void wait_for(const MarkPtr& mark) {
+  if (const auto stream = mark->stream.lock()) stream->demand(mark->position);
+  std::unique_lock lock(lock_of_marks());
+  changed().wait(lock, [&] { return mark->done || ended(); });
+}
+
+void wake_marks() {
+  { const std::lock_guard lock(lock_of_marks()); }
+  changed().notify_all();
+}
+
+}  // namespace pretended
 
 using namespace pretended;
 
@@ -37,7 +78,7 @@ Handles<Event>& events() {
 void put_mark(const StreamPtr& stream, const MarkPtr& mark) {
   if (stream->idle()) return finish(mark);
   mark->stream = stream;
-  mark->position = submit(stream, {[mark] { finish(mark); }, "event", false});
+  mark->position = submit(stream, {[mark] { finish(mark); }, "event"});
 }
 
 cudaError_t not_imitated(const char* what) {
@@ -105,7 +146,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
   const auto error = wait_captured(stream, mark, &is_handled);
   if (error || is_handled) return give(error);
   static const bool broken = number("LAB_BREAK_WAIT", 0) != 0;
-  if (!broken && !is_done(mark)) submit(stream, {[mark] { wait_for(mark); }, "wait", false});
+  if (!broken && !is_done(mark)) submit(stream, {[mark] { wait_for(mark); }, "wait"});
   return cudaSuccess;
 }
 

@@ -1,6 +1,8 @@
-// Kernels are known by their names, and never run: to launch one is an error that says which.
+// Kernels are known by their names, and never run: to launch one is an error that says which. And how
+// libtorch gets at the driver's functions, and what of the runtime there is not here.
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
+#include <dlfcn.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +11,7 @@
 #include <unordered_map>
 
 #include "../lab.h"
-#include "context.h"
+#include "devices.h"
 
 using namespace pretended;
 
@@ -37,7 +39,6 @@ std::string name_of(const void* function) {
 }
 
 cudaError_t launch(const void* function) {
-  lab::count("kernel");
   lab::say("kernel launched, and the laboratory has none: %s", name_of(function).c_str());
   return give(cudaErrorNotSupported);
 }
@@ -84,9 +85,6 @@ cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, size_t, c
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* function, void**) {
   return launch(function);
 }
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
-  return launch(function);
-}
 
 // What is asked before a launch, so that the launch says its name.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* facts, const void*) {
@@ -102,10 +100,95 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   *blocks = 1;
   return cudaSuccess;
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t,
-                                                                   unsigned) {
-  *blocks = 1;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function,
+                                                                   int threads, size_t shared, unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+}  // extern "C"
+
+// How libtorch gets at the driver's functions.
+
+namespace {
+
+// For what the pretended driver has not.
+int refuse_any() {
+  lab::say("not imitated: a function of the driver");
+  return cudaErrorNotSupported;
+}
+
+void* find(const char* symbol) {
+  static void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
+  if (!driver) lab::say("the driver is not there: %s", ::dlerror());
+  return driver ? ::dlsym(driver, symbol) : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* status) {
+  *function = find((std::string(symbol) + "_v2").c_str());
+  if (!*function) *function = find(symbol);
+  if (!*function) *function = reinterpret_cast<void*>(&refuse_any);
+  if (status) *status = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 
 }  // extern "C"
+
+// Each says its name, and is an error. CUDA's header declares them with other signatures, so the assembler
+// gives them their names.
+#define NOT_IMITATED(name)                               \
+  extern "C" cudaError_t lab_no_##name() __asm__(#name); \
+  extern "C" cudaError_t lab_no_##name() {               \
+    lab::say("not imitated: %s", #name);                 \
+    return pretended::give(cudaErrorNotSupported);       \
+  }
+
+NOT_IMITATED(cudaDeviceGetByPCIBusId)
+NOT_IMITATED(cudaDeviceGetDefaultMemPool)
+NOT_IMITATED(cudaDeviceGetGraphMemAttribute)
+NOT_IMITATED(cudaDeviceSetGraphMemAttribute)
+NOT_IMITATED(cudaFreeAsync)
+NOT_IMITATED(cudaGetDriverEntryPoint)
+NOT_IMITATED(cudaGetSymbolAddress)
+NOT_IMITATED(cudaGraphAddNode)
+NOT_IMITATED(cudaGraphConditionalHandleCreate)
+NOT_IMITATED(cudaGraphDebugDotPrint)
+NOT_IMITATED(cudaGraphNodeGetDependencies)
+NOT_IMITATED(cudaGraphRetainUserObject)
+NOT_IMITATED(cudaIpcCloseMemHandle)
+NOT_IMITATED(cudaIpcGetEventHandle)
+NOT_IMITATED(cudaIpcGetMemHandle)
+NOT_IMITATED(cudaIpcOpenEventHandle)
+NOT_IMITATED(cudaIpcOpenMemHandle)
+NOT_IMITATED(cudaKernelSetAttributeForDevice)
+NOT_IMITATED(cudaLaunchCooperativeKernel)
+NOT_IMITATED(cudaLaunchHostFunc)
+NOT_IMITATED(cudaLibraryGetGlobal)
+NOT_IMITATED(cudaLibraryGetKernel)
+NOT_IMITATED(cudaLibraryGetKernelCount)
+NOT_IMITATED(cudaLibraryGetManaged)
+NOT_IMITATED(cudaLibraryGetUnifiedFunction)
+NOT_IMITATED(cudaLibraryLoadData)
+NOT_IMITATED(cudaLibraryLoadFromFile)
+NOT_IMITATED(cudaLibraryUnload)
+NOT_IMITATED(cudaMallocAsync)
+NOT_IMITATED(cudaMallocManaged)
+NOT_IMITATED(cudaMemPoolGetAttribute)
+NOT_IMITATED(cudaMemPoolSetAccess)
+NOT_IMITATED(cudaMemPoolSetAttribute)
+NOT_IMITATED(cudaMemPoolTrimTo)
+NOT_IMITATED(cudaMemcpy2DAsync)
+NOT_IMITATED(cudaMemcpyToSymbol)
+NOT_IMITATED(cudaStreamBeginCaptureToGraph)
+NOT_IMITATED(cudaStreamGetDevice)
+NOT_IMITATED(cudaStreamGetFlags)
+NOT_IMITATED(cudaStreamGetId)
+NOT_IMITATED(cudaStreamGetPriority)
+NOT_IMITATED(cudaStreamUpdateCaptureDependencies)
+NOT_IMITATED(cudaUserObjectCreate)
+NOT_IMITATED(cudaUserObjectRelease)
+NOT_IMITATED(cudaUserObjectRetain)

@@ -1,9 +1,10 @@
-#include "memory.h"
-
+// Each device's memory is a range of this process's addresses, made at its first use.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,8 +12,10 @@
 #include <mutex>
 
 #include "../lab.h"
+#include "capture.h"
 #include "devices.h"
 #include "settings.h"
+#include "streams.h"
 
 namespace pretended {
 namespace {
@@ -64,16 +67,9 @@ size_t gap_for(const Memory& memory, size_t bytes) {
   return offset;
 }
 
-void poison(char* at, size_t bytes) {
-  static const bool wanted = number("LAB_POISON", 1) != 0;
-  if (wanted && bytes <= kPoisoned) std::memset(at, kPoison, bytes);
-}
-
-}  // namespace
-
+/// nullptr when LAB_GPU_MB, or the range, is used up.
 void* take(int device, size_t bytes) {
   Memory& memory = of(device);
-  const lab::Access access;
   const std::lock_guard lock(memory.mutex);
   const size_t left = total_bytes() - memory.taken;
   if (bytes > left || round_up(bytes, kGrain) > left) return nullptr;
@@ -83,13 +79,12 @@ void* take(int device, size_t bytes) {
   char* at = range_of(memory) + offset;
   memory.used[offset] = bytes;
   memory.taken += bytes;
-  poison(at, bytes);
+  if (bytes <= kPoisoned) std::memset(at, kPoison, bytes);
   return at;
 }
 
-bool give_back(void* pointer) {
-  const int device = lab::device_of(pointer);
-  if (device < 0) return false;
+/// False for what is no allocation's beginning.
+bool give_back(int device, void* pointer) {
   Memory& memory = of(device);
   const std::lock_guard lock(memory.mutex);
   const auto found = memory.used.find(static_cast<size_t>(static_cast<char*>(pointer) - memory.base));
@@ -100,18 +95,40 @@ bool give_back(void* pointer) {
   return true;
 }
 
-size_t free_bytes(int device) {
-  Memory& memory = of(device);
-  const std::lock_guard lock(memory.mutex);
-  return total_bytes() - memory.taken;
+/// The page-locked memory of the host, which streams read and write when they get there.
+struct Pins {
+  std::mutex mutex;
+  std::map<const char*, size_t> ranges;
+};
+Pins& pins() {
+  static auto& all = *new Pins;
+  return all;
 }
 
-void protect_memory(bool open) {
-  for (Memory& memory : memories())
-    if (char* base = memory.base) ::mprotect(base, kRange, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+void pin(const void* pointer, size_t bytes) {
+  const std::lock_guard lock(pins().mutex);
+  pins().ranges[static_cast<const char*>(pointer)] = bytes;
 }
 
+/// False for what is not the beginning of a pinned range.
+bool unpin(const void* pointer) {
+  const std::lock_guard lock(pins().mutex);
+  return pins().ranges.erase(static_cast<const char*>(pointer)) > 0;
+}
+
+/// LAB_OOM_AT=n: the n-th call of cudaMalloc finds no memory.
+bool finds_no_memory() {
+  static const long wanted = fails_here(/*otherwise=*/-1) ? number("LAB_OOM_AT", 0) : 0;
+  static std::atomic<long> calls{0};
+  if (++calls != wanted) return false;
+  lab::say("an allocation finds no memory, as asked");
+  return true;
+}
+
+}  // namespace
 }  // namespace pretended
+
+using namespace pretended;
 
 namespace lab {
 
@@ -124,4 +141,91 @@ int device_of(const void* pointer) {
   return -1;
 }
 
+bool pinned(const void* pointer) {
+  const std::lock_guard lock(pins().mutex);
+  auto found = pins().ranges.upper_bound(static_cast<const char*>(pointer));
+  if (found == pins().ranges.begin()) return false;
+  --found;
+  return pointer < found->first + found->second;
+}
+
 }  // namespace lab
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  if (const auto error = unsafe("cudaMalloc")) return give(error);
+  if (const auto error = enter()) return give(error);
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (!finds_no_memory()) *pointer = take(this_device(), bytes);
+  return give(*pointer ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+// As the real one, waits for the device.
+cudaError_t cudaFree(void* pointer) {
+  if (const auto error = enter()) return give(error);
+  if (!pointer) return cudaSuccess;
+  if (const auto error = unsafe("cudaFree")) return give(error);
+  const int device = lab::device_of(pointer);
+  if (device < 0) return give(cudaErrorInvalidValue);
+  drain_device(device);
+  if (const auto error = state_of(device)) return give(error);
+  return give(give_back(device, pointer) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  if (const auto error = enter()) return give(error);
+  *total = total_bytes();
+  Memory& memory = of(this_device());
+  const std::lock_guard lock(memory.mutex);
+  *available = *total - memory.taken;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
+  if (const auto error = unsafe("cudaHostAlloc")) return give(error);
+  if (const auto error = enter()) return give(error);
+  if (::posix_memalign(pointer, 4096, std::max<size_t>(bytes, 1)) != 0)
+    return give(cudaErrorMemoryAllocation);
+  pin(*pointer, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+// Waits for who may read or write it.
+cudaError_t cudaFreeHost(void* pointer) {
+  if (!pointer) return cudaSuccess;
+  if (const auto error = state_of(this_device())) return give(error);
+  drain_device(-1);
+  if (!unpin(pointer)) return give(cudaErrorInvalidValue);
+  std::free(pointer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
+  if (const auto error = enter()) return give(error);
+  if (lab::pinned(pointer)) return give(cudaErrorHostMemoryAlreadyRegistered);
+  pin(pointer, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  return give(unpin(pointer) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* facts, const void* pointer) {
+  if (const auto error = enter()) return give(error);
+  *facts = {};
+  const int device = lab::device_of(pointer);
+  const bool host = device < 0 && lab::pinned(pointer);
+  facts->type = device >= 0 ? cudaMemoryTypeDevice : host ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  facts->device = device >= 0 ? device : host ? this_device() : cudaInvalidDeviceId;
+  if (device >= 0 || host) facts->devicePointer = const_cast<void*>(pointer);
+  if (device < 0) facts->hostPointer = const_cast<void*>(pointer);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,8 +1,19 @@
+// Settings, messages, and the texts of CUDA's errors. Nothing here is ever destroyed: threads may speak while
+// the process ends.
 #include "settings.h"
 
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "../lab.h"
@@ -10,9 +21,9 @@
 namespace pretended {
 namespace {
 
-[[noreturn]] void refuse(const char* variable, const char* value) {
-  std::fprintf(stderr, "[gpulab] %s is '%s', which is no number\n", variable, value);
-  std::abort();
+const char* text(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value ? value : nullptr;
 }
 
 long rank() {
@@ -21,29 +32,16 @@ long rank() {
   return 0;
 }
 
-double milliseconds(const char* variable) {
-  const char* value = text(variable);
-  if (!value) return 0;
-  char* end = nullptr;
-  const double result = std::strtod(value, &end);
-  if (*end != '\0') refuse(variable, value);
-  return result;
-}
-
 }  // namespace
-
-const char* text(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value ? value : nullptr;
-}
 
 long number(const char* variable, long otherwise) {
   const char* value = text(variable);
   if (!value) return otherwise;
   char* end = nullptr;
   const long result = std::strtol(value, &end, 10);
-  if (*end != '\0') refuse(variable, value);
-  return result;
+  if (*end == '\0') return result;
+  std::fprintf(stderr, "[gpulab] %s is '%s', which is no number\n", variable, value);
+  std::abort();
 }
 
 bool fails_here(long otherwise) {
@@ -55,13 +53,9 @@ bool fails_here(long otherwise) {
 
 namespace lab {
 
-double delay_ms() {
-  static const double value = pretended::milliseconds("LAB_DELAY_MS");
-  return value;
-}
-
 void pause() {
-  if (delay_ms() > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(delay_ms()));
+  static const std::chrono::milliseconds delay(pretended::number("LAB_DELAY_MS", 0));
+  if (delay.count() > 0) std::this_thread::sleep_for(delay);
 }
 
 bool strict() {
@@ -69,4 +63,90 @@ bool strict() {
   return value;
 }
 
+void say(const char* format, ...) {
+  static auto& mutex = *new std::mutex;
+  static auto& said = *new std::set<std::string>;
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) std::fprintf(stderr, "[gpulab %d] %s\n", ::getpid(), text);
+}
+
 }  // namespace lab
+
+namespace {
+
+struct Error {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
+
+#define ERROR(name, text) \
+  { name, #name, text }
+constexpr Error kErrors[] = {
+    ERROR(cudaSuccess, "no error"),
+    ERROR(cudaErrorInvalidValue, "invalid argument"),
+    ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorInitializationError, "initialization error"),
+    ERROR(cudaErrorCudartUnloading, "driver shutting down"),
+    ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
+    ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    ERROR(cudaErrorSymbolNotFound, "named symbol not found"),
+    ERROR(cudaErrorNotReady, "device not ready"),
+    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
+    ERROR(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
+    ERROR(cudaErrorAssert, "device-side assert triggered"),
+    ERROR(cudaErrorHostMemoryAlreadyRegistered,
+          "part or all of the requested memory range is already mapped"),
+    ERROR(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    ERROR(cudaErrorNotSupported, "operation not supported (by the laboratory's imitation of CUDA)"),
+    ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    ERROR(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
+    ERROR(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
+    ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    ERROR(cudaErrorStreamCaptureImplicit,
+          "operation would make the legacy stream depend on a capturing blocking stream"),
+    ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+    ERROR(cudaErrorStreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
+    ERROR(cudaErrorUnknown, "unknown error"),
+};
+#undef ERROR
+
+const Error* find(cudaError_t code) {
+  const auto found = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                  [code](const Error& one) { return one.code == code; });
+  return found == std::end(kErrors) ? nullptr : found;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  const Error* known = find(error);
+  return known ? known->name : "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  const Error* known = find(error);
+  return known ? known->text : "unrecognized error code";
+}
+
+}  // extern "C"

@@ -82,39 +82,6 @@ TEST_F(Calls, AMessageFromAnybodyTellsItsSenderTagAndLength) {
   EXPECT_EQ(got[2], 3);
 }
 
-TEST_F(Calls, AMatchedMessageIsReceivedOnce) {
-  if (size_ == 1) GTEST_SKIP() << "needs two ranks";
-  const std::array<double, 5> sent = {1, 2, 3, 4, 5};
-  if (rank_ == 1) send(sent.data(), 5, Type::float64, 0, 44);
-  if (rank_ != 0) return;
-  mpi::Message message = mpi::Message::null;
-  mpi::Status status{};
-  for (int there = 0; !there;)
-    ASSERT_EQ(calls().improbe(mpi::kAnySource, 44, comm_, &there, &message, &status), mpi::kSuccess);
-  EXPECT_EQ(count_of(status, Type::float64), 5);
-  std::array<double, 5> got{};
-  ASSERT_EQ(calls().mrecv(got.data(), 5, Type::float64, &message, mpi::kIgnore), mpi::kSuccess);
-  EXPECT_EQ(message, mpi::Message::null);
-  EXPECT_EQ(got, sent);
-  int there = 9;
-  ASSERT_EQ(calls().improbe(mpi::kAnySource, mpi::kAnyTag, comm_, &there, &message, &status), mpi::kSuccess);
-  EXPECT_EQ(there, 0);
-}
-
-TEST_F(Calls, SeveralRequestsAreTestedAtOnceAndOneIsTakenBack) {
-  std::array requests = {mpi::Request::null, mpi::Request::null, mpi::Request::null};
-  int done = 0, nothing = 0;
-  ASSERT_EQ(calls().testall(3, requests.data(), &done, mpi::kIgnore), mpi::kSuccess);
-  EXPECT_TRUE(done);
-  calls().irecv(&nothing, 1, Type::int32, mpi::kAnySource, 60, comm_, &requests[1]);
-  ASSERT_EQ(calls().testall(3, requests.data(), &done, mpi::kIgnore), mpi::kSuccess);
-  EXPECT_FALSE(done);
-  EXPECT_NE(requests[1], mpi::Request::null);
-  EXPECT_EQ(calls().cancel(&requests[1]), mpi::kSuccess);
-  EXPECT_EQ(calls().request_free(&requests[1]), mpi::kSuccess);
-  EXPECT_EQ(requests[1], mpi::Request::null);
-}
-
 TEST_F(Calls, SumsAndTheirLikeAreOfTheTypeAndKindThatWereAsked) {
   const auto size = static_cast<unsigned long long>(size_);
   unsigned long long own = static_cast<unsigned long long>(rank_) + 1;
@@ -164,30 +131,6 @@ TEST_F(Calls, AnErrorIsACodeWithMpisOwnWords) {
   ASSERT_NE(code, mpi::kSuccess);
   EXPECT_NE(launch::mpi_failure(code, "MPI_Bcast").find("MPI_Bcast failed: "), std::string::npos);
   EXPECT_GT(launch::mpi_failure(code, "MPI_Bcast").size(), std::string("MPI_Bcast failed: ").size());
-}
-
-int told_key = -1;
-bool told_right = false;
-
-int tell(mpi::Comm comm, int key, void* value, void* extra) {
-  told_key = key;
-  told_right = comm != mpi::Comm::null && value == &told_key && extra == &told_right;
-  return mpi::kSuccess;
-}
-
-TEST_F(Calls, AnAttributeThatGoesIsTold) {
-  int key = -1, found = 9;
-  void* value = nullptr;
-  ASSERT_EQ(calls().comm_create_keyval(mpi::kNoCopy, tell, &key, &told_right), mpi::kSuccess);
-  ASSERT_EQ(calls().comm_get_attr(comm_, key, &value, &found), mpi::kSuccess);
-  EXPECT_EQ(found, 0);
-  ASSERT_EQ(calls().comm_set_attr(comm_, key, &told_key), mpi::kSuccess);
-  ASSERT_EQ(calls().comm_get_attr(comm_, key, &value, &found), mpi::kSuccess);
-  EXPECT_TRUE(found && value == &told_key);
-  calls().barrier(comm_);
-  ASSERT_EQ(calls().comm_free(&comm_), mpi::kSuccess);
-  EXPECT_EQ(told_key, key);
-  EXPECT_TRUE(told_right);
 }
 
 }  // namespace

@@ -52,16 +52,6 @@ TEST(Agreement, DifferentSignalsAreNotMixed) {
   }
 }
 
-TEST(Agreement, TimesOnlyTheStepsOfThisAttempt) {
-  Agreement agreement(team());
-  agreement.begin(5000);
-  EXPECT_FALSE(agreement.due(5000));
-  ASSERT_TRUE(agreement.due(5001));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  agreement.ask(5001, {});  // a step takes longer than the interval: the next one asks again
-  EXPECT_TRUE(agreement.due(5002));
-}
-
 TEST(Agreement, AllRanksAskNextAtTheSameStep) {
   Agreement agreement(team());
   int64_t step = 0;

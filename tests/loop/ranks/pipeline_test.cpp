@@ -132,24 +132,6 @@ TEST(Pipeline, HasTheWholeModelsGradientsBuffersAndClippingToTheBit) {
   EXPECT_TRUE(torch::equal(model->net().forward(batch.input), whole->forward(batch.input)));
 }
 
-// Statistics are a micro-batch's: the whole model's over batches of that size, whose gradients add up.
-TEST(Pipeline, NormalisesEachMicroBatchByItself) {
-  TwoStages stages;
-  const ToyBatch batch;
-  const auto whole = toy();
-  const auto model = stages.model(toy(), 2);
-  const double loss = model->learn(batch.input, batch.target, context()).item<double>();
-  double sum = 0;
-  for (int half = 0; half < 2; ++half) {
-    const auto one = torch::mse_loss(whole->forward(batch.input.narrow(0, 4 * half, 4)),
-                                     batch.target.narrow(0, 4 * half, 4));
-    (one / 2).backward();
-    sum += one.item<double>() / 2;
-  }
-  EXPECT_NEAR(loss, sum, 1e-9);
-  expect_gradients(*model, *whole, 0);
-}
-
 TEST(Pipeline, AStageThatIsFrozenGetsNoGradientAndHoldsNobodyUp) {
   TwoStages stages;
   const ToyBatch batch;

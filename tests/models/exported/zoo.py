@@ -5,7 +5,6 @@ ZOO: name -> Model. LOSES: those that an export makes others. REFUSED: those tha
 
 import dataclasses
 import importlib.util
-import math
 from collections.abc import Callable
 
 import torch
@@ -335,71 +334,6 @@ def convnext_depth():
     return ConvNeXt([CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 2)], stochastic_depth_prob=0.3, num_classes=5)
 
 
-class SqueezeExcite(nn.Module):
-    def __init__(self, width, squeezed):
-        super().__init__()
-        self.reduce, self.expand = nn.Conv2d(width, squeezed, 1), nn.Conv2d(squeezed, width, 1)
-
-    def forward(self, x):
-        return x * self.expand(F.silu(self.reduce(x.mean((2, 3), keepdim=True)))).sigmoid()
-
-
-def mbconv(inputs, outputs, stride, expand=4, kernel=3):
-    wide = inputs * expand
-    body = nn.Sequential(conv_norm(inputs, wide, 1, act=nn.SiLU), conv_norm(wide, wide, kernel, stride, wide, nn.SiLU),
-                         SqueezeExcite(wide, inputs // 2), conv_norm(wide, outputs, 1, act=nn.Identity))
-    return Residual(body, inputs, outputs, after=nn.Identity) if stride == 1 and inputs == outputs else body
-
-
-def efficientnet():
-    return nn.Sequential(conv_norm(3, 8, stride=2, act=nn.SiLU), mbconv(8, 8, 1), mbconv(8, 16, 2, kernel=5), mbconv(16, 16, 1),
-                         nn.Dropout(0.2), pooled(16, 7))
-
-
-def regnet_block(inputs, outputs, stride, group=4):
-    body = nn.Sequential(conv_norm(inputs, outputs, 1), conv_norm(outputs, outputs, 3, stride, outputs // group),
-                         SqueezeExcite(outputs, inputs // 4), conv_norm(outputs, outputs, 1, act=nn.Identity))
-    return Residual(body, inputs, outputs, stride)
-
-
-def regnet():
-    return nn.Sequential(conv_norm(3, 8, stride=2), regnet_block(8, 16, 2), regnet_block(16, 16, 1), pooled(16, 6))
-
-
-class ConvNeXtBlock(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.depthwise, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width, eps=1e-6)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.scale = nn.Parameter(torch.full((width,), 0.1))
-
-    def forward(self, x):
-        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
-        return x + (self.scale * self.narrow(F.gelu(self.wide(y)))).permute(0, 3, 1, 2)
-
-
-def convnext():
-    return nn.Sequential(nn.Conv2d(3, 12, 4, 4), ConvNeXtBlock(12), nn.Conv2d(12, 24, 2, 2), ConvNeXtBlock(24), pooled(24, 5))
-
-
-class DenseBlock(nn.Module):
-    def __init__(self, inputs, growth, layers):
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, growth, 3, padding=1, bias=False), nn.Dropout(0.1))
-            for width in range(inputs, inputs + growth * layers, growth))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.cat([x, layer(x)], 1)
-        return x
-
-
-def densenet():
-    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), DenseBlock(8, 4, 3), nn.BatchNorm2d(20), nn.ReLU(),
-                         nn.Conv2d(20, 10, 1), nn.AvgPool2d(2), DenseBlock(10, 4, 2), pooled(18, 6))
-
-
 class UNet(nn.Module):
     def __init__(self):
         super().__init__()
@@ -416,36 +350,7 @@ class UNet(nn.Module):
         return self.out(self.up1(torch.cat([y, one], 1)))
 
 
-class MixerBlock(nn.Module):
-    def __init__(self, patches, width):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.patches = nn.Sequential(nn.Linear(patches, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, patches))
-        self.channels = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, width))
-
-    def forward(self, x):
-        x = x + self.patches(self.norm1(x).transpose(1, 2)).transpose(1, 2)
-        return x + self.channels(self.norm2(x))
-
-
-class Mixer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.blocks = nn.Conv2d(3, 16, 4, 4), nn.Sequential(MixerBlock(16, 16), MixerBlock(16, 16))
-        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5)
-
-    def forward(self, x):
-        return self.head(self.norm(self.blocks(self.embed(x).flatten(2).transpose(1, 2))).mean(1))
-
-
 # Images out of numbers
-
-
-def autoencoder():
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, 2, 1), nn.LeakyReLU(0.1), nn.Conv2d(8, 16, 3, 2, 1), nn.LeakyReLU(0.1), nn.Flatten(),
-        nn.Linear(16 * 4 * 4, 12), nn.Linear(12, 16 * 4 * 4), nn.Unflatten(1, (16, 4, 4)), nn.LeakyReLU(0.1),
-        nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.LeakyReLU(0.1), nn.ConvTranspose2d(8, 1, 4, 2, 1), nn.Sigmoid())
 
 
 class Vae(nn.Module):
@@ -460,64 +365,6 @@ class Vae(nn.Module):
         mean, logvar = self.mean(hidden), self.logvar(hidden)
         drawn = mean + torch.randn_like(mean) * (0.5 * logvar).exp() if self.training else mean
         return self.decode(drawn).view_as(x), mean, logvar
-
-
-def gan_generator():
-    def grow(inputs, outputs, *how):
-        return nn.ConvTranspose2d(inputs, outputs, 4, *how, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True)
-    return nn.Sequential(nn.Unflatten(1, (12, 1, 1)), *grow(12, 16), *grow(16, 8, 2, 1), nn.ConvTranspose2d(8, 3, 4, 2, 1),
-                         nn.Tanh())
-
-
-class TimedBlock(nn.Module):
-    """A residual block of a diffusion model: the time's embedding is added between its convolutions."""
-
-    def __init__(self, inputs, outputs, timed):
-        super().__init__()
-        self.norm1, self.conv1 = nn.GroupNorm(4, inputs), nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.norm2, self.conv2 = nn.GroupNorm(4, outputs), nn.Conv2d(outputs, outputs, 3, padding=1)
-        self.time, self.dropout = nn.Linear(timed, outputs), nn.Dropout(0.1)
-        self.short = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
-
-    def forward(self, x, time):
-        y = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(time))[:, :, None, None]
-        return self.short(x) + self.conv2(self.dropout(F.silu(self.norm2(y))))
-
-
-class ImageAttention(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.norm, self.qkv, self.out = nn.GroupNorm(4, width), nn.Conv2d(width, 3 * width, 1), nn.Conv2d(width, width, 1)
-        self.heads = heads
-
-    def forward(self, x):
-        n, width, height, breadth = x.shape
-        query, key, value = self.qkv(self.norm(x)).view(n, 3, self.heads, -1, height * breadth).transpose(3, 4).unbind(1)
-        y = F.scaled_dot_product_attention(query, key, value)
-        return x + self.out(y.transpose(2, 3).reshape(n, width, height, breadth))
-
-
-class Diffusion(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.time = nn.Sequential(nn.Linear(16, 32), nn.SiLU(), nn.Linear(32, 32))
-        self.first, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
-        self.down, self.shrink = TimedBlock(8, 8, 32), nn.Conv2d(8, 16, 3, 2, 1)
-        self.middle, self.attention = TimedBlock(16, 16, 32), ImageAttention(16, 2)
-        self.grow, self.up = nn.Conv2d(16, 8, 3, padding=1), TimedBlock(16, 8, 32)
-
-    def forward(self, x, step):
-        rates = torch.exp(torch.arange(8, device=x.device) * (-math.log(10000.0) / 8))
-        angles = step[:, None].float() * rates
-        time = self.time(torch.cat([angles.sin(), angles.cos()], 1))
-        kept = self.down(self.first(x), time)
-        y = self.attention(self.middle(self.shrink(kept), time))
-        y = self.grow(F.interpolate(y, scale_factor=2.0, mode="nearest"))
-        return self.last(self.up(torch.cat([y, kept], 1), time))
-
-
-def noisy(n, generator):
-    return torch.randn(n, 3, 8, 8, generator=generator), torch.randint(1000, (n,), generator=generator)
 
 
 # Sequences and speech
@@ -545,67 +392,6 @@ class CellLoop(nn.Module):
         for step in range(x.shape[1]):
             hidden, memory = self.cell(x[:, step], (hidden, memory))
         return self.head(hidden)
-
-
-class Speech(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convs = nn.Sequential(
-            nn.Conv1d(10, 16, 3, 2, 1), nn.BatchNorm1d(16), nn.ReLU(),
-            nn.Conv1d(16, 16, 3, 1, 2, dilation=2), nn.BatchNorm1d(16), nn.Hardtanh(0, 20))
-        self.rnn, self.head = nn.GRU(16, 12, bidirectional=True), nn.Linear(24, 9)
-
-    def forward(self, x):
-        y, _ = self.rnn(self.convs(x).permute(2, 0, 1))
-        return self.head(y).log_softmax(-1)
-
-
-class CausalConv(nn.Module):
-    def __init__(self, inputs, outputs, dilation):
-        super().__init__()
-        self.conv, self.short = nn.Conv1d(inputs, outputs, 3, dilation=dilation), nn.Conv1d(inputs, outputs, 1)
-        self.dropout, self.past = nn.Dropout1d(0.1), 2 * dilation
-
-    def forward(self, x):
-        return F.relu(self.short(x) + self.dropout(F.relu(self.conv(F.pad(x, (self.past, 0))))))
-
-
-def tcn():
-    return nn.Sequential(CausalConv(4, 8, 1), CausalConv(8, 8, 2), CausalConv(8, 8, 4), nn.Conv1d(8, 3, 1))
-
-
-def feed_forward(width):
-    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU(), nn.Dropout(0.1),
-                         nn.Linear(2 * width, width))
-
-
-class ConformerConv(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.open = nn.LayerNorm(width), nn.Conv1d(width, 2 * width, 1)
-        self.depthwise, self.batch = nn.Conv1d(width, width, 5, padding=2, groups=width), nn.BatchNorm1d(width)
-        self.close = nn.Conv1d(width, width, 1)
-
-    def forward(self, x):
-        y = F.glu(self.open(self.norm(x).transpose(1, 2)), 1)
-        return self.close(F.silu(self.batch(self.depthwise(y)))).transpose(1, 2)
-
-
-class Conformer(nn.Module):
-    def __init__(self, width=16):
-        super().__init__()
-        self.shrink = nn.Conv2d(1, 4, 3, 2, 1)
-        self.inner = nn.Linear(4 * 6, width)
-        self.before, self.after = feed_forward(width), feed_forward(width)
-        self.attention = nn.MultiheadAttention(width, 2, dropout=0.1, batch_first=True)
-        self.conv, self.norm, self.head = ConformerConv(width), nn.LayerNorm(width), nn.Linear(width, 8)
-
-    def forward(self, x):
-        x = self.inner(self.shrink(x.unsqueeze(1)).transpose(1, 2).flatten(2))
-        x = x + 0.5 * self.before(x)
-        x = x + self.attention(x, x, x, need_weights=False)[0]
-        x = x + self.conv(x)
-        return self.head(self.norm(x + 0.5 * self.after(x)))
 
 
 # Attention
@@ -636,27 +422,6 @@ def padded(n, generator):
     mask = torch.zeros(n, 7, dtype=torch.bool)
     mask[::2, 5:] = True
     return torch.randn(n, 7, 16, generator=generator), mask
-
-
-class Seq2Seq(nn.Module):
-    """nn.Transformer from one language to another."""
-
-    def __init__(self):
-        super().__init__()
-        self.source, self.target = nn.Embedding(30, 16), nn.Embedding(40, 16)
-        self.position = nn.Parameter(torch.randn(1, 9, 16) * 0.02)
-        self.transformer = nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, batch_first=True)
-        self.head = nn.Linear(16, 40)
-
-    def forward(self, source, target):
-        source = self.source(source) + self.position[:, :source.shape[1]]
-        target = self.target(target) + self.position[:, :target.shape[1]]
-        future = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
-        return self.head(self.transformer(source, target, tgt_mask=future, tgt_is_causal=True))
-
-
-def sentence_pairs(n, generator):
-    return torch.randint(30, (n, 9), generator=generator), torch.randint(40, (n, 7), generator=generator)
 
 
 class Mha(nn.Module):
@@ -782,44 +547,6 @@ class Embeddings(nn.Module):
 
     def forward(self, words):
         return self.head(torch.cat([self.bag(words), self.each(words).max(1).values], 1))
-
-
-class Dlrm(nn.Module):
-    """A recommender: numbers and categories, and the products of each two of their vectors."""
-
-    def __init__(self, width=8, sizes=(20, 30, 40)):
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
-        self.bottom = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, width), nn.ReLU())
-        self.top = nn.Sequential(nn.Linear(width + 6, 16), nn.ReLU(), nn.Linear(16, 1))
-        rows, columns = torch.tril_indices(4, 4, -1)
-        self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("columns", columns, persistent=False)
-
-    def forward(self, numbers, categories):
-        dense = self.bottom(numbers)
-        vectors = torch.stack([dense, *(table(categories[:, i]) for i, table in enumerate(self.tables))], 1)
-        products = torch.bmm(vectors, vectors.transpose(1, 2))[:, self.rows, self.columns]
-        return self.top(torch.cat([dense, products], 1)).squeeze(1).sigmoid()
-
-
-def clicks(n, generator):
-    return torch.randn(n, 5, generator=generator), torch.randint(20, (n, 3), generator=generator)
-
-
-class TwoTower(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.users = nn.Sequential(nn.Embedding(30, 12), nn.Linear(12, 8))
-        self.items = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 8))
-        self.heat = nn.Parameter(torch.tensor(2.0))
-
-    def forward(self, users, items):
-        return F.normalize(self.users(users), dim=-1) @ F.normalize(self.items(items), dim=-1).T * self.heat.exp()
-
-
-def visits(n, generator):
-    return torch.randint(30, (n,), generator=generator), torch.randn(n, 10, generator=generator)
 
 
 class Siamese(nn.Module):
@@ -966,25 +693,13 @@ ZOO = {
     "vit": Model(vit, images(3, 32), needs="torchvision"),
     "convnext_depth": Model(convnext_depth, images(3, 32), needs="torchvision", twin="it leaves out blocks at random",
                             draws=True),
-    "efficientnet": Model(efficientnet, images(3, 16)),
-    "regnet": Model(regnet, images(3, 16)),
-    "convnext": Model(convnext, images(3, 16)),
-    "densenet": Model(densenet, images(3, 8)),
     "unet": Model(UNet, images(1, 16)),
-    "mixer": Model(Mixer, images(3, 16)),
-    "autoencoder": Model(autoencoder, images(1, 16)),
     "vae": Model(Vae, images(1, 6), twin="it draws in training alone", draws=True),
-    "gan_generator": Model(gan_generator, vectors(12)),
-    "diffusion": Model(Diffusion, noisy),
     "lstm": Model(lambda: Recurrent(nn.LSTM), tokens(50, 4)),
     "gru": Model(lambda: Recurrent(nn.GRU), tokens(50, 4)),
     "cell_loop": Model(CellLoop, vectors(5, 6)),
-    "speech": Model(Speech, vectors(10, 12)),
-    "tcn": Model(tcn, vectors(4, 12)),
-    "conformer": Model(Conformer, vectors(10, 12)),
     "transformer_encoder": Model(TransformerEncoder, tokens(60, 10)),
     "padded_encoder": Model(PaddedEncoder, padded),
-    "seq2seq": Model(Seq2Seq, sentence_pairs),
     "mha": Model(Mha, vectors(7, 16)),
     "sdpa": Model(Sdpa, texts_of_two_lengths, shapes=TWO_SIZES),
     "shared_heads": Model(SharedHeads, vectors(6, 32)),
@@ -992,8 +707,6 @@ ZOO = {
     "bert": Model(Bert, masked_words, needs="transformers"),
     "gpt2": Model(Gpt2, tokens(99, 12), needs="transformers"),
     "embeddings": Model(Embeddings, tokens(80, 6)),
-    "dlrm": Model(Dlrm, clicks),
-    "two_tower": Model(TwoTower, visits),
     "siamese": Model(Siamese, twins),
     "experts": Model(Experts, vectors(8)),
     "graph_net": Model(GraphNet, graphs),

@@ -46,25 +46,6 @@ TEST(DdpErrors, OtherShapesNameTheRankAndTheParameter) {
   EXPECT_SAYS(message, "rank 0 has parameter a.weight Float [5, 4]");
 }
 
-TEST(DdpErrors, OtherTypesToo) {
-  auto net = std::make_shared<TwoLayers>(5);
-  if (rank() == world() - 1) net->b->to(at::kDouble);
-  const auto message = message_of([&] { ddp(net, group()); });
-  if (world() > 1) {
-    EXPECT_SAYS(message, "parameter b.weight Double [2, 5]");
-  }
-}
-
-TEST(DdpErrors, AParameterTooManyIsNamed) {
-  auto net = std::make_shared<TwoLayers>(5);
-  if (rank() == world() - 1) net->register_module("extra", nn::Linear(2, 2));
-  const auto message = message_of([&] { ddp(net, group()); });
-  if (world() > 1) {
-    EXPECT_SAYS(message,
-                format("rank {} has parameter extra.weight Float [2, 2], rank 0 does not", world() - 1));
-  }
-}
-
 TEST(DdpErrors, AParameterThatOneRankHasFrozenIsNamed) {
   for (const int frozen : {0, world() - 1}) {
     auto net = std::make_shared<TwoLayers>(5);
@@ -100,14 +81,6 @@ TEST(DdpErrors, OtherGraphsAreNamed) {
     return;
   }
   EXPECT_SAYS(message, format("rank {} has the graph 1f, rank 0 has the graph 2e", world() - 1));
-}
-
-TEST(DdpErrors, NothingToTrain) {
-  const auto none = message_of([&] { ddp(nn::ReLU(), group()); });
-  EXPECT_SAYS(none, "no parameter that requires a gradient");
-  nn::Linear frozen(2, 2);
-  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-  EXPECT_THROW(ddp(frozen, group()), InputError);
 }
 
 TEST(DdpErrors, ImpossibleOptions) {
@@ -207,14 +180,6 @@ TEST(DdpErrors, ResetAfterAnExceptionWithLazyBuckets) {
   recovers_where_it_is({.lazy_bucket_allocation = true}, "lazy_bucket_allocation");
 }
 
-TEST(DdpErrors, BuffersThatAreSentByOneRankAlone) {
-  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
-  DdpOptions options{.broadcast_buffers = false};
-  if (rank() == world() - 1) options.forward_sync_buffers = false;
-  const auto message = message_of([&] { ddp(nn::BatchNorm1d(2), group(), options); });
-  EXPECT_SAYS(message, "broadcast_buffers");
-}
-
 // What the step after a forward around the wrapper, or after a second backward, says.
 TEST(DdpErrors, AForwardAroundTheWrapperIsToldBeforeTheParametersDiffer) {
   if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
@@ -243,16 +208,6 @@ TEST(DdpErrors, ASecondBackwardIsToldToo) {
     loss.backward();
     EXPECT_SAYS(message_of([&] { sgd.step(); }), "'a.weight' and 3 more with gradients of this rank alone");
   }
-}
-
-TEST(DdpErrors, TwoForwardsAndTwoBackwardsAreToldToo) {
-  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
-  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
-  Sgd sgd(model->parameters(), {.lr = 0.1});
-  const auto first = model->forward(batch(2, 4)).sum(), second = model->forward(batch(2, 4, 1)).sum();
-  first.backward();
-  second.backward();
-  EXPECT_SAYS(message_of([&] { sgd.step(); }), "gradients of this rank alone");
 }
 
 std::string warnings_of(const std::function<void()>& action) {

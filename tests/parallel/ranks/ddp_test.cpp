@@ -85,25 +85,6 @@ struct AnswerNet : nn::Module {
   Answer forward(const at::Tensor& x) { return {a(x), b(x), {{"c", {c(x)}}}, 7, "fine"}; }
 };
 
-// Without the sink behind every tensor of the struct, the parameters behind the unused outputs would never be
-// marked ready and the next forward would throw.
-struct ListNet : nn::Module {
-  nn::Linear a = register_module("a", nn::Linear(4, 3));
-  at::Tensor forward(const std::vector<at::Tensor>& both) { return a(both[0]) + a(both[1]); }
-  at::Tensor encode(const at::Tensor& x) { return a(x); }
-};
-
-TEST(Ddp, CallsAnotherMethodAndTakesAListInBraces) {
-  const auto model = ddp(ListNet(), group());
-  const auto gradient = [&] { return model->module()->a->weight.grad(); };
-  const auto x = batch(5, 4);
-  model->call([](ListNet& net, const at::Tensor& input) { return net.encode(input); }, x).sum().backward();
-  EXPECT_TRUE(same_everywhere(gradient()));
-  model->zero_grad();
-  model->forward({x, x + rank()}).sum().backward();
-  EXPECT_TRUE(same_everywhere(gradient()));
-}
-
 TEST(Ddp, HasWhatProgramsAskOfAModule) {
   const auto model = ddp(nn::BatchNorm1d(2), group());
   model->to(at::kCPU);
@@ -122,6 +103,8 @@ TEST(Ddp, HasWhatProgramsAskOfAModule) {
   EXPECT_TRUE(model->module()->weight.equal(torch::ones({2})));
 }
 
+// Without the sink behind every tensor of the struct, the parameters behind the unused outputs would never be
+// marked ready and the next forward would throw.
 TEST(Ddp, SeesTheTensorsInsideAnOutput) {
   const auto model = ddp(std::make_shared<AnswerNet>(), group(), {.find_unused_parameters = true});
   for (int step = 0; step < 3; ++step) {
@@ -138,26 +121,6 @@ TEST(Ddp, SeesTheTensorsInsideAnOutput) {
   EXPECT_FALSE(model->module()->never->weight.grad().defined());
 }
 
-// A PackedSequence gives copies of its tensors to who walks over it.
-struct PackedNet : nn::Module {
-  nn::Linear used{register_module("used", nn::Linear(4, 2))},
-      spare{register_module("spare", nn::Linear(4, 2))};
-  nn::utils::rnn::PackedSequence forward(const at::Tensor& x) {
-    const auto y = used->forward(x);
-    return nn::utils::rnn::pack_sequence({y[0], y[1]});
-  }
-};
-
-TEST(Ddp, SeesTheTensorsInsideAPackedSequence) {
-  const auto model = ddp(std::make_shared<PackedNet>(), group(), {.find_unused_parameters = true});
-  for (int step = 0; step < 3; ++step) {
-    model->forward(batch(5, 4, step)).data().square().sum().backward();
-    model->check_finalized();
-  }
-  EXPECT_TRUE(same_everywhere(model->module()->used->weight.grad()));
-  EXPECT_GT(model->module()->used->weight.grad().abs().max().item<float>(), 0);
-}
-
 TEST(Ddp, BuffersFollowRankZero) {
   const auto model = ddp(nn::BatchNorm1d(4), group());
   for (int step = 0; step < 2; ++step) model->forward(batch(6, 4, step)).sum().backward();
@@ -170,16 +133,6 @@ TEST(Ddp, BuffersFollowRankZero) {
   model->eval();
   model->forward(batch(6, 4, 10));
   EXPECT_TRUE(same_everywhere(buffers["running_mean"]));
-}
-
-TEST(Ddp, EvaluationNeedsNoBackward) {
-  const auto model = ddp(PairNet(), group());
-  {
-    at::NoGradGuard no_grad;
-    for (int step = 0; step < 3; ++step) model->forward(batch(2, 4));
-  }
-  model->forward(batch(2, 4)).sum().backward();
-  EXPECT_TRUE(same_everywhere(model->module()->a->weight.grad()));
 }
 
 struct TiedNet : nn::Module {

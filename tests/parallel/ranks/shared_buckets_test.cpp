@@ -124,13 +124,6 @@ TEST(SharedBuckets, HaveTheBitsOfOthersWithEachOption) {
   }
 }
 
-TEST(SharedBuckets, ManyModelsTakeTheMemoryOfThoseBefore) {
-  trained({});
-  const size_t after_one = shared_bytes();
-  for (int i = 0; i < 5; ++i) trained({.options = {.gradient_as_bucket_view = i % 2 == 1}});
-  EXPECT_LE(shared_bytes(), 2 * after_one);
-}
-
 TEST(SharedBuckets, TwoModelsAtOnce) {
   const auto first = prepared({}, {}), second = prepared({.type = at::kDouble}, {});
   for (int step = 0; step < 4; ++step) {
@@ -139,18 +132,6 @@ TEST(SharedBuckets, TwoModelsAtOnce) {
   }
   EXPECT_TRUE(at::equal(flat_parameters(*first->module()), trained({})));
   EXPECT_TRUE(at::equal(flat_parameters(*second->module()), trained({.type = at::kDouble})));
-}
-
-TEST(SharedBuckets, GradientsOutliveTheirModel) {
-  at::Tensor gradient;
-  {
-    const auto model = prepared({.options = {.gradient_as_bucket_view = true}}, {});
-    model->forward(batch(6, 163)).square().mean().backward();
-    gradient = model->module()->a->weight.grad();
-  }
-  const at::Tensor before = gradient.clone();
-  trained({});
-  EXPECT_TRUE(at::equal(gradient, before));
 }
 
 // A rank that has run out of batches brings zeros in memory of its own.

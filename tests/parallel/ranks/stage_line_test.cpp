@@ -142,26 +142,6 @@ TEST_P(StageLines, RefuseAnOutputThatChangesItsShape) {
   line_.flush();
 }
 
-TEST_P(StageLines, SayWhatOfAnOutputChanged) {
-  take_form(line_);
-  if (!line_.is_first() || stages_ == 1) return;
-  (void)line_.output(torch::ones({2, 2}), {1});
-  const auto said = [&](const at::Tensor& other) -> std::string {
-    try {
-      (void)line_.output(other, {1});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
-  };
-  EXPECT_THAT(said(torch::ones({2, 3})), ::testing::HasSubstr("its shape is [2, 3] after [2, 2]"));
-  EXPECT_THAT(said(torch::ones({2, 2}, at::kDouble)), ::testing::HasSubstr("its type is Double after Float"));
-  EXPECT_THAT(said(torch::ones({2, 2}).t()), ::testing::HasSubstr("its strides are [1, 2] after [2, 1]"));
-  EXPECT_THAT(said(torch::ones({2, 2}).requires_grad_()), ::testing::HasSubstr("it needs a gradient"));
-  EXPECT_EQ(said(torch::ones({2, 2})), "nothing");
-  line_.flush();
-}
-
 struct OneByOne : test::InOrder {
   using InOrder::InOrder;
   bool supportsCoalescing() const override { return false; }

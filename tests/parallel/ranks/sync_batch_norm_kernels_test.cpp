@@ -167,18 +167,6 @@ TEST(SyncNormByKernels, EqualsTheComposedPathWhereverSamplesAreMissing) {
   }
 }
 
-TEST(SyncNormByKernels, TakesAnyMemoryFormat) {
-  give_the_cpu_kernels();
-  const at::Tensor data = own_data(-1, {5, 2, 3}), target = at::randn_like(data);
-  const Result want = run(parallel::sync_batch_norm, data, target);
-  expect_alike(
-      run(parallel::sync_batch_norm_by_kernels, data.contiguous(at::MemoryFormat::ChannelsLast), target),
-      want, 1e-9);
-  expect_alike(
-      run(parallel::sync_batch_norm_by_kernels, data.transpose(2, 3).contiguous().transpose(2, 3), target),
-      want, 1e-9);
-}
-
 std::vector<std::string>& waits() {
   static std::vector<std::string> names;
   return names;

@@ -131,29 +131,6 @@ TEST_P(TensorLayers, TokensAreGatheredIntoAndScatteredOutOfSplitLayers) {
   }
 }
 
-TEST_P(TensorLayers, WhatAllDoAlikeMayBeSplitAndGathered) {
-  const auto group = team();
-  const auto input = whole_numbers({2, kTokens}, 5).requires_grad_();
-  const auto weights = whole_numbers({2, kTokens}, 6);
-  const auto output = gather_from_group(split_to_group(input, group, 1) * 2, group, 1);
-  EXPECT_TRUE(at::equal(output, input * 2));
-  (output * weights).sum().backward();
-  EXPECT_TRUE(at::equal(input.grad(), weights * 2));
-}
-
-// bf16 under autocast: sums travel, and come back as what they were
-TEST_P(TensorLayers, HalfTypesComeBackAsTheyWere) {
-  const auto group = team();
-  const auto input = at::full({2, kTokens}, 0.5, at::kBFloat16).requires_grad_();
-  const auto sum = reduce_from_group(copy_to_group(input, group), group);
-  EXPECT_EQ(sum.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(at::equal(sum, at::full({2, kTokens}, 0.5 * world(), at::kBFloat16)));
-  const auto part = reduce_scatter_from_group(input, group, 1);
-  EXPECT_TRUE(at::equal(part, own(sum, 1)));
-  sum.sum().backward();
-  EXPECT_TRUE(at::equal(input.grad(), at::full({2, kTokens}, world(), at::kBFloat16)));
-}
-
 INSTANTIATE_TEST_SUITE_P(Over, TensorLayers, ::testing::Values("gloo", "mpi"),
                          [](const auto& info) { return info.param; });
 

@@ -8,21 +8,6 @@ namespace {
 using test::own_rank;
 using test::world;
 
-TEST(MpiBackend, NamesItself) {
-  auto group = test::open("mpi");
-  EXPECT_EQ(group->getBackendName(), "mpi");
-  EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "mpi");
-}
-
-TEST(MpiBackend, TheFutureHoldsTheTensors) {
-  auto group = test::open("mpi");
-  std::vector<at::Tensor> tensors = {at::ones({3})};
-  auto work = group->allreduce(tensors);
-  EXPECT_TRUE(work->isCompleted());
-  EXPECT_TRUE(work->isSuccess());
-  EXPECT_TRUE(at::equal(work->getFuture()->value().toTensorVector()[0], at::full({3}, float(world()))));
-}
-
 TEST(MpiBackend, StridedTensorsKeepTheirMeaning) {
   auto group = test::open("mpi");
   // rank 0 broadcasts rows, the others receive into columns
@@ -31,25 +16,6 @@ TEST(MpiBackend, StridedTensorsKeepTheirMeaning) {
   std::vector<at::Tensor> tensors = {own_rank() == 0 ? rows : columns};
   group->broadcast(tensors)->wait();
   EXPECT_TRUE(at::equal(tensors[0], rows));
-}
-
-TEST(MpiBackend, AParameterCanBeBroadcast) {
-  auto group = test::open("mpi");
-  at::Tensor parameter = at::full({2, 3, 4, 5}, own_rank() + 1.0).contiguous(at::MemoryFormat::ChannelsLast);
-  parameter.requires_grad_(true);
-  std::vector<at::Tensor> tensors = {parameter};
-  group->broadcast(tensors)->wait();
-  EXPECT_EQ(parameter.detach().sum().item<double>(), 120.0);
-}
-
-TEST(MpiBackend, EmptyTensorsPass) {
-  auto group = test::open("mpi");
-  std::vector<at::Tensor> tensors = {at::empty({0})};
-  group->allreduce(tensors)->wait();
-  group->broadcast(tensors)->wait();
-  tensors = {at::ones({1})};
-  group->allreduce(tensors)->wait();
-  EXPECT_EQ(tensors[0].item<float>(), float(world()));
 }
 
 TEST(MpiBackend, CoalescedIsEachOne) {

@@ -1,16 +1,18 @@
-#include "copies.h"
-
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_native.h>
+#include <ATen/ops/empty_strided_native.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "alias.h"
+#include <optional>
+
 #include "boxed.h"
 #include "lab.h"
-#include "place.h"
+#include "tensors.h"
 
 namespace lab {
 namespace {
@@ -84,8 +86,6 @@ void copy_to_host(const at::Tensor& to, const at::Tensor& from, bool non_blockin
   if (waits) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
-}  // namespace
-
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.is_same(from)) return to;
   for (const at::Tensor* tensor : {static_cast<const at::Tensor*>(&to), &from}) {
@@ -97,8 +97,6 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
     copy_on_device(to, from, non_blocking);
     return to;
   }
-  count("transfer");
-  const Access access;
   if (to.is_cuda() && from.is_cuda()) {
     copy_to_peer(to, from);
   } else if (to.is_cuda()) {
@@ -111,6 +109,45 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 
 void copy_each(at::TensorList to, at::TensorList from, bool non_blocking) {
   for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i], non_blocking);
+}
+
+// With LAB_STRICT=1 new memory is poisoned at once, when its stream has done what it had. Who still reads it
+// on another stream, without having told the allocator, gets wrong numbers; so does who reads it before it is
+// written.
+
+template <class Value>
+using Perhaps = std::optional<Value>;
+
+at::Tensor poisoned(at::Tensor made) {
+  const auto& context = at::globalContext();
+  if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())
+    return made;                                    // is filled
+  const c10::cuda::CUDAGuard guard(made.device());  // the default stream is the current device's
+  const auto stream = current_stream(made.device().index());
+  if (made.numel() == 0 || capturing(stream)) return made;
+  C10_CUDA_CHECK(drain(stream));
+  poison(alias_of(made));
+  return made;
+}
+
+at::Tensor empty(at::IntArrayRef size, Perhaps<at::ScalarType> type, Perhaps<at::Layout> layout,
+                 Perhaps<at::Device> device, Perhaps<bool> pin, Perhaps<at::MemoryFormat> format) {
+  return poisoned(at::native::empty_cuda(size, type, layout, device, pin, format));
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef strides, Perhaps<at::ScalarType> type,
+                         Perhaps<at::Layout> layout, Perhaps<at::Device> device, Perhaps<bool> pin) {
+  return poisoned(at::native::empty_strided_cuda(size, strides, type, layout, device, pin));
+}
+
+}  // namespace
+
+void add_memory(Kernels& kernels) {
+  add_kernel(kernels, "copy_", "", &copy);
+  add_kernel(kernels, "_foreach_copy_", "", &copy_each);
+  if (!strict()) return;
+  add_kernel(kernels, "empty", "memory_format", &empty);
+  add_kernel(kernels, "empty_strided", "", &empty_strided);
 }
 
 }  // namespace lab

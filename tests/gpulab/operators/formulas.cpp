@@ -1,13 +1,55 @@
-// Synchronised batch normalisation.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
 
-#include "formulas.h"
-#include "kernels.h"
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "boxed.h"
+
+// Operators that only CUDA has, by formula in operators that both have.
 
 namespace lab {
 namespace {
 
+/// In float where the type is a half precision.
+at::Tensor widened(const at::Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return type == at::kHalf || type == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
+}
+
+bool has(const std::optional<at::Tensor>& tensor) {
+  return tensor && tensor->defined();
+}
+
+// Dropout; its mask is drawn by bernoulli_, which takes CUDA's generator.
+
 using at::Tensor;
+
+std::tuple<Tensor, Tensor> fused_dropout(const Tensor& input, double kept,
+                                         std::optional<at::Generator> generator) {
+  const Tensor mask = at::empty_like(input, input.options().dtype(at::kByte)).bernoulli_(kept, generator);
+  return {input * mask * (1 / kept), mask};
+}
+
+Tensor masked_scale(const Tensor& input, const Tensor& mask, double scale) {
+  return input * mask * scale;
+}
+
+std::tuple<Tensor, Tensor> dropout(const Tensor& input, double dropped, std::optional<bool> train) {
+  const auto as_mask = input.options().dtype(at::kBool);
+  if (!train.value_or(true) || input.numel() == 0) return {input.clone(), at::ones_like(input, as_mask)};
+  if (dropped == 1) return {at::zeros_like(input), at::zeros_like(input, as_mask)};
+  const Tensor mask = at::empty_like(input, as_mask).bernoulli_(1 - dropped);
+  return {input * mask * (1 / (1 - dropped)), mask};
+}
+
+// Synchronised batch normalisation.
+
 using Optional = std::optional<Tensor>;
 
 std::vector<int64_t> all_but_channels(const Tensor& input) {
@@ -96,6 +138,12 @@ Tensor apply_backward(const Tensor& gradient, const Tensor& input, const Tensor&
 }
 
 }  // namespace
+
+void add_dropout(Kernels& kernels) {
+  add_kernel(kernels, "_fused_dropout", "", &fused_dropout);
+  add_kernel(kernels, "_masked_scale", "", &masked_scale);
+  add_kernel(kernels, "native_dropout", "", &dropout);
+}
 
 void add_batch_norm(Kernels& kernels) {
   add_kernel(kernels, "batch_norm_stats", "", &stats);
