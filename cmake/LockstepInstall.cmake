@@ -9,16 +9,22 @@ set(soversion ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION VERSION_LESS 1)
   set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
-set_target_properties(lockstep lockstep_course PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
+set_target_properties(lockstep PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
 
 install(TARGETS lockstep_program RUNTIME)
-install(TARGETS lockstep lockstep_course EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
-install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
-if(TARGET lockstep_cuda)  # a file of its own: a CPU-only libtorch must still be able to load the rest
+install(TARGETS lockstep EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
+# A file for each part, as not all may be there. The build tree's: for CMAKE_PREFIX_PATH=LOCKSTEP/build/release.
+macro(lockstep_export name)
+  install(EXPORT lockstep${name}Targets NAMESPACE lockstep:: DESTINATION ${package_dir} ${ARGN})
+  export(EXPORT lockstep${name}Targets NAMESPACE lockstep:: FILE ${CMAKE_CURRENT_BINARY_DIR}/lockstep${name}Targets.cmake)
+endmacro()
+lockstep_export("")
+if(TARGET lockstep_cuda)
   set_target_properties(lockstep_cuda PROPERTIES EXPORT_NAME cuda)
   install(TARGETS lockstep_cuda EXPORT lockstepCudaTargets LIBRARY)
-  install(EXPORT lockstepCudaTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+  lockstep_export(Cuda)
 endif()
+include(${PROJECT_SOURCE_DIR}/course/Install.cmake)
 foreach(family openmpi mpich)  # loaded by name, linked by nobody
   if(TARGET lockstep_mpi_${family})
     install(TARGETS lockstep_mpi_${family} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -30,12 +36,6 @@ configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINA
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
   cmake/FindLibtorch.cmake cmake/LibtorchCuda.cmake DESTINATION ${package_dir})
-
-# The same of the build tree: a project takes it by CMAKE_PREFIX_PATH=LOCKSTEP/build/release.
-export(EXPORT lockstepTargets NAMESPACE lockstep:: FILE ${CMAKE_CURRENT_BINARY_DIR}/lockstepTargets.cmake)
-if(TARGET lockstep_cuda)
-  export(EXPORT lockstepCudaTargets NAMESPACE lockstep:: FILE ${CMAKE_CURRENT_BINARY_DIR}/lockstepCudaTargets.cmake)
-endif()
 foreach(file FindLibtorch.cmake LibtorchCuda.cmake)  # beside lockstepConfig.cmake, which looks for them there
   configure_file(cmake/${file} ${CMAKE_CURRENT_BINARY_DIR}/${file} COPYONLY)
 endforeach()
@@ -47,7 +47,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTAL
 
 # The public headers, as they stand in the tree.
 get_property(public_headers GLOBAL PROPERTY lockstep_public_headers)
-foreach(header lockstep.h workshop.h ${public_headers})
+foreach(header lockstep.h ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder})
 endforeach()
@@ -59,7 +59,7 @@ list(FILTER LOCKSTEP_LOADED_MODULES EXCLUDE REGEX "^lockstep(/|$)")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
 
-foreach(folder configs data docs examples job_scripts tutorials)
+foreach(folder configs data docs examples job_scripts)
   install(DIRECTORY ${folder}/ DESTINATION ${share_dir}/${folder} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 endforeach()
 install(FILES LICENSE README.md DESTINATION ${share_dir})

@@ -1,6 +1,6 @@
 # lockstep_module(NAME [TENSOR | GROUP] [USES module...] [LINKS target...] [PUBLIC header...])
-#   an object library from src/LAYER/NAME/*.cpp whose code may include only the modules it USES. LAYER is lockstep (the
-#   library), trainer, tools or course; a module of the library may use no other layer. TENSOR: with libtorch and its tensors
+#   an object library from LAYER/NAME/*.cpp whose code may include only the modules it USES. LAYER is src/lockstep (the
+#   library), src/trainer, src/tools or course; a module of the library may use no other layer. TENSOR: with libtorch and its tensors
 #   precompiled; GROUP: and process groups. A module inherits it from the modules below.
 #   Several sources are compiled at once (Unity.cmake): names in anonymous namespaces are unique in their module.
 #   PUBLIC: its headers that are installed; what they declare lives in lockstep, the rest of a module in lockstep::NAME.
@@ -61,13 +61,13 @@ endfunction()
 
 # The layer that a module lies in.
 function(lockstep_layer_of name layer)
-  foreach(each lockstep trainer tools course)
-    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${each}/${name})
+  foreach(each src/lockstep src/trainer src/tools course)
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${each}/${name})
       set(${layer} ${each} PARENT_SCOPE)
       return()
     endif()
   endforeach()
-  message(FATAL_ERROR "no layer of src has a module ${name}")
+  message(FATAL_ERROR "no layer has a module ${name}")
 endfunction()
 
 function(lockstep_module name)
@@ -82,12 +82,12 @@ function(lockstep_module name)
   elseif(MODULE_TENSOR)
     set(torch TENSOR)
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${layer}/${name}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${layer}/${name}/*.cpp)
   string(REPLACE "/" "_" target lockstep_${name})  # lockstep_comm_mpi, the objects of comm/mpi
   set(modules ${name})
   foreach(used ${MODULE_USES})
     lockstep_layer_of(${used} used_layer)
-    if(layer STREQUAL "lockstep" AND NOT used_layer STREQUAL "lockstep")
+    if(layer STREQUAL "src/lockstep" AND NOT used_layer STREQUAL "src/lockstep")
       message(FATAL_ERROR "${name} is a module of the library, and ${used} is not")
     endif()
     get_property(below GLOBAL PROPERTY lockstep_${used}_modules)
@@ -130,7 +130,7 @@ function(lockstep_link_modules target)
   foreach(module ${all_modules})
     string(REPLACE "/" "_" objects lockstep_${module})
     lockstep_layer_of(${module} layer)
-    if(TARGET ${objects} AND NOT (LINK_ABOVE_LIBRARY AND layer STREQUAL "lockstep"))
+    if(TARGET ${objects} AND NOT (LINK_ABOVE_LIBRARY AND layer STREQUAL "src/lockstep"))
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
     endif()
   endforeach()

@@ -74,7 +74,8 @@ class Wheel(Tree):
             linker.link(f"lib/{library.name}", made[library], made)
             # for -llockstep: a wheel has no links, and the linker reads a line of text as well
             (self.root / f"lib/{name}.so").write_text(f"INPUT({made[library].name})\n")
-        linker.link("bin/lockstep", self.root / "bin/lockstep", made)
+        for name in ("lockstep", "lockstep-workshop"):
+            linker.link(f"bin/{name}", self.root / "bin" / name, made)
         for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_cuda.so")]):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
         linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"',
@@ -92,7 +93,6 @@ class Wheel(Tree):
             paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
             folders |= {pathlib.Path(path) for path in paths if pathlib.Path(path).is_relative_to(site)}
         return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: folder != torch)]
-
 
     def loaded(self):
         """What the program loads of the wheels in site-packages, as seen from there. A torch for CPUs alone has another libgomp."""

@@ -38,15 +38,13 @@ def entry(name, depth):
 def api():
     in_one = set(re.findall(r'#include "lockstep/([^"]+)"', (modules.LIBRARY / "lockstep.h").read_text()))
     lines = [API_HEAD.rstrip()]
-    for module in modules.declared().values():
-        if module.public:
-            lines += ["", f"## {module.name}"]
-        for header in module.public:
-            path = f"{module.name}/{header}.h"
-            text = (modules.LIBRARY / path).read_text()
-            lines += ["", f"### {'● ' if path in in_one else ''}`lockstep/{path}`", "", headers.promise(text), ""]
-            for name in headers.read(text):
-                lines += entry(name, 0)
+    for module, path, file in modules.public_headers():
+        if f"## {module}" not in lines:
+            lines += ["", f"## {module}"]
+        text = file.read_text()
+        lines += ["", f"### {'● ' if path in in_one else ''}`lockstep/{path}`", "", headers.promise(text), ""]
+        for name in headers.read(text):
+            lines += entry(name, 0)
     return "\n".join(lines) + "\n"
 
 
@@ -56,12 +54,10 @@ def unsaid():
         for name in names:
             wanted = name.kind != "value" and (owner is None or not headers.quiet(owner, name))
             if wanted and not name.comment:
-                yield f"src/lockstep/{path}:{name.line}: {name.text}: a `///` line is missing"
+                yield f"{path.relative_to(modules.ROOT)}:{name.line}: {name.text}: a `///` line is missing"
             yield from look(path, name, name.members)
-    for module in modules.declared().values():
-        for header in module.public:
-            path = f"{module.name}/{header}.h"
-            yield from look(path, None, headers.read((modules.LIBRARY / path).read_text()))
+    for _, _, file in modules.public_headers():
+        yield from look(file, None, headers.read(file.read_text()))
 
 
 def picture():
@@ -71,8 +67,8 @@ def picture():
     others = sorted(set(modules.folders()) - set(declared))
     lines = ["```mermaid", "flowchart BT"]
     for layer in modules.LAYERS:
-        lines += [f"  subgraph src/{layer}"]
-        lines += [f"    {mark(name)}[{name}]" for name in [*declared, *others] if modules.layer_of(name) == layer]
+        lines += [f"  subgraph {layer}"]
+        lines += [f"    {mark(name)}[{name}]" for name in [*declared, *others] if (modules.ROOT / layer / name).is_dir()]
         lines += ["  end"]
     lines += [f"  {mark(name)} --> {mark(used)}" for name, module in declared.items() for used in module.uses]
     for folder in others:

@@ -7,7 +7,7 @@ MARKS = ("//@ ", "#@ ")
 
 
 def learners_form(master):
-    """A master's text without its marks, and with the todo of each hole (src/course/workshop/master.h)."""
+    """A master's text without its marks, and with the todo of each hole (course/workshop/master.h)."""
     lines, kind = [], "todo"
     for line in master.splitlines(keepends=True):
         if line.strip().startswith(MARKS):

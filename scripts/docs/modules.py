@@ -1,4 +1,4 @@
-"""The modules as src/CMakeLists.txt declares them, and the files in each."""
+"""The modules as src/CMakeLists.txt and course/CMakeLists.txt declare them, and the files in each."""
 
 import dataclasses
 import pathlib
@@ -7,7 +7,7 @@ import re
 import headers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LAYERS = ("lockstep", "trainer", "tools", "course")
+LAYERS = ("src/lockstep", "src/trainer", "src/tools", "course")
 LIBRARY = ROOT / "src/lockstep"
 
 
@@ -21,7 +21,7 @@ class Module:
 def declared():
     """{name: Module} as lockstep_module() declares them, lowest first."""
     modules = {}
-    text = re.sub(r"#.*", "", (ROOT / "src/CMakeLists.txt").read_text())
+    text = re.sub(r"#.*", "", "".join((ROOT / top / "CMakeLists.txt").read_text() for top in ("src", "course")))
     for call in re.findall(r"lockstep_module\(([^)]*)\)", text):
         lists, words = {"": []}, lists_of(call)
         for key, word in words:
@@ -29,6 +29,12 @@ def declared():
         name = lists[""][0]
         modules[name] = Module(name, lists.get("USES", []), lists.get("PUBLIC", []))
     return modules
+
+
+def public_headers():
+    names = [(module.name, f"{module.name}/{header}.h") for module in declared().values() for header in module.public]
+    return [(module, name, next(file for top in ("src", "course/include") if (file := ROOT / top / "lockstep" / name).exists()))
+            for module, name in [*names, ("lesson", "lesson/show.h")]]
 
 
 def lists_of(call):
@@ -47,11 +53,7 @@ def reached(modules, name):
 
 def folder_of(name):
     """Where a module lies."""
-    return next(folder for layer in LAYERS if (folder := ROOT / "src" / layer / name).is_dir())
-
-
-def layer_of(name):
-    return folder_of(name).relative_to(ROOT / "src").parts[0]
+    return next(folder for layer in LAYERS if (folder := ROOT / layer / name).is_dir())
 
 
 def included_by(name):
@@ -59,16 +61,16 @@ def included_by(name):
     below another of them."""
     modules = declared()
     text = "".join(file.read_text() for file in folder_of(name).iterdir() if file.suffix in (".h", ".cpp"))
-    named = set(re.findall(rf'#include "(?:{"|".join(LAYERS)})/([\w/]+)/\w+\.h"', text)) & set(modules)
+    named = set(re.findall(rf'#include "(?:{"|".join(layer.removeprefix("src/") for layer in LAYERS)})/([\w/]+)/\w+\.h"', text)) & set(modules)
     below = set().union(*(reached(modules, name) - {name} for name in named))
     return sorted(named - below)
 
 
 def folders():
     """The folders that hold sources, as modules are named: comm, comm/mpi."""
-    return sorted({str(file.parent.relative_to(ROOT / "src" / layer))
-                   for layer in LAYERS for ending in ("cpp", "h") for file in (ROOT / "src" / layer).rglob(f"*.{ending}")
-                   if "gloo_headers" not in file.parts} - {"."})
+    return sorted({str(file.parent.relative_to(ROOT / layer))
+                   for layer in LAYERS for ending in ("cpp", "h") for file in (ROOT / layer).rglob(f"*.{ending}")
+                   if not {"gloo_headers", "include"} & set(file.parts)} - {"."})
 
 
 def says(name, stem):

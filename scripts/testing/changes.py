@@ -33,7 +33,7 @@ def compiled_with(names):
     listed = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True).stdout
     for line in listed.splitlines():
         if not line.startswith(" "):
-            match = re.match(r"(?:src|tests)/CMakeFiles/(?:lockstep|test)_(\w+?)(?:_ranks)?\.dir/", line)
+            match = re.match(r"(?:src|course|tests)/CMakeFiles/(?:lockstep|test)_(\w+?)(?:_ranks)?\.dir/", line)
             target = match and match[1]
         elif target and os.path.normpath(BUILD / line.strip()) in wanted:
             found.add(target)

@@ -69,6 +69,10 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--budget"):
         workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
         chosen, _ = dealing_kit.within(chosen, config.getoption("--budget") * workers, costs)
+    if not (pathlib.Path(config.getoption("--build-dir")) / "bin/lockstep-workshop").exists():
+        for item in chosen:
+            if dealing_kit.is_about(item, ["workshop"], []):
+                item.add_marker(pytest.mark.skip(reason="this build has no course (LOCKSTEP_COURSE)"))
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = dealing_kit.longest_first(chosen, costs) if hasattr(config, "workerinput") else chosen

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -118,6 +119,12 @@ def test_init_puts_back_what_is_missing_and_keeps_what_is_there(course, lockstep
     (course / "exercises/groups.1.cpp").unlink()
     run_process([lockstep, "workshop", "init", "."], cwd=course, check=True)
     assert "TODO" in (course / "exercises/groups.1.cpp").read_text()
+
+
+def test_where_the_course_is_not_installed_a_line_says_how_to_get_it(lockstep, tmp_path):
+    shutil.copy(lockstep, tmp_path)
+    result = run_process([tmp_path / "lockstep", "check"], env={"LD_LIBRARY_PATH": str(lockstep.parents[1] / "lib")})
+    assert result.returncode == 2 and "the course is not installed" in result.stderr and "LOCKSTEP_COURSE=ON" in result.stderr
 
 
 def test_no_course_is_made_inside_a_course(course, lockstep):
@@ -248,11 +255,11 @@ def test_all_that_was_begun_is_checked_again(check, doing):
     assert check("--all", check=True).stdout == ""
     check("groups.1", env=doing("own loss"))
     result = check("--all", env=doing("own loss"))
-    assert result.returncode == 1 and "not yet: with losses of 1 2 on 2 ranks, rank 0 has 1 for the mean" in result.stdout
+    assert result.returncode == 1 and "not yet: with losses of 1 2 on 2 ranks, they have 1 2 for the mean" in result.stdout
 
 
 def test_what_makes_no_sense_is_wrong_input(check):
-    given = [("--hint",), ("groups.1", "--all"), ("groups.9",)]
+    given = [("--hint",), ("groups.1", "--all"), ("groups.9",), ("groups.1", "--hint", "--reset"), ("--log", "loud")]
     assert [check(*args).returncode for args in given] == [2] * len(given)
 
 

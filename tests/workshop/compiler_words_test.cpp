@@ -1,5 +1,5 @@
 // What a learner reads of a compiler's complaints.
-#include "course/workshop/compiler_words.h"
+#include "course/workshop/compile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Programs that do what they should not, and the checker that stands it.
-#include "course/workshop/process/confined.h"
+#include "course/workshop/process.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "../temp_folder.h"
-#include "course/workshop/process/interruption.h"
 
 namespace lockstep::workshop {
 namespace {

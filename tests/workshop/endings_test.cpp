@@ -1,5 +1,5 @@
 // What a learner is told of ranks that did not end well.
-#include "course/workshop/endings.h"
+#include "course/workshop/judge.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a learner's ranks printed, beside what is not right yet.
-#include "course/workshop/printed.h"
+#include "course/workshop/check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,14 @@
 #include "trainer/cli/failure.h"
 
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <thread>
 
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/error_reporter.h"
@@ -50,6 +55,15 @@ int guarded(const std::function<int(bool& alike)>& body) {
     std::this_thread::sleep_for(kHearRankZero);
   }
   return status;
+}
+
+// what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
+int flushed(int status) {
+  output::check();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  if (errno == EPIPE) return status;
+  throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
+              "is the disk full?");
 }
 
 }  // namespace lockstep::cli

@@ -21,4 +21,7 @@ void never_abort();
 /// wrong input would be met by every rank in the same way, as it is by commands that join no job.
 int guarded(const std::function<int(bool& alike)>& body);
 
+/// The status, once all that was printed is written; an error where it cannot be.
+int flushed(int status);
+
 }  // namespace lockstep::cli

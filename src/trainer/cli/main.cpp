@@ -11,7 +11,6 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/output.h"
 #include "lockstep/base/files/standard_descriptors.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -92,9 +91,15 @@ size_t take_level(const std::vector<std::string>& args) {
   return used;
 }
 
-void take_log(std::vector<std::string>& args) {
-  while (const auto used = take_level(args))
-    args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+// returns the words that it takes
+std::vector<std::string> take_log(std::vector<std::string>& args) {
+  std::vector<std::string> taken;
+  while (const auto used = take_level(args)) {
+    const auto end = args.begin() + static_cast<std::ptrdiff_t>(used);
+    taken.insert(taken.end(), args.begin(), end);
+    args.erase(args.begin(), end);
+  }
+  return taken;
 }
 
 // `lockstep help train` is `lockstep train --help`
@@ -103,15 +108,6 @@ void turn_help(std::vector<std::string>& args) {
   args.erase(args.begin());
   find(args[0]);
   args.emplace_back("--help");
-}
-
-// what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
-int flushed(int status) {
-  output::check();
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
-  if (errno == EPIPE) return status;
-  throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
-              "is the disk full?");
 }
 
 int print_flushed(const std::string& text) {
@@ -156,7 +152,7 @@ void leave_quickly() {
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   launch::fit_log_to_terminal();
-  take_log(args);
+  const auto level = take_log(args);
   turn_help(args);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
@@ -165,7 +161,11 @@ int run(std::vector<std::string> args, bool& alike) {
   const Subcommand& command = find(args[0]);
   require_working_directory();
   alike = !joins_job(command.name);
-  return flushed(command.run({args.begin() + 1, args.end()}));
+  std::vector<std::string> rest(args.begin() + 1, args.end());
+  // the course is a program of its own, and takes them there
+  if (command.run == run_check || command.run == run_workshop)
+    rest.insert(rest.end(), level.begin(), level.end());
+  return flushed(command.run(rest));
 }
 
 }  // namespace

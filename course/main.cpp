@@ -1,0 +1,236 @@
+// lockstep check and lockstep workshop, of which `lockstep` becomes this program: an exercise of the course,
+// built, run and judged, or how far the learner is; the course copied to a learner's folder, made ready for a
+// class, and proven.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+#include "course/workshop/check.h"
+#include "course/workshop/compile.h"
+#include "course/workshop/folder.h"
+#include "course/workshop/judge.h"
+#include "course/workshop/master.h"
+#include "course/workshop/process.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/files/standard_descriptors.h"
+#include "lockstep/base/files/temporary_folder.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/process/carry.h"
+#include "lockstep/launch/process/terminal.h"
+#include "trainer/cli/failure.h"
+#include "trainer/cli/first_of_launched.h"
+#include "trainer/cli/options.h"
+
+namespace lockstep::workshop {
+namespace {
+
+using cli::Options;
+using cli::UsageError;
+using Words = std::vector<std::string>;
+
+struct CheckArguments {
+  std::string name;
+  bool hint = false, solution = false, reset = false, watch = false, all = false;
+};
+
+bool parse(const Words& args, CheckArguments& asked) {
+  Options options("check", "an exercise of the course: builds it, runs it, says what is not right yet",
+                  {"lockstep check", "lockstep check groups.1", "lockstep check groups.1 --hint",
+                   "lockstep check groups.1 --watch"});
+  options.positional("EXERCISE", asked.name, "one exercise; without it, how far you have come", false);
+  options.flag("hint", asked.hint, "the next hint instead, from a question to nearly all of it");
+  options.flag("solution", asked.solution, "the solution instead");
+  options.flag("reset", asked.reset,
+               "puts the exercise back as you found it; yours is kept beside it, as .old");
+  options.flag("watch", asked.watch,
+               "checks again at every save, until Ctrl-C; without EXERCISE, what is saved");
+  options.flag("all", asked.all, "checks everything that you have begun");
+  return options.parse(args);
+}
+
+void require_sense(const CheckArguments& asked) {
+  const int wanted = asked.hint + asked.solution + asked.reset + asked.watch + asked.all;
+  if (wanted > 1) throw UsageError("options conflict", "lockstep check", "one option at a time");
+  if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
+    throw UsageError("missing EXERCISE", "lockstep check", "lockstep check EXERCISE --hint");
+  if (!asked.name.empty() && asked.all)
+    throw UsageError("--all is of all exercises", "lockstep check", "lockstep check --all");
+}
+
+std::string reset(const Folder& folder, const Master& exercise) {
+  const auto file = folder.file_of(exercise);
+  const bool had_one = std::filesystem::exists(file);
+  folder.reset(exercise);
+  const auto kept = std::filesystem::path(file).filename().string() + ".old";
+  return format("{} is as you found it", file) + (had_one ? format("; yours is now {}", kept) : "");
+}
+
+bool runs_programs(const CheckArguments& asked) {
+  return asked.all || asked.watch || (!asked.name.empty() && !(asked.hint || asked.solution || asked.reset));
+}
+
+int check_one(Folder& folder, const CheckArguments& asked) {
+  const auto exercise = find_exercise(asked.name);
+  if (asked.hint) output::line(next_hint(folder, exercise));
+  if (asked.solution) output::line(show_solution(folder, exercise));
+  if (asked.reset) output::line(reset(folder, exercise));
+  if (asked.watch) workshop::watch(folder, exercise);
+  if (asked.hint || asked.solution || asked.reset) return kDone;
+  return workshop::check(folder, exercise).passed ? kDone : kFailed;
+}
+
+int carry_out(const CheckArguments& asked) {
+  auto folder = Folder::find(".");
+  if (!asked.name.empty()) return check_one(folder, asked);
+  if (asked.watch) watch(folder, std::nullopt);
+  if (asked.all) return check_all(folder) ? kDone : kFailed;
+  print_overview(folder);
+  return kDone;
+}
+
+int run_check(const Words& args) {
+  CheckArguments asked;
+  if (!parse(args, asked)) return kDone;
+  require_sense(asked);
+  if (!cli::is_first_of_launched()) return kDone;
+  std::optional<Interruption> interruption;
+  if (runs_programs(asked)) {
+    stand_guard();
+    interruption.emplace();  // for all of it: between two programs too, an interruption is told and noted
+  }
+  try {
+    return carry_out(asked);
+  } catch (const Interrupted& word) {
+    say("\nstopped", TextStyle::faint);
+    if (asked.watch && word.number() == SIGINT) return kDone;
+    std::signal(word.number(), SIG_DFL);
+    return std::raise(word.number());
+  }
+}
+
+struct Wishes {
+  bool as_json = false;
+  int64_t wrong = std::numeric_limits<int64_t>::max();
+};
+
+// the one word that an action wants
+const std::string& only(const Words& words, const std::string& question, const std::string& form) {
+  if (words.size() != 1) throw UsageError(question, "lockstep workshop", form);
+  return words.front();
+}
+
+int init(const Words& words, const Wishes&) {
+  const auto course = Folder::init(only(words, "where to?", "lockstep workshop init DIR"));
+  output::line(format("{}\nBegin with {}/README.md; cd there, then lockstep check says what comes next.",
+                      course.path(), course.path()));
+  return kDone;
+}
+
+int prepare(const Words&, const Wishes&) {
+  const bool is_there = precompiled_folder().has_value();
+  if (!is_there) log::info("this takes 30 s of a core that is free, and minutes on a busy machine");
+  const auto begin = std::chrono::steady_clock::now();
+  output::line(precompile());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  log::info(is_there ? "it was there already" : format("ready, after {:.0f} s", took.count()));
+  return kDone;
+}
+
+// for who adds an exercise: every answer that its master knows
+int prove(const Words& words, const Wishes& wishes) {
+  const auto exercise = find_exercise(only(words, "which exercise?", "lockstep workshop prove EXERCISE"));
+  const base::TemporaryFolder folder;
+  return workshop::prove(exercise, folder.path(), static_cast<size_t>(wishes.wrong)) ? kDone : kFailed;
+}
+
+// a program of the course, or of the learner's own, which nobody judges
+int build(const Words& words, const Wishes&) {
+  const auto& file = only(words, "which program?", "lockstep workshop build FILE.cpp");
+  const auto source = std::filesystem::absolute(file);
+  if (!std::filesystem::is_regular_file(source)) throw InputError("there is no such file", file);
+  const auto program = std::filesystem::path(Folder::find(".").build()) / source.stem();
+  const base::TemporaryFolder scratch;
+  try {
+    compile(source, program, scratch.path());
+  } catch (const NotYet& objection) {
+    throw InputError(objection.what(), file, objection.think());
+  }
+  output::line(std::filesystem::relative(program).string());
+  return kDone;
+}
+
+int progress(const Words& folders, const Wishes& wishes) {
+  if (folders.empty())
+    throw UsageError("missing DIR", "lockstep workshop", "lockstep workshop progress DIR...");
+  wishes.as_json ? print_class_json(folders) : print_class(folders);
+  return kDone;
+}
+
+struct WorkshopAction {
+  const char* name;
+  const char* form;
+  const char* help;
+  int (*run)(const Words& words, const Wishes& wishes);
+};
+constexpr WorkshopAction kWorkshopActions[] = {
+    {"init", "init DIR", "a learner's folder: copies the course, and puts back what is missing", init},
+    {"build", "build FILE.cpp", "builds a program of the course or of your own, which nobody judges", build},
+    {"prepare", "prepare", "once an install: precompiles the header, so that checks are quick", prepare},
+    {"prove", "prove EXERCISE", "for who adds one: tries every answer that its master knows", prove},
+    {"progress", "progress DIR...", "for who teaches: how far the learners have come", progress}};
+
+int act(const std::string& action, const Words& words, const Wishes& wishes) {
+  for (const auto& row : kWorkshopActions) {
+    if (action == row.name) return row.run(words, wishes);
+  }
+  throw UsageError(format("workshop cannot '{}'", base::printable(action)), "lockstep workshop",
+                   "lockstep workshop init DIR, build FILE, prepare, prove EXERCISE, or progress DIR...");
+}
+int run_workshop(const Words& args) {
+  Words words;
+  Wishes wishes;
+  Options options("workshop", "the course: copied to a learner's folder, made ready for a class",
+                  {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
+                   "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
+  options.positional("ACTION [DIR...]", words, "what to do, and with what");
+  options.flag("json", wishes.as_json, "of progress: every exercise of every folder, as JSON");
+  options.add("wrong", wishes.wrong, "N", "of prove: try the first N wrong answers alone");
+  for (const auto& row : kWorkshopActions) options.note("actions", row.form, row.help);
+  if (!options.parse(args)) return kDone;
+  if (!cli::is_first_of_launched()) return kDone;
+  try {
+    return act(words.front(), {words.begin() + 1, words.end()}, wishes);
+  } catch (const Interrupted& word) {
+    std::signal(word.number(), SIG_DFL);
+    return std::raise(word.number());
+  }
+}
+
+int run(const Words& args, bool& alike) {
+  alike = true;
+  launch::fit_log_to_terminal();
+  const auto command = args.empty() ? "" : args.front();
+  if (command != "check" && command != "workshop")
+    throw UsageError("this is a part of lockstep", "lockstep-workshop",
+                     "lockstep check, or lockstep workshop");
+  const Words rest(args.begin() + 1, args.end());
+  return cli::flushed(command == "check" ? run_check(rest) : run_workshop(rest));
+}
+
+}  // namespace
+}  // namespace lockstep::workshop
+
+int main(int argc, char** argv) {
+  lockstep::launch::end_with_carrier();
+  lockstep::base::open_standard_descriptors();
+  lockstep::cli::never_abort();
+  std::signal(SIGPIPE, SIG_IGN);
+  return lockstep::cli::guarded([&](bool& alike) {
+    return lockstep::workshop::run({argv + 1, argv + argc}, alike);
+  });
+}
