@@ -64,11 +64,11 @@ def cluster(lab, lockstep, faults, tmp_path_factory):  # noqa: F811
 def test_two_nodes_that_are_well(cluster):
     report = cluster.doctor()
     report.is_well("interfaces", "reach", "clocks", "folders", "nccl")
-    interfaces = report.one("interfaces", "ok", "gloo takes eth0 on 2 nodes")
+    interfaces = report.one("interfaces", "ok", "gloo uses eth0 on 2 nodes")
     assert "n2: lo 127.0.0.1/8, eth0 10.213.7.12/24 (gloo)" in interfaces["drawing"]
     report.one("reach", "ok", "2 connections")
     report.one("folders", "ok", "the data folder", "the same files, 3 entries")
-    report.one("folders", "ok", "the run's lock holds between them")
+    report.one("folders", "ok", "the run's lock works between them")
     report.one("shared", "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
     for backend in ("gloo", "mpi"):
         report.one(backend, "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
@@ -91,7 +91,7 @@ def test_an_interface_that_is_not_there_and_a_clock_that_is_off(cluster):
     report.one("mpi", "ok", "sums right")  # whatever gloo cannot
     off = report.one("clocks", "failure", "(host n2) is ", "ahead of rank 0's, give or take")
     assert 85 < float(off["says"].partition(" s ahead")[0].rpartition(" ")[2]) < 95
-    report.one("folders", "failure", "is not the same on all nodes", "is not seen on n2 (tmpfs)")
+    report.one("folders", "failure", "is not the same on all nodes", "n2 (tmpfs) does not see what n1 writes there")
 
 
 @pytest.mark.full

@@ -1,10 +1,8 @@
 """Faults between ranks of one node, each made on purpose: the doctor names it, tells what to do, and ends in time."""
 
 import json
-import os
 import signal
 import subprocess
-import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
@@ -20,7 +18,7 @@ def test_a_stopped_rank_is_named(mpirun, lockstep, faults, tmp_path):  # noqa: F
                     env={"LOCKSTEP_JOIN_TIMEOUT": 3})
     assert result.returncode != 0
     report, _ = json.JSONDecoder().raw_decode(result.stdout)
-    stopped = Told(1, report).one("interfaces", "failure", "rank 1 (host ", "did not answer: no word from rank 1")
+    stopped = Told(1, report).one("interfaces", "failure", "rank 1 (host ", "did not answer within 3 s")
     assert "state T" in stopped["remedy"]
 
 
@@ -45,7 +43,6 @@ def test_the_others_speak_when_rank_zero_is_stopped(mpirun, lockstep, faults, tm
                     env={"LOCKSTEP_JOIN_TIMEOUT": 3})
     assert result.returncode != 0
     assert "rank 0" in result.stdout and "did not answer" in result.stdout, result.output
-    assert "came meanwhile" not in result.stdout, "mpirun wakes it to end it, and the others have told"
 
 
 def test_ranks_without_mpi_try_what_needs_none(start, lockstep, tmp_path, free_port):
@@ -57,7 +54,7 @@ def test_ranks_without_mpi_try_what_needs_none(start, lockstep, tmp_path, free_p
     report.is_well("interfaces", "clocks", "folders")
     report.one("shared", "ok", "2 ranks, sums right")
     report.one("gloo", "ok", "2 ranks, sums right")
-    report.one("mpi", "ok", "not tried: the ranks were not started by it")
+    report.one("mpi", "ok", "not tried: MPI did not start the ranks")
     assert second == (0, "", second[2])
 
 
@@ -109,7 +106,7 @@ def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(sta
     assert process.returncode == -signal.SIGTERM, (out, err)
     lines = out.splitlines()
     assert sum(line.startswith("ok       memory") for line in lines) <= 1 and "interfaces" in out
-    assert "failure  folders     SIGTERM came meanwhile (folders)" in out
+    assert "failure  folders     SIGTERM arrived during folders" in out
     assert "1 failure, " in lines[-1] and out.count(" failure, ") == 1, "the summary is the last word"
     assert not probes_in(tmp_path)
 
@@ -123,21 +120,5 @@ def test_when_mpirun_ends_the_ranks_rank_zero_tells_what_stands(mpirun, mpi, loc
               f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 0 ] && export LD_PRELOAD="{faults}" FAULT_HANG=write; exec "$@"')
     result = mpirun(2, "bash", "-c", script, "rank", lockstep, "doctor", "--runs", tmp_path, quiet=True)
     assert result.returncode != 0
-    assert "SIGTERM came meanwhile (folders)" in result.stdout, result.output
+    assert "SIGTERM arrived during folders" in result.stdout, result.output
     assert result.stdout.count(" failure, ") == 1 and not probes_in(tmp_path)
-
-
-def test_a_later_doctor_removes_what_a_killed_one_left(start, run, lockstep, faults, tmp_path):  # noqa: F811
-    process = held(start, lockstep, faults, tmp_path)
-    process.kill()
-    process.communicate()
-    (left,) = probes_in(tmp_path)
-    folder = tmp_path / ".lockstep-doctor-abcdef"
-    folder.mkdir()
-    (folder / "first").write_text("x")
-    mine = tmp_path / ".lockstep-doctor-notes"
-    mine.write_text("somebody's own")
-    for path in (left, folder, mine):
-        os.utime(path, (time.time() - 1000,) * 2)
-    run(lockstep, "doctor", "--runs", tmp_path, check=True)
-    assert probes_in(tmp_path) == [mine]

@@ -2,7 +2,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "tools/doctor/examine.h"
+#include "tools/doctor/doctor.h"
 #include "trainer/cli/options.h"
 #include "trainer/cli/version.h"
 
@@ -39,7 +39,7 @@ int run_doctor(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
   settings.versions = versions();
   settings.environment = launch::current_environment();
-  return doctor::examine(settings);
+  return doctor::run(settings);
 }
 
 }  // namespace lockstep::cli

@@ -1,0 +1,274 @@
+// The checks of the backends: each opens a group, sums tensors whose sum is known beforehand, and is timed.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_load.h"
+#include "lockstep/comm/mpi/comms.h"
+#include "lockstep/launch/device.h"
+#include "lockstep/launch/process/grouped.h"
+#include "tools/doctor/measure.h"
+#include "tools/doctor/session.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using namespace std::chrono_literals;
+using Milliseconds = std::chrono::milliseconds;
+using Json = Session::Json;
+
+constexpr int64_t kPeriod = 64;  // of the numbers
+constexpr Milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000};
+constexpr auto kSum = 6s;  // for one collective
+constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
+constexpr int kSmallRounds = 10, kRounds = 3;
+constexpr double kLongest = 0.02;  // seconds for a MiB: if it takes longer, 16 MiB are not tried
+
+float number(int64_t item, int round, int rank) {
+  return static_cast<float>((item + 13 * rank + round) % kPeriod);
+}
+
+struct Device {
+  launch::DeviceChoice choice;
+  std::string error;
+};
+
+// libtorch keeps what it once believed about CUDA, so the CUDA half is loaded before the first tensor.
+const Device& device_of(const Session& session) {
+  static const Device device = [&] {
+    Device own;
+    try {
+      own.choice =
+          launch::choose_device(session.job(), session.settings.device, session.settings.environment);
+      if (own.choice.is_cuda()) comm::load_cuda();
+    } catch (const std::exception& error) {
+      own.error = error.what();
+    }
+    return own;
+  }();
+  return device;
+}
+
+// Seconds of the fastest of several all-reduces. Throws Error where a sum is wrong.
+double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes, int rounds) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e9;
+  for (int round = 0; round < rounds; ++round) {
+    const auto items = bytes / static_cast<int64_t>(sizeof(float));
+    std::vector<at::Tensor> tensors = {numbers_of(items, round, group->getRank()).to(device)};
+    const auto begin = Clock::now();
+    group->allreduce(tensors)->wait();
+    const auto sum = tensors[0].cpu();  // waits for a GPU's stream
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    const auto fault = fault_in(sum, round, group->getSize());
+    if (!fault.empty())
+      throw Error(
+          "a wrong sum: " + fault, "",
+          "memory or network of one of these nodes changes bits, or a library has a bug: leave nodes out "
+          "until it is gone, and report it");
+  }
+  return best;
+}
+
+// One backend: opened, checked and timed on every rank. A stage that fails on some ranks ends it on all.
+class BackendTest {
+ public:
+  BackendTest(Session& session, std::string backend, at::Device device)
+      : session_(session), backend_(std::move(backend)), device_(device) {}
+
+  void open() {
+    const auto timeout = std::min<Milliseconds>(kOpen + kOpenOfRank * session_.job().world, kLongestOpen);
+    session_.round([&]() -> Json {
+      group_ = comm::connect(session_.runtime,
+                             {.backend = backend_, .join_timeout = timeout, .timeout = kSum}, device_);
+      return {};
+    });
+  }
+
+  void measure(Findings& findings) {
+    const double small = slowest_sum(kSmall, kSmallRounds);
+    double large = slowest_sum(kMiddle, kRounds);
+    const int64_t bytes = large <= kLongest ? kLarge : kMiddle;
+    if (bytes == kLarge) large = slowest_sum(kLarge, kRounds);
+    const int world = session_.job().world;
+    findings.push_back(ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {}", world,
+                                 time_text(small), bytes >> 20, time_text(large),
+                                 speed_text(bus_bandwidth(bytes, large, world)))));
+    if (device_.is_cpu()) time_connections(findings);  // between GPUs NCCL sends
+  }
+
+  std::string opened() const { return group_->getBackend(device_.type())->getBackendName(); }
+
+ private:
+  double slowest_sum(int64_t bytes, int rounds) {
+    return session_
+        .round([&]() -> Json { return time_of_sums(group_, device_, bytes, rounds); },
+               [](const std::vector<Json>& seconds) { return *std::ranges::max_element(seconds); })
+        .get<double>();
+  }
+
+  void time_connections(Findings& findings) {
+    const auto time = [&]() -> Json {
+      std::vector<PairTime> times;
+      auto* carrier = dynamic_cast<comm::Carrier*>(group_->getBackend(c10::kCPU).get());
+      if (!carrier) return times;
+      const auto failed = carrier->carry({"timing the connections", 0, kSum}, [&](Messenger& messenger) {
+        std::vector<int> nodes;
+        for (int rank = 0; rank < messenger.world(); ++rank) nodes.push_back(messenger.node_of(rank));
+        times = time_pairs(messenger, pairs_to_time(nodes));
+      });
+      if (failed) std::rethrow_exception(failed);
+      return times;
+    };
+    session_.round(time, [&](const std::vector<Json>& values) -> Json {
+      std::vector<PairTime> all;
+      for (const auto& value : values)
+        for (const auto& one : value) all.push_back(one.get<PairTime>());
+      std::vector<std::string> hosts;
+      for (const RankFacts& facts : session_.cluster.ranks) hosts.push_back(facts.job.host);
+      append(findings, pair_findings(all, hosts));
+      return {};
+    });
+  }
+
+  Session& session_;
+  std::string backend_;
+  at::Device device_;
+  ProcessGroup group_;
+};
+
+// What all checks of backends say where there is nothing to measure. True where there is something.
+bool can_measure(Session& session, const std::string& problem, Findings& findings) {
+  if (session.job().world == 1)
+    findings.push_back(ok("one rank has nothing to exchange"));
+  else if (!problem.empty())
+    findings.push_back(failure("not tried: " + problem, "see the checks interfaces and reach"));
+  return findings.empty();
+}
+
+// Whether the ranks of each node are numbered consecutively, and some node has several.
+bool are_consecutive(const Cluster& cluster) {
+  std::vector<int> nodes;
+  for (const RankFacts& facts : cluster.ranks) nodes.push_back(facts.job.node_rank);
+  const std::set<int> all(nodes.begin(), nodes.end());
+  const size_t world = nodes.size();
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes.size() == all.size() && all.size() < world;
+}
+
+// The ranks that have no GPU, by what they say; true where every rank has one.
+bool all_have_gpus(Session& session, Findings& findings) {
+  const auto own = [&]() -> Json {
+    const Device& device = device_of(session);
+    return !device.error.empty() ? device.error : device.choice.is_cuda() ? "" : "no GPU here";
+  };
+  return session.round(own, [&](const std::vector<Json>& values) -> Json {
+    launch::Grouped missing;
+    size_t without = 0;
+    for (size_t rank = 0; rank < values.size(); ++rank) {
+      if (values[rank] == "") continue;
+      launch::add(missing, values[rank], static_cast<int>(rank));
+      ++without;
+    }
+    std::vector<std::string> texts;
+    for (const auto& [text, ranks] : missing) texts.push_back(launch::with_ranks(text, ranks, values.size()));
+    const auto text = "not tried: " + base::join(texts, "; ");
+    if (without == values.size())
+      findings.push_back(ok(text));
+    else if (without > 0)
+      findings.push_back(
+          failure(text, "ask the scheduler for a GPU for every rank, or set launch.device to cpu"));
+    return without == 0;
+  });
+}
+
+}  // namespace
+
+at::Tensor numbers_of(int64_t items, int round, int rank) {
+  auto numbers = at::empty({items}, at::kFloat);
+  auto* data = numbers.data_ptr<float>();
+  for (int64_t item = 0; item < items; ++item) data[item] = number(item, round, rank);
+  return numbers;
+}
+
+std::string fault_in(const at::Tensor& sum, int round, int world) {
+  std::array<float, kPeriod> want{};
+  for (int rank = 0; rank < world; ++rank)
+    for (int64_t item = 0; item < kPeriod; ++item)
+      want[static_cast<size_t>(item)] += number(item, round, rank);
+  const auto* data = sum.data_ptr<float>();
+  for (int64_t item = 0; item < sum.numel(); ++item) {
+    const float right = want[static_cast<size_t>(item % kPeriod)];
+    if (data[item] != right)
+      return format("number {} of {} is {}, expected {}", item, sum.numel(), data[item], right);
+  }
+  return "";
+}
+
+double bus_bandwidth(int64_t bytes, double seconds, int world) {
+  return 2.0 * (world - 1) / world * static_cast<double>(bytes) / seconds;
+}
+
+// What `auto` uses.
+void measure_shared(Session& session, Findings& findings) {
+  device_of(session);
+  if (!can_measure(session, session.gloo_problem, findings)) return;
+  BackendTest test(session, "shared", c10::kCPU);
+  test.open();
+  if (test.opened() == "shared") return test.measure(findings);
+  findings.push_back(are_consecutive(session.cluster)
+                         ? warning("the ranks share no memory, so training on CPUs sums over gloo",
+                                   "see the check shm: a larger /dev/shm, and the same one for all ranks")
+                         : ok("training on CPUs uses gloo here: no node has several consecutive ranks"));
+}
+
+void measure_gloo(Session& session, Findings& findings) {
+  if (!can_measure(session, session.gloo_problem, findings)) return;
+  BackendTest test(session, "gloo", c10::kCPU);
+  test.open();
+  test.measure(findings);
+}
+
+void measure_mpi(Session& session, Findings& findings) {
+  if (!session.runtime.has_mpi()) return findings.push_back(ok("not tried: MPI did not start the ranks"));
+  if (!can_measure(session, session.store_problem, findings)) return;
+  BackendTest test(session, "mpi", c10::kCPU);
+  session.round([]() -> Json {
+    comm::require_threads();
+    return {};
+  });
+  test.open();
+  test.measure(findings);
+}
+
+void measure_nccl(Session& session, Findings& findings) {
+  if (!all_have_gpus(session, findings) || !can_measure(session, session.gloo_problem, findings)) return;
+  const NcclLog log;
+  const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
+  const auto report = [&] {
+    Nccl nccl;
+    find_library(nccl);
+    read_log(log.text(), nccl);
+    nccl.fabric = fabric_here();
+    findings.push_back(nccl_finding(nccl, session.job().nodes));
+  };
+  BackendTest test(session, "nccl", at::Device(c10::kCUDA, index));
+  try {
+    test.open();
+    test.measure(findings);
+  } catch (const RoundFailed&) {
+    report();
+    throw;
+  }
+  report();
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,377 @@
+#include "tools/doctor/collect.h"
+
+#include <ATen/Version.h>
+#include <dlfcn.h>
+#include <hwloc.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/shared_memory.h"
+#include "lockstep/base/files/small_file.h"
+#include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/comm/meet/lookup.h"
+#include "lockstep/launch/control_groups.h"
+#include "lockstep/launch/device.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/launch/layout.h"
+#include "lockstep/launch/process/cpus.h"
+#include "lockstep/launch/process/stop_signal.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kNameService{5'000};
+constexpr size_t kSharedProbe = 1 << 20;   // a job on one node needs less to meet
+constexpr long long kNoLimit = 1LL << 60;  // control groups version 1 report a number near 2^63
+
+// --- environment and versions ---
+
+// Variables of launchers, schedulers and the libraries below. No other variable leaves the process.
+constexpr std::string_view kPrefixes[] = {
+    "SLURM",      "PBS_",         "OMPI_",  "PMI_",    "PMIX_",     "PALS_",  "FLUX_",  "LSB_",
+    "JSM_",       "PRTE_",        "MPI",    "I_MPI_",  "UCX_",      "FI_",    "NCCL_",  "GLOO_",
+    "OMP_",       "GOMP_",        "KMP_",   "MKL_",    "OPENBLAS_", "TORCH_", "CUDA_",  "LOCKSTEP_",
+    "APPTAINER_", "SINGULARITY_", "HWLOC_", "MALLOC_", "ATEN_",     "DNNL_",  "ONEDNN_"};
+constexpr std::string_view kNames[] = {"RANK",       "WORLD_SIZE",  "LOCAL_RANK",         "LOCAL_WORLD_SIZE",
+                                       "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",        "NCPUS",
+                                       "LD_PRELOAD", "TMPDIR",      "TORCHELASTIC_RUN_ID"};
+// Between an MPI's daemons: long, and with the job's keys in them.
+constexpr std::string_view kInternal[] = {"OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMIX_SERVER_", "PMIX_DSTORE_",
+                                          "PRTE_MCA_"};
+
+bool concerns_a_run(std::string_view name) {
+  const auto is_prefix = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  if (std::ranges::any_of(kInternal, is_prefix)) return false;
+  return std::ranges::find(kNames, name) != std::end(kNames) || std::ranges::any_of(kPrefixes, is_prefix);
+}
+
+void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
+  for (const auto& [name, value] : settings.environment)
+    if (concerns_a_run(name)) facts.variables[name] = value;
+  facts.versions = settings.versions;
+  utsname system{};
+  if (::uname(&system) == 0) facts.versions["kernel"] = system.release;
+}
+
+// --- cores ---
+
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+struct FreeBitmap {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
+
+// with packages and groups: without them a NUMA node appears to have all of the machine's cores
+Topology load_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) throw Error("hwloc_topology_init failed", "hwloc");
+  Topology topology(raw);
+  if (hwloc_topology_load(raw) != 0) throw Error("hwloc_topology_load failed", "hwloc");
+  return topology;
+}
+
+std::string list_of(hwloc_const_bitmap_t bitmap) {
+  char* text = nullptr;
+  if (hwloc_bitmap_list_asprintf(&text, bitmap) < 0) return "";
+  const std::unique_ptr<char, decltype(&free)> owner(text, &free);
+  return text;
+}
+
+// Two hardware threads of one core slow each other down as two ranks on one thread do.
+std::string whole_cores(hwloc_topology_t topology, const std::string& mask_text) {
+  const Bitmap mask(hwloc_bitmap_alloc()), whole(hwloc_bitmap_alloc());
+  if (hwloc_bitmap_list_sscanf(mask.get(), mask_text.c_str()) != 0) return mask_text;
+  hwloc_bitmap_copy(whole.get(), mask.get());
+  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core));) {
+    if (hwloc_bitmap_intersects(core->cpuset, mask.get()))
+      hwloc_bitmap_or(whole.get(), whole.get(), core->cpuset);
+  }
+  return list_of(whole.get());
+}
+
+void collect_cores(RankFacts& facts, const DoctorSettings&) {
+  const launch::CpuMask mask = launch::own_cpus();
+  Cores& cores = facts.cores;
+  cores.mask = mask.units;
+  cores.cores = mask.cores;
+  cores.machine_cores = mask.machine_cores;
+  if (const auto quota = launch::cpu_quota()) {
+    cores.quota = quota->cores;
+    cores.quota_file = quota->because;
+  }
+  const Topology topology = load_topology();
+  cores.whole = whole_cores(topology.get(), mask.units);
+  cores.machine_threads = hwloc_bitmap_weight(hwloc_topology_get_topology_cpuset(topology.get()));
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node));)
+    cores.numa.push_back(list_of(node->cpuset));
+}
+
+// --- memory ---
+
+long long meminfo(const char* name) {
+  const auto value = base::number_in(base::field("/proc/meminfo", std::string(name) + ":"));
+  return value ? *value * 1024 : -1;
+}
+
+long long memory_stat(const fs::path& folder, const std::string& name) {
+  std::ifstream lines(folder / "memory.stat");
+  std::string key;
+  for (long long value = 0; lines >> key >> value;)
+    if (key == name) return value;
+  return 0;
+}
+
+// The cache counts as used, and the kernel gives it back on demand.
+void collect_group(Memory& memory) {
+  for (const auto& [folder, version_1] : launch::control_groups("memory")) {
+    const auto file = folder / (version_1 ? "memory.limit_in_bytes" : "memory.max");
+    const auto limit = base::number_in(base::first_line(file));  // "max" is not a number
+    if (!limit || *limit >= kNoLimit || (memory.limit >= 0 && *limit >= memory.limit)) continue;
+    memory.limit = *limit;
+    memory.limit_file = file.string();
+    const auto used = base::first_line(folder / (version_1 ? "memory.usage_in_bytes" : "memory.current"));
+    memory.used = base::number_in(used).value_or(-1);
+    const long long cache = memory_stat(folder, version_1 ? "total_inactive_file" : "inactive_file");
+    if (memory.used >= 0) memory.used = std::max(0LL, memory.used - cache);
+  }
+}
+
+void collect_shm(Memory& memory) {
+  struct stat folder {};
+  if (::stat("/dev/shm", &folder) == 0) memory.shm_device = folder.st_dev;
+  struct statvfs system {};
+  if (::statvfs("/dev/shm", &system) == 0) {
+    memory.shm_total = static_cast<long long>(system.f_blocks) * static_cast<long long>(system.f_frsize);
+    memory.shm_free = static_cast<long long>(system.f_bavail) * static_cast<long long>(system.f_frsize);
+  }
+  try {
+    base::SharedMemory::create(kSharedProbe).unlink();
+  } catch (const std::exception& error) {
+    memory.shm_error = error.what();
+  }
+}
+
+void collect_memory(RankFacts& facts, const DoctorSettings&) {
+  facts.memory.total = meminfo("MemTotal");
+  facts.memory.available = meminfo("MemAvailable");
+  facts.memory.swap = meminfo("SwapTotal");
+  collect_group(facts.memory);
+  collect_shm(facts.memory);
+}
+
+// --- limits, container, signals, host name ---
+
+Limit limit_of(__rlimit_resource resource) {
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0) return {};
+  const auto number = [](rlim_t value) {
+    return value == RLIM_INFINITY ? -1 : static_cast<long long>(value);
+  };
+  return {number(limit.rlim_cur), number(limit.rlim_max)};
+}
+
+void collect_limits(RankFacts& facts, const DoctorSettings&) {
+  facts.limits = {.files = limit_of(RLIMIT_NOFILE),
+                  .locked = limit_of(RLIMIT_MEMLOCK),
+                  .core = limit_of(RLIMIT_CORE),
+                  .stack = limit_of(RLIMIT_STACK),
+                  .processes = limit_of(RLIMIT_NPROC),
+                  .memory = limit_of(RLIMIT_AS)};
+}
+
+bool exists(const char* path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::string container_in(const launch::Environment& environment) {
+  if (launch::is_set(environment, "APPTAINER_CONTAINER")) return "Apptainer";
+  if (launch::is_set(environment, "SINGULARITY_CONTAINER") || exists("/.singularity.d")) return "Singularity";
+  if (exists("/run/.containerenv")) return "Podman";
+  return exists("/.dockerenv") ? "Docker" : "";
+}
+
+// of a mask as /proc/self/status shows it
+std::vector<std::string> signals_in(const std::string& mask) {
+  const unsigned long long bits = std::strtoull(mask.c_str(), nullptr, 16);
+  std::vector<std::string> names;
+  for (const int signal : launch::StopSignals::kAll)
+    if (bits >> (signal - 1) & 1) names.push_back(launch::signal_name(signal));
+  return names;
+}
+
+void collect_walls(RankFacts& facts, const DoctorSettings& settings) {
+  Walls& walls = facts.walls;
+  walls.container = container_in(settings.environment);
+  walls.nvidia_devices = exists("/dev/nvidia0") || exists("/dev/nvidiactl");
+  walls.nvidia_kernel = exists("/proc/driver/nvidia/version");
+  walls.cuda_library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;  // never closed
+  walls.blocked_signals = signals_in(base::field("/proc/self/status", "SigBlk:"));
+  std::error_code ignored;
+  const auto temporary = launch::text_of(settings.environment, "TMPDIR");
+  if (!temporary.empty() && !fs::is_directory(temporary, ignored)) walls.no_folder = temporary;
+  walls.infiniband = fs::directory_iterator("/sys/class/infiniband", ignored) != fs::directory_iterator();
+}
+
+void collect_host(RankFacts& facts, const DoctorSettings&) {
+  const auto found = comm::look_up(facts.job.host, 0, kNameService);
+  if (found.code != 0) facts.host_error = ::gai_strerror(found.code);
+  for (const addrinfo* entry = found.addresses.get(); entry; entry = entry->ai_next) {
+    char text[NI_MAXHOST] = {};
+    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+      continue;
+    if (facts.host_addresses.empty() || facts.host_addresses.back() != text)
+      facts.host_addresses.emplace_back(text);
+  }
+}
+
+// --- GPUs and libtorch ---
+
+template <class Function>
+Function* driver_function(const char* name) {
+  static void* library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  return library ? reinterpret_cast<Function*>(::dlsym(library, name)) : nullptr;
+}
+
+int gpu_attribute(int kind, int device) {
+  const auto ask = driver_function<int(int*, int, int)>("cuDeviceGetAttribute");
+  int value = 0;
+  return ask && ask(&value, kind, device) == 0 ? value : 0;
+}
+
+Gpu gpu_of(int index) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+  const auto identity = launch::identify_gpu(index);
+  Gpu gpu{.uuid = identity.uuid, .bus = identity.bus};
+  for (char& letter : gpu.bus) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  int device = 0;
+  const auto get = driver_function<int(int*, int)>("cuDeviceGet");
+  if (!get || get(&device, index) != 0) return gpu;
+  std::array<char, 256> name{};
+  const auto get_name = driver_function<int(char*, int, int)>("cuDeviceGetName");
+  if (get_name && get_name(name.data(), static_cast<int>(name.size()) - 1, device) == 0)
+    gpu.name = name.data();
+  gpu.major = gpu_attribute(kMajor, device);
+  gpu.minor = gpu_attribute(kMinor, device);
+  size_t bytes = 0;
+  const auto memory = driver_function<int(size_t*, int)>("cuDeviceTotalMem_v2");
+  if (memory && memory(&bytes, device) == 0) gpu.memory = static_cast<long long>(bytes);
+  return gpu;
+}
+
+void collect_gpus(RankFacts& facts, const DoctorSettings& settings) {
+  facts.wanted = settings.device;
+  if (settings.device == "cpu") return;
+  const launch::GpuCount count = launch::count_gpus(settings.environment);
+  facts.gpus_because = count.because;
+  if (const auto ask = driver_function<int(int*)>("cuDriverGetVersion")) ask(&facts.driver);
+  if (facts.driver > 0)
+    facts.versions["CUDA driver"] =
+        std::to_string(facts.driver / 1000) + "." + std::to_string(facts.driver % 1000 / 10);
+  for (int index = 0; index < count.count; ++index) {
+    facts.gpus.push_back(gpu_of(index));
+    const std::string& bus = facts.gpus.back().bus;
+    facts.cores.gpu_near.push_back(
+        bus.empty() ? "" : base::first_line("/sys/bus/pci/devices/" + bus + "/local_cpulist"));
+  }
+}
+
+std::vector<std::string> processor_flags() {
+  constexpr std::array kFlags = {"avx2",        "fma",      "avx512f", "avx512_vnni",
+                                 "avx512_bf16", "amx_tile", "amx_bf16"};
+  std::istringstream words(base::field("/proc/cpuinfo", "flags"));
+  std::vector<std::string> found;
+  for (std::string word; words >> word;)
+    if (std::ranges::find(kFlags, word) != kFlags.end()) found.push_back(word);
+  return found;
+}
+
+// the GPU half of libtorch is loaded only where there are GPUs
+void collect_libtorch(RankFacts& facts, const DoctorSettings&) {
+  facts.cpu_flags = processor_flags();
+  const bool with_cuda = !facts.gpus.empty() && facts.versions["CUDA"] != "not built in";
+  if (with_cuda) comm::cuda();  // before anything else of libtorch
+  facts.cpu_capability = at::get_cpu_capability();
+  if (with_cuda) facts.torch_archs = architectures_in(at::show_config());
+}
+
+// A collector's error becomes an entry of facts.failed.
+struct Collector {
+  const char* name;
+  void (*collect)(RankFacts& facts, const DoctorSettings& settings);
+};
+
+constexpr Collector kCollectors[] = {
+    {"environment", collect_environment},
+    {"cores", collect_cores},
+    {"memory", collect_memory},
+    {"limits", collect_limits},
+    {"walls", collect_walls},
+    {"host name", collect_host},
+    {"GPUs", collect_gpus},
+    {"libtorch", collect_libtorch},
+};
+
+}  // namespace
+
+RankFacts collect(const DoctorSettings& settings, const std::function<void(const char* name)>& begin) {
+  RankFacts facts;
+  facts.job.host = launch::current_surroundings({}).host;
+  facts.pid = ::getpid();
+  struct stat space {};
+  if (::stat("/proc/self/ns/pid", &space) == 0) facts.pid_space = space.st_ino;
+  facts.machine = launch::own_seat(facts.job).machine;
+  for (const Collector& collector : kCollectors) {
+    begin(collector.name);
+    try {
+      collector.collect(facts, settings);
+    } catch (const std::exception& error) {
+      facts.failed[collector.name] = error.what();
+    }
+  }
+  facts.clock = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return facts;
+}
+
+void choose_gpu(RankFacts& facts) {
+  try {
+    const launch::GpuCount count{static_cast<int>(facts.gpus.size()), facts.gpus_because};
+    facts.gpu = launch::choose_device(facts.job, facts.wanted, count).index;
+  } catch (const std::exception& error) {
+    facts.device_error = error.what();
+  }
+}
+
+// "...-gencode;arch=compute_90,code=sm_90;-gencode;arch=compute_90,code=compute_90..."
+std::vector<std::string> architectures_in(const std::string& config) {
+  constexpr std::string_view kCode = "code=";
+  std::vector<std::string> found;
+  for (size_t at = config.find(kCode); at != std::string::npos; at = config.find(kCode, at + 1)) {
+    const size_t begin = at + kCode.size();
+    found.push_back(config.substr(begin, config.find_first_of(";, \n", begin) - begin));
+  }
+  return found;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,421 @@
+#include "tools/doctor/doctor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/awake.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/launch/process/error_reporter.h"
+#include "lockstep/launch/process/mpi.h"
+#include "lockstep/launch/process/runtime.h"
+#include "lockstep/launch/process/stop_signal.h"
+#include "lockstep/launch/variables.h"
+#include "tools/doctor/collect.h"
+#include "tools/doctor/measure.h"
+#include "tools/doctor/report.h"
+#include "tools/doctor/rules.h"
+#include "tools/doctor/session.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kCollect{10'000};       // for one collector
+constexpr milliseconds kRound{15'000};         // for all ranks to come
+constexpr milliseconds kSlack{5'000};          // the layers below time out so much later, with other messages
+constexpr milliseconds kLeave{10'000};         // for all ranks to come to the end
+constexpr milliseconds kMeasure{40'000};       // for one measurement
+constexpr milliseconds kAfterRankZero{2'000};  // it prints first, and its launcher may then end the others
+constexpr unsigned kLastWords = 2, kLastWordsOfSignal = 1;  // seconds; mpirun kills a second after SIGTERM
+constexpr const char* kReportHint = "give --report a file that can be written";
+constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
+constexpr const char* kMpiInit = "MPI_Init";
+constexpr const char* kMeeting = "meeting";
+
+// A person's shorter timeout counts; a longer one would outlast the doctor.
+milliseconds round_timeout(const launch::Environment& environment) {
+  try {
+    const auto seconds = launch::count_of(environment, kJoinTimeout);
+    const auto timeout = seconds ? std::min<milliseconds>(std::chrono::seconds(*seconds), kRound) : kRound;
+    ::setenv(kJoinTimeout, std::to_string((timeout + kSlack).count() / 1000).c_str(), 1);
+    return timeout;
+  } catch (const Error&) {
+    return kRound;  // joining reports that it is not a number
+  }
+}
+
+// Bounds the time of the current stage and of everything, and waits for signals: one thread, which ends the
+// process by `on_end` with the reason.
+class Watchdog {
+ public:
+  /// `signal` is 0 where the stage took longer than `limit`.
+  using OnEnd = std::function<void(int signal, const std::string& stage, milliseconds limit)>;
+
+  Watchdog(milliseconds limit, OnEnd on_end)
+      : limit_(limit),
+        on_end_(std::move(on_end)),
+        thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+  void begin(const char* stage, milliseconds limit) {
+    const std::lock_guard lock(mutex_);
+    stage_ = stage;
+    stage_limit_ = limit;
+    stage_time_ = {};
+  }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    const launch::StopSignals signals;  // here, as it unblocks them in the thread that makes it
+    for (base::AwakeTime all; !stop.stop_requested(); std::this_thread::sleep_for(milliseconds(20))) {
+      std::string stage;
+      milliseconds limit;
+      {
+        const std::lock_guard lock(mutex_);
+        const bool over = stage_time_.passed() > stage_limit_;
+        limit = over ? stage_limit_ : limit_;
+        stage = stage_;
+        if (!over && all.passed() <= limit_ && launch::StopSignals::received() == 0) continue;
+      }
+      on_end_(launch::StopSignals::received(), stage, limit);
+    }
+  }
+
+  const milliseconds limit_;
+  OnEnd on_end_;
+  std::mutex mutex_;
+  std::string stage_ = "the start";
+  milliseconds stage_limit_ = kCollect;
+  base::AwakeTime stage_time_;
+  std::jthread thread_;
+};
+
+// What was found so far, printed as it comes unless --json asks for everything at the end.
+class Output {
+ public:
+  explicit Output(const DoctorSettings& settings) : settings_(settings) {}
+
+  /// Before anything is printed: all ranks' facts, or this rank's, which then speaks for itself.
+  void set_cluster(Cluster cluster, int rank) {
+    const std::lock_guard lock(mutex_);
+    cluster_ = std::move(cluster);
+    const Job& job = cluster_.ranks.front().job;
+    tag_ = cluster_.complete() ? "" : format("[rank {}] ", rank);
+    suffix_ = !job.phantom.empty()               ? format(".{}-{}", job.host, ::getpid())
+              : cluster_.complete() || rank == 0 ? ""
+                                                 : format(".rank{}", rank);
+  }
+  void set_private_paths(const std::vector<std::string>& paths) {
+    const std::lock_guard lock(mutex_);
+    private_paths_ = paths;
+  }
+
+  /// Once: the heading, `early`, and what the rules find in the cluster's facts. Checks in `early` are
+  /// skipped.
+  void add_facts(const Findings& early) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_facts_, true)) return;
+    const Job& job = cluster_.ranks.front().job;
+    if (!settings_.json)
+      print(format("{}{} on {}, launcher {}\n", tag_, counted(static_cast<size_t>(job.world), "rank"),
+                   counted(static_cast<size_t>(job.nodes), "node"), job.launcher));
+    for (const Finding& finding : early) add_locked(finding.check, finding);
+    for (const Check& check : checks())
+      if (std::ranges::find(early, check.name, &Finding::check) == early.end())
+        for (const Finding& finding : evaluate(check, cluster_)) add_locked(finding.check, finding);
+  }
+
+  void add(const std::string& check, const Findings& findings) {
+    const std::lock_guard lock(mutex_);
+    for (const Finding& finding : findings) add_locked(check, finding);
+  }
+
+  /// Once: the summary, and the report. Nothing is added after it.
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_finished_, true)) return;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun_;
+    print(settings_.json ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
+    if (!settings_.report.empty()) write_report(passed.count());
+  }
+
+  bool has_failed() const {
+    const std::lock_guard lock(mutex_);
+    return report_failed_ || worst_of(findings_) == FindingLevel::failure;
+  }
+
+ private:
+  static void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  void add_locked(const std::string& check, Finding finding) {
+    if (is_finished_) return;
+    finding.check = check;
+    if (!settings_.json) print(as_text(finding, tag_));
+    findings_.push_back(std::move(finding));
+  }
+
+  void write_report(double seconds) {
+    try {
+      auto findings = findings_;
+      for (Finding& finding : findings)
+        if (finding.names_config)
+          finding.says = "the config cannot be used (its text is left out here)", finding.remedy = "";
+      auto secrets = secrets_of(cluster_, settings_.environment);
+      secrets["path"].insert(secrets["path"].end(), private_paths_.begin(), private_paths_.end());
+      const auto path = settings_.report + suffix_;
+      base::write_output(path, anonymous(as_json(findings, cluster_, seconds), secrets), kReportHint);
+      if (!suffix_.empty()) log::error(format("the report of this process is in {}", path));
+    } catch (const std::exception& error) {
+      log::error(describe(error));
+      report_failed_ = true;
+    }
+  }
+
+  const DoctorSettings& settings_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  mutable std::mutex mutex_;
+  Cluster cluster_;
+  Findings findings_;
+  std::vector<std::string> private_paths_;
+  std::string tag_, suffix_;
+  bool has_facts_ = false, is_finished_ = false, report_failed_ = false;
+};
+
+class Doctor {
+ public:
+  explicit Doctor(const DoctorSettings& settings)
+      : settings_(settings),
+        timeout_(round_timeout(settings.environment)),
+        output_(settings),
+        watchdog_(settings.limit, [this](int signal, const std::string& stage, milliseconds limit) {
+          end_early(signal, stage, limit);
+        }) {}
+
+  int run() {
+    const auto self = launch::rank_by_environment(settings_.environment);
+    if (self.rank == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
+    RankFacts own =
+        collect(settings_, [this](const char* name) { watchdog_.begin(name, std::min(kCollect, timeout_)); });
+    own.job.rank = self.rank;
+    own.job.world = self.world;
+    try {
+      own.job.launcher = launch::detect_launcher(settings_.environment, settings_.launcher);
+    } catch (const Error&) {  // start() reports it
+    }
+    know(own);
+    start();
+    if (!meet()) return leave_alone({});
+    if (reports()) output_.add_facts(early_);
+    return measure();
+  }
+
+ private:
+  void know(const RankFacts& own) {
+    own_ = own;
+    rank_ = own.job.rank;
+    output_.set_cluster({{own}}, rank_);
+    has_facts_ = true;
+  }
+
+  void take_job(const Job& job) {
+    RankFacts own = own_;
+    own.job = job;
+    choose_gpu(own);
+    know(own);
+  }
+
+  // Where the environment cannot be right, the process is examined alone.
+  void start() {
+    watchdog_.begin(kMpiInit, timeout_);
+    const launch::RuntimeOptions options{
+        .phantoms = launch::Phantoms::allow, .join_timeout = timeout_ + kSlack, .leave_timeout = kLeave};
+    try {
+      runtime_ = std::make_unique<launch::Runtime>(settings_.launcher, options);
+      may_meet_ = true;
+    } catch (const std::exception& error) {
+      add_early("launcher", failure_of(error));
+      runtime_ = std::make_unique<launch::Runtime>("none", options);
+    }
+    const int rank = rank_;
+    take_job(runtime_->job());
+    const bool is_phantom = !own_.job.phantom.empty();
+    may_meet_ = may_meet_ && (!is_phantom || own_.job.world == 1);  // not in the place of another rank
+    if (!may_meet_) {
+      rank_ = rank;
+    } else if (is_phantom) {  // of several that are each "rank 0 of 1" one on each host reports
+      reporter_.emplace(settings_.environment);
+      is_silent_ = !reporter_->is_ours();
+    }
+  }
+
+  // Where the ranks have met.
+  bool reports() const { return rank_ == 0 && !is_silent_; }
+
+  void add_early(const char* check, Finding finding) {
+    finding.check = check;
+    early_.push_back(std::move(finding));
+  }
+
+  // Ranks that met and were told different things can still exchange their facts.
+  bool meet() {
+    if (!may_meet_) return false;
+    watchdog_.begin(kMeeting, 2 * timeout_ + kSlack);
+    try {
+      comm::join_ranks(*runtime_, timeout_);
+    } catch (const std::exception& error) {
+      add_early(kMeeting, failure_of(error));
+      if (!dynamic_cast<const InputError*>(&error) || !runtime_->has_met()) return false;
+    }
+    take_job(runtime_->job());
+    session_.emplace(*runtime_, settings_, timeout_);
+    try {
+      session_->round([this] { return Session::Json(own_); },
+                      [this](const std::vector<Session::Json>& values) -> Session::Json {
+                        for (const auto& value : values)
+                          session_->cluster.ranks.push_back(value.get<RankFacts>());
+                        return {};
+                      });
+    } catch (const RoundFailed& failed) {
+      if (early_.empty()) add_early(kMeeting, failed.findings.front());
+      return false;
+    }
+    if (reports()) output_.set_cluster(session_->cluster, 0);
+    return true;
+  }
+
+  int measure() {
+    for (const Measurement& measurement : kMeasurements) {
+      watchdog_.begin(measurement.name, kMeasure);
+      Findings findings;
+      try {
+        measurement.run(*session_, findings);
+      } catch (const RoundFailed& failed) {
+        append(findings, failed.findings);
+      } catch (const std::exception& error) {
+        findings.push_back(failure_of(error));
+      }
+      output_.set_private_paths(session_->private_paths);
+      if (session_->is_broken()) return leave_broken(measurement.name, findings);
+      if (reports()) output_.add(measurement.name, findings);
+    }
+    watchdog_.begin("the end", kMeasure);
+    if (reports()) output_.finish();
+    // rank 0's verdict is everyone's; a phantom that is silent has failed
+    const bool failed = runtime_->broadcast(is_silent_ || output_.has_failed() ? "failed" : "") == "failed";
+    runtime_.reset();
+    return failed ? kFailed : kDone;
+  }
+
+  // A rank that is stopped never comes to the end, so nobody waits for it.
+  int leave_broken(const char* check, Findings findings) {
+    for (Finding& finding : findings) finding.check = check;
+    if (std::ranges::count(session_->lost(), 0) > 0) return leave_alone(findings);
+    if (rank_ != 0) {
+      std::this_thread::sleep_for(kAfterRankZero);
+    } else {
+      output_.add(check, findings);
+      output_.finish();
+    }
+    return leave_now();
+  }
+
+  // The ranks cannot meet: one on each host reports what it knows.
+  int leave_alone(const Findings& findings) {
+    watchdog_.begin("reporting alone", kCollect);
+    output_.set_cluster({{own_}}, rank_);
+    if (rank_ > 0) std::this_thread::sleep_for(kAfterRankZero);
+    const launch::ErrorReporter reporter(settings_.environment);
+    if (reporter.is_ours()) {
+      output_.add_facts(early_);
+      for (const Finding& finding : findings) output_.add(finding.check, {finding});
+      output_.finish();
+    } else {
+      std::this_thread::sleep_for(kAfterRankZero);
+    }
+    return leave_now();
+  }
+
+  int leave_now() {
+    if (runtime_->has_mpi() && own_.job.world > 1) runtime_->abort(kFailed);
+    runtime_.reset();
+    int size = 0;  // an MPI that was up before the environment was found wrong
+    if (!launch::mpi_is_up()) return kFailed;
+    mpi::calls().comm_size(mpi::Comm::world, &size);
+    if (size == 1) mpi::calls().finalize();
+    return kFailed;
+  }
+
+  // From the watchdog's thread: the other one hangs, or is interrupted.
+  [[noreturn]] void end_early(int signal, const std::string& stage, milliseconds limit) {
+    if (signal == 0 && rank_ > 0) std::this_thread::sleep_for(kAfterRankZero);
+    ::signal(SIGALRM, SIG_DFL);
+    ::alarm(signal == 0 ? kLastWords : kLastWordsOfSignal);  // output may hang, too
+    const launch::ErrorReporter reporter(settings_.environment);
+    // who ends one rank ends all of them, so on a signal only rank 0 reports
+    const bool speaks = rank_ == 0 || (signal == 0 && reporter.is_ours());
+    if (speaks && !is_silent_) report_end(signal, stage, limit);
+    remove_probes();
+    if (signal == 0) ::_exit(kFailed);
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+    ::_exit(128 + signal);
+  }
+
+  void report_end(int signal, const std::string& stage, milliseconds limit) {
+    if (has_facts_) output_.add_facts(early_);
+    const std::string check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
+    if (signal != 0)
+      output_.add(check,
+                  {failure(format("{} arrived during {}", launch::signal_name(signal), stage),
+                           "find out who sent it: the batch system at the job's end, mpirun after another "
+                           "rank died, or a person")});
+    else
+      output_.add(check, {failure(format("{} did not end within {} s", stage, limit.count() / 1000.0),
+                                  remedy_of(stage))});
+    output_.finish();
+  }
+
+  std::string remedy_of(const std::string& stage) const {
+    if (!has_facts_) return "look for a file system, a driver or a name service that does not answer";
+    if (stage == kMpiInit)
+      return "look for a rank that failed to start, and for one that another MPI's mpirun started";
+    return "look for a rank that was stopped, and for a network or file system that does not answer";
+  }
+
+  const DoctorSettings& settings_;
+  const milliseconds timeout_;
+  RankFacts own_;
+  std::unique_ptr<launch::Runtime> runtime_;
+  std::optional<Session> session_;
+  std::optional<launch::ErrorReporter> reporter_;  // of phantoms, to the end
+  Findings early_;                                 // before the facts, in place of the check of that name
+  bool may_meet_ = false;
+  std::atomic<int> rank_ = 0;
+  std::atomic<bool> has_facts_ = false, is_silent_ = false;
+  Output output_;
+  Watchdog watchdog_;  // last: it may end the process at once
+};
+
+}  // namespace
+
+int run(const DoctorSettings& settings) {
+  return Doctor(settings).run();
+}
+
+}  // namespace lockstep::doctor

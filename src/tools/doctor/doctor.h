@@ -1,0 +1,29 @@
+#pragma once
+// `lockstep doctor`: what is wrong with this node, this job and its network, and what to do about it.
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::doctor {
+
+struct DoctorSettings {
+  std::string launcher = "auto";
+  std::string device = "auto";
+  std::string config = {};  // its data and run folders are checked; empty = the defaults
+  std::string data = {};    // a folder in place of the config's
+  std::string runs = {};
+  bool json = false;
+  std::string report = {};                           // a file to send to others; empty = none
+  std::map<std::string, std::string> versions = {};  // of the program: "libtorch" -> "2.11.0"
+  launch::Environment environment = {};              // as the process found it
+  std::chrono::milliseconds limit{55'000};           // for everything together
+};
+
+/// Collective where the ranks can meet. Prints on rank 0, or on one rank of each host where the ranks cannot
+/// meet; returns the exit status. Leaves the process where something hangs, after printing what was found.
+int run(const DoctorSettings& settings);
+
+}  // namespace lockstep::doctor

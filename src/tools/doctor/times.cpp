@@ -1,0 +1,135 @@
+// The checks deadline and clocks.
+#include "tools/doctor/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "lockstep/base/clock_rounds.h"
+#include "lockstep/base/format.h"
+#include "tools/doctor/session.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr long kShortJob = 600;  // seconds
+constexpr int kClockRounds = 8;
+constexpr double kMuch = 1;      // seconds: nobody sets that clock
+constexpr double kTooMuch = 30;  // half of what the run folder's lock takes as a sign of life
+
+std::string utc(launch::Time end) {
+  const std::time_t when = std::chrono::system_clock::to_time_t(end);
+  std::tm parts{};
+  ::gmtime_r(&when, &parts);
+  char text[32] = {};
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string span_text(long seconds) {
+  if (seconds < 120) return format("{} s", seconds);
+  if (seconds < 7200) return format("{} min", seconds / 60);
+  return format("{} h {} min", seconds / 3600, seconds / 60 % 60);
+}
+
+// docs/cluster.md describes each
+std::string signals_of(const std::string& scheduler) {
+  if (scheduler == "slurm")
+    return "Slurm then sends SIGTERM, and SIGKILL after its KillWait; sbatch --signal=USR1@60 warns earlier";
+  if (scheduler == "pbs" || scheduler == "torque")
+    return "PBS then sends SIGTERM, and SIGKILL after its kill_delay";
+  return "SIGTERM comes then";
+}
+
+// What is certain of it.
+double at_least(const ClockSkew& skew) {
+  return std::max(0.0, std::abs(skew.ahead) - skew.error);
+}
+
+int64_t nanoseconds_now() {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::vector<base::ClockRound> clock_rounds_in(const Session::Json& json) {
+  std::vector<base::ClockRound> rounds;
+  for (const auto& round : json) rounds.push_back({round.at(0).get<int64_t>(), round.at(1).get<int64_t>()});
+  return rounds;
+}
+
+}  // namespace
+
+Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now) {
+  if (job.scheduler == "none") return ok("no batch job, so no time limit");
+  if (!end && (job.scheduler == "lsf" || job.scheduler == "flux"))
+    return warning(format("the end time of {} job {} is unknown: only Slurm and PBS can be asked",
+                          job.scheduler, job.job_id),
+                   "set train.max_seconds, or have the batch system send a signal first (bsub -wt and -wa, "
+                   "flux --signal): "
+                   "otherwise a run does not stop before the end");
+  if (!end)
+    return warning(
+        format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
+        "is squeue, scontrol or qstat in PATH here? A run only stops early where it knows the end");
+  const long left = std::chrono::duration_cast<std::chrono::seconds>(*end - now).count();
+  const std::string says =
+      format("the job ends {} ({}); {}", left < 0 ? "in the past" : "in " + span_text(left), utc(*end),
+             signals_of(job.scheduler));
+  if (left >= kShortJob) return ok(says);
+  return warning(says,
+                 left < 0 ? "is this node's clock right? compare: date -u"
+                          : "ask for more time (--time, -l walltime=); with checkpoint.before_deadline a run "
+                            "stops before the end");
+}
+
+Finding clocks_finding(const std::vector<ClockSkew>& skews) {
+  if (skews.empty()) return ok("one rank: one clock");
+  const auto worst = *std::ranges::max_element(skews, {}, at_least);
+  if (at_least(worst) <= kMuch)
+    return ok(format("the hosts' clocks agree within {}", time_text(std::abs(worst.ahead) + worst.error)));
+  const auto says = format("the clock of rank {} (host {}) is {} {} rank 0's, give or take {}", worst.rank,
+                           worst.host, time_text(std::abs(worst.ahead)),
+                           worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
+  const std::string remedy =
+      "have that node's clock set: chronyc tracking, timedatectl or ntpq -p there show why it is off";
+  return at_least(worst) > kTooMuch
+             ? failure(says + ": lockstep reads such times to tell whether a run folder is in use", remedy)
+             : warning(says, remedy);
+}
+
+// Only rank 0 asks the scheduler; the round keeps the others from running ahead.
+void measure_deadline(Session& session, Findings& findings) {
+  session.round([&]() -> Session::Json {
+    const Job& job = session.job();
+    if (job.rank == 0)
+      findings.push_back(deadline_finding(job, launch::job_deadline(job, session.settings.environment),
+                                          std::chrono::system_clock::now()));
+    return {};
+  });
+}
+
+// No rank leaves a round before all have entered it, so the times before and after it bound the difference.
+void measure_clocks(Session& session, Findings& findings) {
+  if (session.job().world == 1) return;
+  auto own = Session::Json::array();
+  for (int i = 0; i < kClockRounds; ++i) {
+    const auto before = nanoseconds_now();
+    session.round([]() -> Session::Json { return {}; });
+    own.push_back({before, nanoseconds_now()});
+  }
+  session.round([&] { return own; },
+                [&](const std::vector<Session::Json>& values) -> Session::Json {
+                  std::vector<ClockSkew> skews;
+                  for (size_t rank = 1; rank < values.size(); ++rank) {
+                    const auto reading =
+                        base::compare_rounds(clock_rounds_in(values[0]), clock_rounds_in(values[rank]));
+                    skews.push_back({static_cast<int>(rank), session.cluster.ranks.at(rank).job.host,
+                                     reading.ahead * 1e-9, reading.error * 1e-9});
+                  }
+                  findings.push_back(clocks_finding(skews));
+                  return {};
+                });
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,254 @@
+// The table of rules, over made-up clusters: what each fault is called, and how bad it is.
+#include "tools/doctor/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "lockstep/launch/process/doctor_hint.h"
+#include "tools/doctor/collect.h"
+#include "tools/doctor/session.h"
+
+namespace lockstep::doctor {
+namespace {
+
+RankFacts good_rank(int local, int node, int local_world, int nodes) {
+  RankFacts facts;
+  facts.job = {.local_rank = local,
+               .local_world = local_world,
+               .node_rank = node,
+               .nodes = nodes,
+               .host = "n" + std::to_string(node),
+               .launcher = "openmpi"};
+  facts.machine = facts.job.host;
+  facts.cores = {.mask = std::to_string(local), .machine_cores = 3, .machine_threads = 3, .numa = {"0-3"}};
+  facts.memory = {
+      .total = 8LL << 30, .available = 8LL << 30, .swap = 0, .shm_total = 1LL << 30, .shm_free = 1LL << 30};
+  facts.limits.files = {1 << 16, 1 << 16};
+  facts.cpu_capability = "AVX2";
+  facts.cpu_flags = {"avx2"};
+  facts.versions = {{"lockstep", "1"}, {"libtorch", "2"}};
+  return facts;
+}
+
+// So many ranks on each machine, with a core each.
+Cluster cluster(const std::vector<int>& ranks_a_machine) {
+  Cluster all;
+  for (size_t node = 0; node < ranks_a_machine.size(); ++node)
+    for (int local = 0; local < ranks_a_machine[node]; ++local)
+      all.ranks.push_back(good_rank(local, static_cast<int>(node), ranks_a_machine[node],
+                                    static_cast<int>(ranks_a_machine.size())));
+  for (size_t rank = 0; rank < all.ranks.size(); ++rank) {
+    all.ranks[rank].job.rank = static_cast<int>(rank);
+    all.ranks[rank].job.world = static_cast<int>(all.ranks.size());
+  }
+  return all;
+}
+
+Cluster with_gpus(const std::vector<int>& ranks_a_machine) {
+  Cluster all = cluster(ranks_a_machine);
+  for (RankFacts& facts : all.ranks) {
+    facts.gpu = facts.job.local_rank;
+    facts.cores.numa = {"0", "1"};
+    for (const char* bus : {"0000:17:00.0", "0000:65:00.0"}) {
+      facts.gpus.push_back({.uuid = facts.job.host + bus, .name = "H200", .bus = bus});
+      facts.cores.gpu_near.push_back(std::to_string(facts.gpus.size() - 1));
+    }
+  }
+  return all;
+}
+
+Findings findings_of(const std::string& name, const Cluster& all) {
+  for (const Check& check : checks())
+    if (check.name == name) return evaluate(check, all);
+  return {};
+}
+
+// "warning: ranks 0 and 1 ..." a line
+std::string said(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings)
+    text += nlohmann::json(finding.verdict).get<std::string>() + ": " + finding.says + "\n";
+  return text;
+}
+
+struct Case {
+  const char* name;
+  const char* check;
+  Cluster all;
+  void (*break_rank)(RankFacts& facts);  // each rank
+  std::string says;                      // how the findings begin
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.name;
+}
+
+class Rules : public testing::TestWithParam<Case> {};
+
+TEST_P(Rules, FindTheFault) {
+  const auto& [name, check, all, break_rank, says] = GetParam();
+  Cluster broken = all;
+  for (RankFacts& facts : broken.ranks) break_rank(facts);
+  const auto findings = findings_of(check, broken);
+  EXPECT_TRUE(said(findings).starts_with(says)) << said(findings);
+  for (const Finding& finding : findings) {
+    EXPECT_EQ(finding.check, check);
+    EXPECT_EQ(finding.remedy.empty(), finding.verdict == FindingLevel::ok) << finding.says;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, Rules,
+    testing::Values(
+        Case{"phantom", "launcher", cluster({1}),
+             [](RankFacts& f) { f.job.phantom = "alone, but 4 tasks", f.job.phantom_hint = "use srun"; },
+             "failure: alone, but 4 tasks\n"},
+        Case{"launcher_warning", "launcher", cluster({1}), [](RankFacts& f) { f.job.warnings = {"odd"}; },
+             "ok: openmpi (unknown)\nwarning: odd\n"},
+        Case{"uneven", "ranks", cluster({2, 1}), [](RankFacts&) {},
+             "warning: 3 ranks on 2 machines, unevenly (n0: 2, n1: 1)\n"},
+        Case{"missing", "ranks", cluster({2, 2}), [](RankFacts& f) { f.job.world = 5; },
+             "failure: rank 4 of 5 did not come\n"},
+        Case{"kernel", "versions", cluster({2}),
+             [](RankFacts& f) { if (f.job.rank == 1) f.versions["kernel"] = "5"; },
+             "warning: kernel is not set on rank 0, 5 on rank 1\n"},
+        Case{"libtorch_version", "versions", cluster({2}),
+             [](RankFacts& f) { if (f.job.rank == 1) f.versions["kernel"] = "5", f.versions["libtorch"] = "3"; },
+             "failure: libtorch is 2 on rank 0, 3 on rank 1\n"},
+        Case{"collector", "facts", cluster({2}), [](RankFacts& f) { f.failed["cores"] = "no"; },
+             "warning: cannot examine the cores: no\n"},
+        Case{"host_of_one", "host", cluster({2}), [](RankFacts& f) { f.host_error = "no such name"; },
+             "warning: the host's name n0 does not resolve: no such name\n"},
+        Case{"host_of_two", "host", cluster({1, 1}), [](RankFacts& f) { f.host_error = "no such name"; },
+             "failure: rank 0: the host's name n0 does not resolve"},
+        Case{"one_core", "cores", cluster({3}), [](RankFacts& f) { f.cores.mask = "2"; },
+             "warning: ranks 0-2 have 1 CPU to share (2)\n"},
+        Case{"one_core_on_each_node", "cores", cluster({2, 2}), [](RankFacts& f) { f.cores.mask = "0"; },
+             "warning: n0: ranks 0 and 1 have 1 CPU to share (0)\nwarning: n1: ranks 2 and 3 have 1 CPU"},
+        Case{"overlap", "cores", cluster({2}), [](RankFacts& f) { f.cores.mask = f.job.rank ? "1-2" : "0-1"; },
+             "warning: ranks 0 and 1 are bound to CPUs that overlap (0-1 and 1-2)\n"},
+        Case{"hyperthreads", "cores", cluster({2}), [](RankFacts& f) { f.cores.whole = "0-1"; },
+             "warning: ranks 0 and 1 are bound to hardware threads of the same cores (0 and 1)\n"},
+        Case{"not_bound", "cores", cluster({3}), [](RankFacts& f) { f.cores.mask = "0-3"; }, "ok: "},
+        Case{"idle", "cores", cluster({2}), [](RankFacts& f) { f.cores.machine_threads = 64; },
+             "warning: ranks 0 and 1 may use 2 of 64 CPUs\n"},
+        Case{"not_ours", "cores", cluster({2}),
+             [](RankFacts& f) { f.cores.machine_threads = 64, f.job.scheduler = "slurm"; }, "ok: "},
+        Case{"threads", "threads", cluster({2}),
+             [](RankFacts& f) { if (f.job.rank == 1) f.variables["OMP_NUM_THREADS"] = "8"; },
+             "warning: rank 1: OMP_NUM_THREADS=8 is more than"},
+        Case{"no_number", "threads", cluster({2}), [](RankFacts& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
+             "failure: OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable"},
+        Case{"far_gpu", "locality", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
+             "warning: rank 1: cuda:0 is close to CPUs 0, and the rank may only use 1\n"},
+        Case{"one_gpu_for_two", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
+             "failure: ranks 0 and 1 use one GPU (n00000:17:00.0)\n"},
+        Case{"parts_of_a_gpu", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpus[1].bus = f.gpus[0].bus; },
+             "failure: ranks 0 and 1 use parts (MIG) of one GPU (0000:17:00.0 on node 0)\n"},
+        Case{"two_kinds", "gpus", with_gpus({1, 1}),
+             [](RankFacts& f) { if (f.job.rank == 1) f.gpus[0].name = "A100"; },
+             "warning: the ranks' GPUs differ: A100 on rank 1, H200 on rank 0\n"},
+        Case{"some_without", "gpus", with_gpus({1, 1}), [](RankFacts& f) { f.gpu = -f.job.rank; },
+             "failure: the ranks' GPUs differ: H200 on rank 0, none on rank 1\n"},
+        Case{"too_few_gpus", "gpus", with_gpus({2}), [](RankFacts& f) { f.device_error = "sees no GPU"; },
+             "failure: sees no GPU\n"},
+        Case{"no_avx", "libtorch", cluster({2}), [](RankFacts& f) { f.cpu_capability = "DEFAULT"; },
+             "warning: libtorch computes without AVX2 (DEFAULT)"},
+        Case{"uneven_avx", "libtorch", cluster({2}),
+             [](RankFacts& f) { if (f.job.rank == 1) f.cpu_capability = "AVX512"; },
+             "warning: libtorch uses different instructions on the ranks: AVX2 on rank 0, AVX512 on rank 1\n"},
+        Case{"little_memory", "memory", cluster({2}),
+             [](RankFacts& f) { f.memory.limit = 3LL << 30, f.memory.used = 2LL << 30, f.memory.limit_file = "max"; },
+             "warning: 512 MiB for each of 2 ranks (8.0 GiB available of 8.0 GiB, 2.0 GiB of 3.0 GiB used (max), "
+             "swap none)\n"},
+        Case{"no_memory", "memory", cluster({2}), [](RankFacts& f) { f.memory.limit = f.memory.used = 3LL << 30; },
+             "failure: 0 B for each of 2 ranks"},
+        Case{"full_shm", "shm", cluster({2}), [](RankFacts& f) { f.memory.shm_error = "No space left"; },
+             "failure: No space left; 1.0 GiB of 1.0 GiB are free there\n"},
+        Case{"two_shms", "shm", cluster({2}),
+             [](RankFacts& f) { f.memory.shm_device = static_cast<unsigned long>(f.job.rank); },
+             "failure: the ranks of this machine have different /dev/shm"},
+        Case{"shm_of_two_machines", "shm", cluster({1, 1}),
+             [](RankFacts& f) { f.memory.shm_device = static_cast<unsigned long>(f.job.rank); }, "ok: "},
+        Case{"small_shm", "shm", cluster({1}), [](RankFacts& f) { f.memory.shm_free = 64 << 20; },
+             "warning: /dev/shm has 64.0 MiB free"},
+        Case{"files", "limits", cluster({1}), [](RankFacts& f) { f.limits.files.hard = 10; },
+             "failure: a process may open 10 files, and 1 rank needs "},
+        Case{"locked_with_infiniband", "limits", cluster({1}),
+             [](RankFacts& f) { f.limits.locked = {64 << 10, 64 << 10}, f.walls.infiniband = true; },
+             "warning: locked memory: at most 64.0 KiB"},
+        Case{"locked", "limits", cluster({1}), [](RankFacts& f) { f.limits.locked = {64 << 10, 64 << 10}; }, "ok: "},
+        Case{"stack", "limits", cluster({1}), [](RankFacts& f) { f.limits.stack.soft = 1 << 10; },
+             "warning: a stack: at most 1.0 KiB"},
+        Case{"container", "container", cluster({1}),
+             [](RankFacts& f) { f.walls = {.container = "Apptainer", .nvidia_kernel = true}; },
+             "warning: this node has GPUs, but the Apptainer container lacks"},
+        Case{"container_for_cpus", "container", cluster({1}),
+             [](RankFacts& f) { f.walls = {.container = "Apptainer", .nvidia_kernel = true}, f.wanted = "cpu"; },
+             "ok: Apptainer\n"},
+        Case{"signals", "signals", cluster({1}), [](RankFacts& f) { f.walls.blocked_signals = {"SIGTERM"}; },
+             "failure: SIGTERM is blocked"},
+        Case{"odd_variables", "variables", cluster({1}),
+             [](RankFacts& f) { f.variables = {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_IB_DISABLE", "0"}}; },
+             "warning: NCCL_P2P_DISABLE=1 prevents direct copies between the GPUs of a node\n"},
+        Case{"different_variables", "variables", cluster({2}),
+             [](RankFacts& f) {
+               if (f.job.rank == 1) f.variables = {{"NCCL_ALGO", "Ring"}, {"OMPI_COMM_WORLD_RANK", "1"}};
+             },
+             "warning: NCCL_ALGO is not set on rank 0, Ring on rank 1\n"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Checks, AcceptGoodClustersWithOneLineEach) {
+  for (const auto& all : {cluster({1}), cluster({2, 2}), with_gpus({2, 2})})
+    for (const Check& check : checks()) {
+      const auto findings = evaluate(check, all);
+      EXPECT_EQ(findings.size(), check.ok ? 1U : 0U) << check.name;
+      for (const Finding& finding : findings)
+        EXPECT_EQ(finding.verdict, FindingLevel::ok) << check.name << ": " << finding.says;
+    }
+}
+
+TEST(Checks, HaveTheNamesThatErrorsOfARunUse) {
+  std::set<std::string> names = {"meeting"};  // doctor.cpp's own
+  for (const Check& check : checks()) EXPECT_TRUE(names.emplace(check.name).second) << check.name;
+  for (const Measurement& one : kMeasurements) EXPECT_TRUE(names.insert(one.name).second) << one.name;
+  for (const auto& hint : launch::doctor_hints()) EXPECT_TRUE(names.contains(hint.check)) << hint.check;
+}
+
+TEST(Drawings, ShowRanksAndGpusByNumaNode) {
+  EXPECT_EQ(findings_of("locality", with_gpus({2})).at(0).drawing,
+            "n0  NUMA 0  CPUs 0             rank 0  GPU 0000:17:00.0 (rank 0)\n"
+            "n0  NUMA 1  CPUs 1             rank 1  GPU 0000:65:00.0 (rank 1)\n");
+}
+
+TEST(Libtorch, RunsOnTheGpusItWasBuiltFor) {
+  const auto level = [](int major, int minor, std::vector<std::string> architectures) {
+    Cluster all = with_gpus({1});
+    all.ranks[0].gpus[0].major = major;
+    all.ranks[0].gpus[0].minor = minor;
+    all.ranks[0].torch_archs = std::move(architectures);
+    return findings_of("libtorch", all).at(0).verdict;
+  };
+  EXPECT_EQ(level(9, 0, {"sm_80", "sm_90"}), FindingLevel::ok);
+  EXPECT_EQ(level(8, 6, {"sm_80"}), FindingLevel::ok) << "of its generation";
+  EXPECT_EQ(level(9, 0, {"sm_90a"}), FindingLevel::ok);
+  EXPECT_EQ(level(12, 0, {"sm_90", "compute_90"}), FindingLevel::ok) << "compiled by the driver";
+  EXPECT_EQ(level(12, 0, {"sm_90"}), FindingLevel::failure);
+  EXPECT_EQ(level(7, 0, {"sm_75", "sm_80"}), FindingLevel::failure);
+  EXPECT_EQ(level(9, 1, {"sm_90a"}), FindingLevel::failure);
+  EXPECT_EQ(architectures_in("  - NVCC flags: -gencode;arch=compute_80,code=sm_80;-gencode;arch=compute_90,"
+                             "code=compute_90\n  - CuDNN 9"),
+            (std::vector<std::string>{"sm_80", "compute_90"}));
+}
+
+TEST(RankFacts, KeepTheirFieldsAsJson) {
+  const Cluster all = with_gpus({1});
+  const auto back = nlohmann::json::parse(nlohmann::json(all.ranks[0]).dump()).get<RankFacts>();
+  EXPECT_EQ(back.gpus.at(1).bus, "0000:65:00.0");
+  EXPECT_EQ(back.memory.shm_free, 1LL << 30);
+  EXPECT_EQ(back.job.launcher, "openmpi");
+}
+
+}  // namespace
+}  // namespace lockstep::doctor
