@@ -23,9 +23,5 @@ TEST(Ways, AWrongSumIsAnError) {
   }
 }
 
-TEST(Ways, TheMedianIsTheOneInTheMiddle) {
-  EXPECT_EQ(median({9, 1, 5}), 5);
-}
-
 }  // namespace
 }  // namespace lockstep::bench

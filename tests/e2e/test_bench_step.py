@@ -83,7 +83,7 @@ def test_two_ranks_stand_in_one_table_and_one_bar(bench, tmp_path):
     assert "most work of its own: rank " in text and "mean of 2 ranks " in text
     assert "the whole step" in text and "peak of 2 ranks at once: " in text and "-bit vectors" in text
     assert max(map(len, text.splitlines())) <= 80 and text.isascii() and "\x1b" not in text
-    assert page.read_text().count('class="card') == 1 and "waiting for communication" in page.read_text()
+    assert page.read_text().count('{"bars":') == 1 and "waiting for communication" in page.read_text()
 
 
 @pytest.mark.parametrize("world, args, forward, backward", [

@@ -54,7 +54,7 @@ def test_the_build_tells_which_modules_read_a_header(build_dir):
     if build_dir != SOURCE / "build/release":
         pytest.skip("it looks into build/release")
     assert {"optim", "zero", "step"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
-    assert "plot" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
+    assert "report" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert changes.compiled_with(["docs/ddp.md"]) == set()
 
 

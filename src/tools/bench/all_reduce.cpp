@@ -1,17 +1,20 @@
 #include "tools/bench/all_reduce.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/joining.h"
 #include "lockstep/parallel/session.h"
 #include "tools/bench/all_reduce_report.h"
-#include "tools/bench/machine_use.h"
-#include "tools/bench/network.h"
-#include "tools/bench/report.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/measure.h"
 #include "tools/bench/ways.h"
 
 namespace lockstep::bench {
@@ -42,6 +45,63 @@ void plain_mpi(at::Tensor& tensor) {
                          mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
 }
 
+constexpr size_t kFew = 8, kMany = 1 << 20;
+constexpr size_t kRounds = 15;
+
+int partner_of_first(const Messenger& messenger) {
+  for (int rank = 1; rank < messenger.world(); ++rank)
+    if (messenger.node_of(rank) != messenger.node_of(0)) return rank;
+  return 1;
+}
+
+// Half of the median time there and back.
+double one_way(Messenger& messenger, size_t bytes) {
+  const int partner = partner_of_first(messenger), rank = messenger.rank();
+  if (rank != 0 && rank != partner) return 0;
+  std::vector<std::byte> data(bytes);
+  std::vector<double> times;
+  for (size_t round = 0; round < kRounds; ++round) {
+    const auto begin = Clock::now();
+    if (rank == 0) messenger.send(partner, data);
+    messenger.receive(rank == 0 ? partner : 0, data);
+    if (rank != 0) messenger.send(0, data);
+    times.push_back(since(begin));
+  }
+  return spread_of(std::move(times)).median / 2;
+}
+
+double adding_a_byte() {
+  const auto sum = comm::find_reduction(c10::ScalarType::Float, c10d::ReduceOp::SUM);
+  std::vector<float> numbers(kMany / sizeof(float)), others(numbers.size());
+  auto* data = reinterpret_cast<std::byte*>(numbers.data());
+  const std::byte* sources[] = {data, reinterpret_cast<const std::byte*>(others.data())};
+  double best = 1;
+  for (size_t round = 0; round < kRounds; ++round) {
+    const auto begin = Clock::now();
+    sum.combine(sources, 2, data, numbers.size());
+    best = std::min(best, since(begin));
+  }
+  return best / kMany;
+}
+
+// Alpha, beta and gamma of this machine. A ping-pong of a small and of a large message between rank 0 and the
+// first rank of another node, or rank 1; and adding numbers. Collective.
+Network measure_network(const Team& team, const ProcessGroup& group) {
+  auto* carrier = dynamic_cast<comm::Carrier*>(group->getBackend(c10::kCPU).get());
+  if (!carrier) throw Error("the group carries no messages of collectives", "bench allreduce");
+  double few = 0, many = 0;
+  team.barrier();
+  const comm::Collective ping_pong{"ping-pong", 0, std::chrono::minutes(1)};
+  const auto error = carrier->carry(ping_pong, [&](Messenger& messenger) {
+    few = one_way(messenger, kFew);
+    many = one_way(messenger, kMany);
+  });
+  if (error) std::rethrow_exception(error);
+  std::vector<double> values = {few, std::max(0.0, many - few) / kMany, adding_a_byte()};
+  team.max(values);
+  return {.alpha = values[0], .beta = values[1], .gamma = values[2]};
+}
+
 // The job that measures: its ranks, its groups.
 class Bench {
  public:
@@ -60,7 +120,7 @@ class Bench {
 
   const Session& session() const { return *session_; }
 
-  /// gloo, shared memory, NCCL and MPI as far as they are here; then the algorithms.
+  /// gloo, shared memory, NCCL and MPI as far as they are available; then the algorithms.
   std::vector<Way> ways(std::vector<std::string>& notes) {
     std::vector<Way> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
     if (shared_) {
@@ -87,16 +147,15 @@ class Bench {
     return ways;
   }
 
-  /// A barrier. gloo lets one rank go a good deal before the other, which a sum of microseconds would be
-  /// billed for. One in shared memory, which spins, does not; who came late to the first of two is in time
-  /// for the second.
+  /// A barrier. gloo's releases one rank long before the other, which would distort a sum of microseconds.
+  /// The one in shared memory spins; two in a row, so that a rank that is late for the first is in time for
+  /// the second.
   void line_up() const {
     const auto& spins = shared_ && on_one_node() ? shared_ : mpi_;
     if (!spins) return session_->team().barrier();
     for (int i = 0; i < 2; ++i) spins->barrier()->wait();
   }
 
-  /// Of the algorithms' messages.
   Network network() { return measure_network(session_->team(), carried_by(*chosen(asked_.algorithm)[0])); }
 
  private:
@@ -119,7 +178,7 @@ class Bench {
 // Collective.
 std::string caution_of(const Team& team) {
   if (!has_more_ranks_than_cores(team)) return "";
-  return "more ranks than cores: they wait for one another's turns, which no model knows of";
+  return "more ranks than cores: they wait for one another's turns, which the models do not include";
 }
 
 AllReduceFound measure_ways(Bench& bench, const AllReduceBench& asked) {
@@ -152,15 +211,10 @@ void check(const AllReduceBench& bench) {
 int all_reduce(const AllReduceBench& asked) {
   check(asked);
   Bench bench(asked);
-  bench.session().team().from_first([&] {
-    check_place(asked.out);
-    return std::string();
-  });
+  const auto& team = bench.session().team();
+  on_first(team, [&] { check_place(asked.out); });
   const auto found = measure_ways(bench, asked);
-  bench.session().team().from_first([&] {
-    tell(found);
-    return std::string();
-  });
+  on_first(team, [&] { print_and_write(page_of(found), asked.out); });
   return kDone;
 }
 

@@ -9,12 +9,12 @@ namespace lockstep::bench {
 
 struct AllReduceBench {
   std::string algorithm = "all";  // or one of comm/algorithms
-  std::string backend = "gloo";   // whose lines carry the algorithms: gloo or mpi
+  std::string backend = "gloo";   // whose connections carry the algorithms: gloo or mpi
   std::vector<int64_t> sizes;     // bytes
   double latency = 0;             // seconds that each message takes longer
-  double bandwidth = 0;           // bytes a second of a rank's line; 0 = as fast as they go
+  double bandwidth = 0;           // bytes a second of a rank's connection; 0 = no limit
   int64_t rounds = 7;
-  std::string out;  // an HTML page, or an SVG of the times; empty = none
+  std::string out;  // an HTML page; empty = none
   std::string launcher = "auto";
   std::string program;  // version and commit
 };
@@ -22,7 +22,7 @@ struct AllReduceBench {
 /// InputError where that cannot be measured anywhere.
 void check(const AllReduceBench& bench);
 
-/// Joins the job, measures, and tells it on rank 0's standard output. Returns the exit status.
+/// Joins the job, measures, and prints the result on rank 0. Returns the exit status.
 int all_reduce(const AllReduceBench& bench);
 
 }  // namespace lockstep::bench

@@ -1,31 +1,81 @@
 #include "tools/bench/all_reduce_report.h"
 
-#include <cstdio>
+#include <algorithm>
 
 #include "lockstep/base/format.h"
-#include "tools/bench/report.h"
-#include "tools/bench/units.h"
-#include "tools/plot/pictures.h"
+#include "tools/bench/measure.h"
+#include "tools/report/numbers.h"
 
 namespace lockstep::bench {
 namespace {
 
-std::vector<TimeCurve> measured_curves(const AllReduceFound& found, bool algorithms_alone) {
+using report::Chart;
+using report::Table;
+using Sizes = std::vector<int64_t>;
+
+const TimeCurve& fastest(const std::vector<TimeCurve>& curves, size_t size) {
+  return *std::ranges::min_element(curves, {},
+                                   [size](const TimeCurve& curve) { return curve.seconds[size]; });
+}
+
+std::string size_text(int64_t size) {
+  return report::bytes_text(static_cast<double>(size));
+}
+
+// A row for each curve, a column for each size; text(curve, i) is a cell.
+template <class Text>
+Table table_by_size(const std::string& head, const Sizes& sizes, const std::vector<TimeCurve>& curves,
+                    const Text& text) {
+  Table table = {{head}};
+  for (const auto size : sizes) table[0].push_back(size_text(size));
+  for (const auto& curve : curves) {
+    table.push_back({curve.name});
+    for (size_t i = 0; i < sizes.size(); ++i) table.back().push_back(text(curve, i));
+  }
+  return table;
+}
+
+template <class Value>
+Chart chart_by_size(const std::string& title, const std::string& y_label, const Sizes& sizes,
+                    const std::vector<TimeCurve>& curves, const Value& value) {
+  Chart chart = {.title = title,
+                 .x_label = "message (bytes)",
+                 .y_label = y_label,
+                 .series = {},
+                 .log_x = true,
+                 .log_y = true};
+  for (const auto& curve : curves) {
+    report::Series series = {curve.name, {}, {}, curve.is_model, curve.look};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      series.x.push_back(static_cast<double>(sizes[i]));
+      series.y.push_back(value(series.x.back(), curve.seconds[i]));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+Chart time_chart(const Sizes& sizes, const std::vector<TimeCurve>& curves) {
+  return chart_by_size("All-reduce: time over size", "time (s)", sizes, curves,
+                       [](double /*bytes*/, double seconds) { return seconds; });
+}
+
+// `of_all`: the libraries' rows too, not the algorithms alone.
+std::vector<TimeCurve> measured_curves(const AllReduceFound& found, bool of_all) {
   std::vector<TimeCurve> curves;
   for (size_t i = 0; i < found.rows.size(); ++i) {
     const auto& row = found.rows[i];
-    if (row.algorithm || !algorithms_alone)
-      curves.push_back({row.name, row.seconds, false, static_cast<int>(i)});
+    if (row.algorithm || of_all) curves.push_back({row.name, row.seconds, false, static_cast<int>(i)});
   }
   return curves;
 }
 
-std::vector<TimeCurve> modelled(const AllReduceFound& found, const std::string& suffix) {
+std::vector<TimeCurve> modelled_curves(const AllReduceFound& found) {
   std::vector<TimeCurve> curves;
   for (size_t i = 0; i < found.rows.size(); ++i) {
     const auto& row = found.rows[i];
     if (!row.algorithm) continue;
-    TimeCurve curve{row.name + suffix, {}, true, static_cast<int>(i)};
+    TimeCurve curve{row.name, {}, true, static_cast<int>(i)};
     for (const auto size : found.asked.sizes)
       curve.seconds.push_back(row.algorithm->seconds(found.ranks, static_cast<double>(size), found.network));
     curves.push_back(std::move(curve));
@@ -33,23 +83,14 @@ std::vector<TimeCurve> modelled(const AllReduceFound& found, const std::string& 
   return curves;
 }
 
-std::vector<TimeCurve> with_models(std::vector<TimeCurve> curves, const AllReduceFound& found) {
-  for (auto& model : modelled(found, " (model)")) curves.push_back(std::move(model));
-  return curves;
-}
-
-bool is_slowed(const AllReduceFound& found) {
-  return found.asked.latency > 0 || found.asked.bandwidth > 0;
-}
-
 std::string setting(const AllReduceFound& found) {
   const auto& [asked, ranks, net, rows, notes, caution] = found;
   auto text = format(
-      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma "
-      "{:.3f} ns a byte",
-      ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, seconds_text(net.alpha),
+      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a "
+      "byte",
+      ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
-  if (is_slowed(found))
+  if (asked.latency > 0 || asked.bandwidth > 0)
     text += "; simulated slow network (gloo, MPI and NCCL are not): " +
             delay_text(asked.latency, asked.bandwidth);
   return text;
@@ -62,51 +103,81 @@ Table formulas(const AllReduceFound& found) {
   return table;
 }
 
-std::string paragraph(const std::string& text) {
-  return "<p>" + plot::escaped(text) + "</p>";
-}
-
-// Lines that stand for more say so.
-plot::Chart titled(plot::Chart chart, const std::vector<TimeCurve>& few, const std::vector<TimeCurve>& all,
-                   const std::vector<int64_t>& sizes) {
-  if (few.size() < all.size())
-    chart.title +=
-        format(", the {} fastest at {}", few.size(), bytes_text(static_cast<double>(sizes.back())));
-  return chart;
-}
-
-std::vector<plot::Draw> one_by_one(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
-  std::vector<plot::Draw> cards;
-  for (auto& chart : charts_one_by_one(sizes, curves)) cards.push_back(plot::drawn(std::move(chart)));
-  return cards;
-}
-
 }  // namespace
 
-void tell(const AllReduceFound& found) {
+std::string crossovers(const Sizes& sizes, const std::vector<TimeCurve>& curves) {
+  std::string text;
+  for (size_t i = 0; i < sizes.size() && !curves.empty(); ++i) {
+    const auto& name = fastest(curves, i).name;
+    const bool last = i + 1 == sizes.size();
+    if (!last && fastest(curves, i + 1).name == name) continue;
+    text += (text.empty() ? "" : ", then ") + name;
+    if (!last) text += " up to " + size_text(sizes[i]);
+  }
+  return text;
+}
+
+Table ratio_table(const Sizes& sizes, const std::vector<TimeCurve>& curves) {
+  return table_by_size("times the fastest", sizes, curves, [&](const TimeCurve& curve, size_t i) {
+    const double ratio = curve.seconds[i] / fastest(curves, i).seconds[i];
+    return format("{:.{}f}", ratio, ratio < 10 ? 1 : 0);
+  });
+}
+
+std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves) {
+  if (curves.size() <= kFewCurves) return curves;
+  std::vector<double> times;
+  for (const auto& curve : curves) times.push_back(curve.seconds.back());
+  std::ranges::sort(times);
+  std::vector<TimeCurve> few;
+  for (const auto& curve : curves) {
+    if (few.size() < kFewCurves && curve.seconds.back() <= times[kFewCurves - 1]) few.push_back(curve);
+  }
+  return few;
+}
+
+Chart bandwidth_chart(const Sizes& sizes, const std::vector<TimeCurve>& curves, int world) {
+  const double least = 2.0 * (world - 1) / world;
+  return chart_by_size("All-reduce: bus bandwidth over size", "MB/s", sizes, curves,
+                       [least](double bytes, double seconds) { return least * bytes / seconds / 1e6; });
+}
+
+report::Page page_of(const AllReduceFound& found) {
   const auto& sizes = found.asked.sizes;
-  const auto all = measured_curves(found, false), own = measured_curves(found, true), few = fastest_few(all);
-  const auto table = table_of(sizes, with_models(all, found));
-  const auto caution = found.caution.empty() ? "" : found.caution + "\n";
-  const auto times = titled(time_chart(sizes, few), few, all, sizes);
-  const auto bandwidths = titled(bandwidth_chart(sizes, few, found.ranks.world), few, all, sizes);
-  const auto wins = "fastest algorithm, measured: " + crossovers(sizes, own);
-  const auto should_win = "fastest algorithm, by the model: " + crossovers(sizes, modelled(found, ""));
-  auto text = setting(found) + "\n";
-  for (const auto& note : found.notes) text += note + "\n";
-  text += format("every sum was checked; medians of {}, the slowest rank's time\n\n", found.asked.rounds);
-  text += aligned(table) + caution + "\n" + aligned(ratio_table(sizes, all)) + "\n" + wins + "\n" +
-          should_win + "\n\n" + plot::text(times) + "\n" + plot::text(bandwidths);
-  std::fputs(text.c_str(), stdout);
-  write_out(
-      found.asked.out, "lockstep bench allreduce",
-      {{"Time and bus bandwidth",
-        paragraph(setting(found)) + plot::pictures({plot::drawn(times), plot::drawn(bandwidths)})},
-       {"Who wins where", paragraph(wins) + paragraph(should_win) + plot::table(ratio_table(sizes, all))},
-       {"Way by way", plot::pictures(one_by_one(sizes, with_models(all, found)))},
-       {"The numbers", plot::table(table) + (caution.empty() ? "" : paragraph(caution))},
-       {"What each costs", plot::table(formulas(found))}},
-      plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));
+  const auto all = measured_curves(found, true), own = measured_curves(found, false), few = fastest_few(all);
+  const auto models = modelled_curves(found);
+  auto with_models = all;
+  for (auto model : models) {
+    model.name += " (model)";
+    with_models.push_back(std::move(model));
+  }
+  auto times = time_chart(sizes, few), bandwidths = bandwidth_chart(sizes, few, found.ranks.world);
+  for (auto* chart : {&times, &bandwidths})
+    if (few.size() < all.size())
+      chart->title += format(", the {} fastest at {}", few.size(), size_text(sizes.back()));
+
+  report::Page page("lockstep bench allreduce");
+  page.section("Time and bus bandwidth");
+  page.text(setting(found));
+  for (const auto& note : found.notes) page.note(note);
+  page.note(format("every sum was checked; medians of {}, the slowest rank's time", found.asked.rounds));
+  page.chart(times);
+  page.chart(bandwidths);
+  page.section("The numbers");
+  page.table(table_by_size("microseconds", sizes, with_models, [](const TimeCurve& curve, size_t i) {
+    const double value = curve.seconds[i] * 1e6;
+    return format("{:.{}f}", value, value >= 100 ? 0 : 1);
+  }));
+  if (!found.caution.empty()) page.text(found.caution);
+  page.section("Who wins where");
+  page.table(ratio_table(sizes, all));
+  page.text("fastest algorithm, measured: " + crossovers(sizes, own));
+  page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
+  page.section("Way by way");
+  page.add("one_by_one", report::chart_json(time_chart(sizes, with_models)));
+  page.section("What each costs");
+  page.add("table", formulas(found));
+  return page;
 }
 
 }  // namespace lockstep::bench

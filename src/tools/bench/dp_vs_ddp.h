@@ -1,10 +1,12 @@
 #pragma once
 // `lockstep bench dp-vs-ddp`: the same work by DataParallel, by its variant with the loss inside, and by DDP.
 
-#include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "tools/report/page.h"
 
 namespace lockstep::bench {
 
@@ -14,14 +16,18 @@ struct DpVsDdp {
   int64_t devices = 2;
   int64_t steps = 20;   // timed, of one run
   int64_t repeats = 3;  // runs of each way, taking turns
-  std::string out;      // an HTML page, or an SVG of the steps' bars; empty = none
+  std::string out;      // an HTML page; empty = none
 };
 
-/// Runs all three, compares their losses step by step, prints the table and the plots. Error where the losses
-/// differ by more than rounding.
+/// Runs all three, compares their losses step by step, prints the result. Error where the losses differ by
+/// more than rounding.
 void dp_vs_ddp(const DpVsDdp& wanted);
 
-/// What one way of a run found; in one process of it.
+inline const std::vector<std::string> kWays = {"dp", "dp, loss inside", "ddp"};
+inline const std::vector<std::string> kWide = {"wide",
+                                               "wide, loss inside"};  // peak memory where outputs are wide
+
+/// What one process of a way found.
 struct DpVsDdpFound {
   std::vector<double> losses;   // of the whole batch, a step
   std::vector<double> seconds;  // a step
@@ -29,12 +35,14 @@ struct DpVsDdpFound {
   int64_t batch = 0;            // samples of a step
 };
 
-/// One process of a way, named as in the table: trains and measures.
-DpVsDdpFound train_part(const std::string& way, const DpVsDdp& wanted);
-/// The peak memory of each device where the outputs are wide, with and without the loss inside.
-DpVsDdpFound wide_head(bool loss_inside, int64_t devices);
+struct DpVsDdpResults {
+  std::map<std::string, std::vector<double>> seconds;  // a step, a run
+  std::map<std::string, DpVsDdpFound> last;
+};
+/// `facts`: a line that says what was run.
+report::Page page_of(const DpVsDdpResults& results, const std::string& facts);
 
-/// On their way from one process to another; an error travels, too.
+/// In one process of a way: trains, measures, and returns the result, or its error, as text.
 std::string outcome_of(const std::string& way, const DpVsDdp& wanted);
 DpVsDdpFound read_outcome(const std::string& text);
 

@@ -5,7 +5,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <sstream>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
@@ -13,8 +14,8 @@
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/replicas/device_memory.h"
-#include "tools/bench/clock.h"
 #include "tools/bench/dp_vs_ddp.h"
+#include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 #include "trainer/step/step.h"
@@ -47,7 +48,7 @@ train::Command command_of_way(const std::string& way, const DpVsDdp& wanted) {
   return command;
 }
 
-// A config's batch is a rank's: DataParallel's is all of them.
+// The batch of the config is that of one rank; DataParallel takes the batches of all.
 void widen_batch(train::Command& command, int64_t devices) {
   const auto file = config::read_config_text(command.config);
   const auto loaded =
@@ -65,8 +66,6 @@ struct Head : torch::nn::Cloneable<Head> {
 at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
-
-}  // namespace
 
 DpVsDdpFound train_part(const std::string& way, const DpVsDdp& wanted) {
   auto command = command_of_way(way, wanted);
@@ -133,32 +132,29 @@ DpVsDdpFound wide_head(bool loss_inside, int64_t devices) {
   return found;
 }
 
+}  // namespace
+
 std::string outcome_of(const std::string& way, const DpVsDdp& wanted) {
   return base::pack_outcome([&] {
-    const auto found = way.starts_with("wide") ? wide_head(way == "wide, loss inside", wanted.devices)
-                                               : train_part(way, wanted);
-    std::ostringstream text;
-    text.precision(17);
-    text << found.batch;
-    for (const auto* list : {&found.losses, &found.seconds, &found.peaks}) {
-      text << ' ' << list->size();
-      for (const double number : *list) text << ' ' << number;
-    }
-    return text.str();
+    const auto found =
+        way.starts_with("wide") ? wide_head(way == kWide[1], wanted.devices) : train_part(way, wanted);
+    return nlohmann::json({{"losses", found.losses},
+                           {"seconds", found.seconds},
+                           {"peaks", found.peaks},
+                           {"batch", found.batch}})
+        .dump();
   });
 }
 
-DpVsDdpFound read_outcome(const std::string& packed) {
-  std::istringstream text(base::unpack_outcome(packed));
-  DpVsDdpFound found;
-  text >> found.batch;
-  for (auto* list : {&found.losses, &found.seconds, &found.peaks}) {
-    size_t size = 0;
-    text >> size;
-    for (double number = 0; list->size() < size && text >> number;) list->push_back(number);
-  }
-  if (!text) throw Error("a part of the bench said something else than its numbers", "bench dp-vs-ddp");
-  return found;
+// A loss that is not finite is null in JSON.
+DpVsDdpFound read_outcome(const std::string& text) {
+  const auto json = nlohmann::json::parse(base::unpack_outcome(text));
+  const auto numbers = [&](const char* key) {
+    std::vector<double> numbers;
+    for (const auto& value : json.at(key)) numbers.push_back(value.is_null() ? NAN : value.get<double>());
+    return numbers;
+  };
+  return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
 }
 
 }  // namespace lockstep::bench

@@ -1,15 +1,21 @@
 #include "tools/bench/overlap.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/checkpoint/rng.h"
-#include "tools/bench/overlap_report.h"
-#include "tools/bench/report.h"
-#include "tools/bench/trainee.h"
-#include "tools/bench/units.h"
-#include "tools/bench/ways.h"
+#include "lockstep/comm/algorithm_backend.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/ddp.h"
+#include "tools/bench/measure.h"
+#include "tools/report/numbers.h"
+#include "trainer/setup/setup.h"
 #include "trainer/step/acting.h"
 #include "trainer/step/feed.h"
 
@@ -18,8 +24,133 @@ namespace {
 
 constexpr double kTiny = 1e-6;   // in MiB: less than any parameter has
 constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets again
+constexpr size_t kSweep = 3;     // the method with which the sweep over bucket sizes begins: per parameter
 
-// What the bench cannot do without stands first: a --set of the user's own comes later, and holds.
+enum class Exchange { none, after_backward, in_buckets };
+
+struct Method {
+  std::string name;
+  Exchange exchange;
+  std::optional<double> bucket_cap_mb = {};  // in_buckets: DDP's
+};
+
+// One step on this rank.
+struct Step {
+  double seconds = 0, busy = 0, shows = 0;  // as in Timing
+  double loss = 0;
+};
+
+struct OverlapFound {
+  struct Network {
+    double latency, bandwidth;
+    std::vector<Timing> timings;  // in the order of methods()
+  };
+  OverlapBench asked;
+  int world;
+  std::string algorithm, task;
+  double megabytes;  // of gradients
+  std::vector<Network> networks = {};
+};
+
+comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
+  auto* backend = dynamic_cast<comm::AlgorithmBackend*>(group->getBackend(c10::kCPU).get());
+  if (backend) return *backend;
+  throw InputError("this bench slows messages down, and the backend's own all-reduce has none",
+                   "launch.allreduce", "set it to an algorithm: ring, say");
+}
+
+DdpOptions options_of(const train::Setup& setup, const Method& method) {
+  DdpOptions options;
+  options.find_unused_parameters = setup.settings.ddp.find_unused_parameters;
+  options.bucket_cap_mb = method.bucket_cap_mb;
+  return options;
+}
+
+// A model in training, whose gradients are exchanged in one of the ways that are compared.
+class Trainee {
+ public:
+  /// From the config's seed. Collective.
+  Trainee(const train::Setup& setup, Method method);
+  const Method& method() const { return method_; }
+  /// Forward, backward, exchange, update; a barrier comes first. Collective.
+  Step step(const Batch& batch);
+
+ private:
+  double learn(const Batch& batch);
+  void exchange_all();
+  void watch_last_gradient();
+
+  const train::Setup& setup_;
+  Method method_;
+  std::shared_ptr<DistributedDataParallel<Net>> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Clock::time_point> last_gradient_;
+};
+
+Trainee::Trainee(const train::Setup& setup, Method method)
+    : setup_(setup),
+      method_(std::move(method)),
+      model_(ddp(train::seeded_model(setup), setup.team->group(), options_of(setup, method_))),
+      optimizer_(make_optimizer(setup.settings.optim, model_->parameters())),
+      last_gradient_(std::make_shared<Clock::time_point>()) {
+  watch_last_gradient();
+}
+
+// Backward reaches the first parameters last: from there on it waits for the exchange alone.
+void Trainee::watch_last_gradient() {
+  auto parameters = model_->parameters();
+  for (size_t i = 0; i < std::min<size_t>(2, parameters.size()); ++i) {
+    if (parameters[i].requires_grad())
+      parameters[i].register_hook([last = last_gradient_](const at::Tensor&) { *last = Clock::now(); });
+  }
+}
+
+double Trainee::learn(const Batch& batch) {
+  const auto loss = setup_.task->loss(model_->forward(batch.input), batch.target, {});
+  loss.backward();
+  return loss.item<double>();
+}
+
+// All gradients in one row, when all are there.
+void Trainee::exchange_all() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> rows, gradients;
+  for (const auto& parameter : model_->parameters()) {
+    if (!parameter.grad().defined()) continue;
+    gradients.push_back(parameter.grad());
+    rows.push_back(gradients.back().reshape({-1}));
+  }
+  std::vector<at::Tensor> all = {at::cat(rows).div_(setup_.team->world())};
+  setup_.team->group()->allreduce(all)->wait();
+  int64_t at = 0;
+  for (auto& gradient : gradients) {
+    gradient.copy_(all[0].narrow(0, at, gradient.numel()).view(gradient.sizes()));
+    at += gradient.numel();
+  }
+}
+
+Step Trainee::step(const Batch& batch) {
+  const auto& all_reduce = all_reduce_of(setup_.team->group());
+  setup_.team->barrier();
+  const double busy = all_reduce.busy();
+  const auto begin = Clock::now();
+  optimizer_->zero_grad();
+  Step step;
+  if (method_.exchange == Exchange::in_buckets) {
+    step.loss = learn(batch);
+  } else {
+    const auto alone = model_->no_sync();
+    step.loss = learn(batch);
+  }
+  if (method_.exchange == Exchange::after_backward) exchange_all();
+  if (method_.exchange != Exchange::none) step.shows = since(*last_gradient_);
+  optimizer_->step();
+  step.seconds = since(begin);
+  step.busy = all_reduce.busy() - busy;
+  return step;
+}
+
+// The bench's own settings come first, so that a --set of the user's overrides them.
 train::Command with_messages(train::Command command, const OverlapBench& asked) {
   command.sets.insert(command.sets.begin(), {"launch.device=cpu", "launch.backend=gloo",
                                              "launch.allreduce=ring", "data.workers=0"});
@@ -30,7 +161,7 @@ train::Command with_messages(train::Command command, const OverlapBench& asked) 
   return command;
 }
 
-// What the bench would pass over in silence.
+// Keys that the bench would ignore.
 void check_unused(const Settings& settings) {
   struct Row {
     bool set;
@@ -81,7 +212,7 @@ double megabytes_of(const train::Setup& setup) {
   double bytes = 0;
   for (const auto& parameter : train::seeded_model(setup)->parameters())
     bytes += static_cast<double>(parameter.nbytes());
-  return bytes / kMiB;
+  return bytes / (1 << 20);
 }
 
 std::vector<Method> methods(double megabytes) {
@@ -104,12 +235,11 @@ void check_losses(const Method& method, double loss, double wanted, int world) {
       "bench overlap", "a bug of lockstep: please report it");
 }
 
-// All methods' steps on one batch, as the job saw them. A step lasts as long as the slowest rank's; the
-// exchange as on the rank that came last and waited least: what others wait beyond that, they wait for its
-// computing.
+// All methods' steps on one batch. A step takes as long as on the slowest rank, and the exchange as long as
+// on the rank that waited least: what others wait beyond that, they wait for its computing.
 std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& trainees, const Batch& batch) {
   std::vector<double> values, losses;
-  const auto generator = rng_state().clone();  // what Dropout draws, each draws
+  const auto generator = rng_state().clone();  // all draw the same numbers for Dropout
   for (auto& trainee : trainees) {
     set_rng_state(generator);
     const auto step = trainee.step(batch);
@@ -129,10 +259,10 @@ std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& traine
 double median_of(const std::vector<std::vector<Timing>>& turns, size_t method, double Timing::*what) {
   std::vector<double> values;
   for (size_t i = kWarmUpTurns; i < turns.size(); ++i) values.push_back(turns[i][method].*what);
-  return median(std::move(values));
+  return spread_of(std::move(values)).median;
 }
 
-// They take turns, so that what a machine does beside this meets all alike.
+// The methods take turns, so that other load on the machine affects all alike.
 std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& methods,
                           const std::vector<Batch>& batches) {
   std::vector<Trainee> trainees;
@@ -146,7 +276,92 @@ std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& 
   return timings;
 }
 
+// --- the result ---
+
+std::string milliseconds(double seconds) {
+  return format("{:.1f}", seconds * 1e3);
+}
+
+double hidden(const Timing& timing) {
+  return std::max(0.0, timing.busy - timing.shows);
+}
+
+std::string network_text(const OverlapFound::Network& network) {
+  return network.latency > 0 || network.bandwidth > 0
+             ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
+             : std::string("the network as it is");
+}
+
+report::Bars network_bars(const OverlapFound::Network& network) {
+  report::Bars bars;
+  bars.title = "A step: " + network_text(network);
+  bars.y_label = "time (s)";
+  bars.parts = {"computing", "exchange that shows"};
+  for (size_t i = 1; i <= kSweep; ++i) {
+    const auto& timing = network.timings[i];
+    bars.names.push_back(timing.name);
+    bars.values.push_back({timing.seconds - timing.shows, timing.shows});
+  }
+  return bars;
+}
+
+// From a bucket for each parameter to one for all.
+report::Chart sweep_of(const OverlapFound& found) {
+  report::Chart chart;
+  chart.title = "A step over the size of its buckets";
+  chart.x_label = "bucket_cap_mb";
+  chart.y_label = "time per step (s)";
+  for (const auto& network : found.networks) {
+    report::Series series;
+    series.name = network_text(network);
+    const size_t count = network.timings.size() - kSweep;
+    for (size_t i = 0; i < count; ++i) {
+      const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
+      series.x.push_back(i == 0 ? 0 : found.megabytes / part);
+      series.y.push_back(network.timings[kSweep + i].seconds);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+std::string what_was_trained(const OverlapFound& found) {
+  return format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", found.task, found.megabytes,
+                found.world, found.algorithm);
+}
+
+std::string same_losses(const OverlapFound& found) {
+  return found.world == 2 ? "every method had the same losses, bit for bit"
+                          : "every method had the same losses but for the order of the sums";
+}
+
+report::Page page_of(const OverlapFound& found) {
+  report::Page page("lockstep bench overlap");
+  page.section("What was trained");
+  page.text(what_was_trained(found));
+  page.text(same_losses(found) + format("; medians of {} steps, the slowest rank's time", found.asked.steps));
+  for (const auto& network : found.networks) {
+    page.section(network_text(network));
+    page.table(table_of(network.timings));
+    page.bars(network_bars(network));
+  }
+  page.section("The size of the buckets");
+  page.chart(sweep_of(found));
+  return page;
+}
+
 }  // namespace
+
+report::Table table_of(const std::vector<Timing>& timings) {
+  report::Table table = {{"milliseconds", "step", "exchange", "shows", "hidden", "hidden %"}};
+  for (const auto& timing : timings) {
+    const bool travels = timing.busy > 0;
+    table.push_back({timing.name, milliseconds(timing.seconds), milliseconds(timing.busy),
+                     milliseconds(timing.shows), milliseconds(hidden(timing)),
+                     travels ? format("{:.0f}", 100 * hidden(timing) / timing.busy) : std::string("-")});
+  }
+  return table;
+}
 
 void check(const OverlapBench& bench) {
   check_out(bench.out);
@@ -159,10 +374,7 @@ int overlap(const OverlapBench& asked) {
   const auto setup = train::set_up(with_messages(asked.command, asked));
   check_setting(setup);
   auto& all_reduce = all_reduce_of(setup.team->group());
-  setup.team->from_first([&] {
-    check_place(asked.out);
-    return std::string();
-  });
+  on_first(*setup.team, [&] { check_place(asked.out); });
   const auto batches = some_batches(setup, asked.steps + kWarmUpTurns);
   OverlapFound found{.asked = asked,
                      .world = setup.team->world(),
@@ -175,10 +387,7 @@ int overlap(const OverlapBench& asked) {
     all_reduce.set_delay(delay);
     found.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
   }
-  setup.team->from_first([&] {
-    tell(found);
-    return std::string();
-  });
+  on_first(*setup.team, [&] { print_and_write(page_of(found), asked.out); });
   return kDone;
 }
 

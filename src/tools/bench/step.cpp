@@ -1,24 +1,95 @@
 #include "tools/bench/step.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "tools/bench/clock.h"
-#include "tools/bench/report.h"
+#include "tools/bench/measure.h"
 #include "tools/bench/step_report.h"
-#include "tools/bench/training_steps.h"
-#include "tools/bench/units.h"
+#include "tools/report/numbers.h"
 #include "trainer/config/chosen.h"
+#include "trainer/step/step.h"
 
 namespace lockstep::bench {
 namespace {
 
+// The steps of a config's training, without logs, evaluations and checkpoints.
+class TrainingSteps {
+ public:
+  /// The model comes from the config's seed. `setup` outlives this. Collective.
+  explicit TrainingSteps(const train::Setup& setup);
+  TrainingSteps(const TrainingSteps&) = delete;
+  TrainingSteps& operator=(const TrainingSteps&) = delete;
+
+  /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
+  void make_ready();
+  /// Takes the next step, of the next epoch after the last one of an epoch. Collective.
+  void take();
+  /// Waits for the GPU.
+  void read_pending() { losses_.read_pending(); }
+
+  /// Whether a loss that has been read was not a number.
+  bool diverged() const { return losses_.bad().has_value(); }
+
+  train::PhaseClock& clock() { return clock_; }
+  const train::Learner& learner() const { return learner_; }
+  /// Of this rank, in all steps taken.
+  int64_t samples() const { return samples_; }
+
+ private:
+  void begin_epoch();
+
+  train::Learner learner_;
+  train::TrainingStep step_;
+  const train::Feed feed_;
+  train::TrainingState state_;
+  train::PhaseClock clock_;
+  train::LossTrace losses_;
+  int64_t samples_ = 0;
+  std::unique_ptr<train::EpochFeed> epoch_;
+  std::optional<train::EpochFeed::iterator> next_;
+};
+
+TrainingSteps::TrainingSteps(const train::Setup& setup)
+    : learner_(train::make_learner(setup)),
+      step_(setup, learner_),
+      feed_(learner_.source->feed(setup.settings)) {
+  clock_.time_on(setup.team->device());
+}
+
+void TrainingSteps::begin_epoch() {
+  if (epoch_) {
+    read_pending();
+    ++state_.epoch;
+  }
+  clock_.enter(train::Phase::data);
+  epoch_.reset();  // its workers end before new ones start
+  learner_.source->prepare(learner_.model->net(), state_);
+  epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
+  next_ = epoch_->begin();
+  clock_.enter(train::Phase::other);
+}
+
+void TrainingSteps::make_ready() {
+  if (!epoch_ || *next_ == epoch_->end()) begin_epoch();
+}
+
+void TrainingSteps::take() {
+  make_ready();
+  auto& batches = **next_;
+  step_.run(++state_.step, batches, losses_, clock_);
+  samples_ += batches.samples();
+  ++*next_;
+}
+
 constexpr int64_t kMostSteps = 100'000;
 constexpr int64_t kFewest = 3;  // however long they take: DDP arranges its buckets in the second
-constexpr double kSeconds = 5;  // of timed steps, where nobody says how many
+constexpr double kSeconds = 5;  // of timed steps, without --steps
 constexpr int64_t kWarmSteps = 10;
 constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
 
@@ -64,14 +135,14 @@ struct Counted {
 };
 
 Counted counted_step(TrainingSteps& steps) {
-  steps.make_ready();  // a round's acting is no step's work
+  steps.make_ready();  // acting does not count as work of a step
   const WorkCount count;
   const auto before = steps.samples();
   steps.take();
   return {count.so_far(), steps.samples() - before};
 }
 
-// Kernels of our own are nothing that libtorch is asked for: what it would do in their place is counted.
+// libtorch does not see kernels of our own: what it would do in their place is counted.
 Counted counted_with_libtorch(train::Setup& setup) {
   auto& kernels = setup.settings.train.kernels;
   const auto asked = std::exchange(kernels, KernelChoice::exact);
@@ -84,7 +155,7 @@ Counted counted_with_libtorch(train::Setup& setup) {
   return counted;
 }
 
-// What an update cannot do without: parameters, gradients and state are read, parameters and state written.
+// The least memory traffic of an update: parameters, gradients and state read, parameters and state written.
 void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learner& learner) {
   if (setup.settings.optim.sharded && setup.mesh->data().world() > 1) return;  // and sends them around
   double parameters = 0;
@@ -95,7 +166,6 @@ void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learn
   rank.update_bytes = 3 * parameters + 2 * state;
 }
 
-// A rank's steps, one after the other, with nothing between them.
 void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps& rank) {
   std::vector<double> seconds(static_cast<size_t>(count));
   steps.read_pending();
@@ -122,7 +192,7 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
   rank.longest = spread.most;
 }
 
-// Before the steps and after them: what the machine did not have at one end is no peak. Collective.
+// Of the peaks before the steps and after them the better one. Collective.
 void find_peak(const Team& team, const Peak& before, const Peak& after, RankSteps& rank, StepFound& found) {
   std::vector<double> sums{before.flops, after.flops, before.bytes, after.bytes};
   team.sum(sums);
@@ -154,7 +224,7 @@ StepFound::Training training_of(const train::Setup& setup) {
   return training;
 }
 
-// All but what is known of rank 0 alone. Collective.
+// Collective.
 StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto& team = *setup.team;
   StepFound found{.asked = asked, .training = training_of(setup)};
@@ -176,7 +246,7 @@ StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
   found.steps = asked.steps.value_or(std::max(fitting, kFewest));
   log::info(format("timing {} steps, about {}", found.steps,
-                   seconds_text(warm.a_step * static_cast<double>(found.steps))));
+                   report::seconds_text(warm.a_step * static_cast<double>(found.steps))));
   const auto samples = steps.samples();
   time_steps(steps, team, found.steps, rank);
   found.diverged = has_diverged(steps, team);
@@ -201,14 +271,13 @@ void check(const StepBench& bench) {
 int step(const StepBench& asked) {
   check(asked);
   auto setup = train::set_up(command_of(asked));
-  setup.team->from_first([&] {
-    check_place(asked.out);
-    return std::string();
-  });
+  on_first(*setup.team, [&] { check_place(asked.out); });
   const auto found = measure_steps(setup, asked);
-  setup.team->from_first([&] {
-    tell(found);
-    return std::string();
+  on_first(*setup.team, [&] {
+    const auto page = page_of(found);
+    if (!asked.json) return print_and_write(page, asked.out);
+    output::print(json_of(found));
+    write_page(page, asked.out);
   });
   return kDone;
 }

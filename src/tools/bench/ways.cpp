@@ -2,12 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/shared_tensors.h"
-#include "tools/bench/clock.h"
+#include "tools/bench/measure.h"
 
 namespace lockstep::bench {
 namespace {
@@ -32,8 +30,8 @@ int64_t items_of(int64_t bytes) {
   return bytes / static_cast<int64_t>(sizeof(float));
 }
 
-// What is summed lies in the same place in every round, as a training's gradients do; ways that ask for the
-// same kind of memory take turns with it.
+// The tensors lie in the same memory in every round, as gradients do in training. Ways that need the same
+// kind of memory share it.
 struct Place {
   const Way* of;
   Tensors tensors;
@@ -58,8 +56,7 @@ double time_of(const Way& way, Tensors& tensors, const std::function<void()>& li
   line_up();
   const auto begin = Clock::now();
   for (auto& tensor : tensors) way.sum(tensor);
-  const std::chrono::duration<double> passed = Clock::now() - begin;
-  return passed.count() / static_cast<double>(tensors.size());
+  return since(begin) / static_cast<double>(tensors.size());
 }
 
 void check_sums(const Way& way, const Tensors& tensors, const at::Tensor& want) {
@@ -87,12 +84,6 @@ Way in_shared_memory(const std::string& name, const ProcessGroup& group) {
   return way;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up) {
   std::vector<Place> places;
@@ -113,7 +104,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
   for (size_t way = 0; way < ways.size(); ++way) {
     std::vector<double> own;
     for (size_t at = way; at < times.size(); at += ways.size()) own.push_back(times[at]);
-    medians.push_back(median(std::move(own)));
+    medians.push_back(spread_of(std::move(own)).median);
   }
   return medians;
 }

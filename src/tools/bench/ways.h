@@ -26,8 +26,6 @@ Way through(const std::string& name, const ProcessGroup& group, at::Device devic
 /// The same over tensors that lie in shared memory, where the group has such.
 Way in_shared_memory(const std::string& name, const ProcessGroup& group);
 
-double median(std::vector<double> values);
-
 /// Seconds for `bytes` of floats, way by way: the median over the rounds of the slowest rank's time. The ways
 /// take turns within a round, and line_up(), a barrier, comes before each: how far apart it lets the ranks go
 /// is part of what is measured. Error, on all ranks alike, where a sum is wrong. Collective.

@@ -13,7 +13,7 @@ namespace {
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
-// a callback of libtorch's is a plain function
+// libtorch takes only plain functions as callbacks
 std::atomic<double> forward_work = 0, backward_work = 0;
 
 double numel(const c10::IValue& tensor) {
@@ -80,7 +80,7 @@ struct Row {
   double (*count)(const Inputs& inputs);
 };
 
-// What stands above them (linear, matmul, einsum, conv2d) asks for one of these.
+// Higher operators (linear, matmul, einsum, conv2d) call one of these.
 constexpr Row kRows[] = {
     {"aten::mm", product<0>},
     {"aten::addmm", product<1>},
@@ -94,7 +94,7 @@ constexpr Row kRows[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attend<1, 5>},
 };
 
-// One may ask for another: autocast for the same in fewer bits, a convolution for a product.
+// One may call another: autocast the same in fewer bits, a convolution a product.
 thread_local int depth = 0;
 struct Inside : at::ObserverContext {};
 

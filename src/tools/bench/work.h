@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic of a step: what libtorch is asked to multiply and add, whatever the model.
+// Counts the arithmetic that libtorch does in a step, for any model.
 
 #include <cstdint>
 

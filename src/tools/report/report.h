@@ -1,5 +1,5 @@
 #pragma once
-// A run told on one page, or several side by side: one HTML file that needs nothing else.
+// One run, or several side by side, as one HTML file that needs nothing else.
 
 #include <filesystem>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep::report {
 
-/// The file's text. InputError where a folder is none of a run's.
+/// The file's text. InputError where a folder is not a run folder.
 std::string report(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace lockstep::report

@@ -1,5 +1,5 @@
 #pragma once
-// What a run's folder says, read as far as it can be read: no line, file or number of it is trusted.
+// What a run's folder holds, as far as it can be read. No line, file or number in it is trusted.
 
 #include <filesystem>
 #include <map>
@@ -32,12 +32,12 @@ struct RunData {
   std::vector<std::string> troubles;                          ///< what could not be read, for people
 };
 
-/// InputError where the folder is none of a run's.
+/// InputError where the folder is not a run folder.
 RunData read_run(const std::filesystem::path& folder);
 /// The same without facts and trace, which may be large.
 RunData read_numbers(const std::filesystem::path& folder);
 
-// Values that a foreign file may have of any type, or not at all.
+// Values of a file that may hold any type, or no value; then the result is null, NaN or empty.
 const nlohmann::json& at(const nlohmann::json& object, const char* key);
 double number(const nlohmann::json& object, const char* key);
 std::string text(const nlohmann::json& object, const char* key);

@@ -1,7 +1,7 @@
 // lockstep bench allreduce: every way to sum over the ranks, beside its formula.
 #include "lockstep/base/error.h"
 #include "tools/bench/all_reduce.h"
-#include "tools/bench/units.h"
+#include "tools/bench/measure.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 #include "trainer/cli/version.h"
@@ -24,7 +24,7 @@ int run_bench_allreduce(const std::vector<std::string>& args) {
   options.add("bandwidth", bandwidth, "RATE",
               "a rank's line carries so much, as in 1Gbit (default 0: no limit)");
   options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts (default 7)");
-  options.add("out", asked.out, "FILE", "a page with plots and tables (.html), or the plot alone (.svg)");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.launcher, "NAME", "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   try {

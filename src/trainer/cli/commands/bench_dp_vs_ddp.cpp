@@ -44,8 +44,7 @@ int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
   options.add("steps", wanted.steps, "N", "timed steps of a run (default 20)");
   options.add("repeats", wanted.repeats, "N", "runs of each way, in turn (default 3)");
-  options.add("out", wanted.out, "FILE",
-              "also leave a page with the plots (.html), or the bars alone (.svg)");
+  options.add("out", wanted.out, "FILE", "also leave a page with charts and tables (.html)");
   if (!options.parse(args)) return kDone;
   check_numbers(wanted);
   if (part.empty()) return bench_alone(wanted);

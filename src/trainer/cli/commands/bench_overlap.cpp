@@ -1,7 +1,7 @@
 // lockstep bench overlap: what of the gradients' exchange hides behind backward.
 #include "lockstep/base/error.h"
+#include "tools/bench/measure.h"
 #include "tools/bench/overlap.h"
-#include "tools/bench/units.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 #include "trainer/cli/version.h"
@@ -24,7 +24,7 @@ int run_bench_overlap(const std::vector<std::string>& args) {
   options.add("bandwidth", bandwidth, "RATE",
               "of the slow network: a rank's line carries so much (default 1Gbit)");
   options.add("steps", asked.steps, "N", "steps that are timed of each way; the median counts (default 8)");
-  options.add("out", asked.out, "FILE", "a page with plots and tables (.html), or a plot alone (.svg)");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.command.launcher, "NAME",
               "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;

@@ -18,7 +18,7 @@ int run_bench_step(const std::vector<std::string>& args) {
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; may be given again");
   options.add("steps", steps, "N", "steps that are timed (default: as many as take 5 seconds, 3 at least)");
   options.flag("json", asked.json, "for programs: times in seconds, the ranks one by one");
-  options.add("out", asked.out, "FILE", "a page with the bars and tables (.html), or the bars alone (.svg)");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.command.launcher, "NAME",
               "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;

@@ -1,13 +1,10 @@
-#include "tools/bench/step_times.h"
+#include "tools/bench/step_report.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "tools/bench/peak.h"
-#include "tools/bench/peak_loops.h"
-#include "tools/bench/step_report.h"
 
 namespace lockstep::bench {
 namespace {
@@ -63,7 +60,7 @@ TEST(RankSteps, TravelWhole) {
   EXPECT_THROW(unpacked("nonsense"), Error);
 }
 
-TEST(RankSpread, OfAnEvenNumberHasItsMedianInBetween) {
+TEST(Spread, OfAnEvenNumberHasItsMedianInBetween) {
   const auto spread = spread_of({4, 1, 9, 2});
   EXPECT_EQ(spread.mean, 4);
   EXPECT_EQ(spread.least, 1);
@@ -101,7 +98,7 @@ TEST(StepText, FitsATerminalAndShowsUnevenRanks) {
   found.crowded = true;
   found.missing = 0.5;
   found.training.precision = "bf16";
-  const auto text = text_of(found);
+  const auto text = page_of(found).as_text();
   EXPECT_NE(text.find("rank 1, most work |"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 0, least"), std::string::npos) << text;
   EXPECT_NE(text.find("most work of its own: rank 1 on hhh"), std::string::npos) << text;
@@ -131,11 +128,11 @@ TEST(StepNotes, SayWhatTheNumbersAreNot) {
   auto found = plain;
   found.ranks[0].work = {};
   EXPECT_TRUE(says(found, "not counted"));
-  EXPECT_EQ(text_of(found).find("GFLOP a"), std::string::npos);
+  EXPECT_EQ(page_of(found).as_text().find("GFLOP a"), std::string::npos);
   found = plain;
   found.training.device = "cuda:0";
   EXPECT_TRUE(says(found, "phases are the GPU's own time"));
-  EXPECT_EQ(text_of(found).find("peak of 1 rank"), std::string::npos);
+  EXPECT_EQ(page_of(found).as_text().find("peak of 1 rank"), std::string::npos);
   found = plain;
   found.training.kernels = "fast";
   EXPECT_TRUE(says(found, "what libtorch would do"));
@@ -144,8 +141,8 @@ TEST(StepNotes, SayWhatTheNumbersAreNot) {
   EXPECT_TRUE(says(found, "sharded"));
   found = plain;
   found.ranks[0].cache = 1e9;
-  EXPECT_NE(text_of(found).find("in cache"), std::string::npos);
-  EXPECT_EQ(text_of(plain).find("in cache"), std::string::npos);
+  EXPECT_NE(page_of(found).as_text().find("in cache"), std::string::npos);
+  EXPECT_EQ(page_of(plain).as_text().find("in cache"), std::string::npos);
   found = plain;
   found.ranks[0].peak.flops = 1e9;
   EXPECT_TRUE(says(found, "above 100 %"));

@@ -1,12 +1,11 @@
-#include "tools/bench/curves.h"
-
+// What benches read, and the tables that they make.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
-#include "tools/bench/overlap_report.h"
-#include "tools/bench/units.h"
+#include "tools/bench/all_reduce_report.h"
+#include "tools/bench/dp_vs_ddp.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/overlap.h"
 
 namespace lockstep::bench {
 namespace {
@@ -30,9 +29,6 @@ TEST(Units, WhatIsNoneIsRefused) {
 }
 
 TEST(Units, AreWrittenForPeople) {
-  EXPECT_EQ(bytes_text(4), "4 B");
-  EXPECT_EQ(bytes_text(1.5 * 1024), "1.5 KiB");
-  EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
   EXPECT_EQ(delay_text(200e-6, 125e6), "200 us a message, 1 Gbit/s per link");
 }
 
@@ -46,7 +42,7 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {}), "");
 }
 
-TEST(Curves, ManyAreShownAsTheFastestFewAndOneByOne) {
+TEST(Curves, ManyAreShownAsTheFastestFew) {
   const std::vector<int64_t> sizes = {4, 1024};
   std::vector<TimeCurve> curves;
   for (int i = 0; i < 7; ++i) curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, false, i});
@@ -55,17 +51,6 @@ TEST(Curves, ManyAreShownAsTheFastestFewAndOneByOne) {
   EXPECT_EQ(few.front().name, "way2");
   EXPECT_EQ(fastest_few({curves[0], curves[1]}).size(), 2U);
   EXPECT_EQ(ratio_table(sizes, curves)[2], (std::vector<std::string>{"way1", "2.0", "2.7"}));
-  curves.push_back({"way3 (model)", {1e-3, 1e-3}, true, 3});
-  const auto charts = charts_one_by_one(sizes, curves);
-  ASSERT_EQ(charts.size(), 7U);
-  EXPECT_EQ(charts[3].title, "way3");
-  size_t clear = 0;
-  for (const auto& series : charts[3].series) clear += !series.faint;
-  EXPECT_EQ(clear, 2U) << "its own, and its model's";
-  for (const auto& chart : charts)
-    EXPECT_EQ(std::ranges::count(chart.series, "the others", &plot::Series::name), 1) << chart.title;
-  EXPECT_EQ(charts[2].series.size(), 7U) << "no other's model";
-  EXPECT_EQ(charts[2].also, charts[3].also);
 }
 
 TEST(Curves, TheBusBandwidthOfAPerfectRingIsThatOfALine) {
@@ -80,6 +65,23 @@ TEST(Overlap, IsWhatOfTheExchangeDoesNotShow) {
   EXPECT_EQ(table[1], (std::vector<std::string>{"compute only", "100.0", "0.0", "0.0", "0.0", "-"}));
   EXPECT_EQ(table[2], (std::vector<std::string>{"after backward", "140.0", "40.0", "42.0", "0.0", "0"}));
   EXPECT_EQ(table[3], (std::vector<std::string>{"DDP's buckets", "110.0", "50.0", "10.0", "40.0", "80"}));
+}
+
+TEST(DpVsDdp, SaysWhichOfTwoIsSlower) {
+  DpVsDdpResults results;
+  const std::vector<double> times = {0.070, 0.024, 0.030};
+  for (size_t i = 0; i < kWays.size(); ++i) results.seconds[kWays[i]] = {times[i] - 0.001, times[i] + 0.001};
+  for (const auto& ways : {kWays, kWide}) {
+    for (const auto& way : ways) results.last[way] = {};
+  }
+  const auto text = page_of(results, "facts").as_text();
+  const auto line = [&](const std::string& way) {
+    const auto begin = text.find("\n" + way + "  ") + 1;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  EXPECT_NE(line("dp").find("2.33x slower"), std::string::npos) << text;
+  EXPECT_NE(line("dp, loss inside").find("1.25x faster"), std::string::npos) << text;
+  EXPECT_EQ(line("ddp").find('x'), std::string::npos) << text;
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
-// The colours: each two are far apart, on white and on black, for people who see fewer of them too.
-#include "tools/plot/look.h"
+// The page's colours: each two are far apart, on white and on black, for people with colour-blindness too.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <regex>
 
-namespace lockstep::plot {
+#include "tools/report/page.h"
+
+namespace lockstep::report {
 namespace {
 
 using Colour = std::array<double, 3>;
@@ -88,9 +90,16 @@ std::vector<Colour> colours_of(const std::string& css, const char* named) {
   return colours;
 }
 
-class Look : public ::testing::TestWithParam<std::string> {};
+// The colours of the page on light, or on dark.
+std::string theme(bool dark) {
+  const auto html = Page("").html();
+  const auto begin = dark ? html.find("prefers-color-scheme:dark") : html.find(":root{");
+  return html.substr(begin, html.find('}', begin) - begin);
+}
 
-TEST_P(Look, EveryTwoColoursAreFarApartForAllEyes) {
+class Colours : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Colours, EveryTwoColoursAreFarApartForAllEyes) {
   const auto colours = colours_of(GetParam(), "ls[0-9]");
   ASSERT_EQ(colours.size(), 8U);
   for (const auto& eyes : kEyes) {
@@ -102,7 +111,7 @@ TEST_P(Look, EveryTwoColoursAreFarApartForAllEyes) {
   }
 }
 
-TEST_P(Look, EveryColourStandsOutFromItsCard) {
+TEST_P(Colours, EveryColourStandsOutFromItsCard) {
   const auto card = colours_of(GetParam(), "card");
   ASSERT_EQ(card.size(), 1U);
   for (const auto& colour : colours_of(GetParam(), "ls[0-9]")) EXPECT_GE(contrast(colour, card[0]), 3);
@@ -110,7 +119,7 @@ TEST_P(Look, EveryColourStandsOutFromItsCard) {
 }
 
 // As in a report's confusion matrix.
-TEST_P(Look, ANumberIsReadOnNearlyHalfOfEachColour) {
+TEST_P(Colours, ANumberIsReadOnNearlyHalfOfEachColour) {
   const auto& css = GetParam();
   const auto ink = colours_of(css, "ink"), paper = colours_of(css, "paper");
   const auto bytes = [](const Colour& c) {
@@ -129,7 +138,7 @@ TEST_P(Look, ANumberIsReadOnNearlyHalfOfEachColour) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Themes, Look, ::testing::Values(light_colours(), dark_colours()));
+INSTANTIATE_TEST_SUITE_P(Themes, Colours, ::testing::Values(theme(false), theme(true)));
 
 }  // namespace
-}  // namespace lockstep::plot
+}  // namespace lockstep::report

@@ -1,0 +1,96 @@
+#include "tools/bench/measure.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "tools/report/numbers.h"
+#include "trainer/config/numbers.h"
+
+namespace lockstep::bench {
+namespace {
+
+struct Unit {
+  const char* name;
+  double factor;
+};
+
+double read(const std::string& text, const std::vector<Unit>& units, const char* what, const char* hint) {
+  const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto number = config::parse_number(text.substr(0, end));
+  for (const auto& [name, factor] : units) {
+    if (number && text.substr(end) == name) return *number * factor;
+  }
+  if (number && *number == 0 && end == text.size()) return 0;
+  throw InputError(format("'{}' is not a {}", base::printable(text), what), "", hint);
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> numbers) {
+  const auto at_most = std::max_element(numbers.begin(), numbers.end()) - numbers.begin();
+  const size_t count = numbers.size();
+  std::sort(numbers.begin(), numbers.end());
+  return {.mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(count),
+          .least = numbers.front(),
+          .median = (numbers[(count - 1) / 2] + numbers[count / 2]) / 2,
+          .most = numbers.back(),
+          .at_most = static_cast<size_t>(at_most)};
+}
+
+double parse_latency(const std::string& text) {
+  return read(text, {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}, "latency", "write 3us, 3ms, 3s or 0");
+}
+
+double parse_bandwidth(const std::string& text) {
+  return read(text, {{"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8}}, "bandwidth", "write 3Mbit, 3Gbit or 0");
+}
+
+std::vector<int64_t> parse_sizes(const std::string& text) {
+  constexpr double kMost = 1 << 30;
+  const std::vector<Unit> units = {{"", 1}, {"K", 1024}, {"M", 1024 * 1024}};
+  std::vector<int64_t> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const double bytes = std::min(read(word, units, "size", "bytes, as in 4, 1K, 8M"), 2 * kMost);
+    const auto whole = static_cast<int64_t>(bytes);
+    const bool grows = sizes.empty() || whole > sizes.back();
+    if (whole < 4 || whole % 4 != 0 || bytes > kMost || !grows)
+      throw InputError(format("'{}' is not a size to measure", base::printable(word)), "",
+                       "a size is a multiple of 4 bytes up to 1024M, and larger than the one before it");
+    sizes.push_back(whole);
+  }
+  if (sizes.empty()) throw InputError("there is no size to measure", "", "as in 4,1K,16K,1M");
+  return sizes;
+}
+
+std::string delay_text(double latency, double bandwidth) {
+  return report::seconds_text(latency) + " a message, " +
+         (bandwidth > 0 ? format("{:g} Gbit/s per link", bandwidth * 8 / 1e9) : "no limit of bandwidth");
+}
+
+void check_out(const std::string& file) {
+  if (file.empty() || file.ends_with(".html")) return;
+  throw InputError(format("'{}' is not a page", base::printable(file)), "--out",
+                   "name a file that ends in .html");
+}
+
+void check_place(const std::string& file) {
+  if (!file.empty()) base::check_output(file, "name another with --out");
+}
+
+void write_page(const report::Page& page, const std::string& file) {
+  if (!file.empty()) base::write_output(file, page.html(), "name another file with --out");
+}
+
+void print_and_write(const report::Page& page, const std::string& file) {
+  output::print(page.as_text());
+  write_page(page, file);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,164 @@
+#include "tools/report/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/readable.h"
+#include "tools/report/page_html.inc"
+
+namespace lockstep::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kMostPoints = 2000;  // of a curve
+
+// The points that can be drawn; of very many, in each group the first, the lowest, the highest and the last.
+std::vector<size_t> kept_points(const Series& series) {
+  std::vector<size_t> points, kept;
+  for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) points.push_back(i);
+  }
+  if (points.size() <= kMostPoints) return points;
+  const auto group = static_cast<std::ptrdiff_t>((4 * points.size() + kMostPoints - 1) / kMostPoints);
+  for (auto first = points.begin(); first != points.end();) {
+    const auto last = first + std::min(group, points.end() - first);
+    const auto [low, high] = std::minmax_element(
+        first, last, [&](size_t left, size_t right) { return series.y[left] < series.y[right]; });
+    std::vector<size_t> ends = {*first, *low, *high, *(last - 1)};
+    std::ranges::sort(ends);
+    std::ranges::unique_copy(ends, std::back_inserter(kept));
+    first = last;
+  }
+  return kept;
+}
+
+// Seven digits are more than a picture shows.
+double shortened(double value) {
+  return std::strtod(format("{:.7g}", value).c_str(), nullptr);
+}
+
+// Escape codes and invalid UTF-8 become visible. Pixels are digits alone, in a longer line than readable()
+// keeps.
+ordered_json readable(const ordered_json& value) {
+  if (value.is_string()) return base::readable(value.get_ref<const std::string&>());
+  ordered_json copy = value;
+  if (value.is_array()) {
+    for (auto& item : copy) item = readable(item);
+  } else if (value.is_object()) {
+    for (const auto& [key, item] : value.items())
+      if (key != "pixels") copy[key] = readable(item);
+  }
+  return copy;
+}
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char letter : base::readable(text)) {
+    switch (letter) {
+      case '<':
+        safe += "&lt;";
+        break;
+      case '&':
+        safe += "&amp;";
+        break;
+      default:
+        safe += letter;
+    }
+  }
+  return safe;
+}
+
+// Nothing in a string can end the script element.
+std::string json_in_html(const ordered_json& json) {
+  std::string safe;
+  for (const char letter : base::as_line(json)) letter == '<' ? safe += "\\u003c" : safe += letter;
+  return safe;
+}
+
+}  // namespace
+
+ordered_json chart_json(const Chart& chart) {
+  ordered_json json = {{"title", chart.title}, {"x_label", chart.x_label}, {"y_label", chart.y_label},
+                       {"log_x", chart.log_x}, {"log_y", chart.log_y},     {"series", ordered_json::array()}};
+  for (const auto& series : chart.series) {
+    ordered_json line = {{"name", series.name},
+                         {"dashed", series.dashed},
+                         {"x", ordered_json::array()},
+                         {"y", ordered_json::array()}};
+    if (series.look >= 0) line["look"] = series.look;
+    for (const size_t i : kept_points(series)) {
+      line["x"].push_back(series.x[i]);
+      line["y"].push_back(shortened(series.y[i]));
+    }
+    json["series"].push_back(std::move(line));
+  }
+  return json;
+}
+
+void Page::section(const std::string& heading) {
+  heading_ = text_.empty() ? "" : "\n" + heading + "\n";
+  sections_.push_back({{"heading", heading}, {"items", ordered_json::array()}});
+}
+
+void Page::add(const char* kind, ordered_json value) {
+  sections_.back()["items"].push_back({{kind, std::move(value)}});
+}
+
+void Page::print(const std::string& text) {
+  text_ += std::exchange(heading_, "") + text;
+}
+
+void Page::text(const std::string& text) {
+  print(text + "\n");
+  add("text", text);
+}
+
+void Page::note(const std::string& text) {
+  print(text + "\n");
+  add("note", text);
+}
+
+void Page::table(const Table& rows) {
+  print(aligned(rows));
+  add("table", rows);
+}
+
+void Page::chart(const Chart& chart) {
+  print("\n" + text_chart(chart));
+  add("chart", chart_json(chart));
+}
+
+void Page::bars(const Bars& bars) {
+  print("\n" + text_chart(bars));
+  add("bars", {{"title", bars.title},
+               {"y_label", bars.y_label},
+               {"names", bars.names},
+               {"parts", bars.parts},
+               {"values", bars.values}});
+}
+
+std::string Page::html() const {
+  const std::pair<std::string_view, std::string> values[] = {
+      {"{{title}}", escaped(title_)},
+      {"{{text}}", escaped(text_)},
+      {"{{data}}", json_in_html(readable({{"sections", sections_}}))}};
+  std::string html;
+  std::string_view rest = kPageHtml;
+  for (auto at = rest.find("{{"); at != std::string_view::npos; at = rest.find("{{")) {
+    html += rest.substr(0, at);
+    rest.remove_prefix(at);
+    const auto* value =
+        std::ranges::find_if(values, [&](const auto& one) { return rest.starts_with(one.first); });
+    html += value == std::end(values) ? "{{" : value->second;
+    rest.remove_prefix(value == std::end(values) ? 2 : value->first.size());
+  }
+  return html += rest;
+}
+
+}  // namespace lockstep::report
