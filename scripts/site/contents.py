@@ -8,7 +8,7 @@ PATTERNS = ["*.md", "docs/**.md", "tutorials/**.md", "examples/**.md", "data/*.m
 COURSE = "The course"
 DOCS = {  # caption -> its pages of docs/, in order; what no caption names stands under the last
     "To begin": ["install", "bundle", "config", "cli", "first-run-on-gpus", "troubleshooting", "errors"],
-    "Training": ["training", "optimisers", "run-folder", "checkpoints", "report"],
+    "Training": ["training", "numerics", "optimisers", "run-folder", "checkpoints", "report"],
     "Data, tasks and models": ["tasks", "data", "images", "text", "acting", "bert", "own-model", "bring", "extending", "api"],
     "Ranks and their sums": ["ddp", "launchers", "process-groups", "all-reduce", "overlap"],
     "Other ways to be parallel": ["parallel", "data-parallel", "model-parallel", "pipeline", "tensor-parallel", "sharded-optimizer"],
