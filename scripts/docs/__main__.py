@@ -1,5 +1,5 @@
-"""Writes what the docs take from the sources: docs/api.md, the generated blocks of docs/architecture.md, and the tables of
-the course's chapters.
+"""Writes what the docs take from the sources: docs/api.md, the exercises, and the generated blocks of docs/architecture.md
+and docs/config.md.
 
     python3 scripts/docs            writes them
     python3 scripts/docs --check    says what is not as it would write it, or what has no comment; 1 where there is any
@@ -85,7 +85,7 @@ def table(folder):
 
 def filled(page):
     """A page with its generated blocks as they should be."""
-    made = {"picture": picture, "chapters": lambda: chapters.table(page), "conflicts": conflicts.table}
+    made = {"picture": picture, "conflicts": conflicts.table}
 
     def block(match):
         text = made[match[1]]() if match[1] in made else table(match[1].removeprefix("files "))
@@ -105,7 +105,7 @@ def silent():
 
 
 def main():
-    with_blocks = [DOCS / "architecture.md", DOCS / "config.md", modules.ROOT / "README.md", chapters.FOLDER / "README.md"]
+    with_blocks = [DOCS / "architecture.md", DOCS / "config.md"]
     pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
              **exercises.forms()}
     findings = [*unsaid(), *silent(), *chapters.unsaid()]

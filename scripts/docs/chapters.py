@@ -1,4 +1,4 @@
-"""The course's chapters as a table: what each says of itself in its title and its Overview (CONTRIBUTING.md)."""
+"""Checks what each chapter of the course says of itself in its title and its Overview (CONTRIBUTING.md)."""
 
 import re
 
@@ -16,15 +16,6 @@ def read(text):
     first = re.search(r"^> [-*] (.+(?:\n> {3,}\S.*)*)", inside, re.M)
     about = re.sub(r"\s*\n> *", " ", first[1]).rstrip(".") if first else ""
     return (title[1], title[2]) if title else ("", ""), minutes[1] if minutes else "", about
-
-
-def table(page):
-    """For a page of the repository that links to them."""
-    lines = ["| | chapter | minutes | |", "|---|---|---|---|"]
-    for chapter in sorted(FOLDER.glob("[0-9][0-9]-*.md")):
-        (number, title), minutes, about = read(chapter.read_text())
-        lines.append(f"| {number} | [{title}]({chapter.relative_to(page.parent)}) | {minutes} | {about} |")
-    return "\n".join(lines)
 
 
 def unsaid():

@@ -22,7 +22,7 @@ def anchors(page):
 
 
 def test_what_is_generated_is_as_the_sources_say():
-    """docs/api.md, the tables and the picture of docs/architecture.md, the tables of the chapters; and every public name has
+    """docs/api.md, the tables and the picture of docs/architecture.md; and every public name has
     its `///` line, every chapter its minutes."""
     check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
     assert check.returncode == 0, check.stdout + check.stderr
