@@ -1,6 +1,12 @@
 #include "lockstep/comm/meet/exchange.h"
 
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -21,24 +27,29 @@ constexpr const char* kNote = "note";
 constexpr Milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it answers
 constexpr Milliseconds kReadingTime{1000};    // for the others to read the last answer
 constexpr Milliseconds kTimerError{50};
+constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
 constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
 
 std::string pack(const Member& member) {
   return base::pack_texts({std::to_string(member.rank), std::to_string(member.world), member.host,
                            member.job_id, std::to_string(member.user), std::to_string(member.pid),
-                           random_word()});
+                           member.pid_space, random_word()});
 }
 
 Member unpack_member(const std::string& text) {
   const auto parts = base::unpack_texts(text);
-  if (parts.size() != 7) {
+  if (parts.size() != 8) {
     throw InputError("the ranks run different versions of lockstep", "the first message of a rank",
                      "start the same lockstep on every rank")
         .of(Code::versions);
   }
-  return {
-      std::stoi(parts[0]), std::stoi(parts[1]), parts[2], parts[3], static_cast<uid_t>(std::stoul(parts[4])),
-      std::stoi(parts[5])};
+  return {std::stoi(parts[0]),
+          std::stoi(parts[1]),
+          parts[2],
+          parts[3],
+          static_cast<uid_t>(std::stoul(parts[4])),
+          std::stoi(parts[5]),
+          parts[6]};
 }
 
 std::string name_of(const Member& member) {
@@ -115,6 +126,7 @@ class StoreExchange : public launch::TextExchange {
   static std::string text_key(int turn, int rank) { return format("{}/{}", turn, rank); }
   static std::string all_key(int turn) { return format("{}/all", turn); }
   static std::string answer_key(int turn) { return format("answer/{}", turn); }
+  static std::string come_key(int rank) { return format("come/{}", rank); }
   static std::string read_key(int turn) { return format("read/{}/all", turn); }
 
   void put(const std::string& key, const std::string& text) {
@@ -127,17 +139,48 @@ class StoreExchange : public launch::TextExchange {
 
   // False at the timeout.
   bool wait_for(const std::string& key, Milliseconds timeout) {
-    const auto begin = Clock::now();
-    try {
-      store_->wait({key}, timeout);
-      return true;
-    } catch (const std::exception&) {
-      if (Clock::now() - begin + kTimerError >= timeout) return false;
-      throw Error(
-          "rank 0 left while the ranks were joining", place_of(own_),
-          "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
-          .of(Code::not_joined, {0});
+    const auto end = Clock::now() + timeout;
+    for (;;) {
+      const auto begin = Clock::now();
+      const auto left = std::chrono::duration_cast<Milliseconds>(end - begin);
+      const auto time = options_.one_machine ? std::min(left, kLook) : left;
+      try {
+        store_->wait({key}, time);
+        return true;
+      } catch (const std::exception&) {
+        if (Clock::now() - begin + kTimerError < time) {
+          throw Error(
+              "rank 0 left while the ranks were joining", place_of(own_),
+              "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
+              .of(Code::not_joined, {0});
+        }
+      }
+      if (Clock::now() + kTimerError >= end) return false;
+      if (options_.one_machine && !store_->check({key})) look_for_killed();
     }
+  }
+
+  // Rank 0 looks at the ranks that have come and still take part, the others look at rank 0. After the first
+  // meeting a rank may end as soon as it has given its text.
+  void look_for_killed() {
+    if (own_.rank != 0) return require_alive(0);
+    for (int rank = 1; rank < own_.world; ++rank)
+      if (gathered_ == 1 || !store_->check({text_key(gathered_ - 1, rank)})) require_alive(rank);
+  }
+
+  void require_alive(int rank) {
+    const auto key = rank == 0 ? std::string(kRankZeroKey) : come_key(rank);
+    if (!others_.contains(rank)) {
+      if (!store_->check({key})) return;
+      others_.emplace(rank, unpack_member(store_->get_to_str(key)));
+    }
+    const Member& other = others_.at(rank);
+    if (other.pid_space != own_.pid_space || ::kill(other.pid, 0) == 0 || errno != ESRCH) return;
+    const Error error = Error(format("{} ended while the ranks were joining", name_of(other)), place_of(own_),
+                              "that rank's own error, earlier in the log, says why; it may have been killed")
+                            .of(Code::not_joined, {rank});
+    if (own_.rank == 0) fail(base::pack_error(error));
+    throw Error(error);
   }
 
   void present_itself() {
@@ -152,7 +195,7 @@ class StoreExchange : public launch::TextExchange {
     if (!same_job(own_, zero)) refuse_other_job(zero);
     if (own_.world != zero.world) refuse_world(zero);
     const std::string mine = pack(own_);
-    const auto first = store_->compareSet(format("come/{}", own_.rank), std::string(), mine);
+    const auto first = store_->compareSet(come_key(own_.rank), std::string(), mine);
     if (first != mine) refuse_duplicate(unpack_member(first));
   }
 
@@ -229,12 +272,18 @@ class StoreExchange : public launch::TextExchange {
   StorePtr store_;
   Member own_;
   ExchangeOptions options_;
+  std::map<int, Member> others_;  // those that were looked at
   int gathered_ = 0, answered_ = 0;
   bool joined_ = true;
   int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
 }  // namespace
+
+std::string this_pid_space() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
 
 Member member_of(const Job& job) {
   return {.rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id};

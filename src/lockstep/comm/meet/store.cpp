@@ -194,10 +194,11 @@ std::unique_ptr<launch::TextExchange> meet_locally(const Rendezvous& plan, const
                                                    Milliseconds timeout) {
   if (own.rank == 0) {
     const LocalMeeting meeting(plan.path);
-    return meet_over(meeting.store(), own, {.timeout = timeout});
+    return meet_over(meeting.store(), own, {.timeout = timeout, .one_machine = true});
   }
   for (const auto deadline = Clock::now() + timeout; Clock::now() < deadline;) {
-    if (const auto store = find_local_store(plan.path)) return meet_over(store, own, {.timeout = timeout});
+    if (const auto store = find_local_store(plan.path))
+      return meet_over(store, own, {.timeout = timeout, .one_machine = true});
     std::this_thread::sleep_for(kLocalRetry);
   }
   throw Error(format("rank 0 did not come within {}: nobody waits at {}", seconds(timeout),
