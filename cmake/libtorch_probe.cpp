@@ -8,7 +8,6 @@
 
 #include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithm_backend.h"
-#include "lockstep/comm/meet/attempt_store.h"
 #include "lockstep/comm/meet/shared_store.h"
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/watched_gloo.h"
@@ -27,8 +26,8 @@ static_assert(std::is_constructible_v<c10d::Logger, std::shared_ptr<Reducer>>,
 static_assert(!std::is_abstract_v<lockstep::comm::WatchedGloo> && !std::is_abstract_v<lockstep::comm::MpiBackend> &&
                   !std::is_abstract_v<lockstep::comm::AlgorithmBackend>,
               "a process group has to have functions that lockstep's have not");
-static_assert(!std::is_abstract_v<lockstep::comm::AttemptStore> && !std::is_abstract_v<lockstep::comm::SharedStore>,
-              "a store has to have functions that lockstep's have not");
+static_assert(!std::is_abstract_v<lockstep::comm::SharedStore>,
+              "a store has to have functions that lockstep's has not");
 
 struct Nothing : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override { return gradients; }

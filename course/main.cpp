@@ -3,6 +3,7 @@
 // class, and proven.
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -15,15 +16,16 @@
 #include "course/workshop/process.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
-#include "lockstep/base/files/standard_descriptors.h"
-#include "lockstep/base/files/temporary_folder.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/process/carry.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 #include "lockstep/launch/process/terminal.h"
+#include "lockstep/launch/variables.h"
 #include "trainer/cli/failure.h"
-#include "trainer/cli/first_of_launched.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::workshop {
@@ -32,6 +34,21 @@ namespace {
 using cli::Options;
 using cli::UsageError;
 using Words = std::vector<std::string>;
+
+// Below mpirun or srun one process does the work and prints. False where a launcher started others and one of
+// them is the first. Ends the process with status 2 where nobody launched it and variables left in the shell
+// say that it is a rank above 0.
+bool is_first_of_launched() {
+  auto environment = launch::current_environment();
+  const auto [rank, world, one_host] = launch::rank_by_environment(environment);
+  if (rank == 0 || launch::is_set(environment, "TORCHELASTIC_RUN_ID")) return rank == 0;
+  for (const char* name : {"RANK", "WORLD_SIZE"}) environment.erase(name);
+  if (launch::find_launcher(environment, "auto")) return launch::rank_by_environment(environment).rank == 0;
+  // not thrown: rank 0 speaks of such an error, and there is none
+  log::error(describe(InputError(format("this shell says that it is rank {} of {}", rank, world),
+                                 "RANK, WORLD_SIZE", "unset RANK WORLD_SIZE")));
+  std::exit(kBadInput);
+}
 
 struct CheckArguments {
   std::string name;
@@ -97,7 +114,7 @@ int run_check(const Words& args) {
   CheckArguments asked;
   if (!parse(args, asked)) return kDone;
   require_sense(asked);
-  if (!cli::is_first_of_launched()) return kDone;
+  if (!is_first_of_launched()) return kDone;
   std::optional<Interruption> interruption;
   if (runs_programs(asked)) {
     stand_guard();
@@ -202,7 +219,7 @@ int run_workshop(const Words& args) {
   options.add("wrong", wishes.wrong, "N", "of prove: try the first N wrong answers alone");
   for (const auto& row : kWorkshopActions) options.note("actions", row.form, row.help);
   if (!options.parse(args)) return kDone;
-  if (!cli::is_first_of_launched()) return kDone;
+  if (!is_first_of_launched()) return kDone;
   try {
     return act(words.front(), {words.begin() + 1, words.end()}, wishes);
   } catch (const Interrupted& word) {
@@ -226,7 +243,7 @@ int run(const Words& args, bool& alike) {
 }  // namespace lockstep::workshop
 
 int main(int argc, char** argv) {
-  lockstep::launch::end_with_carrier();
+  lockstep::launch::end_with_spawner();
   lockstep::base::open_standard_descriptors();
   lockstep::cli::never_abort();
   std::signal(SIGPIPE, SIG_IGN);

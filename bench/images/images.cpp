@@ -13,7 +13,6 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_folder_set.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/loader.h"
 

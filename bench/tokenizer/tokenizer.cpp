@@ -11,7 +11,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/words.h"
+#include "lockstep/base/program.h"
 #include "lockstep/text/tokenizer.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include "course/workshop/judge.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/readable.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::workshop {
 namespace {

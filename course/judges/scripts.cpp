@@ -11,7 +11,7 @@
 
 #include "course/workshop/judge.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/words.h"
+#include "lockstep/base/program.h"
 
 namespace lockstep::workshop {
 namespace fs = std::filesystem;

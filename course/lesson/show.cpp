@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/base/write_all.h"
 
 namespace lockstep {
 namespace {

@@ -21,7 +21,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/readable.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/terminal.h"
 
 namespace lockstep::workshop {

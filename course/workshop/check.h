@@ -8,7 +8,7 @@
 
 #include "course/workshop/folder.h"
 #include "course/workshop/master.h"
-#include "lockstep/base/text_style.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::workshop {
 

@@ -11,11 +11,11 @@
 
 #include "course/workshop/check.h"
 #include "course/workshop/judge.h"
-#include "lockstep/base/capture.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::workshop {

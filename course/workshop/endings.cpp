@@ -12,7 +12,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::workshop {

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"

@@ -10,8 +10,8 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 
 namespace lockstep::workshop {
 namespace fs = std::filesystem;

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fault.h"
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::workshop {

@@ -1,4 +1,4 @@
-"""Writes what the docs take from the sources: docs/api.md, the exercises, and the generated blocks of docs/architecture.md
+"""Writes what the docs take from the sources: docs/api.md, the exercises, and the picture in docs/architecture.md
 and docs/config.md.
 
     python3 scripts/docs            writes them
@@ -76,29 +76,19 @@ def picture():
     return "\n".join(lines + ["```"])
 
 
-def table(folder):
-    lines = ["| file | what it promises |", "|---|---|"]
-    lines += [f"| `{stem}`{'' if '.h' in suffixes else ' (.cpp)'} | {says.replace('|', chr(92) + '|')} |"
-              for stem, suffixes, says in modules.files(folder)]
-    return "\n".join(lines)
-
-
 def filled(page):
     """A page with its generated blocks as they should be."""
     made = {"picture": picture, "conflicts": conflicts.table}
 
     def block(match):
-        text = made[match[1]]() if match[1] in made else table(match[1].removeprefix("files "))
+        text = made[match[1]]()
         return f"<!-- generated: {match[1]} -->\n{text}\n<!-- end -->"
     return re.sub(r"<!-- generated: (.+?) -->\n.*?<!-- end -->", block, page.read_text(), flags=re.S)
 
 
 def silent():
-    """Files and modules of which the docs would say nothing."""
-    architecture = (DOCS / "architecture.md").read_text()
+    """Files that do not say what they are for."""
     for folder in modules.folders():
-        if f"<!-- generated: files {folder} -->" not in architecture:
-            yield f"docs/architecture.md: no block `<!-- generated: files {folder} -->`"
         for stem, suffixes, says in modules.files(folder):
             if not says:
                 yield f"{modules.folder_of(folder).relative_to(modules.ROOT)}/{stem}{suffixes[-1]}: no comment opens it and says what it promises"

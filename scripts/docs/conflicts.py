@@ -1,10 +1,10 @@
-"""The table of choices that exclude each other, as src/trainer/config/conflicts.cpp has it."""
+"""The table of choices that exclude each other, as src/trainer/config/rules.cpp has it."""
 
 import re
 
 from modules import ROOT
 
-SOURCE = ROOT / "src/trainer/config/conflicts.cpp"
+SOURCE = ROOT / "src/trainer/config/rules.cpp"
 TEXT = r'"((?:[^"\\]|\\.)*)"'
 
 

@@ -49,7 +49,16 @@ def try_libtorch(run, version):
               [f"tests/e2e/test_{name}.py" for name in (*OF_BITS, *OF_GPUS)], env)
 
 
+def build_with_clang(run):
+    clang = shutil.which("clang++") or shutil.which("clang++-14")
+    if clang:
+        run.run("build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
+    else:
+        run.skip("clang++ is not there")
+
+
 def run(run):
+    build_with_clang(run)
     run.run("long campaigns", program.run, "full", marks="full")
     for version in OTHERS:
         try_libtorch(run, version)

@@ -6,7 +6,6 @@
 //   auto model = lockstep::ddp(Net(), session);
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fault.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
@@ -20,14 +19,11 @@
 #include "lockstep/optim/torch_optimizer.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/ddp.h"
-#include "lockstep/parallel/mean.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "lockstep/parallel/tensor_collectives.h"
 #include "lockstep/parallel/tensor_layers.h"
-#include "lockstep/parallel/tensor_tokens.h"
 #include "lockstep/recompute/checkpoint_activations.h"
 #include "lockstep/train/save.h"
 #include "lockstep/train/sets.h"

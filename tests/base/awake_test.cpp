@@ -1,4 +1,4 @@
-#include "lockstep/base/awake.h"
+#include "lockstep/base/clock.h"
 
 #include <gtest/gtest.h>
 

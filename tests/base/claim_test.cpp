@@ -1,4 +1,4 @@
-#include "lockstep/base/files/claim.h"
+#include "lockstep/base/files/shared_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 
 #include <gtest/gtest.h>
 

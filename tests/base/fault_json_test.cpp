@@ -1,5 +1,5 @@
 // An error as JSON, and back.
-#include "lockstep/base/fault_json.h"
+#include "lockstep/base/json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/base/files/file_map.h"
+#include "lockstep/base/files/file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

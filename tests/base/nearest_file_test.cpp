@@ -1,4 +1,4 @@
-#include "lockstep/base/files/nearest_file.h"
+#include "lockstep/base/files/file.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {

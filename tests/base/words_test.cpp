@@ -1,4 +1,4 @@
-#include "lockstep/base/words.h"
+#include "lockstep/base/program.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,8 @@
-#include "lockstep/base/wrap.h"
+#include "lockstep/base/text.h"
 
 #include <gtest/gtest.h>
 
 #include "lockstep/base/log.h"
-#include "lockstep/base/log_look.h"
 
 namespace lockstep {
 namespace {

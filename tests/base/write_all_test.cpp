@@ -1,4 +1,4 @@
-#include "lockstep/base/write_all.h"
+#include "lockstep/base/descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <string>
 #include <thread>
-
-#include "lockstep/base/descriptor.h"
 
 namespace lockstep::base {
 namespace {

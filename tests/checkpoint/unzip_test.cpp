@@ -1,4 +1,4 @@
-#include "lockstep/checkpoint/unzip.h"
+#include "lockstep/checkpoint/zip.h"
 
 #include "lockstep/base/error.h"
 #include "temp.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "tools/cluster/site_keys.h"
 
 namespace lockstep::cluster {
 namespace {

@@ -12,15 +12,12 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/base/answer.h"
-#include "lockstep/base/capture.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/program.h"
 #include "temp_folder.h"
 #include "tools/cluster/hand_in.h"
-#include "tools/cluster/log_tail.h"
 #include "tools/cluster/look.h"
-#include "tools/cluster/record.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/sweep.h"
 #include "tools/cluster/watch.h"

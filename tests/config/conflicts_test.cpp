@@ -1,4 +1,4 @@
-#include "trainer/config/conflicts.h"
+#include "trainer/config/rules.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include "config/support.h"
 #include "lockstep/base/error.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/rules.h"
 
 namespace lockstep::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/config/expand.h"
+#include "trainer/config/load.h"
 
 #include "config/support.h"
 

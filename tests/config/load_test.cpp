@@ -7,7 +7,6 @@
 
 #include "config/support.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/write.h"
 
 namespace lockstep::test {
 namespace {

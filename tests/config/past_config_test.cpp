@@ -4,8 +4,8 @@
 #include <set>
 
 #include "config/support.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/write.h"
 
 namespace lockstep::config {
 namespace {

@@ -2,9 +2,8 @@
 #include <random>
 
 #include "config/support.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/schema.h"
-#include "trainer/config/write.h"
 
 namespace lockstep::test {
 namespace {

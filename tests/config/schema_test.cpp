@@ -1,4 +1,4 @@
-#include "trainer/config/schema.h"
+#include "trainer/config/config_text.h"
 
 #include <nlohmann/json.hpp>
 

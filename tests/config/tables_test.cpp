@@ -5,7 +5,7 @@
 
 #include "config/support.h"
 #include "trainer/config/chosen.h"
-#include "trainer/config/schema.h"
+#include "trainer/config/config_text.h"
 
 namespace lockstep::test {
 namespace {

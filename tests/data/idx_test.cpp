@@ -1,4 +1,4 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/data/image_set.h"
 
 #include <ATen/ATen.h>
 #include <zlib.h>

@@ -9,8 +9,6 @@
 #include "data/support.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/data/check_images.h"
-#include "lockstep/data/image_folder_set.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/parallel_each.h"
 #include "lockstep/data/pixels/augment.h"

@@ -1,4 +1,4 @@
-#include "lockstep/data/pixels/png.h"
+#include "lockstep/data/pixels/image_file.h"
 
 #include <ATen/ATen.h>
 

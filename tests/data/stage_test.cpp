@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
-#include "lockstep/data/find_files.h"
+#include "lockstep/data/catalog.h"
 #include "lockstep/data/stage.h"
 #include "peer.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/data/node_share.h"
-#include "lockstep/data/pixels/pixels.h"
+#include "lockstep/data/pixels/image_file.h"
 
 namespace lockstep::test {
 

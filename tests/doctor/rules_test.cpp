@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "lockstep/launch/process/doctor_hint.h"
+#include "lockstep/launch/process/report.h"
 #include "tools/doctor/collect.h"
 #include "tools/doctor/session.h"
 

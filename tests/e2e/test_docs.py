@@ -109,6 +109,6 @@ def test_the_doctor_has_the_checks_that_the_page_and_the_errors_name():
     prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", TROUBLES.read_text()))
     named = {check for _, checks in troubles() for check in checks} | set(re.findall(r"`(\w+)`", prose))
     assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
-    code = (SOURCE / "src/lockstep/launch/process/doctor_hint.cpp").read_text()
+    code = (SOURCE / "src/lockstep/launch/process/report.cpp").read_text()
     checks = re.findall(r'\{Code::\w+, "(\w+)"\}', code)
     assert len(checks) > 5 and not [check for check in checks if f"| `{check}` |" not in (SOURCE / "docs/doctor.md").read_text()]

@@ -1,4 +1,4 @@
-#include "lockstep/exported/checks.h"
+#include "lockstep/exported/graph.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

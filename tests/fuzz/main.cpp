@@ -16,7 +16,7 @@
 #include "fuzz/parsers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/data/pixels/pixels.h"
+#include "lockstep/data/pixels/image_file.h"
 
 namespace lockstep::fuzz {
 namespace {

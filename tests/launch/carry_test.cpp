@@ -1,5 +1,5 @@
 // Which ranks a process carries, and what it tells them.
-#include "lockstep/launch/process/carry.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(Carry, BlocksAreEvenInOrderAndWhole) {
 // What a carried rank finds in its environment, over that of whatever started the process.
 Environment environment_of(const Job& job, int rank, int world, const Environment& outer) {
   Environment environment = outer;
-  for (const auto& setting : settings_of_carried(job, rank, world, block_of(job.rank, job.world, world))) {
+  for (const auto& setting : settings_of_spawned(job, rank, world, block_of(job.rank, job.world, world))) {
     const auto equals = setting.find('=');
     environment[setting.substr(0, equals)] = setting.substr(equals + 1);
   }

@@ -1,4 +1,4 @@
-#include "lockstep/launch/deadline.h"
+#include "lockstep/launch/scheduler.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -6,8 +6,7 @@
 #include <thread>
 
 #include "environments.h"
-#include "lockstep/base/capture.h"
-#include "lockstep/launch/job_end.h"
+#include "lockstep/base/program.h"
 #include "temp_folder.h"
 
 namespace lockstep {

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "environments.h"
-#include "lockstep/launch/amd_gpus.h"
 #include "temp_folder.h"
 
 namespace lockstep {

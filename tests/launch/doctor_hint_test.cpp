@@ -1,4 +1,4 @@
-#include "lockstep/launch/process/doctor_hint.h"
+#include "lockstep/launch/process/report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/launch/hostlist.h"
+#include "lockstep/launch/scheduler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What Open MPI is told to open: only where all ranks are on one node, and nobody has chosen otherwise.
-#include "lockstep/launch/process/mpi_plugins.h"
+#include "lockstep/launch/process/mpi.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which MPI answers: by the launcher, by the program that started the ranks, by what is loaded, by
 // LOCKSTEP_MPI.
-#include "lockstep/launch/process/mpi_wish.h"
+#include "lockstep/launch/process/mpi.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "lockstep/launch/process/stall_watch.h"
+#include "lockstep/launch/process/alarm.h"
 
 #include <gtest/gtest.h>
 

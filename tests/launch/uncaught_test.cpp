@@ -1,5 +1,5 @@
 // What ends a process that nobody catches an error in; each in a process of its own.
-#include "lockstep/launch/process/uncaught.h"
+#include "lockstep/launch/process/leave.h"
 
 #include <gtest/gtest.h>
 

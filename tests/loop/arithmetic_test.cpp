@@ -1,5 +1,5 @@
 // The process's switches of libtorch's: what a config says is what libtorch then does.
-#include "trainer/setup/arithmetic.h"
+#include "trainer/setup/setup.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

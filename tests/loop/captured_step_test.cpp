@@ -1,6 +1,6 @@
 // Captured steps against plain ones, to the bit, with a graph that replays on the CPU by doing the work
 // again.
-#include "trainer/step/captured_step.h"
+#include "trainer/step/step.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/functional/activation.h>
@@ -14,9 +14,8 @@
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/table_set.h"
 #include "loop/alone.h"
-#include "trainer/loop/whole_state.h"
-#include "trainer/step/step.h"
-#include "trainer/step/training_state.h"
+#include "trainer/loop/checkpoints.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 namespace {

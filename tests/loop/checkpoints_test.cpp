@@ -1,6 +1,5 @@
 // When a run takes a checkpoint, and which files that leaves.
 #include "trainer/loop/checkpoints.h"
-#include "trainer/loop/whole_state.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "trainer/step/rounds.h"
+#include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "trainer/config/schema.h"
+#include "trainer/config/config_text.h"
 
 namespace lockstep::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/launch/process/grace.h"
+#include "lockstep/launch/process/alarm.h"
 
 namespace lockstep::train {
 namespace {

@@ -14,7 +14,6 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/bert_folder.h"
-#include "lockstep/models/bert_weights.h"
 #include "lockstep/models/model.h"
 #include "temp_folder.h"
 

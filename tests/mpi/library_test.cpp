@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/mpi/calls.h"
 #include "temp_folder.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "lockstep/base/beside.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep::mpi {

@@ -11,7 +11,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/schedule.h"
-#include "lockstep/optim/schedules.h"
 #include "lockstep/optim/sgd.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "lockstep/parallel/stages/cut_chain.h"
+#include "lockstep/parallel/stages/stage_line.h"
 
 namespace lockstep {
 namespace {

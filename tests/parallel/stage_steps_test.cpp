@@ -1,6 +1,6 @@
 // The messages of a pipeline's stages by NCCL's rules: a rank's groups run one after the other, and a group
 // ends when each of its messages has been posted on both sides. The harshest reading: nothing is sent ahead.
-#include "lockstep/parallel/stages/stage_steps.h"
+#include "lockstep/parallel/stages/stage_line.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <sstream>
 
-#include "lockstep/base/wrap.h"
+#include "lockstep/base/text.h"
 #include "tools/report/numbers.h"
 
 namespace lockstep::report {

@@ -1,4 +1,4 @@
-#include "trainer/run_folder/event_file.h"
+#include "trainer/run_folder/recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 
 #include "lockstep/base/files/file.h"
 #include "temp_folder.h"
-#include "trainer/run_folder/crc32c.h"
 
 namespace lockstep::run_folder {
 namespace {

@@ -11,10 +11,10 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 #include "trainer/config/past_config.h"
-#include "trainer/config/write.h"
-#include "trainer/run_folder/metrics_file.h"
+#include "trainer/run_folder/recorder.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {

@@ -1,4 +1,4 @@
-#include "trainer/run_folder/metrics_file.h"
+#include "trainer/run_folder/recorder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

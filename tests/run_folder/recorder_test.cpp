@@ -13,9 +13,8 @@
 
 #include "lockstep/base/files/file.h"
 #include "temp_folder.h"
-#include "trainer/config/write.h"
+#include "trainer/config/config_text.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/run_folder/held_folder.h"
 
 namespace lockstep::run_folder {
 namespace {

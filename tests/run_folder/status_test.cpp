@@ -38,7 +38,7 @@ TEST_F(StatusTest, NamesTheNewestCheckpointThereIs) {
   std::filesystem::create_directory(path("mnist") / "checkpoints");
   for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
     base::replace_file(path("mnist") / "checkpoints" / name, "");
-  EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
+  EXPECT_NE(job_status(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
 }
 
 TEST_F(StatusTest, ForProgramsIsOneObject) {
@@ -47,7 +47,7 @@ TEST_F(StatusTest, ForProgramsIsOneObject) {
   std::filesystem::create_directory(path("mnist") / "checkpoints");
   const auto newest = path("mnist") / "checkpoints" / "step-00000010.pt";
   base::replace_file(newest, "");
-  const auto json = nlohmann::json::parse(to_json(judge(path("mnist"))));
+  const auto json = nlohmann::json::parse(to_json(job_status(path("mnist"))));
   EXPECT_EQ(json["state"], "failed");  // nobody holds it
   EXPECT_EQ(json["exit_status"], kFailed);
   EXPECT_EQ(json["checkpoint"], newest.string());
@@ -58,10 +58,10 @@ TEST_F(StatusTest, TellsADeadRunFromARunningOne) {
   {
     const auto running = make();
     leave(RunState::running, "");
-    EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
-    EXPECT_EQ(judge(path("mnist")).exit_status, kRunning);
+    EXPECT_EQ(job_status(path("mnist")).text.rfind("running", 0), 0u);
+    EXPECT_EQ(job_status(path("mnist")).exit_status, kRunning);
   }
-  const auto dead = judge(path("mnist"));
+  const auto dead = job_status(path("mnist"));
   EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
   EXPECT_EQ(dead.exit_status, kFailed);
 }
@@ -82,7 +82,7 @@ TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
       {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
   for (const auto& [state, wanted] : cases) {
     leave(state, "a \"reason\" with \xff bytes");
-    EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
+    EXPECT_EQ(job_status(path("mnist")).exit_status, wanted) << name_of(state);
   }
 }
 
@@ -96,7 +96,7 @@ TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
         "{\"state\": \"done\", \"pid\": null}"}) {
     base::replace_file(path("mnist") / "status.json", text);
     try {
-      judge(path("mnist"));
+      job_status(path("mnist"));
       ADD_FAILURE() << text;
     } catch (const InputError& error) {
       EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
@@ -109,7 +109,7 @@ TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
 TEST_F(StatusTest, APipeIsNotWaitedFor) {
   make();
   ASSERT_EQ(::mkfifo((path("mnist") / "status.json").c_str(), 0600), 0);
-  EXPECT_THROW(judge(path("mnist")), InputError);
+  EXPECT_THROW(job_status(path("mnist")), InputError);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/submit/interrupts.h"
+#include "tools/submit/wait.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/submit/wanted_job.h"
+#include "tools/submit/submission.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/tasks/advantages.h"
-#include "lockstep/tasks/cart_pole_actor.h"
+#include "lockstep/tasks/cart_pole.h"
 #include "peer.h"
 
 namespace lockstep::tasks {

@@ -1,4 +1,4 @@
-#include "lockstep/tasks/part_metrics.h"
+#include "lockstep/tasks/text_task.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,4 +1,4 @@
-#include "lockstep/text/folder.h"
+#include "lockstep/text/vocabulary.h"
 
 #include <gtest/gtest.h>
 

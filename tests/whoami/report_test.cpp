@@ -1,5 +1,5 @@
 // What whoami writes, of made-up jobs.
-#include "tools/whoami/report.h"
+#include "tools/whoami/ask.h"
 
 #include <gtest/gtest.h>
 

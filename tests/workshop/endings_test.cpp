@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "lockstep/base/fault_json.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::workshop {
 namespace {

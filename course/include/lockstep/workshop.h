@@ -12,7 +12,6 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fault.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/local_ranks.h"
 #include "lockstep/data/loader.h"
@@ -23,7 +22,6 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/ddp.h"
-#include "lockstep/parallel/mean.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/sync_batch_norm.h"

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <string_view>
 #include <utility>
 
 namespace lockstep::base {
@@ -27,5 +28,10 @@ class Descriptor {
  private:
   int number_;
 };
+
+// Bytes to a descriptor, whatever interrupts.
+
+/// False, with the reason in errno, where the rest cannot be written.
+bool write_all(int descriptor, std::string_view bytes);
 
 }  // namespace lockstep::base

@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "lockstep/base/fault.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/text.h"
 

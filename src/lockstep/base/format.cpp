@@ -1,4 +1,5 @@
-// The one file with fmt in it.
+#include "lockstep/base/format.h"
+
 #define FMT_HEADER_ONLY
 #include "lockstep/base/format.h"
 
@@ -6,6 +7,8 @@
 #include <fmt/format.h>
 
 namespace lockstep {
+
+// The one file with fmt in it.
 
 __attribute__((visibility("default"))) std::string vformat(std::string_view text,
                                                            std::initializer_list<FormatArgument> arguments) {

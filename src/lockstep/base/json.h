@@ -3,8 +3,12 @@
 // what copies, compares, prints and removes values calls itself for each level.
 
 #include <nlohmann/json.hpp>
+
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::base {
 
@@ -29,5 +33,12 @@ std::string as_line(const Json& json) {
 
 /// What a parser says is wrong, without the name and the number of its exception.
 std::string what_is_wrong(const nlohmann::json::exception& error);
+
+// An error as JSON: as it travels between ranks, and to a program that started them.
+
+/// docs/errors.md lists the fields; `met_in` and `seen` only where there is something to tell.
+nlohmann::ordered_json to_json(const Fault& fault);
+/// Of one line. Nothing where it is no error; a field of another type is as if it were not there.
+std::optional<Fault> fault_in(const std::string& json);
 
 }  // namespace lockstep::base

@@ -7,12 +7,9 @@
 #include <atomic>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log_look.h"
-#include "lockstep/base/readable.h"
-#include "lockstep/base/text_style.h"
-#include "lockstep/base/wrap.h"
-#include "lockstep/base/write_all.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::log {
 namespace {

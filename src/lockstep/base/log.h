@@ -1,6 +1,8 @@
 #pragma once
 // Lines to stderr with a level and a rank tag. The one piece of global state in the house.
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,5 +24,15 @@ void error(const std::string& text);
 
 /// Whether error() wrote this line, on any rank, as the first of one.
 bool begins_error(std::string_view line);
+
+// How the log's lines look where they end on a terminal.
+
+struct LogLook {
+  bool colour = false;
+  std::function<size_t()> width = {};  // of the terminal now; none = lines stay as they are
+};
+
+/// Before the first thread that logs.
+void set_look(LogLook look);
 
 }  // namespace lockstep::log

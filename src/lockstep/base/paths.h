@@ -2,6 +2,7 @@
 // Where files are looked for: under the working directory, then under LOCKSTEP_HOME.
 
 #include <string>
+#include <vector>
 
 namespace lockstep::base {
 
@@ -13,5 +14,14 @@ std::string home_folder();
 /// The path itself where it exists or is absolute, else the same path under home_folder() where that exists,
 /// else the path unchanged. Empty stays empty.
 std::string find_path(const std::string& path);
+
+// Where the parts that lockstep loads by itself lie: beside its library or program, as built and as
+// installed.
+
+/// The paths at which a file of lockstep's own may lie, likeliest first.
+std::vector<std::string> places_beside(const std::string& file);
+
+/// The first of them that is there; empty where none is.
+std::string find_beside(const std::string& file);
 
 }  // namespace lockstep::base

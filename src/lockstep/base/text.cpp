@@ -1,12 +1,129 @@
 #include "lockstep/base/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "lockstep/base/format.h"
-#include "lockstep/base/readable.h"
 
 namespace lockstep::base {
+namespace {
+
+constexpr size_t kLongestLine = 2000, kHead = 1500, kTail = 300;
+
+// the bytes of the character that begins here; 0 where none does
+size_t length_at(std::string_view text, size_t at) {
+  for (size_t length = 1; length <= 4 && at + length <= text.size(); ++length) {
+    if (!invalid_utf8(text.substr(at, length))) return length;
+  }
+  return 0;
+}
+
+bool is_control(std::string_view letter) {
+  const auto first = static_cast<unsigned char>(letter[0]);
+  if (letter.size() == 1) return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7F;
+  if (letter.size() == 2) return first == 0xC2 && static_cast<unsigned char>(letter[1]) < 0xA0;  // C1
+  const bool general = letter.starts_with("\xE2\x80") || letter.starts_with("\xE2\x81");
+  if (letter.size() != 3 || !general) return false;
+  const auto last = static_cast<unsigned char>(letter[2]);
+  // U+2028 to U+202E are separators and directions, U+2066 to U+2069 directions
+  return letter[1] == '\x80' ? last >= 0xA8 && last <= 0xAE : last >= 0xA6 && last <= 0xA9;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = length_at(text, at);
+    const auto letter = text.substr(at, length == 0 ? 1 : length);
+    if (length > 0 && !is_control(letter)) {
+      out += letter;
+    } else {
+      for (const char byte : letter) out += format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+    at += letter.size();
+  }
+  return out;
+}
+
+// never in the middle of a letter
+size_t letter_start(std::string_view text, size_t at) {
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+std::string shortened(std::string_view line) {
+  if (line.size() <= kLongestLine) return std::string(line);
+  const auto head = line.substr(0, letter_start(line, kHead));
+  const auto tail = line.substr(letter_start(line, line.size() - kTail));
+  return format("{} ... ({} bytes) ... {}", head, line.size(), tail);
+}
+
+}  // namespace
+
+std::string readable(std::string_view text) {
+  std::string out;
+  while (true) {
+    const size_t end = text.find('\n');
+    out += escaped(shortened(text.substr(0, end)));
+    if (end == text.npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
+namespace {
+
+constexpr size_t kDeeper = 2;
+constexpr size_t kNarrowest = 20;  // of a terminal that is worth the trouble
+
+std::string wrapped_line(std::string_view line, size_t width) {
+  const auto indent = std::min(line.find_first_not_of(' '), line.size());
+  const std::string deeper = "\n" + std::string(indent + kDeeper, ' ');
+  std::string text(line.substr(0, indent));
+  size_t used = indent;
+  for (size_t at = indent; at < line.size();) {
+    const auto end = std::min(line.find(' ', at), line.size());
+    const auto next = std::min(line.find_first_not_of(' ', end), line.size());
+    const auto word = line.substr(at, end - at);
+    if (at > indent && used + letters(word) > width) {
+      text.erase(text.find_last_not_of(' ') + 1);
+      text += deeper;
+      used = indent + kDeeper;
+    }
+    text += line.substr(at, next - at);
+    used += letters(word) + (next - end);
+    at = next;
+  }
+  return text;
+}
+
+}  // namespace
+
+size_t letters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
+}
+
+std::string wrapped(std::string_view text, size_t width) {
+  if (width < kNarrowest) return std::string(text);
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    const auto line = text.substr(at, end - at);
+    out += letters(line) > width ? wrapped_line(line, width) : std::string(line);
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string with_style(const std::string& text, TextStyle style) {
+  static constexpr std::array<const char*, 6> kCodes = {"",        "\x1b[32m", "\x1b[33m",
+                                                        "\x1b[1m", "\x1b[2m",  "\x1b[31m"};
+  if (style == TextStyle::plain) return text;
+  return kCodes[static_cast<size_t>(style)] + text + "\x1b[0m";
+}
+
 namespace {
 
 std::string lower(std::string_view text) {

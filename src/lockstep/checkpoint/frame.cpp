@@ -4,8 +4,6 @@
 
 #include <unordered_map>
 
-#include "lockstep/checkpoint/map_tensors.h"
-
 namespace lockstep::checkpoint {
 namespace {
 

@@ -9,9 +9,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/checkpoint/pickle_globals.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/checkpoint/unpickle.h"
 
 namespace lockstep::checkpoint {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/memory.h"
-#include "lockstep/checkpoint/cursor.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep::checkpoint {
@@ -80,5 +80,18 @@ class NodeArena {
   std::vector<Tree> trees_;
   std::vector<bool> converted_;
 };
+
+// A tensor from a storage and what a pickle claims about its shape, every claim checked.
+
+struct TensorClaim {
+  at::ScalarType dtype;
+  int64_t offset = 0;  // in elements
+  std::vector<int64_t> sizes = {}, strides = {};
+};
+
+inline constexpr size_t kMostDimensions = 64;  ///< of a tensor that is rebuilt
+
+/// A view of the bytes. InputError (through `input`, which knows the file) where it would reach beyond them.
+at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, const Cursor& input);
 
 }  // namespace lockstep::checkpoint

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <torch/types.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <unordered_map>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -15,9 +18,100 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/frame.h"
 #include "lockstep/checkpoint/pt.h"
+#include "lockstep/checkpoint/tree.h"
 
 namespace lockstep {
+
+// A copy of a tree that training cannot change any more.
+
+namespace {
+
+using checkpoint::map_tensors;
+using Uses = std::unordered_map<const c10::StorageImpl*, int>;
+
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
+}
+
+/// The whole storage as a flat tensor of the same dtype.
+at::Tensor flat(const at::Tensor& tensor) {
+  const auto length = static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
+  return tensor.as_strided({length}, {1}, 0);
+}
+
+}  // namespace
+
+Tree snapshot(const Tree& tree) {
+  Uses uses;
+  map_tensors(tree, [&](const at::Tensor& tensor) -> Tree {
+    checkpoint::require_dense(tensor);
+    ++uses[tensor.storage().unsafeGetStorageImpl()];
+    return tensor;
+  });
+  std::unordered_map<const c10::StorageImpl*, at::Tensor> copies;
+  return map_tensors(tree, [&](const at::Tensor& shared) -> Tree {
+    const auto tensor = shared.detach();
+    const auto* storage = tensor.storage().unsafeGetStorageImpl();
+    if (uses[storage] == 1 && !covers_its_storage(tensor)) {
+      return at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).copy_(tensor);
+    }
+    auto& copy = copies[storage];
+    if (!copy.defined()) copy = flat(tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    if (copy.scalar_type() != tensor.scalar_type()) return tensor.to(at::kCPU).clone();
+    return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  });
+}
+
+// CheckpointWriter: one save at a time, in a thread of its own.
+
+struct CheckpointWriter::Job {
+  Tree tree;
+  std::string path;
+  std::exception_ptr failure;
+  std::atomic<bool> done = false;
+};
+
+CheckpointWriter::CheckpointWriter(CheckpointStore store)
+    : CheckpointWriter([store = std::move(store)] { return store; }, [](const std::string&) {}) {}
+
+CheckpointWriter::CheckpointWriter(std::function<CheckpointStore()> store,
+                                   std::function<void(const std::string&)> saved)
+    : store_(std::move(store)), saved_(std::move(saved)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointWriter::submit(const Tree& tree, CheckpointStore::Name name) {
+  wait();
+  auto job = std::make_shared<Job>();
+  job->tree = snapshot(tree);
+  job_ = job;
+  thread_ = std::thread([this, job, name] {
+    try {
+      const auto path = store_().save(job->tree, name);
+      if (name != CheckpointStore::Name::best) saved_(job->path = path);
+    } catch (...) {
+      job->failure = std::current_exception();
+    }
+    job->tree = Tree();
+    job->done = true;
+  });
+}
+
+void CheckpointWriter::wait() {
+  if (thread_.joinable()) thread_.join();
+  const auto job = std::exchange(job_, nullptr);
+  if (!job) return;
+  if (job->failure) std::rethrow_exception(job->failure);
+  if (!job->path.empty()) last_saved_ = job->path;
+}
+
+bool CheckpointWriter::idle() const {
+  return !job_ || job_->done;
+}
 
 namespace fs = std::filesystem;
 

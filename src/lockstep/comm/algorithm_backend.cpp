@@ -5,7 +5,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/op_names.h"
+#include "lockstep/comm/watch/message.h"
 
 namespace lockstep::comm {
 namespace {

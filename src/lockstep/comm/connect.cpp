@@ -214,7 +214,7 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
   wait_until_all_are_connected(joining.store, job, joining.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(joining.options.timeout);
-    joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
+    joining.roll->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
   }
   group->setDefaultBackend(added);
   group->setGroupName(joining.name);

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_load.h"
 

@@ -12,9 +12,24 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/step_graph.h"
-
 namespace lockstep::comm {
+
+// Work of one device, recorded once and run again as a whole: a CUDA graph, which the plug-in makes.
+
+class StepGraph {
+ public:
+  StepGraph() = default;
+  virtual ~StepGraph() = default;
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
+
+  /// Records what `work` does on the device, without doing it; what it does on the host is done once, now.
+  /// What was recorded before is forgotten. Work that has to wait for the device cannot be recorded: an
+  /// Error.
+  virtual void capture(const std::function<void()>& work) = 0;
+  /// Does it, in its turn on the device; the host does not wait.
+  virtual void replay() = 0;
+};
 
 struct NcclRequest {
   c10::intrusive_ptr<c10d::Store> store;

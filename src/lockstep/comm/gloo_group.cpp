@@ -65,7 +65,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& jo
     backend->keep_time(settings.timeout, since(before, connections()));
     return backend;
   } catch (const std::exception& error) {
-    std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
+    std::rethrow_exception(
+        roll->diagnose({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
   }
 }
 

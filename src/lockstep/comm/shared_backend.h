@@ -1,7 +1,7 @@
 #pragma once
 // The backend "shared": gloo's sums to the same bits, made in the memory that the ranks of a node share.
 
-#include "lockstep/comm/node/inline_backend.h"
+#include "lockstep/comm/node/transport_backend.h"
 
 namespace lockstep::comm {
 

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "lockstep/comm/node/inline_backend.h"
+#include "lockstep/comm/node/transport_backend.h"
 
 namespace lockstep::comm {
 namespace {
 
-InlineBackend* sharer_of(const ProcessGroup& group) {
+TransportBackend* sharer_of(const ProcessGroup& group) {
   if (!group || group->getSize() == 1) return nullptr;
   const auto devices = group->getDeviceTypes();
   if (std::find(devices.begin(), devices.end(), at::Device(at::kCPU)) == devices.end()) return nullptr;
-  return dynamic_cast<InlineBackend*>(group->getBackend(c10::kCPU).get());
+  return dynamic_cast<TransportBackend*>(group->getBackend(c10::kCPU).get());
 }
 
 bool can_move(const at::Tensor& tensor) {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "lockstep/comm/watch/finished_work.h"
+#include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
 namespace {

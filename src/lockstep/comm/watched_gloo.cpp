@@ -1,14 +1,59 @@
 #include "lockstep/comm/watched_gloo.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/libtorch.h"
-#include "lockstep/comm/gloo_messenger.h"
+#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/watch/message.h"
-#include "lockstep/comm/watch/op_names.h"
+#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/timeout_thread.h"
 
 namespace lockstep::comm {
+namespace {
+
+// Messages of one collective over gloo, which waits as long as it takes: who begins the collective keeps
+// time.
+
+class GlooMessenger : public Messenger {
+ public:
+  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : gloo_(gloo), roll_(roll) {}
+  int rank() const override { return roll_.rank(); }
+  int world() const override { return static_cast<int>(roll_.peers().size()); }
+  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+
+ protected:
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
+
+ private:
+  c10d::ProcessGroupGloo& gloo_;
+  const RollCall& roll_;
+};
+
+using Gloo = c10d::ProcessGroupGloo;
+
+std::vector<at::Tensor> tensors_over(std::span<const std::byte> bytes) {
+  return {
+      at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, at::kByte)};
+}
+
+// Gloo's own calls, not those that override them: these messages are not watched one by one.
+void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (const auto& [from, bytes] : in) {
+    auto tensors = tensors_over(bytes);
+    works.push_back(gloo_.Gloo::recv(tensors, from, kCollectiveTag));
+  }
+  for (const auto& [to, bytes] : out) {
+    auto tensors = tensors_over(bytes);
+    works.push_back(gloo_.Gloo::send(tensors, to, kCollectiveTag));
+  }
+  for (const auto& work : works) work->wait(kNever);
+}
+
+}  // namespace
 
 using c10d::OpType;
 using Gloo = c10d::ProcessGroupGloo;
@@ -80,7 +125,7 @@ WatchedGloo::~WatchedGloo() {
 void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
   options_->timeout = timeout;
   for (const auto& context : contexts_) context->setTimeout(kNever);
-  limits_ = std::make_shared<Limits>(std::move(lines), roll_);
+  limits_ = std::make_shared<TimeoutThread>(std::move(lines), roll_);
   roll_->at_death([this] {
     limits_->cut_lines();
     c10::raw::intrusive_ptr::incref(this);
@@ -88,7 +133,7 @@ void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines
 }
 
 // The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
-void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
+void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t number) {
   const auto gather = [&](const std::string& bytes) {
     Tensors mine = {to_bytes(bytes)};
     TensorLists all(1);
@@ -107,7 +152,7 @@ void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
     found = difference(own, gather);
   } catch (const std::exception&) {
     watch.be_over();
-    std::rethrow_exception(watch.judge(std::current_exception()));
+    std::rethrow_exception(watch.diagnose(std::current_exception()));
   }
   if (found.empty()) return;
   watch.be_over();
@@ -115,7 +160,7 @@ void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
 }
 
 void WatchedGloo::compare(const Call& own, const Collective& collective) {
-  auto watch = std::make_shared<Watch>(roll_, collective);
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
   limits_->add(watch);
   compare_in(*watch, own, collective.number);
   watch->be_over();
@@ -126,7 +171,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, con
                                         std::chrono::milliseconds timeout, Start&& start) {
   const LimitOfCall limit(timeout, options_->timeout);
   const Collective collective{op_name(type), roll_->begin(type), limit.get()};
-  auto watch = std::make_shared<Watch>(roll_, collective);
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
   limits_->add(watch);
   if (roll_->compares_calls()) compare_in(*watch, call_of(type, tensors, how), collective.number);
   try {
@@ -141,7 +186,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, con
   }
 }
 
-void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch) {
+void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<CollectiveWatch>& watch) {
   if (!has_future(work.get())) return watch->be_over();
   work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
 }
@@ -149,7 +194,7 @@ void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& wa
 std::exception_ptr WatchedGloo::carry(const Collective& collective,
                                       const std::function<void(Messenger&)>& body,
                                       const OnGivenUp& on_given_up) {
-  auto watch = std::make_shared<Watch>(roll_, collective);
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
   try {
     limits_->add(watch);
@@ -158,7 +203,7 @@ std::exception_ptr WatchedGloo::carry(const Collective& collective,
     body(messenger);
     return nullptr;
   } catch (const std::exception&) {
-    return watch->judge(std::current_exception());
+    return watch->diagnose(std::current_exception());
   }
 }
 
@@ -272,13 +317,13 @@ void WatchedGloo::require_other(int rank, const char* what) const {
 
 template <class Start>
 WatchedGloo::WorkPtr WatchedGloo::watch_message(OpType type, int peer, Start&& start) {
-  auto watch = std::make_shared<Watch>(roll_, message_with(type, peer, options_->timeout));
+  auto watch = std::make_shared<CollectiveWatch>(roll_, message_with(type, peer, options_->timeout));
   try {
     return c10::make_intrusive<WatchedWork>(start(), watch, limits_, getRank(), type);
   } catch (const c10::Error&) {
     throw;  // refused for its arguments
   } catch (const std::exception&) {
-    std::rethrow_exception(watch->judge(std::current_exception()));
+    std::rethrow_exception(watch->diagnose(std::current_exception()));
   }
 }
 

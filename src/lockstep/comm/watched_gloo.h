@@ -8,8 +8,8 @@
 
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/limits.h"
 #include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/timeout_thread.h"
 #include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
@@ -90,17 +90,17 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
 
  private:
   void require_other(int rank, const char* what) const;
-  void tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch);
+  void tell_end(const WorkPtr& work, const std::shared_ptr<CollectiveWatch>& watch);
   template <class Start>
   WorkPtr watch_message(c10d::OpType type, int peer, Start&& start);
-  void compare_in(Watch& watch, const Call& own, uint64_t number);
+  void compare_in(CollectiveWatch& watch, const Call& own, uint64_t number);
   /// `tensors` and `how` say what every rank must call alike.
   template <class Start>
   WorkPtr watch(c10d::OpType type, const Tensors& tensors, const std::string& how,
                 std::chrono::milliseconds timeout, Start&& start);
 
   std::shared_ptr<RollCall> roll_;
-  std::shared_ptr<Limits> limits_;
+  std::shared_ptr<TimeoutThread> limits_;
 };
 
 }  // namespace lockstep::comm

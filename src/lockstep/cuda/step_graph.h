@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "lockstep/comm/step_graph.h"
+#include "lockstep/comm/cuda_plugin.h"
 
 namespace lockstep::cuda {
 

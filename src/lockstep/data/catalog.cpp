@@ -1,14 +1,163 @@
 #include "lockstep/data/catalog.h"
 
-#include <filesystem>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/stage.h"
 
 namespace lockstep::data {
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kNoResume = 33;
+constexpr int kNotThere = 127;  // the shell's
+constexpr int kTooLong = -2;
+constexpr int64_t kSecondsToAnswer = 600, kSlowestBytesPerSecond = 10'000;
+// What curl's exit codes say, in words (man curl, EXIT CODES).
+const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
+                                          {6, "its name has no address"},
+                                          {7, "no connection"},
+                                          {18, "it broke off"},
+                                          {22, "it does not have the file"},
+                                          {23, "writing failed: is the disk full?"},
+                                          {28, "it took too long"},
+                                          {35, "no secure connection"},
+                                          {kTooLong, "its file is longer than the known one"},
+                                          {56, "it broke off"},
+                                          {60, "its certificate is not trusted"}};
+constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
+constexpr int kUnreachable[] = {5, 6, 7, 28};
+
+// A mirror may send on and on, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
+int run_curl(const std::string& url, const std::string& part, int64_t bytes, bool progress) {
+  const auto most_blocks = std::to_string(bytes / 512 + 1);
+  const auto most_seconds = std::to_string(kSecondsToAnswer + bytes / kSlowestBytesPerSecond);
+  const std::string words =
+      "--fail --location --proto =http,https --continue-at - --connect-timeout 20 "
+      "--speed-limit 1000 --speed-time 60 " +
+      std::string(progress ? "--progress-bar" : "--silent");
+  const base::Program curl{.argv = {"sh", "-c",
+                                    "ulimit -c 0 && ulimit -f \"$1\" && exec curl -q " + words +
+                                        " --max-time \"$2\" --output \"$3\" -- \"$4\"",
+                                    "sh", most_blocks, most_seconds, part, url}};
+  pid_t child;
+  if (const int failed = base::start_program(curl, child)) {
+    throw Error(format("cannot run a shell: {}", strerror(failed)), "", "copy the files by hand");
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ) return kTooLong;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotThere)
+    throw Error("there is no curl", "", "install curl, or copy the files by hand");
+  if (WIFSIGNALED(status))
+    throw Error(format("curl was ended by signal {}", WTERMSIG(status)), url,
+                "run the same command again: it goes on where it broke off");
+  return WEXITSTATUS(status);
+}
+
+/// What one mirror came to: empty = the file is there and whole.
+struct Answer {
+  int code = 0;
+  std::string reason;
+};
+
+Answer try_mirror(const std::string& url, const std::string& part, const KnownFile& file, bool progress) {
+  std::error_code none;
+  // Nothing to gain from a part that is already too long, or as long as the file and wrong.
+  if (fs::file_size(part, none) >= static_cast<size_t>(file.bytes) && !none) fs::remove(part, none);
+  int code = run_curl(url, part, file.bytes, progress);
+  if (code == kNoResume) {  // the server cannot go on in the middle
+    fs::remove(part, none);
+    code = run_curl(url, part, file.bytes, progress);
+  }
+  if (code == kTooLong) fs::remove(part, none);
+  if (code != 0) {
+    const auto reason = kReasons.find(code);
+    return {code, reason == kReasons.end() ? format("curl's exit status {}", code) : reason->second};
+  }
+  if (check_file(part, file) == FileState::good) return {};
+  fs::remove(part, none);
+  return {-1, "its file has another digest"};
+}
+
+void keep(const std::string& part, const std::string& path) {
+  const base::Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
+  const bool stored = file && ::fsync(file.number()) == 0;
+  std::error_code failed;
+  if (stored) fs::rename(part, path, failed);
+  if (!stored || failed)
+    throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
+}
+
+[[noreturn]] void no_mirror_had_it(const KnownFile& file, const std::string& folder,
+                                   const std::vector<std::string>& answers, bool unreachable) {
+  throw Error(
+      format("{} could not be fetched{}", file.name,
+             unreachable ? ": no mirror was reached, so this node may have no way to the internet" : ""),
+      base::join(answers, "; "),
+      format("run this on a login node, set https_proxy, or copy the file into {}", folder));
+}
+
+}  // namespace
+
+void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& folder,
+                const FetchOptions& options) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
+  const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
+  if (fs::exists(fs::symlink_status(part, failed)) && !is_own_file(part))
+    throw InputError("another user's file, or a link, is in the download's place", part, "remove it");
+  if (check_file(part, file) == FileState::good) return keep(part, path);  // all but the name was done
+  std::vector<std::string> answers;
+  bool unreachable = true;
+  for (auto mirror : options.mirrors.empty() ? set.mirrors : options.mirrors) {
+    if (!mirror.ends_with('/')) mirror += '/';
+    const auto answer = try_mirror(mirror + file.name, part, file, options.progress);
+    if (answer.reason.empty()) return keep(part, path);
+    answers.push_back(mirror + ": " + answer.reason);
+    unreachable =
+        unreachable && std::count(std::begin(kUnreachable), std::end(kUnreachable), answer.code) > 0;
+  }
+  no_mirror_had_it(file, folder, answers, unreachable);
+}
+
+namespace fs = std::filesystem;
+
+std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
+  const fs::path folder = base::find_path(root);
+  std::error_code none;
+  for (const char* inside : {"", "MNIST/raw", "raw", "multinli_1.0"}) {  // torchvision's, and the archive's
+    for (const auto& name : names) {
+      const auto path = folder / inside / name;
+      if (fs::exists(path, none)) return path;
+    }
+  }
+  if (!fs::is_directory(folder, none)) {
+    throw InputError("the data folder does not exist", folder,
+                     "set data.root, or fetch the set: lockstep data fetch");
+  }
+  throw InputError(format("the data folder holds no {}", base::join(names, " or ")), folder,
+                   "set data.root, or fetch the set: lockstep data fetch");
+}
+
 namespace fs = std::filesystem;
 
 const std::vector<KnownSet>& known_sets() {

@@ -36,4 +36,22 @@ FileState check_file(const std::string& path, const KnownFile& known);
 /// Where the set's files lie or belong: `root` where it is given, else data/NAME.
 std::string set_folder(const KnownSet& set, const std::string& root);
 
+// Downloads the files of a known set through the system's curl: resumed, from the first mirror that has them,
+// checked.
+
+struct FetchOptions {
+  std::vector<std::string> mirrors = {};  // in place of the set's own
+  bool progress = false;                  // curl's progress bar on stderr
+};
+
+/// Brings one file to folder/name. What an earlier try left in folder/name.part is continued; only a file
+/// whose digest is right ever gets the name. Throws Error saying what each mirror answered.
+void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& folder,
+                const FetchOptions& options);
+
+// Where a set's files lie.
+
+/// The first of `names` that exists under `root` or one of the folders where downloaders put it.
+std::string find_data_file(const std::string& root, const std::vector<std::string>& names);
+
 }  // namespace lockstep::data

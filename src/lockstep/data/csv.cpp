@@ -13,7 +13,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/cells.h"
 #include "lockstep/data/rows/fields.h"
-#include "lockstep/data/rows/labels.h"
 #include "lockstep/data/rows/line_reader.h"
 
 namespace lockstep {

@@ -1,15 +1,134 @@
 #include "lockstep/data/image_folder.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/parallel_each.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/rows/fields.h"
 
 namespace lockstep::data {
+namespace {
+
+// Planes of floats from rows of bytes; mirrored left to right where `flipped`.
+void lay_out(const Pixels& image, bool flipped, const float* table, float* out) {
+  const int64_t step = flipped ? -3 : 3;
+  const int64_t start = flipped ? 3 * (image.width - 1) : 0;
+  for (int64_t c = 0; c < 3; ++c, table += 256) {
+    for (int64_t y = 0; y < image.height; ++y) {
+      const uint8_t* in = image.row(y) + start + c;
+      for (int64_t x = 0; x < image.width; ++x, in += step) *out++ = table[*in];
+    }
+  }
+}
+
+}  // namespace
+
+View ImageFolderSet::view_of(int64_t height, int64_t width, int64_t index) const {
+  if (!epoch_) return middle_view(height, width, look_.height, look_.width);
+  return drawn_view(height, width, look_.height, look_.width, look_.augment, look_.seed, *epoch_, index);
+}
+
+Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
+  const auto count = static_cast<int64_t>(indices.size());
+  const auto options = at::TensorOptions().pinned_memory(pinned);
+  Batch batch;
+  batch.input = at::empty({count, 3, look_.height, look_.width}, options.dtype(at::kFloat));
+  float* out = batch.input.mutable_data_ptr<float>();
+  ImageReader reader;
+  Resampler resampler;
+  for (const int64_t index : indices) {
+    const auto& image = reader.read(list_.path(index));
+    const auto [scaling, flipped] = view_of(image.height, image.width, index);
+    lay_out(resampler.scale(image, scaling), flipped, look_.table.const_data_ptr<float>(), out);
+    out += 3 * look_.height * look_.width;
+  }
+  if (!list_.labels.defined()) return batch;
+  batch.target = at::empty({count}, options.dtype(at::kLong));
+  const auto* labels = list_.labels.const_data_ptr<int64_t>();
+  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
+  for (const int64_t index : indices) *target++ = labels[index];
+  return batch;
+}
+
+std::shared_ptr<const Dataset> ImageFolderSet::in_epoch(int64_t epoch) const {
+  if (!look_.augment.crop && !look_.augment.flip) return nullptr;
+  auto drawn = std::make_shared<ImageFolderSet>(*this);
+  drawn->epoch_ = epoch;
+  return drawn;
+}
+
+std::string ImageList::file(int64_t index) const {
+  const auto* end = ends.const_data_ptr<int64_t>() + index;
+  const int64_t begin = index == 0 ? 0 : end[-1];
+  return {reinterpret_cast<const char*>(names.const_data_ptr<uint8_t>()) + begin,
+          static_cast<size_t>(*end - begin)};
+}
+
+ImageList image_list(const std::string& root, const std::vector<std::string>& files,
+                     const std::vector<int64_t>& labels) {
+  std::string names;
+  std::vector<int64_t> ends;
+  for (const auto& file : files) {
+    names += file;
+    ends.push_back(static_cast<int64_t>(names.size()));
+  }
+  ImageList list{.root = root,
+                 .names = at::empty({static_cast<int64_t>(names.size())}, at::kByte),
+                 .ends = at::tensor(ends, at::kLong),
+                 .labels = labels.empty() && !files.empty() ? at::Tensor() : at::tensor(labels, at::kLong)};
+  if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
+  return list;
+}
+
+std::vector<Damage> damaged_images(const FoundImages& images, ImageCheck check) {
+  constexpr int kLeastThreads = 8;  // first and last bytes: mostly waiting
+  std::vector<Damage> damaged;
+  std::mutex mutex;
+  const auto make = [&] {
+    return [&, reader = std::make_shared<ImageReader>()](int64_t i) {
+      const auto path = images.root + "/" + images.files[i];
+      try {
+        if (check == ImageCheck::ends) {
+          reader->check(path);
+        } else {
+          reader->read(path);
+        }
+      } catch (const DamagedImage& bad) {
+        const std::lock_guard lock(mutex);
+        damaged.push_back({i, bad.what(), bad.where()});
+      }
+    };
+  };
+  parallel_each(static_cast<int64_t>(images.files.size()),
+                thread_count(check == ImageCheck::ends ? kLeastThreads : 1), make);
+  std::sort(damaged.begin(), damaged.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  return damaged;
+}
+
+void leave_out(const std::vector<Damage>& damaged, FoundImages& images) {
+  size_t kept = 0, next = 0;
+  for (size_t i = 0; i < images.files.size(); ++i) {
+    if (next < damaged.size() && damaged[next].index == static_cast<int64_t>(i)) {
+      ++next;
+      continue;
+    }
+    if (kept != i) images.files[kept] = std::move(images.files[i]);
+    images.labels[kept++] = images.labels[i];
+  }
+  images.files.resize(kept);
+  images.labels.resize(kept);
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -17,8 +17,6 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/write_all.h"
-#include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 
 namespace lockstep::data {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file_map.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep {

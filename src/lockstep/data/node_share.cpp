@@ -17,11 +17,10 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/claim.h"
 #include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 
 namespace lockstep {

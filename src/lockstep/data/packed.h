@@ -1,10 +1,15 @@
 #pragma once
 // Numbers and strings laid end to end in bytes, to pass between processes of one node.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include "lockstep/base/files/file.h"
 
 namespace lockstep::data {
 
@@ -52,5 +57,11 @@ class Unpacker {
   const char* end_;
   bool failed_ = false;
 };
+
+// Tensors that look into a file in memory.
+
+/// A tensor at `place`, which keeps the map alive.
+at::Tensor view_of(std::shared_ptr<base::FileMap> map, char* place, at::IntArrayRef shape,
+                   at::ScalarType type);
 
 }  // namespace lockstep::data

@@ -14,7 +14,6 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/write_all.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

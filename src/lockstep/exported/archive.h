@@ -1,13 +1,22 @@
 #pragma once
 // The records of a file that torch.export.save wrote, each checked before it is read.
 
-#include <cstdint>
+#include <c10/core/Device.h>
+#include <c10/core/Layout.h>
+#include <c10/core/MemoryFormat.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
+
+#include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/zip.h"
 
@@ -53,5 +62,58 @@ class Archive {
   std::string folder_;  // "model/"
   std::unordered_map<std::string, const checkpoint::ZipRecord*> by_name_;
 };
+
+// Values of the JSON in an exported file: unions, names, numbers and torch's enumerations, each checked.
+
+using Json = nlohmann::json;
+
+/// Why a file is not taken; whoever knows the file makes an InputError of it.
+struct Refusal : std::runtime_error {
+  explicit Refusal(const std::string& what, std::string advice = kExportAgain)
+      : std::runtime_error(what), hint(std::move(advice)) {}
+  std::string hint;
+};
+
+/// A union: the one field that is not null.
+struct Field {
+  const std::string& name;
+  const Json& value;
+};
+Field only_field(const Json& json);
+
+/// A name from the file, safe to print.
+std::string shown(const std::string& name);
+
+std::string text_at(const Json& json, const char* key);
+/// A whole number and nothing else.
+int64_t whole_number(const Json& json);
+/// Also "Infinity", "-Infinity" and "NaN", which are no JSON numbers.
+double number_of(const Json& json);
+/// A size that is a number in the file, not a symbol.
+int64_t fixed_size(const Json& json);
+
+/// torch.export's own numbers, which are not c10's.
+at::ScalarType scalar_type_of(const Json& json);
+at::MemoryFormat memory_format_of(const Json& json);
+at::Layout layout_of(const Json& json);
+at::Device device_of(const Json& json);
+
+// Whatever is wrong with an exported file, as one InputError that names it.
+
+/// What `work` returns. A Refusal, JSON of another form and an error of libtorch's become an InputError.
+template <class Work>
+auto refusing(const std::string& path, Work&& work) {
+  constexpr const char* kOtherwise = "the exported model is not as torch.export writes it: ";
+  try {
+    return std::forward<Work>(work)();
+  } catch (const Refusal& refusal) {
+    throw InputError(std::string("the exported model cannot be used: ") + refusal.what(), path, refusal.hint);
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(kOtherwise + base::what_is_wrong(error), path, kExportAgain);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    throw InputError(kOtherwise + text.substr(0, text.find('\n')), path, kExportAgain);
+  }
+}
 
 }  // namespace lockstep::exported

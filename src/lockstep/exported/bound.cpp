@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "lockstep/base/format.h"
-#include "lockstep/exported/refusing.h"
+#include "lockstep/exported/archive.h"
 
 namespace lockstep::exported {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "lockstep/exported/field.h"
+#include "lockstep/exported/archive.h"
 #include "lockstep/exported/graph.h"
 
 namespace lockstep::exported {

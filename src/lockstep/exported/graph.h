@@ -12,9 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/exported/checks.h"
-
 namespace lockstep::exported {
+
+// What functions of libtorch take for granted of their arguments, as in Python a module around them has
+// checked it.
+
+/// Throws Error for arguments with which the function would read or write elsewhere.
+using ArgumentCheck = void (*)(const std::vector<c10::IValue>& arguments);
+
+/// By an operator's name with its overload, "aten::lstm.input"; nullptr for a function that checks for
+/// itself.
+ArgumentCheck find_check(const std::string& name);
 
 struct Graph;
 

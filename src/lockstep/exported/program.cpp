@@ -1,11 +1,253 @@
 #include "lockstep/exported/program.h"
 
+#include <limits>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/exported/refusing.h"
+#include "lockstep/exported/archive.h"
 
 namespace lockstep::exported {
+namespace {
+
+// "Mul(Integer(2), Symbol('s31', positive=True))" as "Mul(2, s31)"; "s31" is how an old torch wrote it.
+std::string symbol_in(std::string text) {
+  for (const std::string_view begin : {"Symbol('", "Integer("}) {
+    for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+      const auto from = at + begin.size();
+      const auto close = text.find(')', from);
+      const auto end = std::min(text.find('\'', from), close);
+      if (close == std::string::npos) break;
+      text.replace(at, close + 1 - at, text.substr(from, end - from));
+    }
+  }
+  return shown(text);
+}
+
+TensorMeta meta_of(const Json& json) {
+  TensorMeta meta;
+  meta.dtype = scalar_type_of(json.at("dtype"));
+  for (const auto& size : json.at("sizes")) {
+    const auto [kind, value] = only_field(size);
+    const bool fixed = kind == "as_int";
+    meta.sizes.push_back(fixed ? std::optional(whole_number(value)) : std::nullopt);
+    meta.symbols.push_back(fixed ? std::string() : symbol_in(text_at(value, "expr_str")));
+  }
+  return meta;
+}
+
+std::optional<TensorMeta> meta_of_value(const Json& graph, const std::string& name) {
+  const auto& values = graph.at("tensor_values");
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(meta_of(*found));
+}
+
+c10::IValue constant_of(const std::string& kind, const Json& value) {
+  if (kind == "as_none") return {};
+  if (kind == "as_int") return whole_number(value);
+  if (kind == "as_float") return number_of(value);
+  if (kind == "as_bool") return value.get<bool>();
+  if (kind == "as_string") return value.get<std::string>();
+  throw Refusal("an input is a constant of the kind " + shown(kind), "let forward take tensors and numbers");
+}
+
+Input constant_input(const std::string& name, const Field& field) {
+  return {.kind = Input::Kind::constant,
+          .name = name,
+          .value = field.name == "as_none" ? "None" : shown(field.value.dump()),
+          .fixed = constant_of(field.name, field.value)};
+}
+
+Input user_input(const Json& argument, const Json& graph) {
+  const auto field = only_field(argument);
+  const auto& [kind, value] = field;
+  if (kind == "as_tensor") {
+    const auto name = text_at(value, "name");
+    return {.kind = Input::Kind::user, .name = name, .argument = name, .meta = meta_of_value(graph, name)};
+  }
+  if (kind != "as_sym_int") return constant_input({}, field);
+  const auto name = text_at(value, "as_name");
+  return {.kind = Input::Kind::user, .name = name, .argument = name, .value = "int"};
+}
+
+Input input_of(const Json& spec, const Json& graph) {
+  const auto [kind, value] = only_field(spec);
+  if (kind == "user_input") return user_input(value.at("arg"), graph);
+  if (kind == "constant_input") return constant_input(text_at(value, "name"), only_field(value.at("value")));
+  const std::map<std::string, std::pair<Input::Kind, const char*>> tensors = {
+      {"parameter", {Input::Kind::parameter, "parameter_name"}},
+      {"buffer", {Input::Kind::buffer, "buffer_name"}},
+      {"tensor_constant", {Input::Kind::constant_tensor, "tensor_constant_name"}}};
+  const auto found = tensors.find(kind);
+  if (found == tensors.end()) {
+    throw Refusal(format("the model takes an input of the kind {}", shown(kind)),
+                  "only tensors, numbers and texts can be given to it");
+  }
+  Input input{.kind = found->second.first,
+              .name = text_at(value, found->second.second),
+              .argument = text_at(value.at("arg"), "name")};
+  if (kind == "buffer") input.saved = value.value("persistent", true);
+  return input;
+}
+
+// "as_none" as "none"
+std::string word_of(const std::string& kind) {
+  return shown(kind.starts_with("as_") ? kind.substr(3) : kind);
+}
+
+Output tensor_output(const std::string& name, const Json& graph) {
+  return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
+}
+
+Output output_of(const Json& spec, const Json& graph) {
+  const auto [kind, value] = only_field(spec);
+  if (kind == "user_output") {
+    const auto argument = only_field(value.at("arg"));
+    if (argument.name != "as_tensor") return {.kind = Output::Kind::user, .name = word_of(argument.name)};
+    return tensor_output(text_at(argument.value, "name"), graph);
+  }
+  if (kind == "loss_output") return tensor_output(text_at(value.at("arg"), "name"), graph);
+  if (kind == "buffer_mutation")
+    return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
+  if (kind == "parameter_mutation")
+    return {.kind = Output::Kind::mutation, .name = text_at(value, "parameter_name")};
+  throw Refusal(format("the model gives an output of the kind {}", shown(kind)),
+                "export it with torch.export.export, for training, and without run_decompositions()");
+}
+
+int64_t bound(const Json& range, const char* key, int64_t otherwise) {
+  const auto found = range.find(key);
+  return found == range.end() || found->is_null() ? otherwise : whole_number(*found);
+}
+
+class Checker {
+ public:
+  Checker(const Signature& signature, const std::string& path) : signature_(signature), path_(path) {}
+
+  void check(const Input& input, const c10::IValue& value) {
+    if (input.kind == Input::Kind::constant) return check_constant(input, value);
+    if (!input.meta) return check_number(input, value);
+    if (!value.isTensor()) fail(input, format("is a {}", value.tagKind()), "give it a tensor");
+    const auto& tensor = value.toTensor();
+    if (tensor.scalar_type() != input.meta->dtype) {
+      fail(input,
+           format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
+                  c10::toString(input.meta->dtype)),
+           "export it with an input of this dtype");
+    }
+    if (tensor.dim() != static_cast<int64_t>(input.meta->sizes.size())) {
+      fail(input,
+           format("has {} dimensions, and the model was exported for {}", tensor.dim(),
+                  input.meta->sizes.size()),
+           "export it with an input of the task's shape");
+    }
+    for (int64_t i = 0; i < tensor.dim(); ++i) check_size(input, i, tensor.size(i));
+  }
+
+ private:
+  // None stands for whatever the file has
+  void check_constant(const Input& input, const c10::IValue& value) const {
+    if (value.isNone()) return;
+    const bool numbers = value.isScalar() && input.fixed.isScalar();
+    const bool same = numbers ? value.toScalar().toDouble() == input.fixed.toScalar().toDouble()
+                              : value.tagKind() == input.fixed.tagKind() && value == input.fixed;
+    if (!same) fail(input, "is fixed to " + input.value + " in the file", "give that, or None");
+  }
+
+  void check_number(const Input& input, const c10::IValue& value) {
+    if (!value.isInt()) fail(input, format("is a {}", value.tagKind()), "give it an int");
+    const auto range = signature_.ranges.find(input.name);
+    if (range == signature_.ranges.end()) return;
+    if (value.toInt() < range->second.least || value.toInt() > range->second.most) {
+      fail(input,
+           format("is {}, and the model was exported for {} to {}", value.toInt(), range->second.least,
+                  range->second.most),
+           "export it with another range for it");
+    }
+  }
+
+  void check_size(const Input& input, int64_t dimension, int64_t size) {
+    const auto at = static_cast<size_t>(dimension);
+    if (const auto& fixed = input.meta->sizes[at]) {
+      if (*fixed != size)
+        fail_size(
+            input, dimension, size, format("for {} alone", *fixed),
+            format(
+                "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
+                "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
+                dimension));
+      return;
+    }
+    const auto& symbol = input.meta->symbols[at];
+    const auto range = signature_.ranges.find(symbol);
+    if (range == signature_.ranges.end()) return;  // an expression: the graph finds out
+    if (const auto seen = seen_before(symbol, size); seen != size) {
+      fail_size(input, dimension, size, format("for the same size there as elsewhere, where it is {}", seen),
+                "export it with a name of its own for that size");
+    }
+    if (size < range->second.least || size > range->second.most) {
+      fail_size(input, dimension, size, format("for {} to {}", range->second.least, range->second.most),
+                "export it with another range for that size");
+    }
+  }
+
+  /// The size that this symbol had at first. A model has few of them.
+  int64_t seen_before(const std::string& symbol, int64_t size) {
+    for (const auto& [name, seen] : seen_)
+      if (*name == symbol) return seen;
+    seen_.emplace_back(&symbol, size);
+    return size;
+  }
+
+  [[noreturn]] void fail_size(const Input& input, int64_t dimension, int64_t size,
+                              const std::string& exported, const std::string& hint) const {
+    fail(input,
+         format("has size {} in dimension {}, and the model was exported {}", size, dimension, exported),
+         hint);
+  }
+
+  [[noreturn]] void fail(const Input& input, const std::string& what, const std::string& hint) const {
+    const auto name = input.name.empty() ? std::string("a constant") : "the input " + shown(input.name);
+    throw InputError(format("{} {}", name, what), path_, hint);
+  }
+
+  const Signature& signature_;
+  const std::string& path_;
+  std::vector<std::pair<const std::string*, int64_t>> seen_;
+};
+
+}  // namespace
+
+bool is_given(const Input& input) {
+  return input.kind == Input::Kind::user || input.kind == Input::Kind::constant;
+}
+
+Signature read_signature(const Json& model) {
+  const auto& module = model.at("graph_module");
+  const auto& graph = module.at("graph");
+  Signature signature;
+  for (const auto& spec : module.at("signature").at("input_specs"))
+    signature.inputs.push_back(input_of(spec, graph));
+  for (size_t i = 0; i < signature.inputs.size(); ++i)
+    if (is_given(signature.inputs[i])) signature.given.push_back(i);
+  for (const auto& spec : module.at("signature").at("output_specs"))
+    signature.outputs.push_back(output_of(spec, graph));
+  for (const auto& [symbol, range] : model.at("range_constraints").items()) {
+    // a least of 2 says that torch.export looked at no size of 0 or 1, not that the model cannot take them
+    constexpr int64_t kSpecialised = 2;
+    const auto least = bound(range, "min_val", 0);
+    signature.ranges[shown(symbol)] = {least <= kSpecialised ? 0 : least,
+                                       bound(range, "max_val", std::numeric_limits<int64_t>::max())};
+  }
+  return signature;
+}
+
+void check_inputs(const Signature& signature, const std::vector<c10::IValue>& given,
+                  const std::string& path) {
+  Checker checker(signature, path);
+  for (size_t i = 0; i < given.size(); ++i) checker.check(signature.inputs[signature.given[i]], given[i]);
+}
+
 namespace {
 
 constexpr const char* kModel = "models/model.json";

@@ -1,15 +1,69 @@
 #pragma once
 // An exported file, read: its graph, what that takes and gives, and its tensors.
 
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "lockstep/exported/archive.h"
 #include "lockstep/exported/compile.h"
 #include "lockstep/exported/graph.h"
-#include "lockstep/exported/signature.h"
 #include "lockstep/exported/weights.h"
 
 namespace lockstep::exported {
+
+// What an exported graph takes and gives, and the check of what it is given.
+
+/// A tensor as the file describes it.
+struct TensorMeta {
+  at::ScalarType dtype;
+  std::vector<std::optional<int64_t>> sizes;  ///< nothing where the size may change
+  std::vector<std::string> symbols;           ///< then its name, or an expression of names
+};
+
+struct Input {
+  enum class Kind { parameter, buffer, constant_tensor, user, constant };
+  Kind kind;
+  std::string name;           ///< of a parameter or buffer Python's; of a user's input its argument's
+  bool saved = true;          ///< a buffer in the state_dict
+  std::string argument = {};  ///< its name in the graph
+  std::optional<TensorMeta> meta = {};  ///< of a user's tensor
+  std::string value = {};               ///< of what is no tensor: "int" of a size, or a constant as text
+  c10::IValue fixed = {};               ///< a constant
+};
+
+/// Does the user give it, or a constant in its place?
+bool is_given(const Input& input);
+
+struct Output {
+  enum class Kind { user, mutation };
+  Kind kind;
+  std::string name;  ///< of what a mutation changes
+  std::optional<TensorMeta> meta = {};
+};
+
+struct Range {
+  int64_t least, most;
+};
+
+struct Signature {
+  std::vector<Input> inputs;            ///< one for each of the graph's
+  std::vector<Output> outputs;          ///< likewise
+  std::vector<size_t> given;            ///< the inputs of kind user or constant, by number
+  std::map<std::string, Range> ranges;  ///< of symbols
+};
+
+/// From the JSON of the whole model.
+Signature read_signature(const Json& model);
+
+/// InputError that names the input where one is not as the model was exported. `given`: the user's, one for
+/// each of signature.given.
+void check_inputs(const Signature& signature, const std::vector<c10::IValue>& given, const std::string& path);
 
 struct ExportedProgram {
   std::string path;

@@ -2,8 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "lockstep/kernels/conv_shape.h"
 #include "lockstep/kernels/first_conv_avx512.h"
-#include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -4,7 +4,6 @@
 #include <c10/util/BFloat16.h>
 
 #include "lockstep/kernels/conv_shape.h"
-#include "lockstep/kernels/transpose.h"
 
 namespace lockstep::kernels {
 

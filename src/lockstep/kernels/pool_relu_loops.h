@@ -5,8 +5,8 @@
 
 #include <array>
 
+#include "lockstep/kernels/conv_shape.h"
 #include "lockstep/kernels/level.h"
-#include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
 

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
+#include "lockstep/kernels/conv_shape.h"
 #include "lockstep/kernels/sparse_lists.h"
 #include "lockstep/kernels/sparse_pairs.h"
-#include "lockstep/kernels/transpose.h"
-#include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
 namespace {

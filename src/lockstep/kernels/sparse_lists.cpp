@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #endif
 
-#include "lockstep/kernels/window.h"
+#include "lockstep/kernels/conv_shape.h"
 
 namespace lockstep::kernels {
 namespace {

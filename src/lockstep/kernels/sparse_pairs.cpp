@@ -6,8 +6,7 @@
 #include <limits>
 
 #include "lockstep/kernels/bf16.h"
-#include "lockstep/kernels/transpose.h"
-#include "lockstep/kernels/window.h"
+#include "lockstep/kernels/conv_shape.h"
 
 namespace lockstep::kernels {
 namespace {

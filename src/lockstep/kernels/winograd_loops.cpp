@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "lockstep/kernels/window.h"
+#include "lockstep/kernels/conv_shape.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -65,4 +65,10 @@ bool is_staged(const LaunchOptions& options);
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own = {});
 
+// AMD's GPUs, which lockstep does not compute on: who has some is told so.
+
+/// How many the kernel's driver for computing (KFD, which ROCm stands on) shows. `root` stands for / in
+/// tests.
+int count_amd_gpus(const std::string& root = "");
+
 }  // namespace lockstep::launch

@@ -2,13 +2,275 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <ctime>
+#include <sstream>
+#include <unordered_set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/launch/hostlist.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
+namespace {
+
+constexpr size_t kMostHosts = 1'000'000;
+constexpr size_t kLongestHost = 255;  // RFC 1123
+
+std::string excerpt(const std::string& text) {
+  std::string result = text.substr(0, 60);
+  std::replace_if(
+      result.begin(), result.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text.size() > 60 ? result + "..." : result;
+}
+
+bool is_host_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == ':';
+}
+
+void check_host(const std::string& host, const std::string& list) {
+  if (host.empty() || host.size() > kLongestHost || host.front() == '-' ||
+      !std::all_of(host.begin(), host.end(), is_host_character)) {
+    throw InputError(format("'{}' is no host name", excerpt(host)), format("node list '{}'", excerpt(list)),
+                     "give one host name a line");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> parse_node_file(const std::string& text) {
+  std::vector<std::string> hosts;
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (line.empty()) continue;
+    check_host(line, text);
+    if (hosts.size() == kMostHosts)
+      throw InputError(format("a node file of more than {} lines", kMostHosts),
+                       format("node list '{}'", excerpt(text)), "give one host name a line");
+    hosts.push_back(line);
+  }
+  return hosts;
+}
+
+std::vector<int> parse_task_counts(const std::string& text) {
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(format("malformed task counts: {}", what), format("'{}'", excerpt(text)),
+                     "they look like 2(x2),1: tasks on each node");
+  };
+  const auto number = [&](const std::string& digits) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 1) {
+      refuse(format("'{}' is not a count", excerpt(digits)));
+    }
+    return value;
+  };
+  std::vector<int> counts;
+  std::stringstream parts(text + ",");
+  for (std::string part; std::getline(parts, part, ',');) {
+    int repeat = 1;
+    if (const auto open = part.find("(x"); open != std::string::npos) {
+      if (part.back() != ')') refuse("'(' without ')'");
+      repeat = number(part.substr(open + 2, part.size() - open - 3));
+      part.resize(open);
+    }
+    if (counts.size() + static_cast<size_t>(repeat) > kMostHosts)
+      refuse(format("more than {} nodes", kMostHosts));
+    counts.insert(counts.end(), static_cast<size_t>(repeat), number(part));
+  }
+  return counts;
+}
+
+std::vector<std::string> unique_hosts(const std::vector<std::string>& hosts) {
+  std::unordered_set<std::string> seen;
+  std::vector<std::string> result;
+  for (const auto& host : hosts) {
+    if (seen.insert(host).second) result.push_back(host);
+  }
+  return result;
+}
+
+bool same_host(const std::string& a, const std::string& b) {
+  const auto is_address = [](const std::string& text) {
+    return text.find(':') != std::string::npos || text.find_first_not_of("0123456789.") == std::string::npos;
+  };
+  if (is_address(a) || is_address(b)) return a == b;
+  return a.substr(0, a.find('.')) == b.substr(0, b.find('.'));
+}
+
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::chrono::milliseconds kAnswersWithin{5000};
+constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
+
+std::optional<long> parse_number(const std::string& text) {
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value >= 0 && value <= kLatest ? std::optional(value) : std::nullopt;
+}
+
+// local time in the given strptime form, whole text
+std::optional<Time> parse_local(const std::string& text, const char* form) {
+  std::tm parts{};
+  const char* end = strptime(text.c_str(), form, &parts);
+  if (!end || *end != '\0') return std::nullopt;
+  parts.tm_isdst = -1;
+  const time_t when = mktime(&parts);
+  return when == -1 ? std::nullopt : std::optional(std::chrono::system_clock::from_time_t(when));
+}
+
+// "01:30:00", "1:30", "5400", days as hours beyond 24
+std::optional<seconds> parse_walltime(const std::string& text) {
+  long total = 0;
+  std::stringstream parts(text);
+  int count = 0;
+  for (std::string part; std::getline(parts, part, ':'); ++count) {
+    const auto value = parse_number(part);
+    if (!value || total > kLatest / 60) return std::nullopt;
+    total = total * 60 + *value;
+  }
+  return count >= 1 && count <= 3 && total <= kLatest ? std::optional(seconds(total)) : std::nullopt;
+}
+
+// the value after "name = " in qstat -f, whose long lines go on after "\n\t"
+std::string attribute(const std::string& text, const std::string& name) {
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string clean = base::trimmed(line);
+    if (clean.starts_with(name + " = ")) return base::trimmed(clean.substr(name.size() + 3));
+  }
+  return "";
+}
+
+// ids go into argument lists: nothing that could be an option or a path
+bool is_plain_id(const std::string& id) {
+  return !id.empty() && id.front() != '-' && std::all_of(id.begin(), id.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '[' || c == ']';
+  });
+}
+
+// squeue -j takes an array's own id for all of its tasks, and the last task's job id is the array's
+std::string slurm_id(const Job& job, const Environment& environment) {
+  const auto array = text_of(environment, "SLURM_ARRAY_JOB_ID");
+  const auto task = text_of(environment, "SLURM_ARRAY_TASK_ID");
+  return array.empty() || task.empty() ? job.job_id : array + "_" + task;
+}
+
+std::optional<Time> ask_slurm(const Job& job, const Environment& environment) {
+  if (const auto end = parse_epoch(text_of(environment, "SLURM_JOB_END_TIME"))) return end;
+  const std::string id = slurm_id(job, environment);
+  if (!is_plain_id(id)) return std::nullopt;
+  const std::vector<std::string> standard = {"SLURM_TIME_FORMAT=standard"};
+  if (const auto text = base::capture({"squeue", "-h", "-j", id, "-o", "%e"}, kAnswersWithin, standard)) {
+    if (const auto end = parse_slurm_time(*text)) return end;
+  }
+  const auto text = base::capture({"scontrol", "show", "job", id}, kAnswersWithin, standard);
+  return text ? parse_scontrol(*text) : std::nullopt;
+}
+
+// on compute nodes qstat is often out of PATH
+std::optional<Time> ask_pbs(const Job& job) {
+  if (!is_plain_id(job.job_id)) return std::nullopt;
+  for (const char* program : {"qstat", "/opt/pbs/bin/qstat"}) {
+    const auto text = base::capture({program, "-f", job.job_id}, kAnswersWithin);
+    if (!text) continue;
+    if (const auto end = parse_qstat(*text)) return end;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Time> parse_epoch(const std::string& text) {
+  const auto value = parse_number(text);
+  return value && *value > 0 ? std::optional(Time(seconds(*value))) : std::nullopt;
+}
+
+std::optional<Time> parse_slurm_time(const std::string& text) {
+  const std::string line = base::trimmed(text);
+  return parse_local(base::trimmed(line.substr(0, line.find('\n'))), "%Y-%m-%dT%H:%M:%S");
+}
+
+std::optional<Time> parse_scontrol(const std::string& text) {
+  std::stringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.starts_with("EndTime=")) return parse_slurm_time(word.substr(8));
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> parse_qstat(const std::string& text) {
+  const auto walltime = parse_walltime(attribute(text, "Resource_List.walltime"));
+  if (!walltime) return std::nullopt;
+  for (const char* name : {"stime", "start_time"}) {
+    if (const auto start = parse_local(attribute(text, name), "%a %b %d %H:%M:%S %Y"))
+      return *start + *walltime;
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::milliseconds margin, Time now) {
+  if (!end || *end <= now || *end - margin > now) return end;
+  const auto left = *end - now;
+  log::warning(
+      format("the job ends in {:.0f} s, and checkpoint.before_deadline is {} s: it stops with a checkpoint "
+             "halfway",
+             std::chrono::duration<double>(left).count(), margin.count() / 1000.0));
+  return now + left / 2 + margin;
+}
+
+bool has_scheduler(const Job& job) {
+  return job.scheduler == "slurm" || job.scheduler == "pbs" || job.scheduler == "torque";
+}
+
+std::optional<Time> job_deadline(const Job& job, const Environment& environment) {
+  if (!has_scheduler(job)) return std::nullopt;
+  return job.scheduler == "slurm" ? ask_slurm(job, environment) : ask_pbs(job);
+}
+
+JobEnd::JobEnd(const Job& job, const Environment& environment, std::chrono::milliseconds margin,
+               std::chrono::milliseconds wait)
+    : job_(job), environment_(environment), margin_(margin) {
+  ask();
+  if (end_ || !has_scheduler(job_)) return;
+  asks_again_ = std::thread([this, wait]() mutable {
+    std::unique_lock lock(mutex_);
+    for (; !end_ && !leaves_.wait_for(lock, wait, [this] { return left_; }); wait *= 2) {
+      lock.unlock();
+      ask();
+      lock.lock();
+    }
+  });
+}
+
+JobEnd::~JobEnd() {
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+  }
+  leaves_.notify_all();
+  if (asks_again_.joinable()) asks_again_.join();
+}
+
+std::optional<Time> JobEnd::known() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+void JobEnd::ask() {
+  const auto end =
+      end_to_leave_before(job_deadline(job_, environment_), margin_, std::chrono::system_clock::now());
+  const std::lock_guard lock(mutex_);
+  end_ = end;
+}
+
 namespace {
 
 // Torque sets PBS_JOBID too, so it is asked first by what it alone sets; Flux may run inside any of them.

@@ -3,7 +3,7 @@
 
 #include <variant>
 
-#include "lockstep/models/bert_config.h"
+#include "lockstep/models/bert.h"
 
 namespace lockstep::models {
 

@@ -1,19 +1,199 @@
 #include "lockstep/models/bert_folder.h"
 
-#include <filesystem>
+#include <torch/types.h>
+#include <torch/utils.h>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
-#include "lockstep/base/files/whole_folder.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/bert_fields.h"
 
 namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kNamed = 5;  // tensors that a message names
+constexpr const char* kBase = "bert.";
+constexpr const char* kClassifier = "classifier";
+constexpr const char* kPooler = "bert.pooler";
+
+/// A file by its usual name, and what to do where it is one that is not read.
+struct Kind {
+  const char* name;
+  const char* refused;
+};
+
+constexpr Kind kKinds[] = {
+    {"model.safetensors", nullptr},
+    {"pytorch_model.bin", nullptr},
+    {"model.safetensors.index.json", "the weights are cut into several files"},
+    {"pytorch_model.bin.index.json", "the weights are cut into several files"},
+    {"tf_model.h5", "the weights are TensorFlow's"},
+    {"flax_model.msgpack", "the weights are Flax's"},
+};
+
+std::string find_weights(const fs::path& folder) {
+  for (const auto& [name, refused] : kKinds) {
+    if (!fs::exists(folder / name)) continue;
+    if (!refused) return (folder / name).string();
+    throw InputError(refused, (folder / name).string(),
+                     "load and save it in Python: BertForSequenceClassification.from_pretrained(FOLDER), "
+                     "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
+  }
+  throw InputError("the folder has no weights: neither model.safetensors nor pytorch_model.bin",
+                   folder.string(), models::kBertFolder);
+}
+
+// What a clone without git-lfs leaves in the file's place.
+void refuse_pointer(const std::string& path) {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  std::string start(kPointer.size(), '\0');
+  base::RegularFile file(path, "the model's weights", models::kBertFolder);
+  start.resize(file.read(start.data(), start.size()));
+  if (start == kPointer)
+    throw InputError("the file holds no weights, but git's note of where they are", path,
+                     "get them with `git lfs pull` in the folder");
+}
+
+std::string with_ending(const std::string& name, std::string_view old_ending, const char* ending) {
+  if (!name.ends_with(old_ending)) return name;
+  return name.substr(0, name.size() - old_ending.size()) + ending;
+}
+
+// Names as they have been since 2019; a base model's get its prefix.
+std::string present_name(std::string name, bool base_alone) {
+  name = with_ending(name, "LayerNorm.gamma", "LayerNorm.weight");
+  name = with_ending(name, "LayerNorm.beta", "LayerNorm.bias");
+  return base_alone ? kBase + name : name;
+}
+
+bool is_base_alone(const std::vector<std::pair<Tree, Tree>>& entries) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const auto& entry) { return entry.first.toStringRef().starts_with("embeddings."); });
+}
+
+Tree renamed(const Tree& state) {
+  const auto entries = items(state);
+  const bool base_alone = is_base_alone(entries);
+  auto tensors = make_dict();
+  for (const auto& [name, value] : entries) put(tensors, present_name(name.toStringRef(), base_alone), value);
+  return tensors;
+}
+
+std::string few(const std::vector<std::string>& all) {
+  const std::vector<std::string> some(all.begin(),
+                                      all.begin() + std::min<ptrdiff_t>(kNamed, std::ssize(all)));
+  return base::join(some, ", ") + (all.size() > kNamed ? format(" and {} more", all.size() - kNamed) : "");
+}
+
+bool is_of(const std::string& tensor, const std::string& module) {
+  return tensor.starts_with(module + ".");
+}
+
+/// What of the file goes where.
+struct Fit {
+  std::set<std::string> drawn;                                // modules
+  std::vector<std::pair<at::Tensor, at::Tensor>> taken = {};  // the model's, the file's
+  std::vector<std::string> missing = {}, misfits = {}, strange = {}, unused = {};
+};
+
+void fit_one(Fit& fit, const std::string& name, const at::Tensor& own, const std::optional<Tree>& value) {
+  for (const auto& module : fit.drawn)
+    if (is_of(name, module)) return;
+  if (!value) return fit.missing.push_back(name);
+  const auto& tensor = value->toTensor();
+  if (tensor.sizes() == own.sizes() && tensor.is_floating_point())
+    return void(fit.taken.emplace_back(own, tensor));
+  fit.misfits.push_back(format("{}: {} {} in the file, {} in the model", name,
+                               c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
+                               c10::str(own.sizes())));
+}
+
+std::set<std::string> modules_to_draw(const Tree& given, bool new_classifier) {
+  std::set<std::string> modules = {kPooler, kClassifier};
+  for (const auto& entry : items(given)) {
+    for (const char* module : {kPooler, kClassifier})
+      if (is_of(entry.first.toStringRef(), module)) modules.erase(module);
+  }
+  if (new_classifier) modules.insert(kClassifier);
+  return modules;
+}
+
+Fit fit_of(const Tree& own, const Tree& given, bool new_classifier) {
+  Fit fit{.drawn = modules_to_draw(given, new_classifier)};
+  for (const auto& [name, value] : items(own))
+    fit_one(fit, name.toStringRef(), value.toTensor(), find(given, name));
+  for (const auto& [name, value] : items(given)) {
+    const auto& text = name.toStringRef();
+    if (find(own, name) || text.ends_with(".position_ids") || text.ends_with(".token_type_ids")) continue;
+    (text.starts_with(kBase) ? fit.strange : fit.unused).push_back(text);
+  }
+  return fit;
+}
+
+const char* hint_for(const Fit& fit) {
+  const auto only_classifier = std::all_of(fit.misfits.begin(), fit.misfits.end(),
+                                           [](const auto& text) { return is_of(text, kClassifier); });
+  return only_classifier && !fit.misfits.empty()
+             ? "the file classifies into other classes: set model.options.new_classifier to true to begin a "
+               "new classifier, or take a data set of the file's classes"
+             : "take a folder whose config.json and weights belong together, and leave sizes out of "
+               "model.options";
+}
+
+void check_weights(const Fit& fit, const std::string& file) {
+  std::string text;
+  if (!fit.misfits.empty()) text += "\n  of another shape: " + few(fit.misfits);
+  if (!fit.missing.empty()) text += "\n  missing: " + few(fit.missing);
+  if (!fit.strange.empty()) text += "\n  not in the model: " + few(fit.strange);
+  if (!text.empty()) throw InputError("the weights are of another model" + text, file, hint_for(fit));
+}
+
+// The file's memory becomes the model's: nothing is held twice.
+void take(const at::Tensor& own, const at::Tensor& given, std::set<const void*>& taken) {
+  auto tensor = given.detach().to(own.options().requires_grad(false)).contiguous();
+  const bool alone =
+      tensor.storage().nbytes() == tensor.nbytes() && taken.insert(tensor.storage().data()).second;
+  own.set_data(alone ? tensor : tensor.clone());
+}
+
+std::string note_of(const Fit& fit, const std::string& file) {
+  std::string note;
+  if (!fit.drawn.empty())
+    note = format("{} has no {}: randomly initialised", file,
+                  base::join({fit.drawn.begin(), fit.drawn.end()}, " and no "));
+  if (!fit.unused.empty())
+    note += format("{}of {} are not used: {}", note.empty() ? "" : "; ", file, few(fit.unused));
+  return note;
+}
+
+}  // namespace
+
+void read_bert_weights(BertForSequenceClassification& net, const std::string& folder, bool new_classifier) {
+  const auto file = find_weights(folder);
+  refuse_pointer(file);
+  const auto state = renamed(find_state_dict(read_checkpoint_file(file), file));
+  const auto fit = fit_of(module_state_dict(net), state, new_classifier);
+  check_weights(fit, file);
+  const torch::NoGradGuard no_grad;
+  std::set<const void*> taken;
+  for (const auto& [own, given] : fit.taken) take(own, given, taken);
+  net.draw_anew({fit.drawn.begin(), fit.drawn.end()});
+  net.say_when_learning(note_of(fit, file));
+}
+
 namespace {
 
 namespace fs = std::filesystem;

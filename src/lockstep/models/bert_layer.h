@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/models/bert_blocks.h"
+#include "lockstep/models/bert.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include "lockstep/base/table.h"
 #include "lockstep/models/layers.h"
 #include "lockstep/models/net.h"
-#include "lockstep/options/model_settings.h"
+#include "lockstep/options/settings.h"
 
 namespace lockstep {
 

@@ -15,7 +15,7 @@ struct Net : torch::nn::Module {
   virtual bool use_own_kernels() { return false; }
   /// What the next forward's input holds, which lies on a device: what a model decides by its numbers it
   /// decides here, without a wait for the device.
-  virtual void foresee(const torch::Tensor& input, const torch::Tensor& on_host) {
+  virtual void prefetch(const torch::Tensor& input, const torch::Tensor& on_host) {
     static_cast<void>(input), static_cast<void>(on_host);
   }
 };

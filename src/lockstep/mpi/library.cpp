@@ -12,9 +12,9 @@
 #include <optional>
 #include <sstream>
 
-#include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/mpi/calls.h"
 

@@ -8,8 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/python_scalar.h"
-#include "lockstep/optim/hints.h"
-#include "lockstep/optim/layout.h"
 #include "lockstep/optim/per_kind.h"
 
 namespace lockstep {

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/table.h"
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/options/optim_settings.h"
+#include "lockstep/options/settings.h"
 
 namespace lockstep {
 

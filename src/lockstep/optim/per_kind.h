@@ -31,3 +31,17 @@ void per_kind(const std::vector<Slot>& slots, const Work& work) {
 }
 
 }  // namespace lockstep::optim
+
+namespace lockstep {
+
+// One layout for a parameter and its gradient, to the stride: what libtorch's fused optimisers insist on.
+
+/// The gradient with the parameter's strides: itself where only dimensions of one element differ, else a
+/// copy.
+at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad);
+
+// What to do about a value that an optimiser does not take.
+
+inline constexpr const char* kNotNegative = "give a number that is 0 or more";
+
+}  // namespace lockstep

@@ -1,11 +1,489 @@
 #include "lockstep/optim/schedule.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/plugins/tables.h"
-#include "lockstep/optim/schedules.h"
 
 namespace lockstep {
+
+// StepLR, LinearLR and CosineAnnealingLR: torch/optim/lr_scheduler.py, get_lr(). The order of the operations
+// is Python's: it decides the last bit.
+
+namespace {
+
+class StepLR : public RecursiveSchedule {
+ public:
+  StepLR(const ScheduleSettings& s, Optimizer& optimizer)
+      : RecursiveSchedule(optimizer), step_size_(s.step_size), gamma_(s.gamma) {
+    if (step_size_ <= 0)
+      throw InputError(format("step_size is {}; it must be positive", step_size_), "schedule.step_size",
+                       "give 1 epoch or more");
+    start();
+  }
+
+ private:
+  double next_lr(size_t group, bool) override {
+    if (last_epoch_ == 0 || last_epoch_ % step_size_ != 0) return optimizer_.lr(group);
+    return optimizer_.lr(group) * gamma_;
+  }
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    return {{"step_size", step_size_}, {"gamma", gamma_}};
+  }
+
+  int64_t step_size_;
+  double gamma_;
+};
+
+class LinearLR : public RecursiveSchedule {
+ public:
+  LinearLR(const ScheduleSettings& s, Optimizer& optimizer)
+      : RecursiveSchedule(optimizer),
+        start_factor_(s.start_factor),
+        end_factor_(s.end_factor),
+        total_iters_(s.total_iters) {
+    if (!(start_factor_ > 0 && start_factor_ <= 1)) {
+      throw InputError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
+                       "schedule.start_factor", "give the first rate as a share of optim.lr, 0.1 say");
+    }
+    if (!(end_factor_ >= 0 && end_factor_ <= 1)) {
+      throw InputError("Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
+                       "give the last rate as a share of optim.lr, 1 say");
+    }
+    if (total_iters_ <= 0)
+      throw InputError("total_iters must be positive", "schedule.total_iters", "give 1 epoch or more");
+    start();
+  }
+
+ private:
+  double next_lr(size_t group, bool initial) override {
+    const auto lr = optimizer_.lr(group);
+    if (last_epoch_ == 0) return lr * start_factor_;
+    if (initial || last_epoch_ > total_iters_) return lr;
+    const auto total = static_cast<double>(total_iters_);
+    const auto before = static_cast<double>(last_epoch_ - 1);
+    return lr * (1.0 + (end_factor_ - start_factor_) /
+                           (total * start_factor_ + before * (end_factor_ - start_factor_)));
+  }
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    return {{"start_factor", start_factor_}, {"end_factor", end_factor_}, {"total_iters", total_iters_}};
+  }
+
+  double start_factor_, end_factor_;
+  int64_t total_iters_;
+};
+
+class CosineAnnealingLR : public RecursiveSchedule {
+ public:
+  CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer)
+      : RecursiveSchedule(optimizer), T_max_(s.T_max), eta_min_(s.eta_min) {
+    if (T_max_ <= 0)
+      throw InputError(format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
+                       "give 1 epoch or more; 0 in a config means the run's epochs");
+    start();
+  }
+
+ private:
+  double next_lr(size_t group, bool initial) override {
+    constexpr auto pi = std::numbers::pi;
+    const auto lr = optimizer_.lr(group);
+    const auto t_max = static_cast<double>(T_max_);
+    if (initial) return lr;
+    if ((last_epoch_ - 1 - T_max_) % (2 * T_max_) == 0) {
+      return lr + (base_lrs_[group] - eta_min_) * (1 - std::cos(pi / t_max)) / 2;
+    }
+    const auto now = static_cast<double>(last_epoch_);
+    return (1 + std::cos(pi * now / t_max)) / (1 + std::cos(pi * (now - 1) / t_max)) * (lr - eta_min_) +
+           eta_min_;
+  }
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    return {{"T_max", T_max_}, {"eta_min", eta_min_}};
+  }
+
+  int64_t T_max_;
+  double eta_min_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_step_lr(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<StepLR>(s, optimizer);
+}
+
+std::unique_ptr<Schedule> make_linear_lr(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<LinearLR>(s, optimizer);
+}
+
+std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<CosineAnnealingLR>(s, optimizer);
+}
+
+namespace {
+
+// A T_max of 0 is the run's epochs.
+std::unique_ptr<Schedule> make_cosine_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
+                                             const RunLength& run) {
+  auto s = settings;
+  if (s.T_max == 0) s.T_max = run.epochs;
+  return make_cosine_lr(s, optimizer);
+}
+
+}  // namespace
+
+LOCKSTEP_SCHEDULE(
+    step, .help = "times gamma every step_size epochs", .reads = {"step_size", "gamma"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_step_lr(s, optimizer); })
+LOCKSTEP_SCHEDULE(
+    warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
+    .reads = {"start_factor", "end_factor", "total_iters"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_linear_lr(s, optimizer); })
+LOCKSTEP_SCHEDULE(cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
+                  .make = make_cosine_of_run)
+
+// transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Steps once an
+// optimiser step.
+
+namespace {
+
+class LinearWarmup : public RecursiveSchedule {
+ public:
+  LinearWarmup(const ScheduleSettings& s, Optimizer& optimizer)
+      : RecursiveSchedule(optimizer), warmup_steps_(s.warmup_steps), total_steps_(s.total_steps) {
+    start();
+  }
+
+  bool per_step() const override { return true; }
+
+ private:
+  static double share(int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
+  }
+
+  double next_lr(size_t group, bool) override {
+    const auto factor = last_epoch_ < warmup_steps_
+                            ? share(last_epoch_, warmup_steps_)
+                            : std::max(0.0, share(total_steps_ - last_epoch_, total_steps_ - warmup_steps_));
+    return base_lrs_[group] * factor;
+  }
+
+  // LambdaLR's: what a function holds, a group each.
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    auto lambdas = make_list();
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) append(lambdas, make_dict());
+    return {{"lr_lambdas", lambdas}};
+  }
+
+  int64_t warmup_steps_, total_steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_linear_warmup(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<LinearWarmup>(s, optimizer);
+}
+
+namespace {
+
+// A total_steps of 0 is the run's steps.
+std::unique_ptr<Schedule> make_linear_warmup_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
+                                                    const RunLength& run) {
+  auto s = settings;
+  if (s.total_steps == 0) s.total_steps = run.steps;
+  if (s.total_steps < run.steps) {
+    throw InputError(format("the rate is 0 after {} steps, and the run has {}", s.total_steps, run.steps),
+                     "schedule.total_steps", "leave it out: the schedule is then as long as the run");
+  }
+  return make_linear_warmup(s, optimizer);
+}
+
+}  // namespace
+
+LOCKSTEP_SCHEDULE(linear_warmup,
+                  .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
+                  .reads = {"warmup_steps", "total_steps"}, .make = make_linear_warmup_of_run)
+
+// OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
+
+namespace {
+
+struct Phase {
+  double end_step;
+  const char *start_lr, *end_lr, *start_momentum, *end_momentum;
+};
+
+std::vector<Phase> phases_of(const ScheduleSettings& s) {
+  const auto total = static_cast<double>(s.total_steps);
+  const Phase rise{s.pct_start * total - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"};
+  if (!s.three_phase) return {rise, {total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"}};
+  return {rise,
+          {2 * s.pct_start * total - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"},
+          {total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"}};
+}
+
+double anneal(bool cosine, double start, double end, double part) {
+  if (!cosine) return (end - start) * part + start;
+  const auto cos_out = std::cos(std::numbers::pi * part) + 1;
+  return end + (start - end) / 2.0 * cos_out;
+}
+
+void check_cycle(const ScheduleSettings& s) {
+  if (s.total_steps <= 0) {
+    throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
+                     "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
+  }
+  if (!(s.pct_start >= 0 && s.pct_start <= 1)) {
+    throw InputError(format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
+                     "schedule.pct_start", "give the share of the cycle that rises, 0.3 say");
+  }
+  if (s.anneal_strategy != "cos" && s.anneal_strategy != "linear") {
+    throw InputError(
+        format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
+        "schedule.anneal_strategy", "Python's default is cos");
+  }
+}
+
+void check_max_lr(const OneCycleGroup& group) {
+  if (!(group.max_lr > 0))
+    throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
+}
+
+class OneCycleLR : public RecursiveSchedule {
+ public:
+  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer, const std::vector<OneCycleGroup>& groups)
+      : RecursiveSchedule(optimizer), s_(s) {
+    check_cycle(s_);
+    check_groups(optimizer_, "max_lrs", groups.size());
+    phases_ = phases_of(s_);
+    for (size_t group = 0; group < groups.size(); ++group) begin(group, groups[group]);
+    start();
+  }
+
+  bool per_step() const override { return true; }
+
+ private:
+  void begin(size_t group, const OneCycleGroup& turns) {
+    check_max_lr(turns);
+    const auto initial_lr = turns.max_lr / s_.div_factor;
+    set_extra(optimizer_, group, "initial_lr", initial_lr);
+    set_extra(optimizer_, group, "max_lr", turns.max_lr);
+    set_extra(optimizer_, group, "min_lr", initial_lr / s_.final_div_factor);
+    if (!s_.cycle_momentum) return;
+    optimizer_.set_momentum(turns.max_momentum, group);
+    set_extra(optimizer_, group, "max_momentum", turns.max_momentum);
+    set_extra(optimizer_, group, "base_momentum", turns.base_momentum);
+  }
+
+  const Phase& present(double& phase_start) const {
+    phase_start = 0;
+    for (size_t i = 0; i + 1 < phases_.size(); ++i) {
+      if (static_cast<double>(last_epoch_) <= phases_[i].end_step) return phases_[i];
+      phase_start = phases_[i].end_step;
+    }
+    return phases_.back();
+  }
+
+  double next_lr(size_t group, bool) override {
+    if (last_epoch_ > s_.total_steps) {
+      throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
+                         s_.total_steps),
+                  "schedule.total_steps", "give as many as the run takes, or in a config leave it out");
+    }
+    double phase_start = 0;
+    const auto& phase = present(phase_start);
+    if (phase.end_step == phase_start) {  // Python divides by zero here
+      throw InputError(format("one_cycle has a phase without steps: pct_start {} of {} steps", s_.pct_start,
+                              s_.total_steps),
+                       "schedule.pct_start", "train longer, or change pct_start");
+    }
+    const auto part = (static_cast<double>(last_epoch_) - phase_start) / (phase.end_step - phase_start);
+    const auto between = [&](const char* from, const char* to) {
+      return anneal(s_.anneal_strategy == "cos", extra(optimizer_, group, from), extra(optimizer_, group, to),
+                    part);
+    };
+    if (s_.cycle_momentum) optimizer_.set_momentum(between(phase.start_momentum, phase.end_momentum), group);
+    return between(phase.start_lr, phase.end_lr);
+  }
+
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    auto phases = make_list();
+    for (const auto& phase : phases_) {
+      append(phases, make_dict({{"end_step", phase.end_step},
+                                {"start_lr", phase.start_lr},
+                                {"end_lr", phase.end_lr},
+                                {"start_momentum", phase.start_momentum},
+                                {"end_momentum", phase.end_momentum}}));
+    }
+    std::vector<std::pair<Tree, Tree>> all = {{"total_steps", s_.total_steps},
+                                              {"_schedule_phases", phases},
+                                              {"_anneal_func_type", s_.anneal_strategy},
+                                              {"cycle_momentum", s_.cycle_momentum}};
+    if (s_.cycle_momentum) all.emplace_back("use_beta1", optimizer_.has_betas());
+    return all;
+  }
+
+  ScheduleSettings s_;
+  std::vector<Phase> phases_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& s, Optimizer& optimizer) {
+  const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
+  return make_one_cycle_of_groups(s, optimizer, std::vector(optimizer.group_count(), turns));
+}
+
+std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
+                                                   const std::vector<OneCycleGroup>& groups) {
+  return std::make_unique<OneCycleLR>(s, optimizer, groups);
+}
+
+namespace {
+
+// A total_steps of 0 is the run's steps.
+std::unique_ptr<Schedule> make_one_cycle_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
+                                                const RunLength& run) {
+  auto s = settings;
+  if (s.total_steps == 0) s.total_steps = run.steps;
+  if (s.total_steps < run.steps) {
+    throw InputError(format("the cycle has {} steps and the run {}", s.total_steps, run.steps),
+                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
+  }
+  return make_one_cycle_lr(s, optimizer);
+}
+
+}  // namespace
+
+LOCKSTEP_SCHEDULE(one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
+                  .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum",
+                            "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"},
+                  .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
+                  .make = make_one_cycle_of_run)
+
+// ReduceLROnPlateau: torch/optim/lr_scheduler.py. Steps once an epoch, on the metric.
+
+namespace {
+
+void check_plateau(const ScheduleSettings& s) {
+  if (!(s.factor < 1))
+    throw InputError("Factor should be < 1.0.", "schedule.factor",
+                     "give what the rate is multiplied by, 0.1 say");
+  if (s.mode != "min" && s.mode != "max")
+    throw InputError(format("mode {} is unknown!", s.mode), "schedule.mode", "choose min or max");
+  if (s.threshold_mode != "rel" && s.threshold_mode != "abs") {
+    throw InputError(format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
+                     "choose rel or abs");
+  }
+}
+
+class ReduceLROnPlateau : public Schedule {
+ public:
+  /// Without min_lrs the settings' min_lr is every parameter group's.
+  ReduceLROnPlateau(const ScheduleSettings& s, Optimizer& optimizer, std::vector<double> min_lrs = {})
+      : s_(s),
+        optimizer_(optimizer),
+        default_min_lr_(min_lrs.empty() ? Tree(s.min_lr) : Tree()),
+        min_lrs_(min_lrs.empty() ? std::vector(optimizer.group_count(), s.min_lr) : std::move(min_lrs)) {
+    check_plateau(s_);
+    constexpr auto infinity = std::numeric_limits<double>::infinity();
+    best_ = s_.mode == "min" ? infinity : -infinity;
+  }
+
+  bool wants_metric() const override { return true; }
+
+  void step(std::optional<double> metric) override {
+    if (!metric)
+      throw Error("the plateau schedule steps on a metric and got none", "Schedule::step",
+                  "give it the epoch's metric, the evaluation loss say");
+    ++last_epoch_;
+    if (is_better(*metric)) {
+      best_ = *metric;
+      bad_epochs_ = 0;
+    } else {
+      ++bad_epochs_;
+    }
+    if (cooldown_counter_ > 0) {
+      --cooldown_counter_;
+      bad_epochs_ = 0;  // what happens while cooling down doesn't count
+    }
+    if (bad_epochs_ > s_.patience) {
+      reduce();
+      cooldown_counter_ = s_.cooldown;
+      bad_epochs_ = 0;
+    }
+  }
+
+  Tree state_dict() const override {
+    auto min_lrs = make_list();
+    for (const auto min_lr : min_lrs_) append(min_lrs, min_lr);
+    return make_dict({{"factor", s_.factor},
+                      {"default_min_lr", default_min_lr_},
+                      {"min_lrs", min_lrs},
+                      {"patience", s_.patience},
+                      {"cooldown", s_.cooldown},
+                      {"eps", s_.eps},
+                      {"last_epoch", last_epoch_},
+                      {"_last_lr", rates_of(optimizer_)},
+                      {"mode_worse", s_.mode == "min" ? std::numeric_limits<double>::infinity()
+                                                      : -std::numeric_limits<double>::infinity()},
+                      {"mode", s_.mode},
+                      {"threshold", s_.threshold},
+                      {"threshold_mode", s_.threshold_mode},
+                      {"best", best_},
+                      {"cooldown_counter", cooldown_counter_},
+                      {"num_bad_epochs", bad_epochs_}});
+  }
+
+  void load_state_dict(const Tree& state) override {
+    if (const auto min_lrs = find(state, "min_lrs"))
+      check_groups(optimizer_, "min_lrs", elements(*min_lrs).size());
+    best_ = as_double(get(state, "best"), "best");
+    last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
+    cooldown_counter_ = as_int(get(state, "cooldown_counter"), "cooldown_counter");
+    bad_epochs_ = as_int(get(state, "num_bad_epochs"), "num_bad_epochs");
+  }
+
+ private:
+  bool is_better(double metric) const {
+    const auto relative = s_.threshold_mode == "rel";
+    if (s_.mode == "min") return metric < (relative ? best_ * (1.0 - s_.threshold) : best_ - s_.threshold);
+    return metric > (relative ? best_ * (s_.threshold + 1.0) : best_ + s_.threshold);
+  }
+
+  void reduce() {
+    for (size_t group = 0; group < min_lrs_.size(); ++group) {
+      const auto reduced = std::max(optimizer_.lr(group) * s_.factor, min_lrs_[group]);
+      if (optimizer_.lr(group) - reduced > s_.eps) optimizer_.set_lr(reduced, group);
+    }
+  }
+
+  ScheduleSettings s_;
+  Optimizer& optimizer_;
+  Tree default_min_lr_;          // None where each group has its own
+  std::vector<double> min_lrs_;  // a group each
+  double best_;
+  int64_t last_epoch_ = 0, cooldown_counter_ = 0, bad_epochs_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<ReduceLROnPlateau>(s, optimizer);
+}
+
+std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
+                                                 const std::vector<double>& min_lrs) {
+  check_groups(optimizer, "min_lrs", min_lrs.size());
+  return std::make_unique<ReduceLROnPlateau>(s, optimizer, min_lrs);
+}
+
+LOCKSTEP_SCHEDULE(
+    plateau, .help = "times factor when the evaluation loss has not improved for patience epochs",
+    .reads = {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_plateau(s, optimizer); })
 
 void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep) {
   for (auto& [key, present] : optimizer.extras(group)) {

@@ -122,6 +122,9 @@ TorchKind kind(const char* name, std::optional<bool> decoupled,
 
 const std::vector<TorchKind>& kinds() {
   using namespace torch::optim;
+  using AdamOptions = torch::optim::AdamOptions;
+  using AdamWOptions = torch::optim::AdamWOptions;
+  using SGDOptions = torch::optim::SGDOptions;
   static const std::vector<TorchKind> all = {
       kind<SGDOptions, SGDParamState>("SGD", std::nullopt, sgd_options, sgd_state, 1, {"momentum_buffer"}),
       kind<AdamOptions, AdamParamState>("Adam", false, adam_options<AdamOptions>, adam_state<AdamParamState>,

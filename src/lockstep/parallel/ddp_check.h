@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/parallel/ddp_options.h"
+#include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/module_tensors.h"
 
 namespace lockstep::parallel {

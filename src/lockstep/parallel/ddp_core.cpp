@@ -1,19 +1,613 @@
 #include "lockstep/parallel/ddp_core.h"
 
+#include <ATen/Functions.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
+#include "lockstep/base/local_gradients.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
+#include "lockstep/comm/shared_tensors.h"
 #include "lockstep/parallel/ddp_check.h"
-#include "lockstep/parallel/ddp_state.h"
+#include "lockstep/parallel/module_tensors.h"
+
+namespace lockstep::parallel {
+
+// A node behind the outputs of a forward pass: what Python's DDPSink does.
+
+/// The all-reduces of a static graph's first iteration, to be queued once, from inside its backward pass.
+struct DelayedAllReduce {
+  std::weak_ptr<c10d::Reducer> reducer;
+  bool queued = false;
+};
+
+/// Replaces each output that has a history with a copy whose gradient passes through the sink. Outputs that
+/// the loss does not use then hand an undefined gradient down, and the Reducer hears of every parameter
+/// behind them. `delayed` is null unless the first iteration of a static graph is under way.
+void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed);
+
+// Sees gradients arrive that the Reducer lets pass: of a forward around the wrapper, or of a second backward.
+// The ranks' parameters would differ from then on, and nothing would say so.
+
+class GradientWatch {
+ public:
+  /// In a static graph a backward may bring a gradient several times, as often as in the first step.
+  GradientWatch(const std::vector<ReducedParameter>& parameters, bool static_graph);
+  ~GradientWatch();
+  GradientWatch(const GradientWatch&) = delete;
+  GradientWatch& operator=(const GradientWatch&) = delete;
+
+  /// Before a forward whose backward is exchanged, and where gradients are zeroed. A warning where a
+  /// parameter changed with a gradient that was not, as another optimiser than ours does not ask; it is no
+  /// error, since whatever else may have changed it.
+  void look_for_moves();
+  /// After a forward of ours: one backward is expected, exchanged or local. An exchange takes along what is
+  /// local and has moved nothing.
+  void expect(bool exchanged);
+  /// While no_sync() is held whatever arrives is meant to be local.
+  void permit_local(bool permitted) { permits_local_ = permitted; }
+
+ private:
+  struct Watched {
+    ReducedParameter parameter;
+    int64_t arrived = 0;  // since the last forward
+    int64_t usual = 1;    // arrivals a backward
+    at::Tensor sum = {};  // of the parameter's values when its gradient became local
+  };
+  static void forget(Watched& watched);
+  void arrive(Watched& watched);
+  void mark(Watched& watched) const;
+
+  std::vector<Watched> watched_;
+  std::vector<std::function<void()>> unhook_;
+  const bool static_graph_;
+  bool expects_ = false;  // a forward of ours was there
+  bool permits_local_ = false;
+  bool learns_ = false;  // in the first exchanged step of a static graph
+  int64_t exchanges_ = 0;
+  bool has_warned_ = false;
+};
+
+// c10d's Reducer and Logger, made as Python's DDP makes them.
+
+/// libtorch's, with a look at its buckets: get_grad_buckets() refuses where one has no buffer
+/// (libtorch 2.15), and that of a sparse gradient has none before its first backward pass.
+class Reducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+  /// Of the buckets that have one now: not of sparse gradients, nor of buckets that are allocated lazily.
+  std::vector<at::Tensor> buffers() const;
+  /// The parameters of each bucket, in the order of the sums.
+  std::vector<std::vector<at::Tensor>> bucket_parameters() const;
+};
+
+/// The two belong together: the Reducer asks its Logger without looking whether it is there.
+struct ReducerAndLogger {
+  std::shared_ptr<Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+};
+
+/// Which parameters, by index, share a bucket.
+using Buckets = std::vector<std::vector<size_t>>;
+
+/// `buckets`: those of an earlier Reducer; empty: as Python starts.
+ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
+                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
+                              const torch::nn::Module& module, Buckets buckets);
+
+/// Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
+void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+}  // namespace lockstep::parallel
 
 namespace lockstep {
+
+// What DdpCore holds and the collectives that training and join share. For this room alone.
+
+struct DdpCore::State {
+  std::shared_ptr<torch::nn::Module> module;
+  ProcessGroup group;
+  DdpOptions options;
+  std::vector<parallel::ReducedParameter> parameters;
+  std::vector<at::Tensor> buffers;
+  at::Device device = at::kCPU;
+  std::shared_ptr<parallel::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+  std::shared_ptr<parallel::DelayedAllReduce> delayed;  // static graph's first iteration
+  std::optional<JoinOptions> joining;                   // inside join()
+  std::unique_ptr<parallel::GradientWatch> watch;       // none in a group of one
+  CommHook hook;
+  std::string hook_name;
+  bool is_timed = true;  // logging_data() has times of some steps
+
+  // Python's require_backward_grad_sync and require_forward_param_sync
+  bool sync_gradients = true;
+  bool sync_buffers = true;
+
+  int rank() const { return group->getRank(); }
+  int rank_in_job() const { return comm::rank_in_job(group, rank()); }
+  bool watches_unused() const { return options.find_unused_parameters && !options.static_graph; }
+  bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
+  bool will_sync_buffers() const { return sync_buffers && options.syncs_buffers() && !buffers.empty(); }
+
+  /// `buckets`: those of an earlier Reducer, or none.
+  void make_reducer(parallel::Buckets buckets = {});
+  /// Once, after the first backward, in the order in which gradients came; collective.
+  void rebuild_buckets();
+  void install_hook();
+  void stop_timing();
+  void list_buffers();
+  /// Parameters and, where asked for, buffers become those of one rank.
+  void broadcast_module(int from, bool with_buffers);
+  void broadcast_buffers(int from);
+
+  at::Tensor all_reduced(double value) const;
+  /// The highest rank whose condition holds.
+  int common_rank(bool condition) const;
+
+  void notify_join();
+  bool any_rank_syncs(bool joined);
+  void shadow_step();
+  void shadow_until_all_joined();
+  void forget_step();
+};
+
+}  // namespace lockstep
+
+namespace lockstep::parallel {
+namespace {
+
+class DdpSink : public torch::autograd::Node {
+ public:
+  explicit DdpSink(std::shared_ptr<DelayedAllReduce> delayed) : delayed_(std::move(delayed)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    if (delayed_ && !delayed_->queued) queue_all_reduce();
+    return std::move(gradients);
+  }
+
+ private:
+  void queue_all_reduce() {
+    delayed_->queued = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([delayed = delayed_] {
+      if (const auto reducer = delayed->reducer.lock()) reducer->delay_all_reduce();
+    });
+  }
+
+  std::shared_ptr<DelayedAllReduce> delayed_;
+};
+
+at::Tensor clone_outside_autograd(const at::Tensor& tensor) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.clone();
+}
+
+}  // namespace
+
+void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed) {
+  torch::autograd::variable_list inputs;
+  for (const at::Tensor* output : outputs) inputs.push_back(*output);
+  if (!torch::autograd::compute_requires_grad(inputs)) return;
+
+  const auto sink = base::make_node<DdpSink>(std::move(delayed));
+  sink->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  for (at::Tensor* output : outputs) {
+    // a tensor without a history stays itself (pytorch#60733)
+    if (!output->defined() || !output->grad_fn()) {
+      sink->add_input_metadata(torch::autograd::Node::undefined_input());
+      continue;
+    }
+    at::Tensor copy = clone_outside_autograd(*output);
+    torch::autograd::create_gradient_edge(copy, sink);
+    *output = std::move(copy);
+  }
+}
+
+namespace {
+
+at::Tensor sum_of(const at::Tensor& parameter) {
+  const at::NoGradGuard no_grad;
+  const auto values = parameter.is_complex() ? at::view_as_real(parameter) : parameter;
+  return values.sum(at::kDouble);
+}
+
+bool has_moved(const at::Tensor& parameter, const at::Tensor& before) {
+  const auto now = sum_of(parameter);
+  return !at::equal(now, before) && !(now.isnan() & before.isnan()).item<bool>();
+}
+
+}  // namespace
+
+// The Reducer's own way: a hook behind the node that adds to a parameter's gradient.
+GradientWatch::GradientWatch(const std::vector<ReducedParameter>& parameters, bool static_graph)
+    : static_graph_(static_graph) {
+  using torch::autograd::variable_list;
+  watched_.reserve(parameters.size());
+  for (const auto& parameter : parameters) {
+    auto& watched = watched_.emplace_back(Watched{.parameter = parameter});
+    auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
+    base::watch_gradient(parameter.tensor.unsafeGetTensorImpl());
+    const auto key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [this, &watched](const variable_list& outputs, const variable_list&) {
+          arrive(watched);
+          return outputs;
+        }));
+    unhook_.push_back([accumulator = std::move(accumulator), key] { accumulator->del_post_hook(key); });
+  }
+}
+
+GradientWatch::~GradientWatch() {
+  for (const auto& unhook : unhook_) unhook();
+  for (const auto& watched : watched_) base::unwatch_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
+}
+
+void GradientWatch::look_for_moves() {
+  std::vector<std::string> moved;
+  for (auto& watched : watched_) {
+    if (!watched.sum.defined()) continue;
+    // a gradient that was zeroed by a zero_grad() of ours has moved nothing
+    if (base::is_marked_local(watched.parameter.tensor.unsafeGetTensorImpl()) &&
+        has_moved(watched.parameter.tensor, watched.sum))
+      moved.push_back(watched.parameter.name);
+    forget(watched);
+  }
+  if (moved.empty() || std::exchange(has_warned_, true)) return;
+  log::warning(format(
+      "{} changed after a backward that was not exchanged: the ranks' parameters may differ from now on; {}",
+      base::first_of(moved), base::kExchangeGradients));
+}
+
+void GradientWatch::forget(Watched& watched) {
+  watched.sum.reset();
+  base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
+}
+
+void GradientWatch::expect(bool exchanged) {
+  if (exchanged) ++exchanges_;
+  learns_ = static_graph_ && exchanges_ <= 1;
+  expects_ = true;
+  for (auto& watched : watched_) {
+    watched.arrived = 0;
+    if (exchanged && watched.sum.defined()) forget(watched);
+  }
+}
+
+void GradientWatch::arrive(Watched& watched) {
+  ++watched.arrived;
+  if (permits_local_) return;
+  if (expects_ && learns_) {
+    watched.usual = watched.arrived;
+    return;
+  }
+  if (expects_ && watched.arrived <= watched.usual) return;
+  mark(watched);
+}
+
+void GradientWatch::mark(Watched& watched) const {
+  const auto& tensor = watched.parameter.tensor;
+  if (!tensor.grad().defined()) return;
+  watched.sum = sum_of(tensor);
+  base::mark_local_gradient(tensor.unsafeGetTensorImpl(), tensor.grad().unsafeGetTensorImpl(),
+                            watched.parameter.name);
+}
+
+namespace {
+
+constexpr double kMiB = 1024 * 1024;
+constexpr double kDefaultCapMiB = 25;
+
+std::vector<int64_t> bytes(const std::vector<double>& mib) {
+  std::vector<int64_t> result;
+  for (const double size : mib) result.push_back(static_cast<int64_t>(size * kMiB));
+  return result;
+}
+
+int64_t bucket_bytes_cap(const DdpOptions& options) {
+  const auto& list = options.bucket_cap_mb_list;
+  if (!list.empty()) return static_cast<int64_t>(*std::max_element(list.begin(), list.end()) * kMiB);
+  return static_cast<int64_t>(options.bucket_cap_mb.value_or(kDefaultCapMiB) * kMiB);
+}
+
+bool has_default_cap(const DdpOptions& options) {
+  return !options.bucket_cap_mb && options.bucket_cap_mb_list.empty();
+}
+
+// In the first iteration the order of the gradients is not known, so all share one bucket, unless
+// find_unused_parameters rules out that buckets are rebuilt later.
+std::vector<size_t> first_limits(const DdpOptions& options) {
+  const auto list = bytes(options.bucket_cap_mb_list);
+  if (!list.empty()) return {list.begin(), list.end()};
+  if (options.static_graph || !options.find_unused_parameters) return {std::numeric_limits<int64_t>::max()};
+  const auto cap = static_cast<size_t>(bucket_bytes_cap(options));
+  if (has_default_cap(options)) return {c10d::kDefaultFirstBucketBytes, cap};
+  return {cap};
+}
+
+std::vector<bool> sparse_flags(const std::vector<ReducedParameter>& parameters) {
+  std::vector<bool> flags;
+  for (const auto& parameter : parameters) flags.push_back(parameter.sparse_gradient);
+  return flags;
+}
+
+Buckets first_buckets(const std::vector<ReducedParameter>& parameters, const DdpOptions& options) {
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
+  // Gradients come roughly in the reverse order of the forward pass.
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+std::unordered_map<size_t, std::string> names_by_index(const std::vector<ReducedParameter>& parameters) {
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].name;
+  return names;
+}
+
+bool has_sync_batchnorm(const torch::nn::Module& module) {
+  for (const auto& part : module.modules())
+    if (part->name().find("SyncBatchNorm") != std::string::npos) return true;
+  return false;
+}
+
+void refuse_what_is_not_there(int taken, const DdpOptions& options) {
+  const std::pair<bool, const char*> asked[] = {
+      {options.skip_all_reduce_unused_params, "skip_all_reduce_unused_params needs libtorch 2.8"},
+      {!options.bucket_cap_mb_list.empty(), "bucket_cap_mb_list needs libtorch 2.11"},
+      {options.batched_grad_copy, "batched_grad_copy needs libtorch 2.12"},
+      {options.lazy_bucket_allocation, "lazy_bucket_allocation needs libtorch 2.15"}};
+  for (const auto& [is_asked, what] : std::span(asked).subspan(static_cast<size_t>(taken)))
+    if (is_asked) throw InputError(what, "DdpOptions", "leave it out, or build against a newer libtorch");
+}
+
+template <class... Args>
+std::shared_ptr<Reducer> construct_with(const DdpOptions& options, Args&&... args) {
+  refuse_what_is_not_there(base::reducer_extras<Reducer, Args...>(), options);
+  return base::construct_reducer<Reducer>({.skip_unused = options.skip_all_reduce_unused_params,
+                                           .sizes = bytes(options.bucket_cap_mb_list),
+                                           .batched_copy = options.batched_grad_copy,
+                                           .lazy_buckets = options.lazy_bucket_allocation},
+                                          std::forward<Args>(args)...);
+}
+
+std::shared_ptr<Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                   const DdpOptions& options) {
+  const int64_t cap = bucket_bytes_cap(options);
+  const int64_t first = has_default_cap(options) ? c10d::kDefaultFirstBucketBytes : cap;
+  return construct_with(options, tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters),
+                        cap, options.find_unused_parameters, options.gradient_as_bucket_view,
+                        names_by_index(parameters), first);
+}
+
+}  // namespace
+
+ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
+                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
+                              const torch::nn::Module& module, Buckets buckets) {
+  if (buckets.empty()) buckets = first_buckets(parameters, options);
+  ReducerAndLogger made;
+  made.reducer = construct(parameters, std::move(buckets), group, options);
+  made.logger = std::make_shared<c10d::Logger>(made.reducer);
+  made.reducer->set_logger(made.logger);
+  const std::vector<int> device_ids = options.device && options.device->is_cuda()
+                                          ? std::vector<int>{options.device->index()}
+                                          : std::vector<int>{};
+  made.logger->set_construction_data_and_log(
+      module.name(), device_ids, device_ids.empty() ? -1 : device_ids.front(), options.syncs_buffers(),
+      has_sync_batchnorm(module), options.static_graph);
+  if (options.static_graph) {
+    made.reducer->set_static_graph();
+    made.logger->set_static_graph();
+  }
+  return made;
+}
+
+std::vector<at::Tensor> Reducer::buffers() const {
+  std::vector<at::Tensor> buffers;
+  for (const auto& bucket : buckets_) {
+    if (bucket.gradients.defined()) buffers.push_back(bucket.gradients);
+  }
+  return buffers;
+}
+
+std::vector<std::vector<at::Tensor>> Reducer::bucket_parameters() const {
+  std::vector<std::vector<at::Tensor>> parameters;
+  for (const auto& bucket : buckets_) parameters.push_back(bucket.variables);
+  return parameters;
+}
+
+void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  const auto buffers = reducer.buffers();
+  if (!buffers.empty()) comm::share(group, buffers);
+}
+
+}  // namespace lockstep::parallel
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBroadcastBytes = 250 << 20;
+
+// How c10d calls a CommHook.
+class HookAdaptor : public c10d::CppCommHookInterface<CommHook> {
+ public:
+  using c10d::CppCommHookInterface<CommHook>::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    GradBucket view(bucket);
+    return state_(view);
+  }
+};
+
+}  // namespace
+
+void DdpCore::State::make_reducer(parallel::Buckets buckets) {
+  auto made = parallel::make_reducer(parameters, group, options, *module, std::move(buckets));
+  logger = std::move(made.logger);
+  reducer = std::move(made.reducer);
+  delayed = std::make_shared<parallel::DelayedAllReduce>(parallel::DelayedAllReduce{.reducer = reducer});
+  if (hook) install_hook();
+  parallel::share_buckets(*reducer, group);
+  if (!is_timed) stop_timing();
+}
+
+void DdpCore::State::rebuild_buckets() {
+  if (reducer->rebuild_buckets()) parallel::share_buckets(*reducer, group);
+}
+
+void DdpCore::State::stop_timing() {
+  is_timed = false;
+  reducer->set_ddp_runtime_logging_sample_rate(std::numeric_limits<int>::max());
+}
+
+void DdpCore::State::install_hook() {
+  logger->set_comm_hook(hook_name);
+  reducer->register_comm_hook(std::make_unique<HookAdaptor>(hook));
+}
+
+void DdpCore::State::list_buffers() {
+  buffers = parallel::tensors_of(parallel::unique_buffers(*module, options.ignore));
+}
+
+void DdpCore::State::broadcast_module(int from, bool with_buffers) {
+  at::NoGradGuard no_grad;
+  std::vector<at::Tensor> states;
+  for (const auto& [name, parameter] : parallel::unique_parameters(*module, options.ignore))
+    states.push_back(parameter.detach());
+  if (with_buffers)
+    for (const auto& buffer : buffers) states.push_back(buffer.detach());
+  if (!states.empty()) c10d::broadcast_coalesced(group, states, kBroadcastBytes, from);
+}
+
+void DdpCore::State::broadcast_buffers(int from) {
+  at::NoGradGuard no_grad;
+  c10d::broadcast_coalesced(group, buffers, kBroadcastBytes, from);
+}
+
+void DdpCore::State::forget_step() {
+  // what a static graph learned from half a first iteration cannot be taken back: begin again
+  if (options.static_graph) return make_reducer();
+  reducer->reset_state();
+}
+
+// join(): ranks that have run out of batches go on taking part in the others' collectives, one for one.
+
+namespace {
+
+constexpr int64_t kWarnAfterSteps = 1000;
+
+c10::intrusive_ptr<c10d::Work> start_all_reduce(const ProcessGroup& group, at::Tensor tensor,
+                                                c10d::ReduceOp op = c10d::ReduceOp::SUM) {
+  std::vector<at::Tensor> tensors{std::move(tensor)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  return group->allreduce(tensors, options);
+}
+
+}  // namespace
+
+at::Tensor DdpCore::State::all_reduced(double value) const {
+  at::Tensor tensor = at::full({1}, value, at::TensorOptions().device(device).dtype(at::kFloat));
+  start_all_reduce(group, tensor)->wait();
+  return tensor;
+}
+
+int DdpCore::State::common_rank(bool condition) const {
+  at::Tensor tensor =
+      at::full({1}, condition ? rank() : -1, at::TensorOptions().device(device).dtype(at::kLong));
+  start_all_reduce(group, tensor, c10d::ReduceOp::MAX)->wait();
+  const auto found = tensor.item<int64_t>();
+  if (found < 0) throw Error("no rank is left to take the model from", "join");
+  return static_cast<int>(found);
+}
+
+// Says "I still have input", and hears whether another rank has none where that has to end the training.
+void DdpCore::State::notify_join() {
+  auto work = start_all_reduce(group, at::full({1}, 1, at::TensorOptions().device(device).dtype(at::kFloat)));
+  if (joining->throw_on_early_termination && all_reduced(0).item<float>() != 0)
+    throw Error("another rank has run out of input", format("join, rank {}", rank_in_job()),
+                "give every rank the same number of batches, or leave throw_on_early_termination out");
+  reducer->set_forward_pass_work_handle(work, joining->divide_by_initial_world_size);
+}
+
+bool DdpCore::State::any_rank_syncs(bool joined) {
+  return all_reduced(!joined && sync_gradients ? 1 : 0).item<float>() != 0;
+}
+
+// The collectives of one training step of the others, with zeros for gradients.
+void DdpCore::State::shadow_step() {
+  rebuild_buckets();
+  if (will_sync_buffers()) broadcast_buffers(common_rank(false));
+  sync_buffers = any_rank_syncs(/*joined=*/true);
+  if (!sync_buffers) return;
+
+  std::vector<GradFuture> reductions;
+  auto buckets = reducer->get_grad_buckets(/*return_zero_tensors=*/true);
+  for (auto& bucket : buckets) reductions.push_back(reducer->run_comm_hook(bucket));
+  for (const auto& reduction : reductions) reduction->waitAndThrow();
+  if (watches_unused()) start_all_reduce(group, reducer->get_local_used_map_on_device())->wait();
+  reducer->push_rebuilt_params_for_all_indices();
+}
+
+void DdpCore::State::shadow_until_all_joined() {
+  bool ran_longest = true;
+  for (int64_t steps = 0; all_reduced(0).item<float>() != 0; ++steps) {
+    if (joining->throw_on_early_termination) {
+      all_reduced(1);
+      throw Error("this rank has run out of input", format("join, rank {}", rank_in_job()),
+                  "give every rank the same number of batches, or leave throw_on_early_termination out");
+    }
+    if (steps == kWarnAfterSteps)
+      log::warning(
+          format("rank {} has at least {} batches fewer than others", rank_in_job(), kWarnAfterSteps));
+    shadow_step();
+    ran_longest = false;
+  }
+  broadcast_module(common_rank(ran_longest), options.syncs_buffers());
+}
+
+void DdpCore::join(const std::function<void()>& training, const JoinOptions& options) {
+  if (!options.enable) return training();
+  auto& state = *state_;
+  if (state.joining)
+    throw Error("join() inside join()", "DistributedDataParallel", "call the outer one alone");
+  state.logger->set_uneven_input_join();
+  struct Leave {
+    State& state;
+    ~Leave() { state.joining.reset(); }
+  } leave{state};
+  state.joining = options;
+  training();
+  state.shadow_until_all_joined();
+}
+
 namespace {
 
 // The Reducer's words become the user's, with the parameters' names.

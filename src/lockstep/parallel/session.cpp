@@ -16,10 +16,7 @@
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
 #include "lockstep/launch/process/runtime.h"
-#include "lockstep/launch/process/uncaught.h"
-#include "lockstep/launch/process/warnings.h"
 #include "lockstep/launch/variables.h"
-#include "lockstep/parallel/joining.h"
 
 namespace lockstep {
 namespace {

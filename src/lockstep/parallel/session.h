@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "lockstep/base/format.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/launch/device.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/options.h"
-#include "lockstep/parallel/mean.h"
 #include "lockstep/parallel/team.h"
 
 namespace lockstep {
@@ -75,3 +76,19 @@ class Session {
 int run(const std::function<void()>& body);
 
 }  // namespace lockstep
+
+namespace lockstep::parallel {
+
+// What the program tells a Session beside its options.
+
+struct Joining {
+  LaunchOptions options;
+  bool grouped = true;        // false: no process group, each process is alone
+  launch::OwnGpus gpus = {};  // of each rank
+  int threads = 0;            // of each rank; 0 = its share of the cores
+  /// What has to be the same on all ranks. Called once the device is chosen and before libtorch is
+  /// touched; an Error of it is thrown on all ranks.
+  std::function<comm::Facts(const launch::DeviceChoice&)> facts;
+};
+
+}  // namespace lockstep::parallel

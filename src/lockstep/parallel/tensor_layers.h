@@ -2,6 +2,7 @@
 // Layers of which each rank of a team holds a share, computed and learned together as the whole layer would
 // be.
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <string>
@@ -66,5 +67,62 @@ class RowParallelLinear : public torch::nn::Module, public SplitLayer {
   Team team_;
   RowParallelOptions options_;
 };
+
+// The layers around those that ranks share: a table of tokens' vectors, shared out by rows, and a norm over
+// shared-out tokens.
+
+/// An embedding whose rows are shared out: each rank looks up the tokens that it has, and the sum is whole.
+class VocabParallelEmbedding : public torch::nn::Module, public SplitLayer {
+ public:
+  /// InputError where the rows do not split.
+  VocabParallelEmbedding(int64_t count, int64_t width, const Team& team);
+  /// Token numbers, the same on every rank, to [..., width]. InputError for a number outside the table.
+  at::Tensor forward(const at::Tensor& tokens);
+  int64_t split_of(const std::string&) const override { return 0; }
+
+  at::Tensor weight;
+
+ private:
+  void check_range(const at::Tensor& tokens) const;
+
+  Team team_;
+  int64_t count_, first_;
+};
+
+/// Layer normalisation of this rank's share of the tokens. Weight and bias are whole on each rank, and so
+/// are their gradients: the sums over the ranks' tokens.
+class SequenceParallelNorm : public torch::nn::Module {
+ public:
+  SequenceParallelNorm(int64_t width, const Team& team, double eps = 1e-5);
+  /// [..., width].
+  at::Tensor forward(const at::Tensor& input);
+
+  at::Tensor weight, bias;
+
+ private:
+  Team team_;
+  double eps_;
+};
+
+// The seams of layers that ranks share: what passes between them, forward and backward.
+
+// Each takes the same shape on every rank, is collective in both directions, and is free in a team of one.
+
+/// Into split layers: the tensor as it is. Backward sums its gradient over the ranks.
+at::Tensor copy_to_group(const at::Tensor& tensor, const Team& team);
+/// Out of split layers: the sum over the ranks. Backward hands the gradient on as it is.
+at::Tensor reduce_from_group(const at::Tensor& tensor, const Team& team);
+/// This rank's part of a tensor that all have. Backward puts the parts of the gradient together.
+at::Tensor split_to_group(const at::Tensor& tensor, const Team& team, int64_t dim);
+/// The ranks' parts put together, for what all ranks do alike. Backward takes this rank's part.
+at::Tensor gather_from_group(const at::Tensor& tensor, const Team& team, int64_t dim);
+/// The ranks' parts put together, into split layers. Backward sums over the ranks and takes this one's part.
+at::Tensor gather_to_group(const at::Tensor& tensor, const Team& team, int64_t dim);
+/// Out of split layers: this rank's part of the sum. Backward puts the parts of the gradient together.
+at::Tensor reduce_scatter_from_group(const at::Tensor& tensor, const Team& team, int64_t dim);
+
+/// A rank's share of `count` things, evenly. InputError where that is no whole number of them; `what` names
+/// them: "outputs of a linear layer".
+int64_t share_of(int64_t count, const Team& team, const std::string& what);
 
 }  // namespace lockstep

@@ -4,10 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "lockstep/options/task_config.h"
+#include "lockstep/options/settings.h"
 #include "lockstep/tasks/metrics.h"
 
 namespace lockstep::tasks {
@@ -35,5 +36,18 @@ LabelScale scale_of(const at::Tensor& numbers);
 at::Tensor scaled(const at::Tensor& numbers, const LabelScale& scale);
 /// Does task.normalize_label ask for it?
 bool wants_scale(const TaskSettings& task);
+
+// A set parted into one to train on and one to evaluate on, of each class alike.
+
+struct StratifiedSplit {
+  std::vector<int64_t> train, eval;  // sorted
+};
+
+/// Of each group's members the same share goes to evaluation, rounded to the nearest; which, the seed
+/// decides.
+StratifiedSplit stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction,
+                           int64_t seed);
+/// The same by label: int64 below `classes`, or floats, which are all of one kind.
+StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed);
 
 }  // namespace lockstep::tasks

@@ -6,13 +6,81 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/data/idx.h"
+#include "lockstep/data/catalog.h"
 #include "lockstep/data/image_set.h"
-#include "lockstep/data/pixels/png.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/stage.h"
 #include "lockstep/tasks/balance.h"
 
 namespace lockstep::tasks {
+
+// Anyone's images in MNIST's file format, named by task.images and task.labels.
+
+namespace {
+
+std::string idx_path(const std::string& root, const std::string& file) {
+  return base::find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
+}
+
+ImageRecipe idx(const TaskConfig& settings, ImageTask::Look look) {
+  const auto& task = settings.task;
+  ImageRecipe recipe{.files = {},
+                     .classes = task.classes,
+                     .normalize = task.normalize,
+                     .mean = task.mean,
+                     .std = task.std,
+                     .model = "mlp"};
+  if (look == ImageTask::Look::no) return recipe;
+  if (task.images.size() != 2 || task.labels.size() != 2) {
+    throw InputError(
+        "the idx task needs two files of images and two of labels: to train on and to evaluate on",
+        "task.images, task.labels",
+        "images: [train-images.gz, eval-images.gz], labels: [train-labels.gz, eval-labels.gz]");
+  }
+  const auto& root = settings.data.root;
+  recipe.files = {idx_path(root, task.images[0]), idx_path(root, task.labels[0]),
+                  idx_path(root, task.images[1]), idx_path(root, task.labels[1])};
+  return recipe;
+}
+
+}  // namespace
+
+LOCKSTEP_TASK(
+    idx, .help = "your images: `images` and `labels`, each [train, evaluation]",
+    .reads = {"images", "labels", "classes", "normalize", "mean", "std"}, .defaults = {{"model.name", "mlp"}},
+    .make = [] { return std::make_unique<ImageTask>(idx); })
+
+// The workshop's task: handwritten digits, 60,000 to train on and 10,000 to evaluate on.
+
+namespace {
+
+ImageRecipe mnist(const TaskConfig& settings, ImageTask::Look look) {
+  ImageRecipe recipe{.files = {},
+                     .classes = 10,
+                     .normalize = "mean_std",
+                     .mean = {0.1307},
+                     .std = {0.3081},
+                     .model = "simple_cnn"};
+  if (look == ImageTask::Look::no) return recipe;
+  const auto root = base::find_path(settings.data.root.empty() ? "data/mnist" : settings.data.root);
+  const auto file = [&root](const std::string& name) {
+    return data::find_data_file(root, {name, name + ".gz"});
+  };
+  if (look == ImageTask::Look::all) {
+    recipe.files.train_images = file("train-images-idx3-ubyte");
+    recipe.files.train_labels = file("train-labels-idx1-ubyte");
+  }
+  recipe.files.eval_images = file("t10k-images-idx3-ubyte");
+  recipe.files.eval_labels = file("t10k-labels-idx1-ubyte");
+  return recipe;
+}
+
+}  // namespace
+
+LOCKSTEP_TASK(
+    mnist, .help = "70,000 digits in data.root; torchvision's folders are found too",
+    .defaults = {{"model.name", "simple_cnn"}}, .make = [] { return std::make_unique<ImageTask>(mnist); })
+
 namespace {
 
 void load_pair(const std::string& images, const std::string& labels, int64_t classes,

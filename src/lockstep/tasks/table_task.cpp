@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -11,13 +12,85 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/catalog.h"
 #include "lockstep/data/cells.h"
 #include "lockstep/data/stage.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
-#include "lockstep/tasks/stratified.h"
 
 namespace lockstep::tasks {
+
+// Anyone's table of numbers with a class column, described by the keys of `task`.
+
+namespace {
+
+std::string table_path(const std::string& root, const std::string& file) {
+  return base::find_path(root.empty() || file.empty() || file.starts_with('/') ? file : root + "/" + file);
+}
+
+Missing missing_of(const std::string& name) {
+  return name == "drop" ? Missing::drop : name == "mean" ? Missing::mean : Missing::refuse;
+}
+
+TableRecipe csv(const TaskConfig& settings, bool) {
+  const auto& task = settings.task;
+  if (task.file.empty())
+    throw InputError("the csv task needs a file", "task.file", "task: {name: csv, file: my.csv}");
+  return {.file = table_path(settings.data.root, task.file),
+          .eval_file = table_path(settings.data.root, task.eval_file),
+          .csv = {.delimiter = task.delimiter.empty() ? ',' : task.delimiter[0],
+                  .header = task.header,
+                  .numbers = task.is_regression(),
+                  .label = task.label,
+                  .features = task.features,
+                  .ignore = task.ignore,
+                  .missing = missing_of(task.missing),
+                  .classes = task.classes},
+          .eval_fraction = task.eval_fraction,
+          .normalize = task.normalize,
+          .mean = task.mean,
+          .std = task.std};
+}
+
+}  // namespace
+
+LOCKSTEP_TASK(
+    csv, .help = "your table: classes, or with `kind: regression` a number",
+    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "ignore", "missing", "header",
+              "eval_fraction", "classes", "normalize", "mean", "std", "normalize_label"},
+    .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })
+
+// Diabetes among Pima women: 768 rows of 8 numbers and a class, 268 of them positive.
+
+namespace {
+
+const std::vector<std::string> kColumns{"pregnancies", "glucose", "pressure", "skin",
+                                        "insulin",     "bmi",     "pedigree", "age"};
+
+TableRecipe pima(const TaskConfig& settings, bool look) {
+  TableRecipe recipe{.file = {},
+                     .eval_file = {},
+                     .csv = {.header = false, .label = "-1", .classes = 2},
+                     .detect_header = true,
+                     .names = kColumns};
+  // The file codes a missing measurement as 0; nobody alive has a blood pressure of 0.
+  recipe.zero_is_missing = {1, 2, 3, 4, 5};
+  recipe.eval_fraction = settings.task.eval_fraction;
+  recipe.model = "pima_net";
+  if (!look) return recipe;
+  const auto& root = settings.data.root.empty() ? "data/pima" : settings.data.root;
+  recipe.file = std::filesystem::is_regular_file(base::find_path(root))
+                    ? base::find_path(root)
+                    : data::find_data_file(root, {"pima-indians-diabetes.csv", "diabetes.csv"});
+  return recipe;
+}
+
+}  // namespace
+
+LOCKSTEP_TASK(
+    pima, .help = "768 rows in data.root: diabetes among Pima women", .reads = {"eval_fraction"},
+    .defaults = {{"model.name", "pima_net"}}, .make = [] { return std::make_unique<TableTask>(pima); })
+
 namespace {
 
 /// For the file as it is before it is split: only the first rank ever holds it.
@@ -54,7 +127,7 @@ void for_each_value(at::Tensor& table, const Each& each) {
 /// What stands for a cell's value.
 class Whole {
  public:
-  explicit Whole(const Treatment& treatment)
+  explicit Whole(const Preprocessing& treatment)
       : fill_(treatment.fill.const_data_ptr<double>()),
         missing_(treatment.missing.defined() ? treatment.missing.const_data_ptr<double>() : nullptr) {}
   double operator()(float value, int64_t column) const {
@@ -68,7 +141,7 @@ class Whole {
 };
 
 // Two passes in double, a column at a time without a copy of the table.
-void standardise(const at::Tensor& train, Treatment& treatment) {
+void standardise(const at::Tensor& train, Preprocessing& treatment) {
   auto table = train;
   const double rows = static_cast<double>(train.size(0));
   std::vector<double> mean(train.size(1)), variance(train.size(1));
@@ -100,10 +173,10 @@ at::Tensor means_for_missing(const TableRecipe& recipe, const CsvTable& train) {
                    recipe.file, format("leave out what is empty: task.ignore: [{}]", names));
 }
 
-Treatment treatment_for(const TableRecipe& recipe, const CsvTable& table) {
+Preprocessing preprocessing_for(const TableRecipe& recipe, const CsvTable& table) {
   const auto& train = table.features;
   const int64_t columns = train.size(1);
-  Treatment treatment;
+  Preprocessing treatment;
   treatment.fill = at::full({columns}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
   for (int64_t c : recipe.zero_is_missing) treatment.fill[c] = median_without_zeros(train.select(1, c));
   if (recipe.csv.missing == Missing::mean) treatment.missing = means_for_missing(recipe, table);
@@ -122,7 +195,7 @@ Treatment treatment_for(const TableRecipe& recipe, const CsvTable& table) {
   return treatment;
 }
 
-void apply(const Treatment& treatment, at::Tensor table) {
+void apply(const Preprocessing& treatment, at::Tensor table) {
   const Whole whole(treatment);
   const double* mean = treatment.mean.const_data_ptr<double>();
   const double* std = treatment.std.const_data_ptr<double>();
@@ -140,7 +213,7 @@ CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   return options;
 }
 
-std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const Treatment& treatment) {
+std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const Preprocessing& treatment) {
   std::vector<std::string> parts;
   for (int64_t c : recipe.zero_is_missing) {
     const auto zeros = (table.features.select(1, c) == 0).sum().item<int64_t>();
@@ -230,7 +303,7 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   }
   if (train.labels.numel() == 0)
     throw InputError("no row is left to train on", recipe.file, "lower task.eval_fraction");
-  const auto treatment = treatment_for(recipe, train);
+  const auto treatment = preprocessing_for(recipe, train);
   auto notes = notes_on(recipe, table, train, eval);
   notes.insert(notes.end(),
                {gaps_text(recipe.file, table), own_gaps, missing_text(recipe, table, treatment)});

@@ -26,7 +26,7 @@ struct TableRecipe {
 /// What is done to each column: (value, or `fill` where a zero means missing, or `missing` where there is
 /// none;
 /// - mean) / std. All double [columns].
-struct Treatment {
+struct Preprocessing {
   at::Tensor fill;  // NaN where zeros are values
   at::Tensor mean, std;
   at::Tensor missing = {};  // undefined where such cells are refused
@@ -59,7 +59,7 @@ class TableTask : public Task {
  private:
   Recipe recipe_;
   std::vector<std::string> columns_;
-  Treatment treatment_;
+  Preprocessing treatment_;
   bool regression_ = false;
 };
 

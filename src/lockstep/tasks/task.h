@@ -16,7 +16,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/node_share.h"
 #include "lockstep/models/model.h"
-#include "lockstep/options/task_config.h"
+#include "lockstep/options/settings.h"
 #include "lockstep/tasks/actor.h"
 #include "lockstep/tasks/metrics.h"
 

@@ -13,7 +13,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/rows/labels.h"
+#include "lockstep/data/rows/fields.h"
 
 namespace lockstep::tasks {
 namespace {

@@ -1,15 +1,112 @@
 #include "lockstep/text/tokenizer.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/text/folder.h"
-#include "lockstep/text/specials.h"
-#include "lockstep/text/truncate.h"
+#include "lockstep/text/encoding.h"
+#include "lockstep/text/vocabulary.h"
 #include "lockstep/text/word_cutter.h"
+
+namespace lockstep::text {
+namespace {
+
+// Tokens that are tokens wherever they stand in a text: [SEP] typed by a person is a [SEP].
+
+class Specials {
+ public:
+  struct Found {
+    size_t at, size;
+    int32_t id;
+  };
+
+  void add(const std::string& token, int32_t id);
+  /// The next one from `from` on; the longest where several begin at one place.
+  std::optional<Found> next(std::string_view text, size_t from) const;
+
+ private:
+  struct Special {
+    std::string token;
+    int32_t id;
+  };
+  std::vector<Special> specials_;  // longer ones first
+  std::string leads_;              // their first bytes
+};
+
+void Specials::add(const std::string& token, int32_t id) {
+  const auto after = std::find_if(specials_.begin(), specials_.end(), [&](const Special& special) {
+    return special.token.size() < token.size();
+  });
+  specials_.insert(after, {token, id});
+  if (leads_.find(token[0]) == std::string::npos) leads_ += token[0];
+}
+
+std::optional<Specials::Found> Specials::next(std::string_view text, size_t from) const {
+  const auto lead = [&](size_t at) {  // of one byte it is memchr, which is quick
+    return leads_.size() == 1 ? text.find(leads_[0], at) : text.find_first_of(leads_, at);
+  };
+  for (size_t at = lead(from); at != std::string_view::npos; at = lead(at + 1)) {
+    for (const Special& special : specials_)
+      if (text.substr(at).starts_with(special.token)) return Found{at, special.token.size(), special.id};
+  }
+  return std::nullopt;
+}
+
+// How many tokens of each text stay where there are too many.
+
+struct Lengths {
+  size_t first = 0, second = 0;
+};
+
+// The longer one gives until both are of one length; then they share, and an odd token is the longer one's.
+Lengths longest_first(Lengths lengths, size_t room) {
+  const bool swapped = lengths.first > lengths.second;
+  const size_t shorter = std::min(lengths.first, lengths.second);
+  Lengths kept{shorter, shorter > room ? shorter : std::max(shorter, room - shorter)};
+  if (kept.first + kept.second > room) kept = {room / 2, room / 2 + room % 2};
+  if (swapped) std::swap(kept.first, kept.second);
+  return kept;
+}
+
+// What the other one leaves, where it leaves anything.
+size_t beside(size_t other, size_t room, const char* which) {
+  if (other < room) return room - other;
+  throw InputError(
+      format("the {} text has {} tokens and stays whole, where {} are all that may be", which, other, room),
+      "truncation of the other text alone",
+      "allow more tokens, or cut the longer text first (longest_first)");
+}
+
+/// The lengths that leave `room` tokens at most. InputError where the text that may be cut is too short for
+/// it, or is a second one that is not there.
+Lengths truncated(Lengths lengths, bool pair, size_t room, Truncation truncation) {
+  const size_t all = lengths.first + lengths.second;
+  if (truncation == Truncation::kNone || all <= room) return lengths;
+  if (room == 0) return {};
+  switch (truncation) {
+    case Truncation::kOnlyFirst:
+      return {beside(lengths.second, room, "second"), lengths.second};
+    case Truncation::kOnlySecond:
+      if (!pair)
+        throw InputError("there is no second text that could be cut", "a text alone",
+                         "cut the first (only_first)");
+      return {lengths.first, beside(lengths.first, room, "first")};
+    default:
+      return pair ? longest_first(lengths, room) : Lengths{room, 0};
+  }
+}
+
+}  // namespace
+
+}  // namespace lockstep::text
 
 namespace lockstep {
 namespace {

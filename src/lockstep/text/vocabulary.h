@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/text/word_cutter.h"
+
 namespace lockstep::text {
 
 /// The file's tokens. InputError where it cannot be read or is not UTF-8.
@@ -34,5 +36,18 @@ class Vocabulary {
   std::vector<int32_t> order_;
   std::string where_;
 };
+
+// A tokenizer as a Hugging Face folder has it: vocab.txt, and what tokenizer_config.json or tokenizer.json
+// say of it.
+
+struct TokenizerFolder {
+  Vocabulary vocabulary;
+  NormalizerOptions options;
+  std::string unk = "[UNK]", cls = "[CLS]", sep = "[SEP]", pad = "[PAD]", mask = "[MASK]";
+  std::vector<std::string> more_specials = {};  // beside those five
+};
+
+/// InputError where there is no vocabulary, a file is no JSON, or the tokenizer is another than BERT's.
+TokenizerFolder read_folder(const std::string& path);
 
 }  // namespace lockstep::text

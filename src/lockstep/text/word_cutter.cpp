@@ -1,11 +1,183 @@
 #include "lockstep/text/word_cutter.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-
-#include "lockstep/text/unicode.h"
+#include <vector>
 
 namespace lockstep::text {
+namespace {
+
+struct Range {
+  char32_t first, last;
+};
+
+struct ClassRange {
+  char32_t first, last;
+  uint8_t number;
+};
+
+struct Decomposition {
+  char32_t from, first, second = 0, third = 0, fourth = 0;  // 0 behind the last
+};
+
+struct LowerRun {
+  char32_t first, last, step;
+  int32_t distance;
+};
+
+#include "lockstep/text/unicode_tables.inc"
+
+// The blocks that BERT counts as Chinese; kana and Hangul are written in words.
+constexpr Range kIdeographRanges[] = {
+    {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF},
+    {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F},
+};
+
+// The Unicode Standard, 3.12: a syllable is a consonant, a vowel and perhaps a final consonant.
+constexpr char32_t kSyllable = 0xAC00, kConsonant = 0x1100, kVowel = 0x1161, kFinal = 0x11A7;
+constexpr char32_t kVowels = 21, kFinals = 28, kSyllables = 19 * kVowels * kFinals;
+
+bool is_syllable(char32_t c) {
+  return c - kSyllable < kSyllables;
+}
+
+using Flags = std::vector<uint8_t>;
+
+void mark(Flags& flags, char32_t first, char32_t last, CharFlag flag, char32_t step = 1) {
+  for (char32_t c = first; c <= last; c += step) flags[c] |= flag;
+}
+
+template <class Ranges>
+void mark_all(Flags& flags, const Ranges& ranges, CharFlag flag) {
+  for (const auto& range : ranges) mark(flags, range.first, range.last, flag);
+}
+
+Flags make_flags() {
+  Flags flags(kCodePoints);
+  mark_all(flags, kRemovedRanges, kRemoved);
+  mark_all(flags, kSpaceRanges, kSpace);
+  mark_all(flags, kPunctuationRanges, kPunctuation);
+  mark_all(flags, kIdeographRanges, kIdeograph);
+  mark_all(flags, kMarkRanges, kMark);
+  mark_all(flags, kClassRanges, kCombines);
+  for (const auto& row : kDecompositions) flags[row.from] |= kDecomposes;
+  mark(flags, kSyllable, kSyllable + kSyllables - 1, kDecomposes);
+  for (const auto& run : kLowerRuns) mark(flags, run.first, run.last, kCapital, run.step);
+  flags[kCapitalIWithDot] |= kCapital;
+  return flags;
+}
+
+// The last row that begins at `c` or before it; there is one for every character that is asked for.
+template <class Rows, class First>
+const auto& row_of(const Rows& rows, char32_t c, First first) {
+  const auto after = std::upper_bound(std::begin(rows), std::end(rows), c,
+                                      [&](char32_t value, const auto& row) { return value < first(row); });
+  return *std::prev(after);
+}
+
+size_t decompose_syllable(char32_t c, std::array<char32_t, 4>& into) {
+  const char32_t at = c - kSyllable, final = at % kFinals;
+  into = {kConsonant + at / (kVowels * kFinals), kVowel + at % (kVowels * kFinals) / kFinals, kFinal + final};
+  return final == 0 ? 2 : 3;
+}
+
+}  // namespace
+
+const uint8_t* char_flags() {
+  static const Flags flags = make_flags();
+  return flags.data();
+}
+
+uint8_t combining_class(char32_t c) {
+  return row_of(kClassRanges, c, [](const ClassRange& row) { return row.first; }).number;
+}
+
+size_t decompose(char32_t c, std::array<char32_t, 4>& into) {
+  if (is_syllable(c)) return decompose_syllable(c, into);
+  const auto& row = row_of(kDecompositions, c, [](const Decomposition& one) { return one.from; });
+  into = {row.first, row.second, row.third, row.fourth};
+  return static_cast<size_t>(std::find(into.begin(), into.end(), U'\0') - into.begin());
+}
+
+char32_t lower(char32_t c) {
+  const auto& run = row_of(kLowerRuns, c, [](const LowerRun& row) { return row.first; });
+  return c + static_cast<char32_t>(run.distance);
+}
+
+size_t count_chars(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+void Pieces::add_token(int32_t id, TokenOffsets offsets) {
+  into_.ids.push_back(id);
+  into_.offsets.push_back(offsets);
+}
+
+// A word that cannot be cut to its end is unknown as a whole.
+template <class From>
+void Pieces::cut(std::string_view word, From from) {
+  const size_t before = into_.ids.size();
+  for (size_t at = 0; at < word.size();) {
+    const Piece piece = trie_.longest(word.substr(at), at > 0);
+    if (piece.bytes == 0) {
+      into_.ids.resize(before);
+      into_.offsets.resize(before);
+      return add_token(unknown_, {from(0), from(word.size() - 1) + 1});
+    }
+    add_token(piece.id, {from(at), from(at + piece.bytes - 1) + 1});
+    at += piece.bytes;
+  }
+}
+
+bool Pieces::add(const Word& word) {
+  if (word.chars > kLongestWord) {
+    add_token(unknown_, {word.first, word.last + 1});
+  } else {
+    cut({word.bytes.data(), word.size}, [&](size_t byte) { return word.from[byte]; });
+  }
+  return wants_more();
+}
+
+bool Pieces::add_ascii(std::string_view word, uint32_t first) {
+  if (word.size() > kLongestWord) {
+    add_token(unknown_, {first, first + static_cast<uint32_t>(word.size())});
+  } else {
+    cut(word, [first](size_t byte) { return first + static_cast<uint32_t>(byte); });
+  }
+  return wants_more();
+}
+
+namespace {
+
+uint8_t heeded_flags(const NormalizerOptions& options) {
+  int flags = kSpace | kPunctuation;
+  if (options.clean_text) flags |= kRemoved;
+  if (options.tokenize_chinese_chars) flags |= kIdeograph;
+  if (options.strip_accents.value_or(options.do_lower_case)) flags |= kMark | kCombines | kDecomposes;
+  if (options.do_lower_case) flags |= kCapital;
+  return static_cast<uint8_t>(flags);
+}
+
+ByteKind kind_of(int flags) {
+  if (flags & kRemoved) return ByteKind::kOther;
+  if (flags & kSpace) return ByteKind::kSpace;
+  return flags & kPunctuation ? ByteKind::kSign : ByteKind::kLetter;
+}
+
+}  // namespace
+
+CharRules::CharRules(const NormalizerOptions& options) : heeded(heeded_flags(options)) {
+  kinds.fill(ByteKind::kOther);
+  for (size_t byte = 0; byte < 256; ++byte) {
+    lower[byte] = static_cast<char>(byte);
+    if (byte >= 0x80) continue;
+    const int flags = char_flags()[byte] & heeded;
+    kinds[byte] = kind_of(flags);
+    if (flags & kCapital) lower[byte] = static_cast<char>(text::lower(static_cast<char32_t>(byte)));
+  }
+}
 
 bool WordCutter::cut(std::string_view part) {
   const char* at = part.data();

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/launch/process/stall_watch.h"
+#include "lockstep/launch/process/alarm.h"
 
 namespace lockstep::train {
 

@@ -40,4 +40,35 @@ void restore_generators(const Team& team, const Tree& dict, const std::vector<at
 Tree tree_of(const std::vector<std::vector<std::string>>& buckets);
 std::vector<std::vector<std::string>> buckets_of(const Tree& list);
 
+// What the bits of a sum depend on beside the program: a checkpoint says where it was written.
+
+/// The processor's name, and the instructions that libtorch uses of it: "AMD EPYC 9555 26 2 1, AVX512", with
+/// its numbers.
+std::string processor();
+
+/// "libtorch" and "processor": others round otherwise.
+void put_machine(const Tree& dict);
+
+/// Of what a file does not tell: nothing is said, or that.
+enum class Unrecorded { passes, differs };
+
+/// What of it is another here: "written with libtorch 2.11.0, and this is 2.15.0".
+std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded = Unrecorded::passes);
+
+}  // namespace lockstep::train
+
+// What a communication hook keeps from step to step, in a checkpoint: PowerSGD's errors, a user's own.
+
+namespace lockstep {
+class DdpCore;
+}
+
+namespace lockstep::train {
+
+/// "comm_hook", with every rank's part, where a hook keeps something. `core` is null on a rank whose
+/// gradients do not travel; `layout` says how the ranks share the model. Collective; the whole is on rank 0.
+void put_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict);
+/// This rank's, where every rank finds its own; else all begin afresh, and that is said. Collective.
+void restore_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict);
+
 }  // namespace lockstep::train

@@ -9,8 +9,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/train/hook_memory.h"
-#include "lockstep/train/machine.h"
 #include "lockstep/train/resumable.h"
 
 namespace lockstep {

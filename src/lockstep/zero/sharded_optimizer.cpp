@@ -1,17 +1,98 @@
 #include "lockstep/zero/sharded_optimizer.h"
 
+#include <ATen/core/Tensor.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/parallel/trees/share_tree.h"
-#include "lockstep/zero/exchange.h"
-#include "lockstep/zero/pieces.h"
+#include "lockstep/zero/shares.h"
+
+namespace lockstep::zero {
+namespace {
+
+// What the ranks tell each other in each step: the elements that each has updated.
+
+using parallel::Stretches;
+
+constexpr int64_t kAlign = 64;
+
+// A rank's updated memory, one stretch after the other.
+Stretches stretches_of(const std::vector<ParameterPiece>& share, const std::vector<at::Tensor>& params) {
+  Stretches all;
+  for (const auto& piece : share) {
+    const auto& param = params[piece.param];
+    if (!param.requires_grad() || piece.size() == 0) continue;
+    all.add(flat(param).slice(0, piece.begin, piece.end).view(at::kByte));
+  }
+  return all;
+}
+
+int64_t slot_bytes(const std::vector<Stretches>& shares) {
+  int64_t longest = 0;
+  for (const auto& share : shares) longest = std::max(longest, share.total);
+  const auto most = std::max<int64_t>(kAlign, parallel::kInFlight / static_cast<int64_t>(shares.size()));
+  return (std::min(longest, most) + kAlign - 1) / kAlign * kAlign;
+}
+
+// One all-gather: slot r of the buffer is rank r's next bytes.
+void exchange_round(const Team& team, const std::vector<Stretches>& shares, int64_t from,
+                    at::Tensor& buffer) {
+  const auto slots = buffer.chunk(team.world());
+  const auto own = static_cast<size_t>(team.rank());
+  at::Tensor mine = slots[own];
+  parallel::take_from(shares[own], from, mine);
+  base::own_all_gather_single(*team.group(), buffer, mine)->wait();
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    if (rank != own) parallel::put_into(shares[rank], from, slots[rank]);
+  }
+}
+
+/// Every trained parameter as its owners have it. Collective.
+void exchange_updates(const Team& team, const Shares& shares, const std::vector<at::Tensor>& params) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Stretches> all;
+  int64_t longest = 0;
+  for (const auto& share : shares)
+    longest = std::max(longest, all.emplace_back(stretches_of(share, params)).total);
+  if (longest == 0) return;
+  auto buffer =
+      at::empty({slot_bytes(all) * team.world()}, at::TensorOptions(at::kByte).device(team.device()));
+  for (int64_t from = 0; from < longest; from += slot_bytes(all)) exchange_round(team, all, from, buffer);
+}
+
+}  // namespace
+
+}  // namespace lockstep::zero
 
 namespace lockstep {
+
+// The optimiser that a config names, shared.
+
+std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimSettings& settings,
+                                                  std::vector<at::Tensor> params, const Team& team) {
+  return make_sharded_optimizer({{std::move(params), settings}}, team);
+}
+
+std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimGroups& groups, const Team& team) {
+  if (team.world() == 1) return make_optimizer(groups);
+  std::vector<std::vector<at::Tensor>> params;
+  for (const auto& group : groups) params.push_back(group.params);
+  const auto make = [&groups](const std::vector<std::vector<at::Tensor>>& of) {
+    auto own = groups;
+    for (size_t i = 0; i < own.size(); ++i) own[i].params = of[i];
+    return make_optimizer(own);
+  };
+  return std::make_unique<ShardedOptimizer>(make, params, team);
+}
+
 namespace {
 
 constexpr size_t kElsewhere = std::numeric_limits<size_t>::max();

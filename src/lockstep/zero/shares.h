@@ -1,9 +1,15 @@
 #pragma once
 // Which elements of which parameter are whose: the same answer on every rank, from the sizes alone.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "lockstep/checkpoint/tree.h"
 
 namespace lockstep::zero {
 
@@ -31,5 +37,24 @@ Shares cut_evenly(const std::vector<Extent>& params, int world);
 
 /// Each parameter whole, the largest first to whoever has least.
 Shares deal_whole(const std::vector<Extent>& params, int world);
+
+// A piece of a parameter, of its gradient and of its state: views where there is memory to look at, and the
+// way from a whole state to a piece's and back.
+
+/// A dense tensor's elements in a row, as they lie in memory; shares it.
+at::Tensor flat(const at::Tensor& tensor);
+
+/// What an optimiser sees of a parameter: all of it in its own shape, or some of its elements in a row.
+at::Tensor piece_of(const at::Tensor& param, const ParameterPiece& piece);
+
+/// The gradient of that piece. A copy where the gradient does not lie in memory as the parameter does.
+at::Tensor gradient_of(const at::Tensor& param, const ParameterPiece& piece);
+
+/// A piece's entry of a state: what is as large as the parameter is cut, the rest (Adam's step) is taken as
+/// it is.
+Tree cut_state(const at::Tensor& param, const ParameterPiece& piece, const Tree& whole);
+
+/// The whole from all pieces' entries; on the CPU.
+Tree join_states(const at::Tensor& param, const std::vector<std::pair<ParameterPiece, Tree>>& parts);
 
 }  // namespace lockstep::zero

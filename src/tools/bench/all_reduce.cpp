@@ -10,7 +10,6 @@
 #include "lockstep/comm/memory/reduction.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
-#include "lockstep/parallel/joining.h"
 #include "lockstep/parallel/session.h"
 #include "tools/bench/all_reduce_report.h"
 #include "tools/bench/machine.h"

@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/base/capture.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/launch/identify.h"
 #include "tools/bench/measure.h"
 #include "tools/report/numbers.h"

@@ -10,7 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "lockstep/base/files/small_file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/kernels/vector.h"

@@ -22,28 +22,49 @@ namespace {
 class TrainingSteps {
  public:
   /// The model comes from the config's seed. `setup` outlives this. Collective.
-  explicit TrainingSteps(const train::Setup& setup);
+  explicit TrainingSteps(const train::Setup& setup)
+      : learner_(train::make_learner(setup)),
+        step_(setup, learner_),
+        feed_(learner_.source->feed(setup.settings)) {
+    clock_.time_on(setup.team->device());
+  }
   TrainingSteps(const TrainingSteps&) = delete;
   TrainingSteps& operator=(const TrainingSteps&) = delete;
 
   /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
-  void make_ready();
+  void make_ready() {
+    if (epoch_ && *next_ != epoch_->end()) return;
+    if (epoch_) {
+      read_pending();
+      ++state_.epoch;
+    }
+    clock_.enter(train::Phase::data);
+    epoch_.reset();  // its workers end before new ones start
+    learner_.source->prepare(learner_.model->net(), state_);
+    epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
+    next_ = epoch_->begin();
+    clock_.enter(train::Phase::other);
+  }
+
   /// Takes the next step, of the next epoch after the last one of an epoch. Collective.
-  void take();
+  void take() {
+    make_ready();
+    auto& batches = **next_;
+    step_.run(++state_.step, batches, losses_, clock_);
+    samples_ += batches.samples();
+    ++*next_;
+  }
+
   /// Waits for the GPU.
   void read_pending() { losses_.read_pending(); }
-
   /// Whether a loss that has been read was not a number.
   bool diverged() const { return losses_.bad().has_value(); }
-
   train::PhaseClock& clock() { return clock_; }
   const train::Learner& learner() const { return learner_; }
   /// Of this rank, in all steps taken.
   int64_t samples() const { return samples_; }
 
  private:
-  void begin_epoch();
-
   train::Learner learner_;
   train::TrainingStep step_;
   const train::Feed feed_;
@@ -54,38 +75,6 @@ class TrainingSteps {
   std::unique_ptr<train::EpochFeed> epoch_;
   std::optional<train::EpochFeed::iterator> next_;
 };
-
-TrainingSteps::TrainingSteps(const train::Setup& setup)
-    : learner_(train::make_learner(setup)),
-      step_(setup, learner_),
-      feed_(learner_.source->feed(setup.settings)) {
-  clock_.time_on(setup.team->device());
-}
-
-void TrainingSteps::begin_epoch() {
-  if (epoch_) {
-    read_pending();
-    ++state_.epoch;
-  }
-  clock_.enter(train::Phase::data);
-  epoch_.reset();  // its workers end before new ones start
-  learner_.source->prepare(learner_.model->net(), state_);
-  epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
-  next_ = epoch_->begin();
-  clock_.enter(train::Phase::other);
-}
-
-void TrainingSteps::make_ready() {
-  if (!epoch_ || *next_ == epoch_->end()) begin_epoch();
-}
-
-void TrainingSteps::take() {
-  make_ready();
-  auto& batches = **next_;
-  step_.run(++state_.step, batches, losses_, clock_);
-  samples_ += batches.samples();
-  ++*next_;
-}
 
 constexpr int64_t kMostSteps = 100'000;
 constexpr int64_t kFewest = 3;  // however long they take: DDP arranges its buckets in the second

@@ -8,7 +8,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/wrap.h"
 #include "tools/report/numbers.h"
 
 namespace lockstep::bench {

@@ -4,13 +4,12 @@
 #include <filesystem>
 #include <string_view>
 
-#include "lockstep/base/answer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
+#include "tools/cluster/look.h"
 #include "tools/cluster/quote.h"
-#include "tools/cluster/unheard.h"
 
 namespace lockstep::cluster {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "tools/cluster/quote.h"
 
 namespace lockstep::cluster {

@@ -1,11 +1,138 @@
 #include "tools/cluster/watch.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::cluster {
+namespace {
+
+constexpr size_t kMostAtOnce = 1 << 20;
+constexpr size_t kLongestLine = 1 << 16;
+
+}  // namespace
+
+bool LogTail::read_some() try {
+  const base::RegularFile file(path_.string(), "the job's log");
+  if (file.size() < offset_) {  // begun again by a site that does not append
+    offset_ = 0;
+    piece_.clear();
+  }
+  std::array<char, 1 << 14> part;
+  for (size_t taken = 0; taken < kMostAtOnce;) {
+    const size_t n = file.read_at(offset_, part.data(), part.size());
+    if (n == 0) return false;
+    piece_.append(part.data(), n);
+    offset_ += n;
+    taken += n;
+  }
+  return true;
+} catch (const Error&) {  // gone, or not to be read now
+  return false;
+}
+
+void LogTail::hand_over(const Taker& to) {
+  size_t from = 0;
+  for (size_t end = 0; (end = piece_.find('\n', from)) != std::string::npos; from = end + 1)
+    to(piece_.substr(from, end - from));
+  piece_.erase(0, from);
+  if (piece_.size() < kLongestLine) return;
+  to(piece_);
+  piece_.clear();
+}
+
+void LogTail::pass_on(const Taker& to, bool at_end) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path_, none)) return;
+  for (bool more = true; more;) {
+    more = read_some() && at_end;
+    hand_over(to);
+  }
+  if (piece_.empty() || !at_end) return;
+  to(piece_);
+  piece_.clear();
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBytes = 4 << 20;
+
+// the word up to the next blank; the text keeps the rest
+std::string next_word(std::string& text) {
+  const auto blank = text.find(' ');
+  const auto word = text.substr(0, blank);
+  text = blank == std::string::npos ? "" : text.substr(blank + 1);
+  return word;
+}
+
+std::optional<int> parse_status(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+void begin(Recorded& recorded) {
+  recorded.restarts += recorded.began ? 1 : 0;
+  recorded.began = true;
+  recorded.again = false;
+  recorded.status.reset();
+}
+
+void take(Recorded& recorded, std::string line) {
+  const auto fact = next_word(line), job = next_word(line);
+  if (recorded.job.empty()) recorded.job = job;
+  if (job != recorded.job) return;  // one that was replaced, and is started again
+  if (fact == "begin") {
+    begin(recorded);
+  } else if (fact == "file") {
+    recorded.run_file = line;
+  } else if (fact == "again") {
+    recorded.again = true;
+  } else if (fact == "next") {
+    recorded.job = line;
+    recorded.replaced = recorded.again = true;
+  } else if (fact == "end") {
+    recorded.status = parse_status(next_word(line));
+    if (!line.empty()) recorded.folder = line;
+  }
+}
+
+// A line that is still being written does not count.
+std::string text_of(const fs::path& path) {
+  std::error_code none;
+  if (!fs::exists(path, none)) return "";
+  try {
+    return base::read_small_file(path.string(), kMostBytes, "the job's record");
+  } catch (const InputError&) {
+    return "";  // removed in between
+  }
+}
+
+}  // namespace
+
+Recorded read_record(const std::string& text) {
+  Recorded recorded;
+  for (size_t from = 0, end = 0; (end = text.find('\n', from)) != std::string::npos; from = end + 1)
+    take(recorded, text.substr(from, end - from));
+  return recorded;
+}
+
+Recorded read_record_file(const fs::path& path) {
+  return read_record(text_of(path));
+}
+
+fs::path folder_of(const Recorded& recorded) {
+  if (!recorded.folder.empty()) return recorded.folder;
+  auto said = recorded.run_file.empty() ? "" : text_of(recorded.run_file);
+  return said.substr(0, said.find('\n'));  // a relative one is from the folder of submission, where we are
+}
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -18,7 +145,7 @@ constexpr auto kSilent = 60s;
 std::optional<run_folder::StatusReport> judged(const std::filesystem::path& folder) {
   if (folder.empty()) return std::nullopt;
   try {
-    return run_folder::judge(folder);
+    return run_folder::job_status(folder);
   } catch (const Error&) {
     return std::nullopt;
   }

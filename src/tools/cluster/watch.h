@@ -4,14 +4,38 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/cluster/look.h"
-#include "tools/cluster/record.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::cluster {
+
+// What job_scripts/record.sh writes of a job, read while it is being written.
+
+/// Where a submitted job stands, as far as its scripts have said.
+struct Recorded {
+  std::string job;                 ///< as its script calls it; empty = it has not begun
+  bool replaced = false;           ///< another one was submitted in its place: that is `job`
+  bool began = false;              ///< it runs, or has run
+  bool again = false;              ///< it has asked to be started again, and has not been yet
+  int restarts = 0;                ///< how often it was, or another took its place
+  std::filesystem::path run_file;  ///< what will name the run's folder, while the script runs
+  std::filesystem::path folder;    ///< of the run, once the script has ended
+  std::optional<int> status = {};  ///< what the script ended with
+};
+
+/// What a record's text says of the job that it begins with, and of those in its place.
+Recorded read_record(const std::string& text);
+
+/// The same of a file; one that is not there yet says nothing.
+Recorded read_record_file(const std::filesystem::path& path);
+
+/// The run's folder: as the record says it, or its run_file; empty where there is none yet.
+std::filesystem::path folder_of(const Recorded& recorded);
 
 struct Standing {
   enum Phase {
@@ -89,6 +113,30 @@ class SchedulerPoll {
   size_t next_ = 0;  // of the watches, so that each has its turn
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool silent_ = false;
+};
+
+// A job's log, read line by line while it grows.
+
+class LogTail {
+ public:
+  using Taker = std::function<void(const std::string& line)>;
+
+  explicit LogTail(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Hands over each whole line that has come since; at the end the piece of one, too. A file that is not
+  /// there, or cannot be read, has none.
+  void pass_on(const Taker& to, bool at_end = false);
+  bool has_spoken() const { return offset_ > 0; }
+  size_t size() const { return offset_; }  // of what has been read
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  bool read_some();  // whether there may be more
+  void hand_over(const Taker& to);
+
+  std::filesystem::path path_;
+  size_t offset_ = 0;
+  std::string piece_;
 };
 
 }  // namespace lockstep::cluster

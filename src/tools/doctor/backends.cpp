@@ -14,7 +14,7 @@
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/process/grouped.h"
+#include "lockstep/launch/process/report.h"
 #include "tools/doctor/measure.h"
 #include "tools/doctor/session.h"
 

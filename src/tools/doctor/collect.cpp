@@ -20,8 +20,8 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/shared_memory.h"
-#include "lockstep/base/files/small_file.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/comm/meet/lookup.h"
 #include "lockstep/launch/control_groups.h"

@@ -12,13 +12,13 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/base/awake.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/launch/process/error_reporter.h"
+#include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"

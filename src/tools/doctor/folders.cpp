@@ -23,12 +23,12 @@
 #include <set>
 #include <thread>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/write_all.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 #include "trainer/config/config_text.h"

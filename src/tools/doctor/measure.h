@@ -15,7 +15,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/meet/interface.h"
-#include "lockstep/launch/deadline.h"
+#include "lockstep/launch/scheduler.h"
 #include "tools/doctor/facts.h"
 
 namespace lockstep::comm {

@@ -13,8 +13,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 
 namespace lockstep::doctor {
 namespace {

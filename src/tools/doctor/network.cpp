@@ -16,8 +16,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/comm/meet/lookup.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"

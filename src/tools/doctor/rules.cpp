@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/launch/process/grouped.h"
+#include "lockstep/launch/process/report.h"
 
 namespace lockstep::doctor {
 namespace {

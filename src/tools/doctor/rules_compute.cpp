@@ -5,8 +5,8 @@
 #include <set>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/launch/process/cpus.h"
 #include "tools/doctor/rules.h"
 

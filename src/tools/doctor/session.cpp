@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"

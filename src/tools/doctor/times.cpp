@@ -6,7 +6,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "lockstep/base/clock_rounds.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/format.h"
 #include "tools/doctor/session.h"
 

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
-#include "lockstep/checkpoint/unzip.h"
+#include "lockstep/checkpoint/zip.h"
 
 namespace lockstep::known_sets {
 namespace {

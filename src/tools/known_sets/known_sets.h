@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/data/catalog.h"
-#include "lockstep/data/fetch.h"
 
 namespace lockstep::known_sets {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/exported.h"
-#include "tools/model_check/words.h"
+#include "tools/model_check/check.h"
 
 namespace lockstep::model_check {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/base/readable.h"
+#include "lockstep/base/text.h"
 #include "tools/report/page_html.inc"
 
 namespace lockstep::report {

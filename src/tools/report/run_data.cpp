@@ -107,7 +107,7 @@ RunData read_numbers(const fs::path& folder) {
   if (run.name.empty()) run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   check_is_run(run);
   try {
-    auto judged = run_folder::judge(folder);
+    auto judged = run_folder::job_status(folder);
     run.verdict = std::move(judged.text);
     run.outcome = std::move(judged.outcome);
     run.status = std::move(judged.status);

@@ -12,7 +12,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/wrap.h"
 #include "trainer/config/keys.h"
 
 namespace lockstep::report {

@@ -6,7 +6,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/wrap.h"
 #include "tools/report/numbers.h"
 #include "tools/report/page.h"
 

@@ -1,15 +1,306 @@
 #include "tools/submit/submission.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <thread>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/identify.h"
 #include "tools/cluster/hand_in.h"
-#include "tools/submit/interrupts.h"
+#include "tools/cluster/scheduler.h"
+#include "tools/cluster/sweep.h"
+#include "tools/submit/wait.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/numbers.h"
 
 namespace lockstep::submit {
+namespace {
+
+constexpr const char* kShared = "runs";
+
+// What a config may name and only a job's environment holds: a path through one of these is the job's to
+// find.
+constexpr const char* kOfAJob[] = {"LOCKSTEP_SCRATCH", "PBS_ARRAY_INDEX",     "PBS_JOBFS",    "PBS_JOBID",
+                                   "SLURM_JOB_ID",     "SLURM_ARRAY_TASK_ID", "SLURM_TMPDIR", "TMPDIR"};
+// A job's name for the folder that we are in.
+constexpr const char* kOfSubmission[] = {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR"};
+
+// What stands here of these names is of a login node, or of a job around us.
+std::map<std::string, std::string> as_in_a_job(const cluster::Site& site, const std::string& unknown) {
+  auto environment = launch::current_environment();
+  for (const char* name : kOfAJob) environment[name] = unknown;
+  if (!site.scratch.empty()) environment[site.scratch] = unknown;
+  for (const char* name : kOfSubmission) environment[name] = std::filesystem::current_path().string();
+  return environment;
+}
+
+std::chrono::milliseconds time_of(const std::string& text) {
+  const auto time = config::parse_duration(text);
+  if (time) return *time;
+  throw InputError(format("--time {}: no time", base::printable(text)), "",
+                   "as in --time 30m, --time 2h or --time 1h30m");
+}
+
+}  // namespace
+
+cluster::Site find_site(const WantedJob& job, const std::string& scheduler) {
+  auto site = cluster::load_site(job.site.empty() ? scheduler : job.site);
+  if (scheduler.empty() || site.scheduler == scheduler) return site;
+  throw InputError(format("{} is a site of {}, not of {}", site.name, site.scheduler, scheduler), site.path,
+                   format("say {} in its place", site.scheduler));
+}
+
+void say_which(const cluster::Site& site) {
+  log::info(format("site {}: {}", site.name, site.path));
+  if (!site.hides.empty())
+    log::warning(format("{} counts, not {}, which ships with lockstep", site.path, site.hides));
+}
+
+config::Loaded load(const WantedJob& job, const cluster::Site& site, const std::vector<std::string>& more) {
+  const auto text = config::read_config_text(job.config);
+  auto sets = job.sets;
+  sets.insert(sets.end(), more.begin(), more.end());
+  return config::load_settings(text.text, text.name, sets, as_in_a_job(site, "/tmp"));
+}
+
+// It is the job's alone where it follows what the job's variables hold.
+std::string shared_run_dir(const WantedJob& job, const cluster::Site& site) {
+  const auto text = config::read_config_text(job.config);
+  const auto dir_where = [&](const char* unknown) {
+    return config::load_settings(text.text, text.name, job.sets, as_in_a_job(site, unknown)).settings.run.dir;
+  };
+  const auto dir = dir_where("/tmp");
+  return dir == dir_where("/tmp/of-a-job") ? dir : kShared;
+}
+
+cluster::JobRequest request(const WantedJob& job, const cluster::Site& site) {
+  const auto loaded = load(job, site);
+  for (const auto& warning : loaded.warnings) log::warning(warning);
+  cluster::JobRequest request;
+  request.config = job.config;
+  request.sets = job.sets;
+  request.name = job.name;
+  request.nodes = job.nodes;
+  request.gpus_per_node =
+      job.gpus_per_node < 0 && loaded.settings.launch.device == "cpu" ? 0 : job.gpus_per_node;
+  request.ranks_per_node = job.ranks_per_node;
+  request.cores_per_rank = job.cores_per_rank;
+  if (!job.time.empty()) request.time = time_of(job.time);
+  request.queue = job.queue;
+  request.account = job.account;
+  request.storage = job.storage;
+  return request;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Settings of the job scripts that a job takes from where it is submitted; PBS passes no environment on.
+constexpr const char* kCarried[] = {
+    "LOCKSTEP_SETUP",          "LOCKSTEP_PROGRAM",     "LOCKSTEP_START",  "LOCKSTEP_SRUN_MPI",
+    "LOCKSTEP_MAX_RESTARTS",   "LOCKSTEP_ON_TERM",     "LOCKSTEP_REPORT", "LOCKSTEP_THREADS_PER_CORE",
+    "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"};
+
+std::string now_text() {
+  const auto now = std::time(nullptr);
+  std::tm parts{};
+  char text[32] = "";
+  if (localtime_r(&now, &parts)) std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return text;
+}
+
+cluster::Site site_for(const WantedJob& job, const std::string& scheduler) {
+  if (scheduler.empty() && job.site.empty()) return find_site(job, cluster::guess_scheduler());
+  return find_site(job, scheduler);
+}
+
+std::vector<std::vector<std::string>> tasks_of(const std::vector<std::string>& sweeps, const WantedJob& job,
+                                               const cluster::Site& site, const std::string& run) {
+  if (sweeps.empty()) return {};
+  if (site.arrays == "no")
+    throw InputError(format("{} takes no job arrays, so there is no --sweep", site.name), site.path,
+                     "submit each run by itself, with --set");
+  std::vector<cluster::SweptKey> swept;
+  for (const auto& text : sweeps) swept.push_back(cluster::parse_swept(text));
+  auto tasks = cluster::tasks_of(swept, run);
+  for (const auto& task : tasks) load(job, site, task);  // each is a config of its own
+  return tasks;
+}
+
+// Each is set, if to nothing: what a job around us was told is not meant for this one.
+std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int64_t link) {
+  const bool chain = plan.links > 1;
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
+      {"LOCKSTEP_RECORD_TASKS", plan.request.sweep.empty() ? "" : "yes"},
+      {"LOCKSTEP_CHAIN", chain ? plan.stem.string() + ".chain" : ""},
+      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
+      {"LOCKSTEP_RUN_FILE", ""}};
+  for (const char* name : kCarried) {
+    if (const char* value = std::getenv(name); value && *value) all.emplace_back(name, value);
+  }
+  return all;
+}
+
+}  // namespace
+
+Plan make_plan(const WantedJob& job, const std::string& scheduler, const std::vector<std::string>& sweeps,
+               int64_t links) {
+  Plan plan{.site = site_for(job, scheduler), .request = {}, .links = links, .stem = {}};
+  plan.request = request(job, plan.site);
+  const auto run = load(job, plan.site).settings.run;
+  plan.request.sweep = tasks_of(sweeps, job, plan.site, run.name);
+  const auto shared = shared_run_dir(job, plan.site);
+  if (shared != run.dir)
+    log::info(
+        format("run.dir is one that the job alone knows: its script and record go to {}/.jobs", shared));
+  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", plan.request.name, now_text(), ::getpid());
+  script_of(plan, 1, "");  // what the site cannot give is refused before anything is written
+  return plan;
+}
+
+fs::path file_of(const Plan& plan, int64_t link, const char* ending) {
+  return plan.stem.string() + (plan.links > 1 ? format(".{}", link) : "") + ending;
+}
+
+std::string script_of(const Plan& plan, int64_t link, const std::string& before) {
+  auto request = plan.request;
+  request.variables = variables(plan, link);
+  if (!before.empty()) request.dependency = "afterany:" + before;
+  return cluster::render(plan.site, request);
+}
+
+std::string shown(const Plan& plan) {
+  std::string text;
+  for (int64_t link = 1; link <= plan.links; ++link) {
+    const auto before = link > 1 ? format("JOB-OF-LINK-{}", link - 1) : "";
+    const auto script = script_of(plan, link, before);
+    const auto command = cluster::submit_command(plan.site, file_of(plan, link, ".sh").string(), script);
+    text += format("{}{}\n\n{}", link > 1 ? "\n" : "", cluster::shown(command), script);
+  }
+  return text;
+}
+
+namespace {
+
+using namespace std::chrono_literals;
+using cluster::Standing;
+
+constexpr auto kLook = 100ms;
+constexpr auto kStill = 500ms;  // a log that is being copied grows
+
+// From a job's end to its log's: PBS copies it only then, and over a network; Slurm writes it where it is.
+std::chrono::seconds longest_copy(const std::string& scheduler, const Standing& standing) {
+  return scheduler == "slurm" || standing.lost ? 3s : 30s;
+}
+
+std::string sentence(const Standing& standing) {
+  const auto restart = standing.restarts > 0 ? format(" (restart {})", standing.restarts) : "";
+  const auto words = standing.words.empty() ? "" : ": " + standing.words;
+  if (standing.phase == Standing::running) return format("job {} runs{}", standing.job, restart);
+  if (standing.phase == Standing::ending)
+    return format("job {}: its script has ended; asking the scheduler whether it starts again", standing.job);
+  if (standing.phase == Standing::again) return format("job {} is to start again{}", standing.job, words);
+  if (standing.phase == Standing::missing)
+    return format("the scheduler does not know job {}; waiting for a word of it, for {} s at most",
+                  standing.job,
+                  std::chrono::duration_cast<std::chrono::seconds>(cluster::JobPatience().unknown).count());
+  return format("job {} is queued{}", standing.job, words);
+}
+
+// "lockstep-7.out", and whether it is there
+std::string place_of(const std::filesystem::path& log) {
+  std::error_code none;
+  return log.string() + (std::filesystem::exists(log, none) ? "" : ", which is not there");
+}
+
+}  // namespace
+
+std::string end_of(const Standing& standing, const std::filesystem::path& log) {
+  const auto folder = standing.folder.empty() ? "" : format(" ({})", standing.folder.string());
+  if (!standing.verdict.empty())
+    return format("{}{}", standing.verdict.substr(0, standing.verdict.find('\n')), folder);
+  if (!standing.lost)
+    return format("ended with status {}, and left no run: {} says why", standing.status, log.string());
+  const auto known = standing.words.empty() ? "cancelled, killed or out of time?"
+                                            : format("the scheduler says {}.", standing.words);
+  return format("ended without a word: {} Its log: {}", known, place_of(log));
+}
+
+void JobScreen::show(const Standing& standing) {
+  if (standing.job != job_) follow(standing.job);
+  pass_on_logs(false);
+  const auto said = sentence(standing);
+  if (said != said_) log::info(said_ = said);
+  if (standing.phase == Standing::running)
+    show_progress(standing);
+  else
+    console_.progress(said);
+}
+
+void JobScreen::end(const Standing& standing) {
+  if (standing.job != job_) follow(standing.job);
+  wait_for_log(longest_copy(scheduler_, standing));
+  pass_on_logs(true);
+  console_.line(format("job {}{} {}", standing.job, standing.verdict.empty() ? "" : ":",
+                       end_of(standing, logs_.back().path())));
+}
+
+// Until it is there and grows no more.
+void JobScreen::wait_for_log(std::chrono::seconds longest) {
+  auto& log = logs_.back();
+  const auto until = Clock::now() + longest;
+  auto still_since = Clock::now();
+  for (auto size = log.size(); Clock::now() < until && !Interrupts::came(); size = log.size()) {
+    pass_on_logs(false);
+    if (log.size() != size) still_since = Clock::now();
+    if (log.has_spoken() && (scheduler_ == "slurm" || Clock::now() - still_since > kStill)) return;
+    if (!log.has_spoken()) console_.progress(format("waiting for {}", log.path().string()));
+    std::this_thread::sleep_for(kLook);
+  }
+  if (!log.has_spoken() && !Interrupts::came())
+    log::warning(
+        format("{} has not come within {} s of the job's end", log.path().string(), longest.count()));
+}
+
+void JobScreen::follow(const std::string& job) {
+  job_ = job;
+  logs_.emplace_back(cluster::log_of(scheduler_, name_, job));
+}
+
+// the one before may come when the next one runs
+void JobScreen::pass_on_logs(bool at_end) {
+  for (auto& log : logs_) log.pass_on([this](const std::string& line) { console_.line(line); }, at_end);
+}
+
+// a log that grows says it better, but for a terminal's last line
+void JobScreen::show_progress(const Standing& standing) {
+  if (standing.folder.empty() || Clock::now() - looked_ < 1s) return;
+  looked_ = Clock::now();
+  try {
+    const auto status = run_folder::read_status(standing.folder);
+    const auto text = format("job {}: {}, {} of {} epochs, step {}", standing.job,
+                             standing.folder.filename().string(), status.epoch, status.epochs, status.step);
+    console_.progress(text);
+    if (status.epoch == epoch_ || std::ranges::any_of(logs_, &cluster::LogTail::has_spoken)) return;
+    epoch_ = status.epoch;
+    log::info(text);
+  } catch (const Error&) {  // not written yet, or gone
+  }
+}
+
 namespace {
 
 void say_unheard(const cluster::SchedulerCommand& command) {

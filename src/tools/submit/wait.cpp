@@ -1,6 +1,10 @@
 #include "tools/submit/wait.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <optional>
 #include <set>
 #include <thread>
@@ -13,11 +17,57 @@
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/watch.h"
 #include "tools/report/run_list.h"
-#include "tools/submit/interrupts.h"
-#include "tools/submit/job_screen.h"
+#include "tools/submit/submission.h"
 #include "trainer/run_folder/console.h"
 
 namespace lockstep::submit {
+namespace {
+
+volatile sig_atomic_t interrupted = 0;
+std::atomic<const std::string*> answer = nullptr;
+
+void note(int) {
+  const int before = errno;  // of the call that is interrupted
+  interrupted = 1;
+  const std::string* text = answer;
+  [[maybe_unused]] const auto written = text ? ::write(STDERR_FILENO, text->data(), text->size()) : 0;
+  errno = before;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+  interrupted = 0;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    const bool hangup = kSignals[i] == SIGHUP;
+    struct sigaction now = {};
+    now.sa_handler = hangup && is_ignored(SIGHUP) ? SIG_IGN : note;
+    now.sa_flags = hangup ? 0 : static_cast<int>(SA_RESETHAND);
+    ::sigaction(kSignals[i], &now, &before_[i]);
+  }
+}
+
+Interrupts::~Interrupts() {
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+}
+
+bool Interrupts::came() {
+  return interrupted != 0;
+}
+
+Interrupts::Answered::Answered(std::string text) : text_(std::move(text)) {
+  answer = &text_;
+}
+
+Interrupts::Answered::~Answered() {
+  answer = nullptr;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +101,7 @@ int wait_for_chain(const Submission& submission) {
   for (size_t i = 0; i < submission.jobs.size(); ++i) {
     if (submission.jobs.size() > 1) log::info(format("link {} of {}", i + 1, submission.jobs.size()));
     const auto standing = wait_for_one(submission, submission.jobs[i]);
-    if (!standing) return leave_alone(submission);
+    if (!standing) return detach(submission);
     if (i == 0 || !standing->folder.empty()) status = standing->status;
     if (status != kStoppedEarly || standing->status != kStoppedEarly) return status;
   }
@@ -108,7 +158,7 @@ int wait_for_sweep(const Submission& submission) {
   size_t over = 0;
   bool missing = false;
   while (over < watches.size()) {
-    if (Interrupts::came()) return console.clear(), leave_alone(submission);
+    if (Interrupts::came()) return console.clear(), detach(submission);
     for (size_t i = 0; i < watches.size(); ++i) {
       if (watches[i].over() || watches[i].look().phase != Standing::over) continue;
       ++over;
@@ -126,7 +176,7 @@ int wait_for_sweep(const Submission& submission) {
 
 }  // namespace
 
-int leave_alone(const Submission& submission) {
+int detach(const Submission& submission) {
   log::info("no longer waiting: the job goes on by itself\n" + how_to_follow(submission));
   return kInterrupted;
 }

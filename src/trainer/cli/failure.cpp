@@ -11,10 +11,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/identify.h"
-#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
-#include "lockstep/launch/process/uncaught.h"
 #include "trainer/cli/trace.h"
 
 namespace lockstep::cli {

@@ -11,12 +11,12 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/standard_descriptors.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 #include "lockstep/launch/process/terminal.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
@@ -81,7 +81,7 @@ const Subcommand& find(const std::string& name) {
 // --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
 size_t take_level(const std::vector<std::string>& args) {
   if (args.empty()) return 0;
-  if (args[0] == "-q" || args[0] == "--quiet") return be_quiet(), 1;
+  if (args[0] == "-q" || args[0] == "--quiet") return set_quiet(), 1;
   if (args[0] == "-v" || args[0] == "--verbose") return log::set_level(kVerbose), 1;
   const bool apart = args[0] == "--log";
   if (!apart && !args[0].starts_with("--log=")) return 0;
@@ -172,7 +172,7 @@ int run(std::vector<std::string> args, bool& alike) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
-  lockstep::launch::end_with_carrier();
+  lockstep::launch::end_with_spawner();
   lockstep::base::open_standard_descriptors();
   lockstep::cli::keep_memory();
   lockstep::cli::never_abort();

@@ -18,7 +18,7 @@
 namespace lockstep::cli {
 
 /// What -q asks for: warnings and errors alone, and none of a training's lines.
-void be_quiet();
+void set_quiet();
 inline constexpr auto kVerbose = log::Level::debug;  ///< of -v
 
 /// What to do where the file of --out cannot be written.

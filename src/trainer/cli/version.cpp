@@ -4,7 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/process/mpi_wish.h"
+#include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::cli {
 namespace {

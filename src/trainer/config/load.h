@@ -6,9 +6,26 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/loaded.h"
+#include "trainer/config/settings.h"
+#include "trainer/config/yaml.h"
 
 namespace lockstep::config {
+
+// A config as it was read: the settings, where each came from, and what is to be said of them.
+
+/// Where a value came from.
+struct Origin {
+  enum Kind { by_default, file, set } kind = by_default;
+  std::string text = "default";  // "default", "configs/mnist.yaml:3:12" or "--set"
+};
+
+struct Loaded {
+  Settings settings;
+  std::map<std::string, Origin> origins;  // one for every key, by its full path
+  std::string text;                       // what was read
+  std::vector<std::string> warnings;      // keys that are set and not used, ...
+  std::map<std::string, YamlNode> named;  // what was read for the keys that name rows of open tables
+};
 
 /// Shared libraries that a config names (optim.name: ./lion.so): they bring rows of the open tables.
 enum class Libraries {
@@ -27,5 +44,18 @@ Loaded load_settings(const std::string& text, const std::string& file_name,
 /// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
 /// depends on their rows. `warnings` then holds those that are new.
 void load_libraries(Loaded& loaded);
+
+// ${NAME}, ${NAME:-default} and $$ in paths, in a default too. Nothing else is special, and no shell is
+// asked.
+
+/// `what` and `where` are for the error: the key, and its place in the file.
+std::string expand(const std::string& text, const std::map<std::string, std::string>& environment,
+                   const std::string& what, const std::string& where);
+
+/// The text that expand() turns back into this one.
+std::string unexpand(const std::string& text);
+
+/// The names that the text mentions as ${NAME}, wherever they stand.
+std::vector<std::string> names_in_braces(const std::string& text);
 
 }  // namespace lockstep::config

@@ -3,6 +3,9 @@
 
 #include <span>
 #include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::config {
 
@@ -20,5 +23,26 @@ std::string key_by_other_name(const std::string& name);
 
 /// "optim" for "optimizer"; empty where no section is meant.
 std::string section_by_other_name(const std::string& name);
+
+// The mistakes of one config: gathered, so that a person fixes them in one go.
+
+class Mistakes {
+ public:
+  /// Does the work, and keeps the error that it ends with.
+  template <class Work>
+  void gather(const Work& work) {
+    try {
+      work();
+    } catch (const InputError& error) {
+      found_.push_back(error);
+    }
+  }
+
+  /// Throws where there were any: the one as it was, or one error that says them all.
+  void refuse() const;
+
+ private:
+  std::vector<InputError> found_;
+};
 
 }  // namespace lockstep::config

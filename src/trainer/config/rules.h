@@ -1,7 +1,10 @@
 #pragma once
 // What no single key can say: words resolved, keys against each other, keys that nothing reads.
 
-#include "trainer/config/loaded.h"
+#include <vector>
+
+#include "trainer/config/load.h"
+#include "trainer/config/settings.h"
 
 namespace lockstep::config {
 
@@ -16,5 +19,22 @@ void check_conflicts(const Loaded& loaded);
 
 /// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
 void warn_unused(Loaded& loaded);
+
+// The one table of choices that exclude each other; docs/config.md has it, too.
+
+/// A key that has one of some values.
+struct Choice {
+  const char* key;
+  const char* value;  // in words: "above 1", "fp16"; empty: true, or anything at all
+  bool (*is_made)(const Settings&);
+};
+
+struct Conflict {
+  Choice one, other;
+  const char* why;
+  const char* hint;
+};
+
+const std::vector<Conflict>& conflicts();
 
 }  // namespace lockstep::config

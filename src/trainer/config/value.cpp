@@ -6,7 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
-#include "trainer/config/expand.h"
+#include "trainer/config/load.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::config {

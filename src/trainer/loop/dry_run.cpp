@@ -11,8 +11,8 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/runtime.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/config/chosen.h"
 #include "trainer/loop/run.h"
 #include "trainer/observe/gpu_memory.h"
@@ -106,7 +106,7 @@ std::vector<std::string> lines_of(const Outlook& outlook) {
       "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
       rank_megabytes, peak_megabytes(),
       gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
-  if (const int together = launch::carried_together(); together > 1)
+  if (const int together = launch::spawned_together(); together > 1)
     lines.push_back(
         format("            {} ranks in a process: {:.1f} MB", together, together * rank_megabytes));
   lines.push_back(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
@@ -133,7 +133,7 @@ std::string json_of(const Outlook& outlook) {
       {"rank_mb", rank_megabytes},
       {"peak_mb", peak_megabytes()},
       {"ranks", setup.team->world()},
-      {"ranks_in_a_process", launch::carried_together()},
+      {"ranks_in_a_process", launch::spawned_together()},
       {"launcher", setup.team->job().launcher},
       {"device", setup.team->device().str()},
       {"threads", setup.session->threads()},

@@ -4,29 +4,27 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/small_file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/launch/job_end.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
+#include "lockstep/launch/scheduler.h"
 #include "trainer/config/past_config.h"
+#include "trainer/loop/checkpoints.h"
 #include "trainer/loop/same_bits.h"
 #include "trainer/loop/trainer.h"
-#include "trainer/loop/whole_state.h"
 #include "trainer/modes/dense_model.h"
 #include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/run_folder/held_folder.h"
 #include "trainer/setup/as_world.h"
 #include "trainer/setup/choose_layout.h"
 #include "trainer/setup/saved.h"
-#include "trainer/setup/task_memory.h"
 
 namespace lockstep::train {
 namespace {

@@ -13,8 +13,7 @@
 #include "trainer/observe/phase_clock.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/recorder.h"
-#include "trainer/step/measured.h"
-#include "trainer/step/training_state.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 

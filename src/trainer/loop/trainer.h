@@ -1,26 +1,67 @@
 #pragma once
 // Epochs, steps, evaluation, checkpoints and stops, in the order in which the plain Python program has them.
 
+#include <nlohmann/json_fwd.hpp>
+
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "lockstep/launch/process/stall_watch.h"
+#include "lockstep/launch/process/alarm.h"
+#include "lockstep/tasks/metrics.h"
 #include "trainer/loop/checkpoints.h"
-#include "trainer/loop/run_facts.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/loop/watch.h"
 #include "trainer/observe/loss_trace.h"
-#include "trainer/observe/trace_keeper.h"
+#include "trainer/observe/phase_clock.h"
+#include "trainer/observe/trace_file.h"
+#include "trainer/observe/worst_samples.h"
 #include "trainer/run_folder/request.h"
+#include "trainer/run_folder/status.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/feed.h"
 #include "trainer/step/learner.h"
 #include "trainer/step/step.h"
-#include "trainer/step/training_state.h"
 
 namespace lockstep::train {
+
+// report.json: what `lockstep report` tells of a run and no other file has: attempts, hosts, phases a rank,
+// the last evaluation's mistakes.
+
+class RunFacts {
+ public:
+  RunFacts(const Setup& setup, const RunAttempt& attempt);
+  ~RunFacts();
+  RunFacts(const RunFacts&) = delete;
+  RunFacts& operator=(const RunFacts&) = delete;
+
+  /// An attempt begins after so many steps. Collective.
+  void begin(int64_t step);
+  /// An evaluation is over, and was not cut short.
+  void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
+  /// The attempt's steps are over: everybody's phases, the worst samples. Collective.
+  void finish(const PhaseSeconds& phases);
+  /// How it ended.
+  void tell(run_folder::RunState state, const std::string& reason, int64_t step,
+            const PhaseSeconds& own) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void read_before() noexcept;
+  void add_worst();
+  void write() noexcept;
+  bool writes() const { return attempt_.folder != nullptr; }
+
+  const Setup& setup_;
+  const RunAttempt attempt_;
+  WorstSamples worst_;
+  bool worst_is_new_ = false;
+  std::unique_ptr<nlohmann::ordered_json> json_;  // rank 0's: the whole file
+  Clock::time_point written_{};
+};
 
 /// What a run goes on from, where it writes, and when it must have left.
 struct Start {

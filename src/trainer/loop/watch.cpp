@@ -9,7 +9,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/process/stop_signal.h"
-#include "trainer/loop/not_finite.h"
+#include "trainer/loop/same_bits.h"
 
 namespace lockstep::train {
 namespace {

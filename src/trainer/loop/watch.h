@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/launch/process/grace.h"
+#include "lockstep/launch/process/alarm.h"
 #include "lockstep/parallel/team.h"
 #include "trainer/config/settings.h"
 #include "trainer/loop/run_log.h"
@@ -16,7 +16,7 @@
 #include "trainer/observe/loss_trace.h"
 #include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"
-#include "trainer/step/training_state.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 

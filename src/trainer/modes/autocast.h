@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "trainer/config/choices.h"
+#include "trainer/config/settings.h"
 
 namespace lockstep::train {
 

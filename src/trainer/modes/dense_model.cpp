@@ -103,7 +103,7 @@ class DenseModel : public TrainedModel {
     }
     const float* numbers = x.const_data_ptr<float>();
     const float* outputs = chain_.forward(numbers, x.size(0));
-    *loss_.mutable_data_ptr<float>() = static_cast<float>(judge(outputs, x.size(0), target));
+    *loss_.mutable_data_ptr<float>() = static_cast<float>(loss_of(outputs, x.size(0), target));
     if (context.enter) context.enter(Phase::backward);
     chain_.backward(numbers);
     for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
@@ -148,7 +148,7 @@ class DenseModel : public TrainedModel {
   }
 
   // The loss's mean; what goes back of it is this rank's share of the mean over the ranks.
-  double judge(const float* outputs, int64_t rows, const at::Tensor& target) {
+  double loss_of(const float* outputs, int64_t rows, const at::Tensor& target) {
     const int64_t wide = layers_.back()->weight.size(0);
     const bool classes = known_loss_ == KnownLoss::cross_entropy;
     if (target.scalar_type() != (classes ? at::kLong : at::kFloat) ||

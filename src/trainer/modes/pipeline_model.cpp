@@ -1,30 +1,317 @@
 #include "trainer/modes/pipeline_model.h"
 
+#include <ATen/core/Tensor.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/checkpoint/tree.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/parallel/ddp_core.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/stages/stage_line.h"
-#include "lockstep/parallel/stages/stage_steps.h"
 #include "lockstep/parallel/sync_batch_norm.h"
-#include "trainer/modes/bubble.h"
-#include "trainer/modes/micro_batches.h"
-#include "trainer/modes/pipeline_state.h"
-#include "trainer/modes/stage_ddp.h"
-#include "trainer/modes/stage_net.h"
+#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/trees/share_tree.h"
+#include "trainer/config/settings.h"
 #include "trainer/modes/stages.h"
+#include "trainer/observe/tracer.h"
 
 namespace lockstep::train {
 namespace {
+
+// What the stages of a pipeline hold, put together as the whole model's, and taken apart: tensors and
+// optimiser states for a checkpoint, norms for clipping.
+
+// The whole model's numbers of a stage's parameters, in the stage's order.
+std::vector<int64_t> parameters_of_stage(int stage, const Stages& stages) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < stages.owner_of_parameter.size(); ++i) {
+    if (stages.owner_of_parameter[i] == stage) numbers.push_back(static_cast<int64_t>(i));
+  }
+  return numbers;
+}
+
+// The one group's options over so many parameters; the order of its keys stays.
+Tree group_over(const Tree& groups, size_t parameters) {
+  const auto list = elements(groups);
+  auto group = make_dict();
+  for (const auto& [key, value] : items(list.at(0))) put(group, key, value);
+  auto indices = make_list();
+  for (size_t i = 0; i < parameters; ++i) append(indices, static_cast<int64_t>(i));
+  put(group, "params", indices);
+  return make_list({group});
+}
+
+void refuse_other(const Tree& whole, size_t parameters) {
+  const auto groups = elements(get(whole, "param_groups"));
+  const auto there = groups.empty() ? 0 : elements(get(groups[0], "params")).size();
+  if (groups.size() == 1 && there == parameters) return;
+  throw InputError(format("the checkpoint's optimiser has {} parameter group{} and {} parameters, this model "
+                          "1 and {}",
+                          groups.size(), groups.size() == 1 ? "" : "s", there, parameters),
+                   "optimizer.param_groups", "use the config that the checkpoint was trained with");
+}
+
+/// The whole model's state dict on stage 0; nothing of use elsewhere. Collective along the line.
+Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) {
+  const auto all = parallel::gather_trees(line, own);
+  auto whole = make_dict();
+  if (all.empty()) return whole;
+  size_t place = 0;
+  for (const auto& [name, shape] : items(stages.shapes)) {
+    const auto stage = static_cast<size_t>(stages.owner_of_entry[place++]);
+    put(whole, name, get(all.at(stage), name.toStringRef()));
+  }
+  return whole;
+}
+
+/// The optimiser's over the whole model's parameters, on stage 0. Collective along the line.
+Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
+  const auto all = parallel::gather_trees(line, own);
+  if (all.empty()) return make_dict();
+  std::map<int64_t, Tree> states;
+  for (int stage = 0; stage < line.world(); ++stage) {
+    const auto numbers = parameters_of_stage(stage, stages);
+    for (const auto& [index, state] : items(get(all[static_cast<size_t>(stage)], "state")))
+      states.emplace(numbers.at(static_cast<size_t>(as_int(index, "state"))), state);
+  }
+  auto whole = make_dict();
+  for (const auto& [index, state] : states) put(whole, index, state);
+  return make_dict(
+      {{"state", whole}, {"param_groups", group_over(get(own, "param_groups"), stages.parameters.size())}});
+}
+
+/// The norms of all stages' gradients, each at its place among the whole model's parameters, so that their
+/// sum has the unsplit model's bits; `own` is undefined where there is no gradient. Collective along the
+/// line.
+at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vector<at::Tensor>& own) {
+  const auto count = static_cast<int64_t>(stages.parameters.size());
+  std::vector<at::Tensor> sums{torch::zeros({count}), torch::zeros({count})};  // is there one; the norm
+  size_t next = 0;
+  for (const auto number : parameters_of_stage(line.rank(), stages)) {
+    const auto& norm = own.at(next++);
+    if (!norm.defined()) continue;
+    sums[0][number] = 1;
+    sums[1][number] = norm;
+  }
+  line.sum(sums);
+  return sums[1].masked_select(sums[0] > 0).to(line.device());  // where the gradients are
+}
+
+/// A stage's share of an optimiser's state over the whole model. InputError where it is another model's.
+Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {
+  refuse_other(whole, stages.parameters.size());
+  const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));
+  const auto numbers = parameters_of_stage(stage, stages);
+  const auto states = get(whole, "state");
+  auto own = make_dict();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (const auto state = find(states, theirs.at(static_cast<size_t>(numbers[i]))))
+      put(own, static_cast<int64_t>(i), *state);
+  }
+  return make_dict(
+      {{"state", own}, {"param_groups", group_over(get(whole, "param_groups"), numbers.size())}});
+}
+
+// How long the stages of a pipeline wait, measured, beside what the formula says. On GPUs the formula alone:
+// a host's clock sees when work is handed to a GPU, not when it is done.
+
+class Bubble {
+ public:
+  Bubble(const Mesh& mesh, int64_t micro_batches) : mesh_(mesh), micro_batches_(micro_batches) {}
+
+  /// Around a batch; the first one, which pays for libtorch's start, is not counted.
+  void begin() { begin_ = Clock::now(); }
+  void end();
+  /// This stage's own work.
+  template <class Work>
+  void busy(const Work& work) {
+    const auto begin = Clock::now();
+    work();
+    busy_ += Seconds(Clock::now() - begin).count();
+  }
+  /// For the log; empty before the second batch. Collective.
+  std::string words() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+
+  const Mesh& mesh_;
+  int64_t micro_batches_;
+  Clock::time_point begin_{};
+  double busy_ = 0, elapsed_ = 0;
+  int64_t batches_ = 0;
+};
+
+void Bubble::end() {
+  if (batches_++ == 0) {
+    busy_ = 0;
+    return;
+  }
+  elapsed_ += Seconds(Clock::now() - begin_).count();
+}
+
+// Of each stage the mean over the copies of the model.
+std::string Bubble::words() const {
+  const auto stages = static_cast<size_t>(mesh_.pipeline().world());
+  const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
+  if (!mesh_.all().device().is_cpu()) {
+    return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
+                  micro_batches_, formula);
+  }
+  std::vector<double> sums(2 * stages, 0.0);
+  const auto own = static_cast<size_t>(mesh_.pipeline().rank());
+  sums[own] = busy_;
+  sums[stages + own] = elapsed_;
+  mesh_.all().sum(sums);
+  double busy = 0, elapsed = 0;
+  std::vector<std::string> shares;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    if (sums[stages + stage] <= 0) return {};
+    busy += sums[stage];
+    elapsed += sums[stages + stage];
+    shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
+  }
+  return format(
+      "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
+      stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "), formula);
+}
+
+// A batch cut into micro-batches, each with its share in the batch's mean loss.
+
+struct MicroBatch {
+  at::Tensor input, target;
+  double parts;  // 1 / its share in the batch's mean: what a loss is divided by
+};
+
+/// `count` of them as alike as they can be, the larger ones first; as many as there are samples where these
+/// are fewer. `weight` says how much a target counts in a mean.
+std::vector<MicroBatch> cut_batch(const at::Tensor& input, const at::Tensor& target, int64_t count,
+                                  const std::function<double(const at::Tensor&)>& weight) {
+  const int64_t parts = std::clamp<int64_t>(count, 1, std::max<int64_t>(1, input.size(0)));
+  const auto inputs = input.tensor_split(parts), targets = target.tensor_split(parts);
+  const double whole = parts > 1 ? weight(target) : 1;
+  std::vector<MicroBatch> result;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    result.push_back({inputs[i], targets[i], parts > 1 ? whole / weight(targets[i]) : 1});
+  return result;
+}
+
+// DDP over the copies of a pipeline: the ranks with the same stage average its gradients, once a batch
+// however many micro-batches it has.
+
+class StageDdp {
+ public:
+  using Buckets = std::vector<std::vector<std::string>>;
+
+  /// Does nothing where there is one copy, or nothing to learn in the stage. Collective over the copies.
+  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
+           const std::shared_ptr<Tracer>& tracer);
+
+  bool exchanges() const { return core_ != nullptr; }
+  DdpCore* core() const { return core_.get(); }
+  std::shared_ptr<void> no_sync() const;
+  /// Before a batch's first forward.
+  void begin_batch();
+  /// Before the backward of its last micro-batch, whose root may be replaced: gradients travel while it runs,
+  /// and those of the other micro-batches have added up here before.
+  void begin_last_backward(at::Tensor& root);
+
+  /// Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
+  /// them. Collective over the copies and along the line.
+  Buckets all_buckets(const Team& line) const;
+  void restore_buckets(const Buckets& names) const;
+
+ private:
+  std::shared_ptr<StageNet> net_;
+  std::unique_ptr<DdpCore> core_;
+  std::shared_ptr<void> local_;  // a batch's backwards but the last
+};
+
+std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
+                                   const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
+  if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
+  auto core =
+      std::make_unique<DdpCore>(net, copies.group(),
+                                DdpOptions{.find_unused_parameters = settings.find_unused_parameters,
+                                           .gradient_as_bucket_view = settings.gradient_as_bucket_view,
+                                           .broadcast_buffers = settings.broadcast_buffers,
+                                           .bucket_cap_mb = settings.bucket_cap_mb});
+  auto hook = hooks::by_name(settings.comm_hook, copies.group(), settings.options);
+  if (tracer) hook = traced(std::move(hook), copies.group(), tracer);
+  if (hook) core->register_comm_hook(std::move(hook), settings.comm_hook);
+  return core;
+}
+
+StageDdp::StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
+                   const std::shared_ptr<Tracer>& tracer)
+    : net_(std::move(net)), core_(make_core(net_, copies, settings, tracer)) {}
+
+std::shared_ptr<void> StageDdp::no_sync() const {
+  return core_ ? std::make_shared<NoSync>(*core_) : nullptr;
+}
+
+void StageDdp::begin_batch() {
+  if (!core_) return;
+  core_->before_forward();
+  local_ = no_sync();
+}
+
+void StageDdp::begin_last_backward(at::Tensor& root) {
+  if (!core_) return;
+  local_.reset();
+  core_->after_forward({&root});
+}
+
+StageDdp::Buckets StageDdp::all_buckets(const Team& line) const {
+  std::string mine;
+  if (core_) {
+    for (const auto& bucket : core_->settle_buckets()) mine += base::join(bucket, " ") + "\n";
+  }
+  Buckets all;
+  for (const auto& text : line.all_gather(mine)) {
+    std::istringstream lines(text);
+    for (std::string one; std::getline(lines, one);) {
+      std::istringstream words(one);
+      all.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+    }
+  }
+  return all;
+}
+
+void StageDdp::restore_buckets(const Buckets& names) const {
+  if (!core_) return;
+  const auto own = net_->named_parameters();
+  Buckets buckets;
+  for (const auto& bucket : names) {
+    std::vector<std::string> here;
+    std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
+                 [&](const auto& name) { return own.contains(name); });
+    if (!here.empty()) buckets.push_back(here);
+  }
+  core_->restore_buckets(buckets);
+}
 
 using parallel::StageLine;
 

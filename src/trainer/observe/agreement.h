@@ -2,6 +2,8 @@
 // All ranks stop after the same step, and no step pays for it: the ranks ask each other about four times a
 // second, at a step that all of them computed alike, together with the loss for the log.
 
+#include <torch/nn/module.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -50,5 +52,12 @@ class Agreement {
   int64_t last_step_ = 0;
   Clock::time_point last_time_ = Clock::now();
 };
+
+// Batch normalisation that each rank does over its own samples: how far the ranks' running statistics lie
+// apart.
+
+/// Where they differ most, in words with what to do; empty where they are the same, or there are none.
+/// Collective where the module has any.
+std::string norm_drift(const Team& team, const torch::nn::Module& module);
 
 }  // namespace lockstep::train

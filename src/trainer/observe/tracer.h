@@ -4,8 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
+
+#include "lockstep/parallel/comm_hook.h"
 
 namespace lockstep::train {
 
@@ -95,5 +98,37 @@ class Traced {
   SpanKind kind_;
   Tracer::Clock::time_point begin_;
 };
+
+// When each bucket of gradients was on its way, without a bit of difference to the sums.
+
+/// What DDP does where it has no hook.
+CommHook mean_as_without(const ProcessGroup& group);
+
+/// `hook`, or the mean that DDP takes without one, with a span a bucket: from when it was full to when its
+/// sum was there.
+CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer);
+
+// Named ranges for Nsight Systems (NVTX), through the hooks of libtorch's own profiler: no header of CUDA's.
+
+/// A step, and in it its phases, one after the other.
+class Ranges {
+ public:
+  Ranges() = default;
+  ~Ranges() { leave(); }
+  Ranges(const Ranges&) = delete;
+  Ranges& operator=(const Ranges&) = delete;
+
+  void begin_step(int64_t number, const char* phase);
+  void enter(const char* phase);
+  /// Out of the step.
+  void leave();
+
+ private:
+  void close(int left);
+  int open_ = 0;  // of this thread: a step, a phase in it
+};
+
+/// The hook, with a range around each bucket's start; where there is none, around the usual all-reduce.
+CommHook ranged(CommHook hook, const ProcessGroup& group);
 
 }  // namespace lockstep::train

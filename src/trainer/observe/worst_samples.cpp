@@ -21,7 +21,7 @@ bool is_worse(const WorstSample& a, const WorstSample& b) {
 }
 
 // Cross-entropy by hand: a row of ten costs less than one tensor operation.
-WorstSample judge(const float* row, int64_t classes, int64_t actual, int64_t number) {
+WorstSample worst_sample(const float* row, int64_t classes, int64_t actual, int64_t number) {
   const auto predicted = std::max_element(row, row + classes) - row;
   double sum = 0;
   for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(row[i] - row[predicted]));
@@ -82,8 +82,8 @@ void WorstSamples::add(const at::Tensor& output, const at::Tensor& target, at::A
   for (int64_t i = 0; i < rows.size(0) && i < static_cast<int64_t>(indices.size()); ++i) {
     const int64_t actual = truths.const_data_ptr<int64_t>()[i];
     if (actual < 0 || actual >= classes) continue;
-    offer(
-        judge(rows.const_data_ptr<float>() + i * classes, classes, actual, indices[static_cast<size_t>(i)]));
+    offer(worst_sample(rows.const_data_ptr<float>() + i * classes, classes, actual,
+                       indices[static_cast<size_t>(i)]));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/base/text_style.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/terminal.h"
 
 namespace lockstep::run_folder {

@@ -3,21 +3,108 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/past_config.h"
-#include "trainer/config/write.h"
-#include "trainer/run_folder/check_files.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
+namespace {
+
+// A run's folder holds files and one folder: what is in the place of one is found before anything trains.
+
+/// Whatever it is, a link that leads nowhere too; what cannot be looked at is taken to be there.
+bool is_there(const std::filesystem::path& path);
+
+/// An InputError where one of a run's files is there and is a folder, a pipe, a device, or cannot be read.
+void check_files(const std::filesystem::path& folder);
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHint = "move it away, or start a new run (without --resume)";
+
+struct RunFile {
+  const char *name, *what;
+};
+constexpr std::array<RunFile, 6> kFiles = {{{"config.yaml", "the run's config"},
+                                            {"lock", "the run's lock"},
+                                            {"status.json", "the run's status"},
+                                            {"metrics.jsonl", "the run's metrics"},
+                                            {"metrics.jsonl.cut", "the file of lines that were cut off"},
+                                            {"checkpoints/best.pt", "the best checkpoint"}}};
+
+bool is_there(const fs::path& path) {
+  std::error_code failed;
+  return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
+}
+
+void check_files(const fs::path& folder) {
+  const auto checkpoints = folder / "checkpoints";
+  std::error_code failed;
+  if (is_there(checkpoints) && !fs::is_directory(checkpoints, failed))
+    throw InputError("the place of the run's checkpoints is no folder", checkpoints.string(), kHint);
+  for (const auto& [name, what] : kFiles) {
+    if (is_there(folder / name)) base::RegularFile((folder / name).string(), what, kHint);
+  }
+}
+
+}  // namespace
+
+FolderTaken::FolderTaken(const std::filesystem::path& folder)
+    : Error("another job has taken the run over while this one was stopped or out of touch", folder.string(),
+            "leave the run to it: nothing more was written here") {}
+
+FolderRemoved::FolderRemoved(const std::filesystem::path& folder)
+    : Error("the run's folder was removed", folder.string(), "what comes is saved beside it") {}
+
+HeldFolder::HeldFolder(RunFolder folder,
+                       std::function<RunFolder(const std::filesystem::path& removed)> make_successor)
+    : folder_(std::move(folder)), make_successor_(std::move(make_successor)) {}
+
+std::filesystem::path HeldFolder::path() {
+  const std::lock_guard lock(mutex_);
+  const auto hold = folder_.lock.hold();
+  if (hold == Hold::taken) {
+    taken_ = true;
+    throw FolderTaken(folder_.path);
+  }
+  if (hold == Hold::gone) {
+    auto successor = make_successor_(folder_.path);
+    if (!removed_) removed_ = folder_.path;
+    log::error(folder_.path.string() + " was removed while the run writes to it: what comes is saved in " +
+               successor.path.string());
+    folder_ = std::move(successor);
+  }
+  return folder_.path;
+}
+
+void HeldFolder::check(const std::filesystem::path& folder) {
+  if (path() != folder) throw FolderRemoved(folder);
+}
+
+void HeldFolder::refuse_if_taken() {
+  if (!taken_) return;
+  const std::lock_guard lock(mutex_);
+  throw FolderTaken(folder_.path);
+}
+
+std::optional<std::filesystem::path> HeldFolder::removed() {
+  const std::lock_guard lock(mutex_);
+  return removed_;
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -16,7 +16,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
-#include "lockstep/base/files/small_file.h"
 #include "lockstep/base/json.h"
 #include "trainer/run_folder/status.h"
 

@@ -4,17 +4,75 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
 
-#include "trainer/run_folder/event_file.h"
-#include "trainer/run_folder/held_folder.h"
-#include "trainer/run_folder/metrics_file.h"
+#include "lockstep/base/descriptor.h"
+#include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
+
+// Scalars for TensorBoard: one events.out.tfevents file an attempt, written without protobuf.
+
+/// Appends to a new file in `folder`. An attempt that starts at a later step tells TensorBoard to forget what
+/// an earlier file says from that step on.
+class EventFile {
+ public:
+  EventFile(const std::filesystem::path& folder, int64_t first_step);
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  void add(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+
+ private:
+  void write_event(int64_t step, std::string_view payload);
+  std::string path_;
+  base::Descriptor file_;
+};
+
+// metrics.jsonl: a line an event, floats with enough digits to read back the same bits, no line twice.
+
+using MetricValue = std::variant<int64_t, double, std::string>;
+/// The keys and values of one line, in the order to print.
+using MetricLine = std::vector<std::pair<std::string, MetricValue>>;
+
+std::string to_json(const MetricLine& line);
+
+class MetricsFile {
+ public:
+  /// Goes on after `offset` bytes, in a new file of that name. What an earlier attempt wrote past its
+  /// checkpoint is cut off, and kept beside it (".cut") until forget_cut().
+  explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  void add(const MetricLine& line);
+  /// What a checkpoint remembers.
+  int64_t offset() const { return offset_; }
+
+  /// A newer checkpoint is whole: the lines that were cut off are written again, or never needed.
+  void forget_cut() const;
+  /// Goes on at another path with what was written so far, wherever the file itself is now.
+  void move_to(const std::filesystem::path& path);
+
+ private:
+  void keep_what_follows(int64_t size) const;
+
+  std::string path_;
+  base::Descriptor file_;
+  int64_t offset_ = 0;
+};
 
 struct StepRecord {
   int64_t step = 0, epoch = 0;
@@ -81,5 +139,12 @@ class Recorder {
   bool wanted_ = false;  // status.json, before the next beat
   std::thread heart_;    // last: it uses all of the above
 };
+
+// CRC-32C (Castagnoli, RFC 3720), as TensorBoard's record files want it.
+
+uint32_t crc32c(std::string_view bytes);
+
+/// Rotated and offset, so that a checksum of bytes that hold checksums stays a good one (TFRecord).
+uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace lockstep::run_folder

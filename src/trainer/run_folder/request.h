@@ -11,7 +11,8 @@
 #include <optional>
 #include <string>
 
-#include "trainer/run_folder/held_folder.h"
+#include "trainer/run_folder/folder.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
 
@@ -50,5 +51,15 @@ class Requests {
   std::array<bool, kRequests.size()> asked_{};
   Clock::time_point looked_{};
 };
+
+// A run that is asked for something (request.h), until it has done that.
+
+/// InputError where the run is not on.
+RunStatus status_of_running(const std::filesystem::path& folder);
+
+/// The run's status once the request is done or the run is over; `before`: as it was asked. Error where it
+/// has failed, ends without a word, or takes longer than so many seconds.
+RunStatus await_answer(const std::filesystem::path& folder, RunRequest request, const RunStatus& before,
+                       double seconds);
 
 }  // namespace lockstep::run_folder

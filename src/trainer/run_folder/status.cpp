@@ -14,7 +14,6 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/files/file.h"
-#include "lockstep/base/files/nearest_file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
@@ -230,7 +229,7 @@ Lost lost_since(const RunStatus& before, int64_t step) {
           std::max<int64_t>(0, before.step - step)};
 }
 
-StatusReport judge(const std::filesystem::path& folder) {
+StatusReport job_status(const std::filesystem::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between

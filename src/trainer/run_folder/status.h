@@ -69,7 +69,7 @@ struct StatusReport {
   std::string checkpoint = {};  // the newest one's path; empty = none
   std::string outcome = {};     // the text without loss, accuracy and reward
 };
-StatusReport judge(const std::filesystem::path& folder);
+StatusReport job_status(const std::filesystem::path& folder);
 
 /// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
 /// docs/run-folder.md

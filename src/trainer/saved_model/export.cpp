@@ -8,16 +8,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
-#include "lockstep/base/files/whole_folder.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/exported/rewrite.h"
+#include "lockstep/exported/weights.h"
 #include "lockstep/models/bert_folder.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
-#include "trainer/setup/task_memory.h"
 
 namespace lockstep::train {
 namespace {

@@ -8,7 +8,6 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
-#include "trainer/setup/task_memory.h"
 #include "trainer/step/acting.h"
 #include "trainer/step/evaluate.h"
 

@@ -3,26 +3,139 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/readable.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/launch/process/terminal.h"
+#include "lockstep/parallel/team.h"
 #include "trainer/modes/autocast.h"
-#include "trainer/saved_model/predict_input.h"
-#include "trainer/saved_model/predictions.h"
 #include "trainer/setup/saved.h"
-#include "trainer/setup/task_memory.h"
-#include "trainer/step/rounds.h"
+#include "trainer/setup/setup.h"
+#include "trainer/step/evaluate.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
+namespace {
+
+// What is to be predicted from: a file of new samples, or what stands on standard input.
+
+/// The file that --input names. For "-" one of this rank's own, which holds what rank 0 was given.
+class PredictInput {
+ public:
+  /// Collective.
+  PredictInput(const Team& team, const std::string& asked);
+  /// The task's samples of it. An error names standard input by its name.
+  std::shared_ptr<const Dataset> read(const Setup& setup) const;
+
+ private:
+  std::string path_;
+  std::optional<base::TemporaryFolder> folder_;
+};
+
+std::string all_of_standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> part;
+  for (;;) {
+    const auto got = ::read(STDIN_FILENO, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(format("cannot read: {}", strerror(errno)), "standard input", "");
+    if (got == 0) return text;
+    text.append(part.data(), static_cast<size_t>(got));
+  }
+}
+
+PredictInput::PredictInput(const Team& team, const std::string& asked) : path_(base::find_path(asked)) {
+  if (asked != "-") return;
+  const auto text = team.from_first(all_of_standard_input);
+  team.together([&] {
+    folder_.emplace();
+    path_ = folder_->path() + "/standard input";
+    base::replace_file(path_, text);
+  });
+}
+
+std::shared_ptr<const Dataset> PredictInput::read(const Setup& setup) const {
+  try {
+    return setup.task->inputs(setup.settings.for_task(), setup.data, path_);
+  } catch (const InputError& error) {
+    auto fault = error.fault();
+    const bool ours = folder_ && fault.where.starts_with(folder_->path());
+    if (ours) fault.where.erase(0, folder_->path().size() + 1);
+    throw InputError(std::move(fault));
+  }
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string csv_lines(const std::vector<Prediction>& all, bool regression) {
+  std::string text;
+  for (const auto& one : all) {
+    text += std::to_string(one.sample);
+    if (!one.source.empty()) text += "," + quoted(one.source);
+    if (!regression) text += "," + quoted(one.name);
+    for (const float number : one.numbers) text += format(",{:.9g}", number);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string json_lines(const std::vector<Prediction>& all, bool regression) {
+  std::string text;
+  for (const auto& one : all) {
+    nlohmann::ordered_json json = {{"sample", one.sample}};
+    if (!one.source.empty()) json["name"] = one.source;
+    if (regression) {
+      json["value"] = one.numbers[0];
+    } else {
+      json.update({{"class", one.name}, {"label", one.label}, {"probabilities", one.numbers}});
+    }
+    // a class is any text of a file's
+    text += base::as_line(json) + "\n";
+  }
+  return text;
+}
+
+std::string csv_header(const std::vector<std::string>& class_names, bool named) {
+  std::string text = named ? "sample,name" : "sample";
+  if (class_names.empty()) return text + ",value\n";
+  text += ",class";
+  for (const auto& name : class_names) text += "," + quoted("p(" + name + ")");
+  return text + "\n";
+}
+
+std::string json_document(const std::string& lines) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (size_t begin = 0; begin < lines.size();) {
+    const auto end = lines.find('\n', begin);
+    all.push_back(nlohmann::ordered_json::parse(lines.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return nlohmann::ordered_json{{"predictions", all}}.dump(1);
+}
+
 namespace {
 
 // Where the data was read this was tried before; a checkpoint's memory brings no samples to try.

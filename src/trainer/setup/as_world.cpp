@@ -14,12 +14,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/write_all.h"
 #include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/runtime.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/setup/job_config.h"
 
 namespace lockstep::train {
@@ -107,7 +106,7 @@ void choose_sums(Settings& settings) {
   launch.device = gpus ? "cuda" : "cpu";
 }
 
-bool carries_ranks(const Begun& begun) {
+bool carries_ranks(const StartedJob& begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   compare_worlds(*begun.runtime, world);
   if (world == 0) return false;
@@ -116,7 +115,7 @@ bool carries_ranks(const Begun& begun) {
   return job.world != world;
 }
 
-int carry_ranks(Begun begun) {
+int carry_ranks(StartedJob begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   const Job job = begun.runtime->job();
   const auto meeting = meeting_of(*begun.runtime);
@@ -129,7 +128,7 @@ int carry_ranks(Begun begun) {
   warn_of_few_cores(own * threads_of_rank(begun.loaded.settings.train, false));
   std::vector<std::string> settings = {format("{}={}", kHandedConfig, config.number())};
   if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
-  const int status = launch::carry(job, world, settings);
+  const int status = launch::spawn_ranks(job, world, settings);
   remove_meeting(job, world, meeting);
   return status;
 }

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "trainer/config/write.h"
+#include "trainer/config/config_text.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
 

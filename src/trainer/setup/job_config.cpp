@@ -6,8 +6,8 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/config_text.h"
-#include "trainer/config/expand.h"
 #include "trainer/config/keys.h"
+#include "trainer/config/load.h"
 #include "trainer/config/value.h"
 
 namespace lockstep::train {

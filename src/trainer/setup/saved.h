@@ -7,6 +7,7 @@
 
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/parallel/team.h"
+#include "trainer/setup/setup.h"
 
 namespace lockstep::train {
 
@@ -24,5 +25,18 @@ Saved read_saved(const Team& team, const std::string& wanted);
 
 /// The newest whole checkpoint of a run's folder, if it has come to one. Collective, as above.
 std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder);
+
+// What a task remembers of its training data, into a checkpoint and back: predict then needs no data, and
+// eval no training set.
+
+/// For "lockstep.task" of a checkpoint; None where the task remembers nothing.
+Tree remembered(const Setup& setup);
+
+/// What the config leaves open and a run chooses (config/keys.h, Once) becomes what the checkpoint's run did.
+void take_over_from(Settings& settings, const Tree& checkpoint);
+
+/// Puts it back in place of the data. False where the checkpoint brings nothing, or another task's;
+/// InputError where it is of another task.kind.
+bool recall(Setup& setup, const Tree& checkpoint);
 
 }  // namespace lockstep::train

@@ -1,5 +1,7 @@
 #include "trainer/setup/setup.h"
 
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -7,7 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -19,20 +23,122 @@
 #include "lockstep/data/resident_set.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/models/two_stage.h"
-#include "lockstep/parallel/joining.h"
+#include "lockstep/parallel/session.h"
 #include "lockstep/train/node_share.h"
 #include "trainer/config/chosen.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/rules.h"
-#include "trainer/config/write.h"
+#include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
-#include "trainer/modes/shared_layers.h"
+#include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/setup/arithmetic.h"
 #include "trainer/setup/as_world.h"
 #include "trainer/setup/job_config.h"
-#include "trainer/setup/try_model.h"
 
 namespace lockstep::train {
+namespace {
+
+// What does not fit together is found out at the start: a model's first samples, its loss and its metrics.
+
+/// Shows a model of the task's, made for this alone, a few samples: the model that is trained stays
+/// untouched, and the caller seeds the generator again. InputError where the model does not take them, or the
+/// loss or the metrics do not take what it gives.
+void try_model(const Setup& setup);
+
+constexpr int64_t kSamples = 2;
+
+/// The first samples as a set of their own, so that metrics size themselves by it.
+class FirstSamples : public Dataset {
+ public:
+  explicit FirstSamples(std::shared_ptr<const Dataset> all) : all_(std::move(all)) {}
+  int64_t size() const override { return std::min(kSamples, all_->size()); }
+  Batch get(at::ArrayRef<int64_t> indices, bool pinned) const override {
+    auto batch = all_->get(indices, pinned);
+    batch.indices = indices.vec();
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> all_;
+};
+
+/// Of libtorch's pages the line that says what is wrong; TorchScript's own comes last.
+std::string reason_of(const std::string& text) {
+  const auto script = text.rfind("RuntimeError: ");
+  const auto line = script == std::string::npos ? text : text.substr(script);
+  return line.substr(0, line.find('\n'));
+}
+
+std::string model_key(const Settings& settings) {
+  return settings.model.path.empty() ? "model.name, task.name" : "model.path: " + settings.model.path;
+}
+
+/// Runs one part of a step; whatever it throws is the input's fault, for no step has been taken yet.
+template <class Part>
+auto tried(const std::string& what, const Settings& settings, Part&& part) {
+  try {
+    return part();
+  } catch (const Error& error) {
+    throw InputError(error.what(), error.where().empty() ? model_key(settings) : error.where(), error.hint());
+  } catch (const std::exception& error) {
+    throw InputError(what + ": " + reason_of(error.what()), model_key(settings),
+                     "take a model made for this task's samples and classes, or set task.classes");
+  }
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  return c10::str(tensor.sizes());
+}
+
+void try_model(const Setup& setup) {
+  const auto& set = setup.data.train ? setup.data.train : setup.data.eval;
+  if (!set || set->size() == 0) return;
+  const torch::NoGradGuard no_grad;
+  const auto& settings = setup.settings;
+  const auto device = setup.team->device();
+  auto few = setup.data;
+  few.eval = std::make_shared<FirstSamples>(set);
+  std::vector<int64_t> indices(static_cast<size_t>(few.eval->size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  const auto batch = few.eval->get(indices);
+
+  const auto net = setup.task->model(settings.for_task(), setup.data);
+  net->to(device);
+  net->eval();
+  const Autocast scope(device.type(), autocast_type(settings.train.precision));
+  const auto output = tried("the model does not take the task's samples of " + shape_text(batch.input),
+                            settings, [&] { return net->forward(batch.input.to(device)); });
+  tried("the task does not take the model's output of " + shape_text(output), settings, [&] {
+    if (setup.data.eval)
+      setup.task->metrics(few)->add(output.to(torch::kCPU), batch.target, batch.indices, {});
+    LossOptions loss;
+    if (setup.data.class_weights.defined()) loss.class_weights = setup.data.class_weights.to(output.device());
+    setup.task->loss(output, batch.target.to(output.device()), loss);
+  });
+}
+
+class Silence : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+// What is libtorch's default is left alone: its own variables, or the program, may have said otherwise.
+void choose_arithmetic(const TrainSettings& train) {
+  Silence silence;  // libtorch 2.9 and later have another name for these, and still obey them
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  auto& context = at::globalContext();
+  if (train.tf32 != Tf32::convolutions) {
+    context.setAllowTF32CuDNN(train.tf32 == Tf32::all);
+    context.setAllowTF32CuBLAS(train.tf32 == Tf32::all);
+  }
+  if (train.cudnn_benchmark) context.setBenchmarkCuDNN(true);
+  if (!train.deterministic) return;
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // cuBLAS has its own condition
+}
+
 namespace {
 
 constexpr int64_t kTracedSteps = 100;  // of --trace
@@ -164,7 +270,7 @@ void fill_open_keys(Settings& settings, const TaskData& data) {
 
 }  // namespace
 
-Begun begin_job(const Command& command) {
+StartedJob begin_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   auto runtime = make_runtime(command);
   auto [loaded, shared] = load_for_job(*runtime, command.config, command.sets);
@@ -176,7 +282,7 @@ Begun begin_job(const Command& command) {
   return {std::move(runtime), std::move(loaded), std::move(shared)};
 }
 
-Setup join_job(const Command& command, Begun begun) {
+Setup join_job(const Command& command, StartedJob begun) {
   Setup setup;
   auto& loaded = begun.loaded;
   for (const auto& warning : loaded.warnings) log::warning(warning);
@@ -259,7 +365,7 @@ bool load_evaluation(Setup& setup) {
   return true;
 }
 
-Setup set_up(const Command& command, Begun begun) {
+Setup set_up(const Command& command, StartedJob begun) {
   auto setup = join_job(command, std::move(begun));
   load_data(setup);
   return setup;

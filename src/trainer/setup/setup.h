@@ -8,6 +8,7 @@
 #include "lockstep/parallel/session.h"
 #include "lockstep/tasks/task.h"
 #include "trainer/config/load.h"
+#include "trainer/config/settings.h"
 #include "trainer/setup/command.h"
 
 namespace lockstep::train {
@@ -25,17 +26,17 @@ struct Setup {
 };
 
 /// The config is read, the ranks have not met.
-struct Begun {
+struct StartedJob {
   std::unique_ptr<launch::Runtime> runtime;
   config::Loaded loaded;
   std::string shared;  // what that was made of, for ranks that this process carries
 };
 
 /// Reads the config before libtorch is touched.
-Begun begin_job(const Command& command);
+StartedJob begin_job(const Command& command);
 
 /// Opens a session as the config says, and makes the task.
-Setup join_job(const Command& command, Begun begun);
+Setup join_job(const Command& command, StartedJob begun);
 Setup join_job(const Command& command);
 
 /// The task's sets, read once a node. Collective.
@@ -45,7 +46,7 @@ void load_data(Setup& setup);
 void hold_on_device(Setup& setup);
 
 /// join_job and load_data.
-Setup set_up(const Command& command, Begun begun);
+Setup set_up(const Command& command, StartedJob begun);
 Setup set_up(const Command& command);
 
 /// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data
@@ -58,5 +59,11 @@ std::shared_ptr<Net> task_model(const Setup& setup);
 /// The same with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
 /// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
 std::shared_ptr<Net> seeded_model(const Setup& setup);
+
+// How libtorch computes on a GPU, for the whole process: TF32, cuDNN's choice of algorithms, the same bits
+// each time.
+
+/// As train.tf32, train.cudnn_benchmark and train.deterministic say. Before the first computation.
+void choose_arithmetic(const TrainSettings& train);
 
 }  // namespace lockstep::train

@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/tasks/split_mix.h"
+#include "lockstep/tasks/cart_pole.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/step.h"

@@ -11,7 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/tasks/actor.h"
-#include "trainer/step/sample_source.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 

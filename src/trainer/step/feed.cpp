@@ -4,9 +4,45 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "trainer/step/rounds.h"
+#include "trainer/step/acting.h"
+#include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
+namespace {
+
+class DataSource : public SampleSource {
+ public:
+  explicit DataSource(const Setup& setup) : setup_(setup) {}
+
+  int64_t samples() const override { return setup_.data.train->size(); }
+  Feed feed(const Settings& settings) const override {
+    return Feed(settings, setup_.data.train, setup_.mesh->data());
+  }
+  bool is_shared() const override { return true; }
+  std::string description() const override {
+    const auto& data = setup_.data;
+    const auto wanted = data.regression ? "one number each" : format("{} classes", data.class_names.size());
+    return format("{} training samples of {}, {} to evaluate on, {}", data.train->size(),
+                  shape_in_words(data.input_shape), data.eval->size(), wanted);
+  }
+
+ private:
+  const Setup& setup_;  // its data may move to the device later
+};
+
+}  // namespace
+
+std::string shape_in_words(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const auto size : shape) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+std::unique_ptr<SampleSource> make_sample_source(const Setup& setup) {
+  if (auto actor = actor_of(setup)) return make_acting(setup, std::move(actor));
+  return std::make_unique<DataSource>(setup);
+}
+
 namespace {
 
 DistributedSampler standing_at(DistributedSampler sampler, const TrainingState& state) {
@@ -15,9 +51,9 @@ DistributedSampler standing_at(DistributedSampler sampler, const TrainingState& 
 }
 
 // For a captured step, which gathers the samples itself.
-class NumbersAlone : public Dataset {
+class SampleNumbers : public Dataset {
  public:
-  explicit NumbersAlone(int64_t size) : size_(size) {}
+  explicit SampleNumbers(int64_t size) : size_(size) {}
   int64_t size() const override { return size_; }
   Batch get(at::ArrayRef<int64_t>, bool) const override { return {}; }
 
@@ -117,7 +153,7 @@ void EpochFeed::advance(TrainingState& state) const {
 
 Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int rank, int world,
            at::Device device)
-    : data_(settings.train.graph ? std::make_shared<NumbersAlone>(data->size()) : std::move(data)),
+    : data_(settings.train.graph ? std::make_shared<SampleNumbers>(data->size()) : std::move(data)),
       sampler_(data_->size(), sampling_of(settings, *data_, rank, world)),
       options_(options_of(settings, device)),
       accumulate_(settings.train.accumulate) {}

@@ -4,16 +4,39 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "lockstep/checkpoint/tree.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/models/net.h"
 #include "lockstep/parallel/team.h"
 #include "trainer/config/settings.h"
-#include "trainer/step/training_state.h"
+#include "trainer/setup/setup.h"
 
 namespace lockstep::train {
+
+// Where a training stands: numbers that a checkpoint holds beside the model.
+
+/// Where a run stands. The numbers are the same on every rank, but for the losses.
+struct TrainingState {
+  int64_t step = 0;      // optimiser steps taken
+  int64_t epoch = 0;     // the one it is in, from 0
+  int64_t consumed = 0;  // samples of this epoch that all ranks together have taken
+  int64_t step_in_epoch = 0;
+  bool epoch_trained = false;  // every batch is done; evaluation and schedule are still to come
+  double seconds = 0;          // trained, all attempts together
+  int64_t metrics_offset = 0;
+  double best_loss = std::numeric_limits<double>::infinity();  // early stop
+  int64_t epochs_without_better = 0;
+  double loss_sum = 0;  // of this epoch, this rank's own
+  int64_t loss_count = 0;
+};
 
 class EpochFeed;
 
@@ -122,5 +145,51 @@ class Feed {
   LoaderOptions options_;
   int64_t accumulate_;
 };
+
+// What an epoch is measured by, besides its loss.
+
+struct Measured {
+  std::string by = "Evaluation";
+  std::string curves = "eval";  // TensorBoard's group
+  std::vector<std::pair<std::string, double>> values = {};
+  std::set<std::string> counts = {};  // which of them are whole numbers
+};
+
+// Where an epoch's samples come from: a data set, or a round of acting before each epoch (acting.h).
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  /// An epoch's, of all ranks together.
+  virtual int64_t samples() const = 0;
+  /// This rank's share in batches, as `settings` has them.
+  virtual Feed feed(const Settings& settings) const = 0;
+  /// For people.
+  virtual std::string description() const = 0;
+  /// Do all ranks share one set of samples, which another number of ranks would share as well?
+  virtual bool is_shared() const = 0;
+
+  /// Before the steps of the epoch that `state` is in. Collective.
+  virtual void prepare(Net&, const TrainingState&) {}
+  /// What was measured while the samples were made; none where an evaluation measures.
+  virtual std::optional<Measured> measured() const { return std::nullopt; }
+  /// By which epochs are compared: less is better.
+  virtual std::optional<double> cost(std::optional<double> eval_loss) const { return eval_loss; }
+  virtual bool has_reached_goal() const { return false; }
+  /// For the end of the log; empty where there is nothing to say.
+  virtual std::string summary() const { return {}; }
+
+  /// For a checkpoint; None where it needs nothing. Collective.
+  virtual Tree state_dict(const TrainingState&) const { return {}; }
+  /// Puts it back, and corrects `state` where that cannot be.
+  virtual void restore(const std::optional<Tree>&, TrainingState&) {}
+};
+
+/// The task's. InputError for settings that do not go with it. Collective.
+std::unique_ptr<SampleSource> make_sample_source(const Setup& setup);
+
+/// 1 x 28 x 28.
+std::string shape_in_words(const std::vector<int64_t>& shape);
 
 }  // namespace lockstep::train

@@ -7,9 +7,9 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/zero/sharded_optimizer.h"
-#include "trainer/observe/trace_keeper.h"
+#include "trainer/observe/trace_file.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/setup/task_memory.h"
+#include "trainer/setup/saved.h"
 
 namespace lockstep::train {
 namespace {

@@ -4,15 +4,15 @@
 #include <memory>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/comm/step_graph.h"
+#include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "trainer/modes/model.h"
 #include "trainer/observe/tracer.h"
 #include "trainer/setup/setup.h"
-#include "trainer/step/rounds.h"
-#include "trainer/step/sample_source.h"
+#include "trainer/step/evaluate.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 

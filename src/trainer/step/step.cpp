@@ -1,15 +1,146 @@
 #include "trainer/step/step.h"
 
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <bit>
+#include <exception>
 #include <utility>
 
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
+
+// What lies there stays as it is: a small model's step is short enough for a call that finds nothing to do.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  return !tensor.defined() || tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/true);
+}
+
+BatchCopies::BatchCopies(at::Device device) : device_(device) {
+  if (device.is_cuda()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+BatchCopies::~BatchCopies() {
+  try {
+    for (const auto& source : under_way_) source.done->synchronize();
+  } catch (const std::exception&) {
+    // a device that failed reads no more
+  }
+}
+
+// An error belongs to the batch's own step, not to the one that this one travels beside.
+void BatchCopies::begin(const Batch* batch) {
+  if (!batch || !batch->input.is_cpu()) return;
+  try {
+    next_ = send(*batch);
+  } catch (const std::exception&) {
+    next_.reset();
+  }
+}
+
+BatchCopies::Copy BatchCopies::send(const Batch& batch) {
+  let_go();
+  const c10::StreamGuard on(*stream_);
+  const auto done = std::make_shared<c10::Event>(device_.type());
+  Copy copy{{batch.input, batch.target, done},
+            {on_device(batch.input, device_), on_device(batch.target, device_)}};
+  done->record(*stream_);
+  under_way_.push_back(copy.of);
+  return copy;
+}
+
+// libtorch gives page-locked memory of its own to nobody before the copy is done; a set may have other.
+void BatchCopies::let_go() {
+  while (!under_way_.empty() && under_way_.front().done->query()) under_way_.pop_front();
+}
+
+BatchCopies::Placed BatchCopies::take(const Batch& batch) {
+  if (!stream_ || !batch.input.is_cpu())
+    return {on_device(batch.input, device_), on_device(batch.target, device_)};
+  auto copy = std::exchange(next_, std::nullopt);
+  if (!copy || !copy->of.input.is_same(batch.input)) copy = send(batch);
+  const auto computing = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  copy->of.done->block(computing);
+  for (const auto& tensor : {copy->placed.input, copy->placed.target})
+    if (tensor.defined() && tensor.is_cuda()) tensor.record_stream(computing);
+  return copy->placed;
+}
+
+namespace {
+
+std::vector<double> momenta_of(const Optimizer& optimizer) {
+  std::vector<double> momenta;
+  for (size_t group = 0; group < optimizer.group_count(); ++group)
+    momenta.push_back(optimizer.momentum(group));
+  return momenta;
+}
+
+}  // namespace
+
+CapturedStep::CapturedStep(const Parts& parts, Work work)
+    : parts_(parts), work_(std::move(work)), momenta_(momenta_of(parts.optimizer)) {
+  const auto numbers = torch::TensorOptions(torch::kInt64).device(parts.data.device());
+  order_ = torch::zeros({parts.most_batches, parts.batch_size}, numbers);
+  place_ = torch::zeros({1}, numbers);
+}
+
+void CapturedStep::begin_epoch(const SampleOrder& order) {
+  const int64_t full = order.size() / parts_.batch_size;
+  const auto numbers = torch::empty({full, parts_.batch_size}, torch::kInt64);
+  auto* number = numbers.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < numbers.numel(); ++i) number[i] = order[i];
+  order_.narrow(0, 0, full).copy_(numbers);
+  place_.zero_();
+  next_ = 0;
+}
+
+void CapturedStep::run(int64_t number, const std::vector<int64_t>& indices, LossTrace& losses) {
+  if (static_cast<int64_t>(indices.size()) != parts_.batch_size) {
+    keep(work_(parts_.data.get(indices)));
+  } else if (!can_replay(number)) {
+    take_next();
+  } else {
+    if (!is_captured_) capture(number);
+    parts_.graph.replay();
+  }
+  losses.add(number, losses_, next_++, indices);
+}
+
+// The rate lies on the device, a momentum does not. One that moves at each step is never captured.
+bool CapturedStep::can_replay(int64_t number) {
+  if (plain_ > 0) return --plain_, false;
+  auto momenta = momenta_of(parts_.optimizer);
+  if (momenta == momenta_) return true;
+  momenta_ = std::move(momenta);
+  if (std::exchange(is_captured_, false))
+    log::info(
+        format("step {}: the momentum has changed, and the step is captured again where it rests", number));
+  return false;
+}
+
+void CapturedStep::capture(int64_t number) {
+  parts_.graph.capture([this] { take_next(); });
+  is_captured_ = true;
+  log::info(format("step {}: captured; from here on a step is one launch", number));
+}
+
+void CapturedStep::take_next() {
+  keep(work_(parts_.data.gather(order_.index_select(0, place_).flatten())));
+}
+
+void CapturedStep::keep(const at::Tensor& loss) {
+  const torch::NoGradGuard no_grad;
+  if (!losses_.defined()) losses_ = torch::zeros({parts_.most_batches}, loss.options());
+  losses_.index_copy_(0, place_, loss.detach().reshape({1}));
+  place_.add_(1);
+}
+
 namespace {
 
 at::Tensor laid_out(const at::Tensor& input, ImageLayout layout) {
@@ -20,7 +151,7 @@ at::Tensor laid_out(const at::Tensor& input, ImageLayout layout) {
 
 // The same, of which the model knows what it holds.
 at::Tensor foreseen(Net& net, const at::Tensor& on_host, const at::Tensor& there) {
-  if (on_host.is_cpu() && !there.is_cpu()) net.foresee(there, on_host);
+  if (on_host.is_cpu() && !there.is_cpu()) net.prefetch(there, on_host);
   return there;
 }
 
@@ -101,10 +232,10 @@ std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, co
 at::Tensor TrainingStep::learn(const Batch& batch) {
   const auto [input, target] = copies_.take(batch);
   return model_.learn(foreseen(model_.net(), batch.input, laid_out(input, settings_.train.layout)), target,
-                      lesson_);
+                      context_);
 }
 
-StepContext TrainingStep::make_lesson() {
+StepContext TrainingStep::make_context() {
   return {.criterion =
               [this](const at::Tensor& output, const at::Tensor& wanted) {
                 return task_.loss(output, wanted, loss_on(output.device()));
@@ -178,7 +309,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       parameters_(model_.parameters()),
       copies_(device_),
       gradients_done_(std::make_shared<GradientsDone>()),
-      lesson_(make_lesson()),
+      context_(make_context()),
       captured_(captured_step(setup, learner)) {
   if (!captured_) untrained_ = named_parameters(model_);
   std::erase_if(untrained_,

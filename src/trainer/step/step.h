@@ -2,21 +2,116 @@
 // One training step, on one screen: what every program around it is for.
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/resident_set.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/optim/optimizer.h"
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
 #include "trainer/setup/setup.h"
-#include "trainer/step/batch_copies.h"
-#include "trainer/step/captured_step.h"
 #include "trainer/step/feed.h"
 #include "trainer/step/learner.h"
 
 namespace lockstep::train {
+
+// Batches on their way to a GPU: on a stream of their own, so that the next one travels while the step before
+// it computes. Elsewhere they are where they are wanted.
+
+/// The tensor itself where it lies there already.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device);
+
+class BatchCopies {
+ public:
+  struct Placed {
+    at::Tensor input, target;
+  };
+
+  explicit BatchCopies(at::Device device);
+  /// Waits for the copies under way.
+  ~BatchCopies();
+  BatchCopies(const BatchCopies&) = delete;
+  BatchCopies& operator=(const BatchCopies&) = delete;
+
+  /// Does a copy take place while the device computes?
+  bool overlap() const { return stream_.has_value(); }
+  /// Sends a batch on its way, if there is one: the next that is taken. What fails here is tried again then.
+  void begin(const Batch* batch);
+  /// The batch on the device, for what is launched from now on.
+  Placed take(const Batch& batch);
+
+ private:
+  // What a copy reads stays until it is done.
+  struct Source {
+    at::Tensor input, target;
+    std::shared_ptr<const c10::Event> done;
+  };
+  struct Copy {
+    Source of;
+    Placed placed;
+  };
+  Copy send(const Batch& batch);
+  void let_go();
+
+  const at::Device device_;
+  std::optional<c10::Stream> stream_;
+  std::optional<Copy> next_;
+  std::deque<Source> under_way_;
+};
+
+// Steps of full batches as replays of one that was captured: of a step the host does one launch, and nothing
+// else.
+
+/// Which sample comes next, and where its batch's loss goes, is counted on the device. Steps are taken
+/// plainly as long as DDP measures its own, where the batch is short, and where something has changed that
+/// was captured.
+class CapturedStep {
+ public:
+  /// So many plain steps: DDP measures its first ten, and lays its buckets out again in the second.
+  static constexpr int kPlainSteps = 11;
+
+  /// A whole step on a batch that lies on the device; its loss.
+  using Work = std::function<at::Tensor(const Batch& batch)>;
+  struct Parts {
+    comm::StepGraph& graph;
+    const data::ResidentSet& data;
+    const Optimizer& optimizer;
+    int64_t batch_size;
+    int64_t most_batches;  // of an epoch
+  };
+  CapturedStep(const Parts& parts, Work work);
+
+  /// The losses of the epoch before have been read.
+  void begin_epoch(const SampleOrder& order);
+  /// The epoch's next batch, which has these samples; step `number`.
+  void run(int64_t number, const std::vector<int64_t>& indices, LossTrace& losses);
+
+ private:
+  bool can_replay(int64_t number);
+  void capture(int64_t number);
+  void take_next();
+  void keep(const at::Tensor& loss);
+
+  Parts parts_;
+  Work work_;
+  at::Tensor order_;         // int64 [batches, batch size], on the device as all here
+  at::Tensor place_;         // int64 [1]: the batch that comes next
+  at::Tensor losses_;        // of the epoch's batches; made when the first one shows its dtype
+  int64_t next_ = 0;         // what place_ holds
+  int plain_ = kPlainSteps;  // still to be taken
+  bool is_captured_ = false;
+  std::vector<double> momenta_;  // the optimiser's, of each group: captured as they are
+};
 
 class TrainingStep {
  public:
@@ -35,7 +130,7 @@ class TrainingStep {
   std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
   void run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
   at::Tensor learn(const Batch& batch);
-  StepContext make_lesson();
+  StepContext make_context();
   LossOptions loss_on(at::Device device) const;
   void update();
   void look_for_gradients();
@@ -62,7 +157,7 @@ class TrainingStep {
     std::optional<PhaseClock::Moment> moment = {};
   };
   std::shared_ptr<GradientsDone> gradients_done_;
-  const StepContext lesson_;
+  const StepContext context_;
   std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
   PhaseClock* clock_ = nullptr;             // of the step that runs
   int64_t batches_ = 1;                     // in it

@@ -1,4 +1,4 @@
-#include "lockstep/comm/memory/slot_copy.h"
+#include "lockstep/comm/memory/node_window.h"
 
 #include <gtest/gtest.h>
 

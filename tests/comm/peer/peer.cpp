@@ -41,8 +41,8 @@ std::set<std::string> own_sockets() {
   return inodes;
 }
 
-// Lines of /proc/net/tcp: number, local address, remote address, state (0A: listening), ..., inode in
-// field 10.
+// PeerConnections of /proc/net/tcp: number, local address, remote address, state (0A: listening), ..., inode
+// in field 10.
 void print_listeners(const std::string& table, const std::set<std::string>& inodes) {
   std::ifstream file(table);
   std::string line;

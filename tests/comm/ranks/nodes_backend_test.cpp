@@ -222,7 +222,7 @@ TEST_F(OverNodes, MessagesThatGlooNeverEndsAreGivenUp) {
   });
   begun.get_future().wait();
   test::runtime().all_gather("");  // nobody leaves before
-  dynamic_cast<comm::RollCalled&>(*group.gloo).shared_roll()->judge(collective, "a line broke", false);
+  dynamic_cast<comm::RollCalled&>(*group.gloo).shared_roll()->diagnose(collective, "a line broke", false);
   const auto said = given_up.get_future().get();
   EXPECT_NE(said.find("all-reduce (collective 2) failed"), std::string::npos) << said;
   stuck.set_value();

@@ -1,5 +1,5 @@
 // What gloo does not end, though its time is over or the group is dead, is ended without it.
-#include "lockstep/comm/watch/limits.h"
+#include "lockstep/comm/watch/timeout_thread.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -88,8 +88,8 @@ Rolls rolls_with(pid_t last) {
 struct Collectives {
   explicit Collectives(std::chrono::milliseconds limit) {
     roll->at_death([this] { limits->cut_lines(); });
-    watch =
-        std::make_shared<Watch>(roll, Collective{"all-reduce", roll->begin(c10d::OpType::ALLREDUCE), limit});
+    watch = std::make_shared<CollectiveWatch>(
+        roll, Collective{"all-reduce", roll->begin(c10d::OpType::ALLREDUCE), limit});
     limits->add(watch);
     work = c10::make_intrusive<WatchedWork>(inner, watch, limits, 0, c10d::OpType::ALLREDUCE);
   }
@@ -98,13 +98,13 @@ struct Collectives {
   Idler last_rank;
   Rolls rolls = rolls_with(last_rank.pid());
   std::shared_ptr<RollCall> roll = rolls[0], mate = rolls[1];
-  std::shared_ptr<Limits> limits = std::make_shared<Limits>(Connections{}, roll);
+  std::shared_ptr<TimeoutThread> limits = std::make_shared<TimeoutThread>(Connections{}, roll);
   c10::intrusive_ptr<NeverOver> inner = c10::make_intrusive<NeverOver>();
-  std::shared_ptr<Watch> watch;
+  std::shared_ptr<CollectiveWatch> watch;
   c10::intrusive_ptr<WatchedWork> work;
 };
 
-TEST(Limits, WhatNeverEndsIsGivenUpAfterItsTime) {
+TEST(TimeoutThread, WhatNeverEndsIsGivenUpAfterItsTime) {
   Collectives group(100ms);
   const auto begin = Clock::now();
   EXPECT_THROW(group.work->wait(::kNoTimeout), Error);
@@ -115,7 +115,7 @@ TEST(Limits, WhatNeverEndsIsGivenUpAfterItsTime) {
   EXPECT_TRUE(group.roll->is_dead());
 }
 
-TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
+TEST(TimeoutThread, WhatEndsAsThePatienceDoesIsNoFailure) {
   Collectives group(60s);
   const auto over_late = [&] {
     return WatchedWork(c10::make_intrusive<OverLate>(), group.watch, group.limits, 0,
@@ -127,7 +127,7 @@ TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
 }
 
 // gloo may not see what a mate has seen.
-TEST(Limits, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
+TEST(TimeoutThread, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
   Collectives group(10min);
   const auto begin = Clock::now();
   group.mate->tell_end("it met an error");
@@ -148,7 +148,7 @@ std::string error_of(WatchedWork& work) {
 }
 
 // Seen where the peer of a send was killed: gloo closed the connection, and never ended the send.
-TEST(Limits, ADeathThatGlooNeverMeetsIsNamedLongBeforeTheTimeout) {
+TEST(TimeoutThread, ADeathThatGlooNeverMeetsIsNamedLongBeforeTheTimeout) {
   Collectives group(10min);
   const auto begin = Clock::now();
   group.last_rank.die();
@@ -158,7 +158,7 @@ TEST(Limits, ADeathThatGlooNeverMeetsIsNamedLongBeforeTheTimeout) {
   EXPECT_LT(Clock::now() - begin, 2min);
 }
 
-TEST(Limits, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
+TEST(TimeoutThread, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
   Collectives group(10min);
   group.rolls[2]->leave();
   const auto error = error_of(*group.work);
@@ -166,7 +166,7 @@ TEST(Limits, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
   EXPECT_NE(error.find("left the group after collective 0"), std::string::npos) << error;
 }
 
-TEST(Limits, ARankThatHasDoneItsPartMayLeave) {
+TEST(TimeoutThread, ARankThatHasDoneItsPartMayLeave) {
   Collectives group(10min);
   group.rolls[2]->begin(c10d::OpType::ALLREDUCE);
   group.rolls[2]->leave();

@@ -1,4 +1,4 @@
-#include "lockstep/comm/watch/process_state.h"
+#include "lockstep/comm/watch/findings.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 
-#include "lockstep/launch/process/uncaught.h"
+#include "lockstep/launch/process/leave.h"
 
 namespace lockstep::comm {
 namespace {
@@ -63,7 +63,7 @@ std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
       store->add("begun", 1);
       while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
       try {
-        std::rethrow_exception(roll.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+        std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
       } catch (const Error& error) {
         said[rank] = error.fault();
       }
@@ -149,7 +149,7 @@ TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
   other.join();
   const auto number = roll.begin(OpType::ALLREDUCE);
   try {
-    std::rethrow_exception(roll.judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+    std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
   } catch (const Error& error) {
     const std::string said = error.what();
     EXPECT_NE(
@@ -188,7 +188,8 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
     ends->tell_end("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
     try {
-      std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+      std::rethrow_exception(
+          waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what())
                     .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
@@ -206,7 +207,7 @@ TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto [waits, late] = roll_calls_of_two(store, peers);
   const auto number = waits->begin(OpType::ALLREDUCE);
   try {
-    std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+    std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
   } catch (const Error& error) {
     EXPECT_EQ(error.ranks(), std::vector<int>{6});
     EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
@@ -248,7 +249,7 @@ TEST(RollCall, WhoseOwnPartFailedIsNoLostRank) {
   const auto number = alone.begin(OpType::ALLREDUCE);
   try {
     std::rethrow_exception(
-        alone.judge({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
+        alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::failed) << error.what();
   }
@@ -262,7 +263,7 @@ TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
     const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
       try {
-        std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+        std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), nodes == 1 ? Code::rank_late : Code::rank_lost) << error.what();
         EXPECT_EQ(error.ranks(), std::vector<int>{1});

@@ -1,4 +1,4 @@
-#include "lockstep/comm/watch/roll_page.h"
+#include "lockstep/comm/watch/findings.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -52,8 +52,8 @@ TEST(Runtime, TheProgramsErrorHandlerStays) {
 TEST(Runtime, ALaterPatienceHoldsForTheExchanges) {
   if (!runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
   launch::MpiSession session(std::chrono::milliseconds(300));
-  session.be_patient(std::chrono::seconds(20));
-  session.be_patient(std::chrono::milliseconds(1));  // the longer one holds
+  session.set_timeout(std::chrono::seconds(20));
+  session.set_timeout(std::chrono::milliseconds(1));  // the longer one holds
   if (runtime().job().rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   EXPECT_EQ(session.broadcast(runtime().job().rank == 0 ? "rank 0's" : "mine"), "rank 0's");
 }

@@ -15,8 +15,6 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "ranks.h"
-#include "trainer/modes/shared_layers.h"
-#include "trainer/modes/split_parameters.h"
 
 namespace lockstep::train {
 namespace {

@@ -8,7 +8,6 @@
 #include "lockstep/models/mlp.h"
 #include "loop/ranks/team.h"
 #include "trainer/modes/model.h"
-#include "trainer/observe/clock_offset.h"
 #include "trainer/observe/trace_file.h"
 
 namespace lockstep::train {

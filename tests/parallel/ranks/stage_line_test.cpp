@@ -14,7 +14,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
-#include "lockstep/parallel/stages/stage_steps.h"
 #include "ranks.h"
 
 namespace lockstep::parallel {

@@ -7,7 +7,6 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/parallel/tensor_collectives.h"
 #include "parallel/ranks_group.h"
 
 namespace lockstep {

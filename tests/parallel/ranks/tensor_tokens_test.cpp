@@ -1,5 +1,5 @@
 // Embedding and norm of a team that shares its tokens: values and gradients are the plain layers'.
-#include "lockstep/parallel/tensor_tokens.h"
+#include "lockstep/parallel/tensor_layers.h"
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/normalization.h>

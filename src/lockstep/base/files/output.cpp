@@ -1,5 +1,6 @@
 #include "lockstep/base/files/output.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -9,7 +10,19 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/readable.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::base {
+
+void open_standard_descriptors() {
+  int number = 0;
+  do {
+    number = ::open("/dev/null", O_RDWR);  // takes the lowest that is free
+  } while (number >= 0 && number <= STDERR_FILENO);
+  if (number >= 0) ::close(number);
+}
+
+}  // namespace lockstep::base
 
 namespace lockstep::output {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <charconv>
 
-#include "lockstep/base/fault.h"
-#include "lockstep/base/fault_json.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::base {
 namespace {

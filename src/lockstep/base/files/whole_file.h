@@ -45,4 +45,31 @@ void remove_dead_partials(const std::string& path);
 /// there.
 void remove_leftovers(const std::string& folder);
 
+// Folders written whole or not at all.
+
+/// InputError, before the work, where write_whole_folder() could not put a folder: something is at `path`
+/// that is no empty folder, or there is none to put it in. Errors end in `hint`.
+void check_new_folder(const std::string& path, const std::string& hint);
+
+/// Calls write(folder) for a new folder beside `path`, which becomes `path` when all is there. If anything
+/// throws, it is removed and nothing is at `path`.
+void write_whole_folder(const std::string& path, const std::string& hint,
+                        const std::function<void(const std::string& folder)>& write);
+
+// A folder that is gone with its owner.
+
+class TemporaryFolder {
+ public:
+  /// Under TMPDIR, or /tmp; an Error where it cannot be made.
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 }  // namespace lockstep::base

@@ -1,18 +1,105 @@
-// The open tables, and the shared libraries that bring them rows.
 #include "lockstep/base/plugins/tables.h"
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstring>
+#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/plugins/library_name.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/table.h"
 #include "lockstep/base/text.h"
+
+namespace lockstep::base {
+namespace {
+
+// With a slash, or dlopen would search the system's library folders instead.
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(find_path(path)).lexically_normal();
+}
+
+}  // namespace
+
+LibraryName library_name(const std::string& name) {
+  const size_t at = name.rfind(".so:");
+  if (at == std::string::npos) return {absolute(name), ""};
+  return {absolute(name.substr(0, at + 3)), name.substr(at + 4)};
+}
+
+void require_own_library(const std::string& path, const std::string& doing) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 || facts.st_uid == ::geteuid() || facts.st_uid == 0) return;
+  throw InputError(format("{} loads no library that belongs to another user (uid {}): that would run it",
+                          doing, facts.st_uid),
+                   path, "where you trust it, copy it to a folder of your own, and name that one");
+}
+
+}  // namespace lockstep::base
+
+namespace lockstep {
+
+// The keys of a row's own, from text.
+
+namespace {
+
+const std::string* find(const RowOptions& options, const std::string& name) {
+  const auto found = options.find(name);
+  return found == options.end() ? nullptr : &found->second;
+}
+
+[[noreturn]] void refuse_option(const std::string& name, const std::string& text, const char* wanted) {
+  throw InputError(format("options.{} must be {}, not '{}'", name, wanted, base::printable(text)),
+                   "options." + name, "change it in the config");
+}
+
+template <class Number>
+Number number(const RowOptions& options, const std::string& name, Number otherwise, const char* wanted) {
+  const auto* text = find(options, name);
+  if (!text) return otherwise;
+  Number value{};
+  const char* end = text->data() + text->size();
+  const auto [at, error] = std::from_chars(text->data(), end, value);
+  if (error != std::errc() || at != end) refuse_option(name, *text, wanted);
+  return value;
+}
+
+}  // namespace
+
+template <>
+double option(const RowOptions& options, const std::string& name, double otherwise) {
+  return number(options, name, otherwise, "a number");
+}
+
+template <>
+int64_t option(const RowOptions& options, const std::string& name, int64_t otherwise) {
+  return number(options, name, otherwise, "a whole number");
+}
+
+template <>
+bool option(const RowOptions& options, const std::string& name, bool otherwise) {
+  const auto* text = find(options, name);
+  if (!text) return otherwise;
+  if (*text != "true" && *text != "false") refuse_option(name, *text, "true or false");
+  return *text == "true";
+}
+
+template <>
+std::string option(const RowOptions& options, const std::string& name, std::string otherwise) {
+  const auto* text = find(options, name);
+  return text ? *text : otherwise;
+}
+
+}  // namespace lockstep
+
+// The open tables, and the shared libraries that bring them rows.
 
 namespace lockstep::base {
 namespace {

@@ -254,7 +254,7 @@ base::Descriptor connect_to(const std::string& host, std::uint16_t port,
   constexpr std::chrono::milliseconds kRetry{50};
   while (true) {
     const auto found = look_up(host, port, time_left(deadline));
-    if (found.code != 0) why = ::gai_strerror(found.code);
+    if (found.code != 0 && why.empty()) why = ::gai_strerror(found.code);
     for (const addrinfo* place = found.addresses.get(); place; place = place->ai_next) {
       base::Descriptor socket(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       const int reason = socket ? connect_once(socket.number(), *place, deadline) : errno;

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/awake.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
@@ -340,7 +340,7 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
   const Job& job = runtime.job();
   if (job.world == 1) return;
   if (runtime.has_mpi()) {
-    runtime.be_patient(timeout);
+    runtime.set_timeout(timeout);
     join_over_mpi(runtime, timeout);
   } else {
     const QuietJoin quiet;

@@ -15,7 +15,6 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/write_all.h"
 #include "lockstep/comm/meet/shared_store.h"
 
 namespace lockstep::comm {

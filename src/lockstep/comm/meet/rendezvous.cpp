@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/interface.h"
-#include "lockstep/launch/declared.h"
+#include "lockstep/launch/identify.h"
 
 namespace lockstep::comm {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-#include "lockstep/base/awake.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 

@@ -70,7 +70,7 @@ uint64_t NodeBlocks::free_here() const {
   return bits;
 }
 
-std::shared_ptr<NodeBlock> NodeBlocks::take(size_t bytes, Patience& patience) {
+std::shared_ptr<NodeBlock> NodeBlocks::take(size_t bytes, BoundedWait& patience) {
   if (window_.size() == 1) return nullptr;  // one's own memory does as well
   const auto wants = window_.exchange(Want{bytes, free_here(), room_in_shared_memory()}, patience);
   uint64_t free_everywhere = ~uint64_t{0}, room = ~uint64_t{0};
@@ -96,7 +96,7 @@ std::shared_ptr<NodeBlock> NodeBlocks::take(size_t bytes, Patience& patience) {
 }
 
 // Every rank makes its own piece, which so lies in its own memory node, and opens the others'.
-std::shared_ptr<NodeBlock> NodeBlocks::make(size_t bytes, Patience& patience) {
+std::shared_ptr<NodeBlock> NodeBlocks::make(size_t bytes, BoundedWait& patience) {
   const auto gap = std::find(blocks_.begin(), blocks_.end(), nullptr);
   if (gap == blocks_.end() && blocks_.size() == kMostBlocks) return nullptr;
   std::vector<std::optional<base::SharedMemory>> pieces(static_cast<size_t>(window_.size()));

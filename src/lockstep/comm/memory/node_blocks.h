@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/base/files/shared_memory.h"
+#include "lockstep/comm/memory/bounded_wait.h"
 #include "lockstep/comm/memory/node_window.h"
-#include "lockstep/comm/memory/patience.h"
 
 namespace lockstep::comm {
 
@@ -29,7 +29,7 @@ class NodeBlocks {
 
   /// Collective over the node: a block of at least so many bytes a rank that no tensor of any rank uses, or
   /// none, on all ranks alike, where they want different sizes or /dev/shm has no room.
-  std::shared_ptr<NodeBlock> take(size_t bytes, Patience& patience);
+  std::shared_ptr<NodeBlock> take(size_t bytes, BoundedWait& patience);
   bool any() const { return !blocks_.empty(); }
 
   struct Place {
@@ -42,7 +42,7 @@ class NodeBlocks {
 
  private:
   uint64_t free_here() const;
-  std::shared_ptr<NodeBlock> make(size_t bytes, Patience& patience);
+  std::shared_ptr<NodeBlock> make(size_t bytes, BoundedWait& patience);
 
   NodeWindow& window_;
   std::vector<std::shared_ptr<NodeBlock>> blocks_;  // null: given back

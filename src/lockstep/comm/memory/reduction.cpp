@@ -8,7 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "lockstep/comm/memory/slot_copy.h"
+#include "lockstep/comm/memory/node_window.h"
 #include "lockstep/kernels/level.h"
 
 namespace lockstep::comm {

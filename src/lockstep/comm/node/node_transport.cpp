@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/comm/memory/slot_copy.h"
-#include "lockstep/launch/cpu_quota.h"
+#include "lockstep/comm/memory/node_window.h"
+#include "lockstep/launch/control_groups.h"
 
 namespace lockstep::comm {
 namespace {
@@ -42,24 +42,24 @@ Bytes stretch_of(Bytes all, size_t at, size_t longest) {
 }
 
 // The same on all ranks: their quotas may differ.
-bool is_crowded(NodeWindow& window, Patience& patience) {
+bool is_crowded(NodeWindow& window, BoundedWait& wait) {
   cpu_set_t own;
   CPU_ZERO(&own);
   ::sched_getaffinity(0, sizeof own, &own);
   cpu_set_t all;
   CPU_ZERO(&all);
-  for (const auto& mask : window.exchange(own, patience)) CPU_OR(&all, &all, &mask);
+  for (const auto& mask : window.exchange(own, wait)) CPU_OR(&all, &all, &mask);
   const auto quota = launch::cpu_quota();
   const double cores = quota ? std::max(1.0, std::floor(quota->cores)) : CPU_SETSIZE;
   const bool crowded = std::min<double>(CPU_COUNT(&all), cores) < window.size();
-  const auto all_say = window.exchange(static_cast<char>(crowded), patience);
+  const auto all_say = window.exchange(static_cast<char>(crowded), wait);
   return std::any_of(all_say.begin(), all_say.end(), [](char one) { return one != 0; });
 }
 
 }  // namespace
 
-NodeTransport::NodeTransport(NodeMemory memory, NodeRanks node, size_t slot_bytes, Patience& patience)
-    : window_(std::move(memory), std::move(node), slot_bytes), crowded_(is_crowded(window_, patience)) {
+NodeTransport::NodeTransport(NodeMemory memory, NodeRanks node, size_t slot_bytes, BoundedWait& wait)
+    : window_(std::move(memory), std::move(node), slot_bytes), crowded_(is_crowded(window_, wait)) {
   if (crowded_) window_.expect_crowd();
   const auto ranks = static_cast<size_t>(window_.size());
   for (auto* places : {&sources_, &ordered_}) places->resize(ranks);
@@ -72,7 +72,7 @@ void NodeTransport::write_to_slots(size_t offset) {
 }
 
 // From sources_ to outs_, which lie where the part begins.
-void NodeTransport::sum(const Reduction& reduction, const Fold& fold, Part part) {
+void NodeTransport::sum(const Reduction& reduction, const ReductionOrder& fold, Part part) {
   for (size_t done = 0; done < part.bytes;) {
     const size_t at = part.at + done, now = std::min(fold.end_of(at) - at, part.bytes - done);
     size_t rank = fold.first(at);
@@ -89,31 +89,31 @@ void NodeTransport::sum(const Reduction& reduction, const Fold& fold, Part part)
 }
 
 void NodeTransport::all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
-                               const Fold& fold, Patience& patience) {
+                               const ReductionOrder& fold, BoundedWait& wait) {
   const size_t bytes = items * reduction.item_bytes;
   if (window_.size() == 1) {
     if (out && out != in) std::memcpy(out, in, bytes);
     return;
   }
-  if (all_bring(in, out, bytes, patience)) return reduce_in_place(bytes, reduction, fold, patience);
+  if (all_bring(in, out, bytes, wait)) return reduce_in_place(bytes, reduction, fold, wait);
   const size_t slot = window_.slot_bytes() / reduction.item_bytes * reduction.item_bytes;
   const size_t chunk = std::min(slot, kSectionBytes * static_cast<size_t>(window_.size()));
   for (size_t at = 0; at < bytes; at += chunk) {
     const Part part{at, std::min(chunk, bytes - at)};
     std::byte* place = out ? out + at : nullptr;
-    window_.begin(patience);
-    part.bytes <= kSmallBytes ? reduce_small(in + at, place, part, reduction, fold, patience)
-                              : reduce_large(in + at, place, part, reduction, fold, patience);
+    window_.begin(wait);
+    part.bytes <= kSmallBytes ? reduce_small(in + at, place, part, reduction, fold, wait)
+                              : reduce_large(in + at, place, part, reduction, fold, wait);
   }
 }
 
 // Everybody reads everything: one wave of flags. One's own share is still in the cache where it came from.
 void NodeTransport::reduce_small(const std::byte* in, std::byte* out, Part part, const Reduction& reduction,
-                                 const Fold& fold, Patience& patience) {
+                                 const ReductionOrder& fold, BoundedWait& wait) {
   copy_into_slot(window_.own_slot(), in, part.bytes);
   window_.post();
   if (!out) return;
-  window_.wait_all(patience);
+  window_.wait_all(wait);
   for (int rank = 0; rank < window_.size(); ++rank)
     sources_[static_cast<size_t>(rank)] = rank == place() ? in : window_.slot(rank);
   outs_.assign(1, out);
@@ -123,7 +123,7 @@ void NodeTransport::reduce_small(const std::byte* in, std::byte* out, Part part,
 // Each rank sums one section of all, for itself and in the others' slots: two waves. The lines of a slot go
 // to the one that sums them and come back.
 void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part, const Reduction& reduction,
-                                 const Fold& fold, Patience& patience) {
+                                 const ReductionOrder& fold, BoundedWait& wait) {
   const auto own = static_cast<size_t>(place());
   const auto [begin, bytes] = section_of(part.bytes, place(), window_.size());
   const size_t after = begin + bytes;
@@ -131,7 +131,7 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   copy_into_slot(slot, in, begin);
   copy_into_slot(slot + after, in + after, part.bytes - after);
   window_.post();
-  window_.wait_all(patience);
+  window_.wait_all(wait);
   write_to_slots(begin);
   sources_.assign(outs_.begin(), outs_.end());
   sources_[own] = in + begin;
@@ -139,16 +139,16 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   sum(reduction, fold, {part.at + begin, bytes});
   window_.post();
   if (!out) return;
-  window_.wait_all(patience);
+  window_.wait_all(wait);
   copy_in_pieces(slot, out, begin);
   copy_in_pieces(slot + after, out + after, part.bytes - after);
 }
 
 // A rank may bring memory of its own where others do not: a copy, or zeros for one that has joined.
-bool NodeTransport::all_bring(const std::byte* in, const std::byte* out, size_t bytes, Patience& patience) {
+bool NodeTransport::all_bring(const std::byte* in, const std::byte* out, size_t bytes, BoundedWait& wait) {
   if (bytes <= kSmallBytes || !blocks_.any()) return false;
   const auto place = in == out ? blocks_.find(in, bytes) : NodeBlocks::Place();
-  const auto names = window_.exchange(place.name, patience);
+  const auto names = window_.exchange(place.name, wait);
   if (!place.block || std::count(names.begin(), names.end(), place.name) != window_.size()) return false;
   for (int rank = 0; rank < window_.size(); ++rank)
     shares_[static_cast<size_t>(rank)] = place.block->piece(rank) + place.offset;
@@ -156,19 +156,19 @@ bool NodeTransport::all_bring(const std::byte* in, const std::byte* out, size_t 
 }
 
 // One pass: each rank sums its section of all ranks' shares and writes the sums to all of them.
-void NodeTransport::reduce_in_place(size_t bytes, const Reduction& reduction, const Fold& fold,
-                                    Patience& patience) {
+void NodeTransport::reduce_in_place(size_t bytes, const Reduction& reduction, const ReductionOrder& fold,
+                                    BoundedWait& wait) {
   const auto section = section_of(bytes, place(), window_.size());
   outs_ = shares_;
   for (auto& out : outs_) out += section.begin;
   sources_.assign(outs_.begin(), outs_.end());
   sum(reduction, fold, {section.begin, section.bytes});
   window_.post();
-  window_.wait_all(patience);
+  window_.wait_all(wait);
 }
 
 void NodeTransport::sum_section_for_first(const std::vector<std::byte*>& places, size_t bytes,
-                                          const Reduction& reduction, const Fold& fold) {
+                                          const Reduction& reduction, const ReductionOrder& fold) {
   if (window_.size() == 1) return;
   const auto section = section_of(bytes, place(), window_.size());
   for (size_t rank = 0; rank < places.size(); ++rank) sources_[rank] = places[rank] + section.begin;
@@ -176,45 +176,45 @@ void NodeTransport::sum_section_for_first(const std::vector<std::byte*>& places,
   sum(reduction, fold, {section.begin, section.bytes});
 }
 
-void NodeTransport::broadcast(std::byte* data, size_t bytes, int root, Patience& patience) {
+void NodeTransport::broadcast(std::byte* data, size_t bytes, int root, BoundedWait& wait) {
   for (size_t at = 0; at < bytes; at += window_.slot_bytes()) {
     const size_t now = std::min(window_.slot_bytes(), bytes - at);
-    window_.begin(patience);
+    window_.begin(wait);
     if (root == place()) copy_into_slot(window_.own_slot(), data + at, now);
     window_.post();
     if (root == place()) continue;
-    window_.wait(root, patience);
+    window_.wait(root, wait);
     copy_in_pieces(window_.slot(root), data + at, now);
   }
 }
 
 void NodeTransport::all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
-                               Patience& patience) {
+                               BoundedWait& wait) {
   for (size_t at = 0; at < bytes; at += window_.slot_bytes()) {
     const size_t now = std::min(window_.slot_bytes(), bytes - at);
-    window_.begin(patience);
+    window_.begin(wait);
     copy_into_slot(window_.own_slot(), in + at, now);
     window_.post();
     for (int rank = 0; rank < window_.size(); ++rank) {
-      window_.wait(rank, patience);
+      window_.wait(rank, wait);
       copy_in_pieces(window_.slot(rank), outs[static_cast<size_t>(rank)] + at, now);
     }
   }
 }
 
 void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                                   const Reduction& reduction, const Fold& fold, size_t at,
-                                   Patience& patience) {
+                                   const Reduction& reduction, const ReductionOrder& fold, size_t at,
+                                   BoundedWait& wait) {
   const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
   const auto own = static_cast<size_t>(place());
   for (size_t done = 0; done < items; done += chunk) {
     const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
     const size_t offset = done * reduction.item_bytes;
-    window_.begin(patience);
+    window_.begin(wait);
     for (size_t rank = 0; rank < ins.size(); ++rank)
       copy_into_slot(window_.own_slot() + rank * bytes, ins[rank] + offset, bytes);
     window_.post();
-    window_.wait_all(patience);
+    window_.wait_all(wait);
     write_to_slots(own * bytes);
     sources_.assign(outs_.begin(), outs_.end());
     outs_.assign(1, out + offset);
@@ -224,11 +224,11 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
 
 // A slot has a stretch of what its rank sends to each.
 void NodeTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
-                             Patience& patience) {
+                             BoundedWait& wait) {
   const size_t longest = window_.slot_bytes() / static_cast<size_t>(window_.size());
   const auto at_rank = [&](int rank) { return static_cast<size_t>(rank) * longest; };
   for (size_t at = 0; at < most; at += longest) {
-    window_.begin(patience);
+    window_.begin(wait);
     for (const auto& [to, bytes] : out) {
       const auto now = stretch_of(bytes, at, longest);
       copy_into_slot(window_.own_slot() + at_rank(to), now.data(), now.size());
@@ -237,16 +237,16 @@ void NodeTransport::exchange(std::span<const Outgoing> out, std::span<const Inco
     for (const auto& [from, bytes] : in) {
       const auto now = stretch_of(bytes, at, longest);
       if (now.empty()) continue;
-      window_.wait(from, patience);
+      window_.wait(from, wait);
       copy_in_pieces(window_.slot(from) + at_rank(place()), now.data(), now.size());
     }
   }
 }
 
-void NodeTransport::barrier(Patience& patience) {
-  window_.begin(patience);
+void NodeTransport::barrier(BoundedWait& wait) {
+  window_.begin(wait);
   window_.post();
-  window_.wait_all(patience);
+  window_.wait_all(wait);
 }
 
 size_t slot_bytes_for(size_t ranks) {
@@ -256,12 +256,12 @@ size_t slot_bytes_for(size_t ranks) {
 std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
                                          size_t slot_bytes, std::chrono::milliseconds timeout,
                                          std::string& why) {
-  return or_who_is_late(roll, timeout, [&]() -> std::unique_ptr<NodeTransport> {
+  return name_late_ranks(roll, timeout, [&]() -> std::unique_ptr<NodeTransport> {
     auto memory = share_memory(*roll.store(), stage, node, NodeWindow::bytes_for(slot_bytes));
     why = memory.why;
     if (memory.pieces.empty()) return nullptr;
-    Patience patience(roll, 0, timeout, true);
-    return std::make_unique<NodeTransport>(std::move(memory), node, slot_bytes, patience);
+    BoundedWait wait(roll, 0, timeout, true);
+    return std::make_unique<NodeTransport>(std::move(memory), node, slot_bytes, wait);
   });
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/comm/algorithms/gloo_chunks.h"
-#include "lockstep/comm/memory/slot_copy.h"
+#include "lockstep/comm/memory/node_window.h"
 
 namespace lockstep::comm {
 namespace {
@@ -160,19 +160,19 @@ int NodesRing::handlers(size_t bytes) const {
 }
 
 void NodesRing::all_reduce(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
-                           Patience& patience) {
+                           BoundedWait& wait) {
   const size_t chunk = algorithms::gloo_chunk(items, reduction.item_bytes, layout_.world());
   const Message message{items, reduction.item_bytes, chunk};
   const int handling = handlers(message.bytes());
-  window_.begin(patience);
+  window_.begin(wait);
   copy_into_slot(window_.own_slot(), data, message.bytes());
   window_.post();
   if (window_.rank() < handling) {
-    window_.wait_all(patience);
+    window_.wait_all(wait);
     Pass(*this, messenger, message, reduction, handling).run();
   }
   window_.post();
-  for (int rank = 0; rank < handling; ++rank) window_.wait(rank, patience);
+  for (int rank = 0; rank < handling; ++rank) window_.wait(rank, wait);
   copy_in_pieces(window_.slot(0), data, message.bytes());
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/memory/bounded_wait.h"
 #include "lockstep/comm/memory/node_window.h"
-#include "lockstep/comm/memory/patience.h"
 #include "lockstep/comm/memory/reduction.h"
 
 namespace lockstep::comm {
@@ -33,7 +33,7 @@ class NodesRing {
 
   /// Of all ranks, in place: no more than a slot holds. Collective over the group.
   void all_reduce(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
-                  Patience& patience);
+                  BoundedWait& wait);
 
  private:
   struct Message;

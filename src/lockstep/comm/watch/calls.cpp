@@ -6,7 +6,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/peers.h"
-#include "lockstep/comm/watch/op_names.h"
+#include "lockstep/comm/watch/message.h"
 
 namespace lockstep::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 

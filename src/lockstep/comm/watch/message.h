@@ -1,9 +1,11 @@
 #pragma once
 // A message between two ranks: what both backends check before it and say when it does not come.
 
-#include "lockstep/comm/watch/roll_call.h"
-
 #include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <string>
+
+#include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
 
@@ -13,5 +15,9 @@ void require_rank(int64_t rank, int world, const char* what);
 
 /// The message as an error speaks of it; peer -1: from anyone.
 Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds timeout);
+
+// What a person calls each collective.
+
+std::string op_name(c10d::OpType type);
 
 }  // namespace lockstep::comm

@@ -12,10 +12,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/findings.h"
-#include "lockstep/comm/watch/op_names.h"
-#include "lockstep/comm/watch/process_state.h"
-#include "lockstep/comm/watch/rank_state.h"
-#include "lockstep/launch/process/uncaught.h"
+#include "lockstep/comm/watch/message.h"
+#include "lockstep/launch/process/leave.h"
 
 namespace lockstep::comm {
 namespace {
@@ -264,7 +262,7 @@ std::exception_ptr RollCall::judge_nccl(const std::string& what) {
   const Collective newest{.what = page_ ? newest_call(*page_, rank_) : "a collective over NCCL",
                           .number = page_ ? page_->begun(rank_) : 0,
                           .timeout = nccl_timeout_};
-  return judge(newest, what, what.find("timeout") != std::string::npos);
+  return diagnose(newest, what, what.find("timeout") != std::string::npos);
 }
 
 // Like a message: nothing is said of ranks of which nothing is known.
@@ -273,7 +271,7 @@ std::exception_ptr RollCall::judge_stall(const std::string& what, Milliseconds l
                            .number = page_ ? page_->begun(rank_) : 0,
                            .timeout = limit,
                            .waits_for = "nobody of this node is seen at fault"};
-  return judge(stalled, "", true);
+  return diagnose(stalled, "", true);
 }
 
 // Each group over NCCL has a watchdog, which names it: the others have nothing to say.
@@ -307,14 +305,14 @@ bool RollCall::pid_counts(const Peer& peer) const {
   return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
 }
 
-void RollCall::watch(Lines lines, OnSilence on_silence) {
+void RollCall::watch(PeerConnections lines, OnSilence on_silence) {
   if (lines.empty()) return;
-  const auto report = [this, on_silence](const Lines& all, const std::vector<std::string>& silent) {
+  const auto report = [this, on_silence](const PeerConnections& all, const std::vector<std::string>& silent) {
     lose(silent, all.silence());
     if (on_silence == OnSilence::cut_and_say) log::error(silence_.what + "\n  to do: " + kLookAtNode);
     if (on_silence != OnSilence::tell) all.cut(silent);
   };
-  watch_ = std::make_unique<LineWatch>(std::move(lines), report);
+  watch_ = std::make_unique<ConnectionWatch>(std::move(lines), report);
 }
 
 void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds silence) {
@@ -428,7 +426,8 @@ Fault RollCall::find_fault(const Collective& collective, const std::string& caus
   return agree_here(found);
 }
 
-std::exception_ptr RollCall::judge(const Collective& collective, const std::string& cause, bool timed_out) {
+std::exception_ptr RollCall::diagnose(const Collective& collective, const std::string& cause,
+                                      bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!dead_) {
     death_ = find_fault(collective, cause, timed_out);

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/lines.h"
-#include "lockstep/comm/watch/roll_page.h"
+#include "lockstep/comm/watch/findings.h"
+#include "lockstep/comm/watch/peer_connections.h"
 
 namespace lockstep::comm {
 
@@ -60,7 +60,7 @@ class RollCall {
 
   /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
   /// own.
-  std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
+  std::exception_ptr diagnose(const Collective& collective, const std::string& cause, bool timed_out);
   /// Called once, when the group dies; in place of what was to be called before. Not from within itself.
   void at_death(std::function<void()> call);
   /// Whether a rank of this node has found out why the group is dead.
@@ -80,9 +80,9 @@ class RollCall {
   void speak_for_nccl(const std::string& name, std::chrono::milliseconds timeout) {
     nccl_name_ = name, nccl_timeout_ = timeout;
   }
-  /// judge() of the newest collective, by what libtorch says of NCCL.
+  /// diagnose() of the newest collective, by what libtorch says of NCCL.
   std::exception_ptr judge_nccl(const std::string& what);
-  /// judge() of what stands still and is no collective of its own: of this node's ranks alone.
+  /// diagnose() of what stands still and is no collective of its own: of this node's ranks alone.
   std::exception_ptr judge_stall(const std::string& what, std::chrono::milliseconds limit);
   /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
   /// enough to ask ten times a second while waiting for it.
@@ -92,7 +92,7 @@ class RollCall {
   bool is_hopeless(const Collective& collective) const;
 
   /// From now on a host that stops answering is noticed.
-  void watch(Lines lines, OnSilence on_silence);
+  void watch(PeerConnections lines, OnSilence on_silence);
   /// Whether a host has stopped answering.
   bool heard_nothing() const { return heard_nothing_.load(std::memory_order_acquire); }
 
@@ -132,7 +132,7 @@ class RollCall {
   std::function<void()> at_death_;
   Fault silence_;  // written once, before heard_nothing_
   std::atomic<bool> heard_nothing_{false};
-  std::unique_ptr<LineWatch> watch_;  // its thread uses the rest
+  std::unique_ptr<ConnectionWatch> watch_;  // its thread uses the rest
   std::shared_ptr<void> last_words_;
 };
 

@@ -2,9 +2,44 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace lockstep::comm {
+
+FinishedWork::FinishedWork(int rank, c10d::OpType type, uint64_t number, std::vector<at::Tensor> tensors,
+                           std::exception_ptr error)
+    : Work(rank, type), number_(number), tensors_(std::move(tensors)) {
+  finish(std::move(error));
+}
+
+bool FinishedWork::wait(std::chrono::milliseconds) {
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+namespace {
+
+// A future of tensors on GPUs is told of which; those of CPUs have no number.
+std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> gpus;
+  for (const auto& tensor : tensors) {
+    if (tensor.device().has_index() && std::count(gpus.begin(), gpus.end(), tensor.device()) == 0)
+      gpus.push_back(tensor.device());
+  }
+  std::sort(gpus.begin(), gpus.end(), [](auto a, auto b) { return a.index() < b.index(); });
+  return gpus;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10::ivalue::Future> FinishedWork::getFuture() {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         gpus_of(tensors_));
+  exception_ ? future->setError(exception_) : future->markCompleted(c10::IValue(tensors_));
+  return future;
+}
+
 namespace {
 
 // gloo's exceptions are not c10's, and their types are not in the wheel's headers: the text is what there is
@@ -34,38 +69,38 @@ bool is_end_of_wait(const c10::Error& error) {
 }  // namespace
 
 // Another rank that came to this collective a moment earlier has lost its patience and cut the lines.
-bool Watch::nearly_late() const {
+bool CollectiveWatch::nearly_late() const {
   return left_.load() <= std::min<std::chrono::nanoseconds>(kMoment, limit() / 5);
 }
 
-std::exception_ptr Watch::judge_as(const std::string& cause, bool timed_out) {
+std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!judged_) judged_ = roll_->judge(collective_, cause, timed_out);
+  if (!judged_) judged_ = roll_->diagnose(collective_, cause, timed_out);
   return judged_;
 }
 
-std::exception_ptr Watch::judge(const std::exception_ptr& error) {
+std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
   const std::string text = message_of(error);
-  return judge_as(text, nearly_late() || speaks_of_time(text));
+  return diagnose_as(text, nearly_late() || speaks_of_time(text));
 }
 
-void Watch::judge_late() {
-  judge_as("", true);
+void CollectiveWatch::diagnose_late() {
+  diagnose_as("", true);
 }
 
-std::exception_ptr Watch::judge_lost() {
-  return judge_as("", false);
+std::exception_ptr CollectiveWatch::diagnose_lost() {
+  return diagnose_as("", false);
 }
 
-void Watch::be_over() {
+void CollectiveWatch::be_over() {
   decltype(waiting_) waiting;  // freed without the lock
   const std::lock_guard<std::mutex> guard(mutex_);
   over_ = true;
   waiting.swap(waiting_);
 }
 
-void Watch::give_up() {
-  const auto error = judge_lost();
+void CollectiveWatch::give_up() {
+  const auto error = diagnose_lost();
   std::vector<std::function<void(const std::exception_ptr&)>> waiting;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -76,7 +111,7 @@ void Watch::give_up() {
   for (const auto& tell : waiting) tell(error);
 }
 
-void Watch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
+void CollectiveWatch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!given_up_) return waiting_.push_back(std::move(tell));
@@ -87,9 +122,9 @@ void Watch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
 // gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
 // work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
 // copy.
-bool wait_unless_given_up(c10d::Work& work, Watch& watch) {
+bool wait_unless_given_up(c10d::Work& work, CollectiveWatch& watch) {
   while (!work.isCompleted()) {
-    if (watch.is_given_up()) std::rethrow_exception(watch.judge_lost());
+    if (watch.is_given_up()) std::rethrow_exception(watch.diagnose_lost());
     try {
       return work.wait(kGivenUpLook);
     } catch (const c10::Error& error) {
@@ -99,14 +134,14 @@ bool wait_unless_given_up(c10d::Work& work, Watch& watch) {
   return work.wait(kNever);
 }
 
-WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
-                         const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type)
+WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<CollectiveWatch> watch,
+                         const std::shared_ptr<TimeoutThread>& limits, int rank, c10d::OpType type)
     : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
 
 std::exception_ptr WatchedWork::exception() const {
-  if (watch_->is_given_up()) return watch_->judge_lost();
+  if (watch_->is_given_up()) return watch_->diagnose_lost();
   const std::exception_ptr error = work_->exception();
-  return error ? watch_->judge(error) : nullptr;
+  return error ? watch_->diagnose(error) : nullptr;
 }
 
 bool WatchedWork::wait_for_message() {
@@ -125,7 +160,7 @@ bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on
     if (timeout != kNoTimeout && !watch_->is_given_up() && !work_->exception()) throw;
-    std::rethrow_exception(watch_->judge(std::current_exception()));
+    std::rethrow_exception(watch_->diagnose(std::current_exception()));
   }
 }
 
@@ -136,7 +171,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
   future_ = c10::make_intrusive<c10::ivalue::Future>(inner->elementType());
   const auto first = std::make_shared<std::atomic_flag>();  // of the two below
   inner->addCallback([watch = watch_, future = future_, first](c10::ivalue::Future& done) {
-    const auto error = done.hasError() ? watch->judge(done.exception_ptr()) : nullptr;
+    const auto error = done.hasError() ? watch->diagnose(done.exception_ptr()) : nullptr;
     if (first->test_and_set()) return;
     error ? future->setError(error) : future->markCompleted(done.value());
   });

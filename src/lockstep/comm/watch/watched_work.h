@@ -9,22 +9,22 @@
 #include <functional>
 #include <memory>
 
-#include "lockstep/comm/watch/limits.h"
 #include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/timeout_thread.h"
 
 namespace lockstep::comm {
 
 /// What a work, its future and its limit share: the error is judged once.
-class Watch {
+class CollectiveWatch {
  public:
-  Watch(std::shared_ptr<RollCall> roll, Collective collective)
+  CollectiveWatch(std::shared_ptr<RollCall> roll, Collective collective)
       : roll_(std::move(roll)), collective_(std::move(collective)) {}
   /// The error to throw in place of the backend's.
-  std::exception_ptr judge(const std::exception_ptr& error);
+  std::exception_ptr diagnose(const std::exception_ptr& error);
   /// The same where it was we whose patience ended.
-  void judge_late();
+  void diagnose_late();
   /// The same where others know that the group is dead, and where it was given up; returns the group's error.
-  std::exception_ptr judge_lost();
+  std::exception_ptr diagnose_lost();
   /// gloo will never say that it is over: whoever waits has the error now.
   void give_up();
   bool is_given_up() const { return given_up_; }
@@ -36,7 +36,7 @@ class Watch {
   bool is_hopeless() const { return roll_->is_hopeless(collective_); }
   std::chrono::milliseconds limit() const { return collective_.timeout; }
 
-  /// The clock of its Limits, which says when it is late.
+  /// The clock of its TimeoutThread, which says when it is late.
   void set_end(std::chrono::nanoseconds end) { end_ = end; }
   void note_time(std::chrono::nanoseconds now) { left_ = end_ - now; }
   std::chrono::nanoseconds waited() const { return std::min(limit(), kNever) - left_.load(); }
@@ -47,7 +47,7 @@ class Watch {
 
  private:
   bool nearly_late() const;
-  std::exception_ptr judge_as(const std::string& cause, bool timed_out);
+  std::exception_ptr diagnose_as(const std::string& cause, bool timed_out);
 
   std::shared_ptr<RollCall> roll_;
   Collective collective_;
@@ -60,12 +60,12 @@ class Watch {
 };
 
 /// Until gloo has ended it, or given_up.
-bool wait_unless_given_up(c10d::Work& work, Watch& watch);
+bool wait_unless_given_up(c10d::Work& work, CollectiveWatch& watch);
 
 class WatchedWork : public c10d::Work {
  public:
-  WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
-              const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type);
+  WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<CollectiveWatch> watch,
+              const std::shared_ptr<TimeoutThread>& limits, int rank, c10d::OpType type);
 
   bool isCompleted() override { return work_->isCompleted() || watch_->is_given_up(); }
   bool isSuccess() const override { return !watch_->is_given_up() && work_->isSuccess(); }
@@ -84,9 +84,26 @@ class WatchedWork : public c10d::Work {
   bool wait_for_message();
 
   c10::intrusive_ptr<c10d::Work> work_;
-  std::shared_ptr<Watch> watch_;
-  std::weak_ptr<Limits> limits_;  // which hold watches in turn
+  std::shared_ptr<CollectiveWatch> watch_;
+  std::weak_ptr<TimeoutThread> limits_;  // which hold watches in turn
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// A collective that ended before its call returned: the work is a result or an error.
+
+class FinishedWork : public c10d::Work {
+ public:
+  FinishedWork(int rank, c10d::OpType type, uint64_t number, std::vector<at::Tensor> tensors,
+               std::exception_ptr error);
+
+  bool wait(std::chrono::milliseconds timeout) override;
+  std::vector<at::Tensor> result() override { return tensors_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return number_; }
+
+ private:
+  uint64_t number_;
+  std::vector<at::Tensor> tensors_;
 };
 
 }  // namespace lockstep::comm

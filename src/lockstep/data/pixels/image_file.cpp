@@ -1,7 +1,10 @@
 #include "lockstep/data/pixels/image_file.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <array>
+#include <csetjmp>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -10,10 +13,301 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/pixels/jpeg.h"
-#include "lockstep/data/pixels/png.h"
+
+#ifdef LOCKSTEP_PNG
+#include <png.h>
+#endif
+
+#ifdef LOCKSTEP_JPEG
+
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs it
+
+// in this order
+#include <jpeglib.h>
+
+#include <jerror.h>
 
 namespace lockstep::data {
+namespace {
+
+constexpr int kMostScans = 500;  // a small file with many scans of a large image would take hours
+
+// Pillow's cmyk2rgb (Convert.c), of inverted bytes: so Adobe writes them, and Pillow takes all to be.
+void rgb_of_inverted_cmyk(const uint8_t* from, int64_t pixels, uint8_t* to) {
+  const auto scaled = [](int a, int b) {
+    const int product = a * b + 128;
+    return ((product >> 8) + product) >> 8;
+  };
+  for (int64_t i = 0; i < pixels; ++i, from += 4, to += 3) {
+    const int light = from[3];
+    for (int c = 0; c < 3; ++c) to[c] = static_cast<uint8_t>(light - scaled(255 - from[c], light));
+  }
+}
+
+// Warnings after which pixels are not the image's.
+bool loses_pixels(int code) {
+  return code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+         code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC;
+}
+
+/// libjpeg reports an error by a jump: what it jumps over are calls in C.
+class JpegDecoder {
+ public:
+  explicit JpegDecoder(std::span<const uint8_t> bytes) {
+    info_.err = jpeg_std_error(&errors_);
+    info_.client_data = this;
+    errors_.error_exit = [](j_common_ptr info) { std::longjmp(of(info).back_, 1); };
+    errors_.emit_message = [](j_common_ptr info, int level) {
+      if (level < 0 && loses_pixels(info->err->msg_code)) std::longjmp(of(info).back_, 1);
+    };
+    monitor_.progress_monitor = [](j_common_ptr info) {
+      if (of(info).info_.input_scan_number > kMostScans) std::longjmp(of(info).back_, kTooManyScans);
+    };
+    run([&] {
+      jpeg_create_decompress(&info_);
+      info_.progress = &monitor_;
+      jpeg_mem_src(&info_, bytes.data(), bytes.size());
+      jpeg_read_header(&info_, TRUE);
+    });
+    if (info_.num_components == 2 || info_.num_components > 4)
+      throw BadImage(format("the JPEG has {} colours", info_.num_components));
+    check_pixels(info_.image_width, info_.image_height);
+  }
+
+  void read(Pixels& into) {
+    into.resize(info_.image_height, info_.image_width);
+    const bool cmyk = info_.num_components == 4;
+    info_.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    std::vector<uint8_t> line(cmyk ? into.width * 4 : 0);
+    run([&] {
+      jpeg_start_decompress(&info_);
+      while (info_.output_scanline < info_.output_height) {
+        uint8_t* const row = into.row(info_.output_scanline);
+        JSAMPROW place = cmyk ? line.data() : row;
+        jpeg_read_scanlines(&info_, &place, 1);
+        if (cmyk) rgb_of_inverted_cmyk(line.data(), into.width, row);
+      }
+      jpeg_finish_decompress(&info_);
+    });
+  }
+
+ private:
+  static constexpr int kTooManyScans = 2;
+
+  struct Info : jpeg_decompress_struct {
+    ~Info() { jpeg_destroy_decompress(this); }
+  };
+
+  static JpegDecoder& of(j_common_ptr info) { return *static_cast<JpegDecoder*>(info->client_data); }
+
+  // Nothing in `calls` has a destructor.
+  template <class Calls>
+  void run(const Calls& calls) {
+    switch (setjmp(back_)) {
+      case 0:
+        return calls();
+      case kTooManyScans:
+        throw BadImage(format("the JPEG has more than {} scans", kMostScans));
+      default:
+        throw BadImage(reason());
+    }
+  }
+
+  std::string reason() {
+    if (errors_.msg_code == JWRN_JPEG_EOF || errors_.msg_code == JERR_INPUT_EMPTY)
+      return "the JPEG is cut off";
+    char text[JMSG_LENGTH_MAX];
+    errors_.format_message(reinterpret_cast<j_common_ptr>(&info_), text);
+    return format("the JPEG is damaged: {}", text);
+  }
+
+  Info info_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr monitor_{};
+  std::jmp_buf back_{};
+};
+
+}  // namespace
+
+void read_jpeg(std::span<const uint8_t> bytes, Pixels& into) {
+  JpegDecoder(bytes).read(into);
+}
+
+void check_jpeg_header(std::span<const uint8_t> bytes) {
+  JpegDecoder{bytes};
+}
+
+}  // namespace lockstep::data
+
+#else
+
+namespace lockstep::data {
+
+void read_jpeg(std::span<const uint8_t>, Pixels&) {
+  throw NoDecoder("libjpeg");
+}
+
+void check_jpeg_header(std::span<const uint8_t>) {
+  throw NoDecoder("libjpeg");
+}
+
+}  // namespace lockstep::data
+
+#endif
+
+namespace lockstep::data {
+
+bool is_png(const std::string& path) {
+  char head[8] = {};
+  return base::RegularFile(path, "the image").read_at(0, head, 8) == 8 &&
+         std::memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+#ifdef LOCKSTEP_PNG
+
+namespace {
+
+// ITU-R 601-2 luma in Pillow's fixed point (Convert.c, L24), so that the bytes are Image.convert("L")'s.
+at::Tensor grey_of(const at::Tensor& rgb) {
+  const auto shares = at::tensor({19595, 38470, 7471}, at::kInt);
+  const auto sum = (rgb.to(at::kInt) * shares).sum(3, /*keepdim=*/false, at::kInt);
+  return (sum + 0x8000).bitwise_right_shift(16).to(at::kByte).unsqueeze(1);
+}
+
+}  // namespace
+
+at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixels) {
+  if (channels != 1 && channels != 3) {
+    throw InputError(format("a PNG cannot be read into {} channels", channels), path,
+                     "give the images as an IDX file");
+  }
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  const auto check = [&](bool good) {
+    if (good) return;
+    const std::string message = image.message;
+    png_image_free(&image);
+    throw InputError("cannot read the PNG: " + message, path,
+                     "save the image again as a PNG, or give the images as an IDX file");
+  };
+  check(png_image_begin_read_from_file(&image, path.c_str()));
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits are the same grey as 8, only finer
+  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  const int64_t read = channels == 3 || colour ? 3 : 1;
+  image.format = read == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  const int64_t height = image.height, width = image.width;
+  if (height * width > most_pixels) {
+    png_image_free(&image);
+    throw InputError(format("the PNG is too large: {}x{}", width, height), path,
+                     "scale it to the size of the training images");
+  }
+  auto pixels = at::empty({1, height, width, read}, at::kByte);
+  const png_color black{0, 0, 0};
+  check(png_image_finish_read(&image, &black, pixels.data_ptr(), 0, nullptr));
+  if (read != channels) return grey_of(pixels);
+  return pixels.permute({0, 3, 1, 2}).contiguous();
+}
+
+namespace {
+
+/// libpng reports an error by a jump: what it jumps over are calls in C.
+class PngDecoder {
+ public:
+  explicit PngDecoder(std::span<const uint8_t> bytes) : left_(bytes) {
+    if (!png_) throw std::bad_alloc();
+    run([&] {
+      png_set_read_fn(png_.get(), this, [](png_structp png, png_bytep into, size_t size) {
+        static_cast<PngDecoder*>(png_get_io_ptr(png))->take(into, size);
+      });
+      png_set_user_limits(png_.get(), PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_pixels() says it better
+      png_read_info(png_.get(), png_.info);
+    });
+    check_pixels(width(), height());
+  }
+
+  void read(Pixels& into) {
+    into.resize(height(), width());
+    std::vector<png_bytep> rows(static_cast<size_t>(into.height));
+    for (int64_t y = 0; y < into.height; ++y) rows[static_cast<size_t>(y)] = into.row(y);
+    run([&] {
+      png_set_expand(png_.get());
+      png_set_strip_16(png_.get());
+      png_set_strip_alpha(png_.get());
+      png_set_gray_to_rgb(png_.get());
+      png_read_image(png_.get(), rows.data());
+    });
+  }
+
+ private:
+  struct Png {
+    png_structp png;
+    png_infop info;
+    explicit Png(PngDecoder* decoder)
+        : png(png_create_read_struct(
+              PNG_LIBPNG_VER_STRING, decoder,
+              [](png_structp png, png_const_charp text) {
+                static_cast<PngDecoder*>(png_get_error_ptr(png))->note(text);
+                png_longjmp(png, 1);
+              },
+              [](png_structp, png_const_charp) {})),
+          info(png ? png_create_info_struct(png) : nullptr) {}
+    ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
+    Png(const Png&) = delete;
+    Png& operator=(const Png&) = delete;
+    png_structp get() const { return png; }
+    explicit operator bool() const { return info != nullptr; }
+  };
+
+  int64_t width() const { return png_get_image_width(png_.get(), png_.info); }
+  int64_t height() const { return png_get_image_height(png_.get(), png_.info); }
+
+  void take(uint8_t* into, size_t size) {
+    if (size > left_.size()) ended_ = true, png_error(png_.get(), "");
+    std::memcpy(into, left_.data(), size);
+    left_ = left_.subspan(size);
+  }
+  void note(const char* text) { std::strncpy(text_, text, sizeof text_ - 1); }
+
+  // Nothing in `calls` has a destructor.
+  template <class Calls>
+  void run(const Calls& calls) {
+    if (setjmp(png_jmpbuf(png_.get())) == 0) return calls();
+    throw BadImage(ended_ ? "the PNG is cut off" : format("the PNG is damaged: {}", text_));
+  }
+
+  std::span<const uint8_t> left_;
+  bool ended_ = false;
+  char text_[100] = {};
+  Png png_{this};
+};
+
+}  // namespace
+
+void read_png(std::span<const uint8_t> bytes, Pixels& into) {
+  PngDecoder(bytes).read(into);
+}
+
+void check_png_header(std::span<const uint8_t> bytes) {
+  PngDecoder{bytes};
+}
+
+#else
+
+void read_png(std::span<const uint8_t>, Pixels&) {
+  throw NoDecoder("libpng");
+}
+
+void check_png_header(std::span<const uint8_t>) {
+  throw NoDecoder("libpng");
+}
+
+at::Tensor read_png(const std::string& path, int64_t, int64_t) {
+  throw InputError("this lockstep was built without libpng", path, "give the images as an IDX file");
+}
+
+#endif
+
 namespace {
 
 using Bytes = std::span<const uint8_t>;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/data/pixels/pixels.h"
+#include "lockstep/data/pixels/image_file.h"
 
 namespace lockstep::data {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/cpu_quota.h"
+#include "lockstep/launch/control_groups.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/runtime.h"
 

@@ -4,20 +4,167 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/awake.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
+#include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/alarm.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
+#include "lockstep/launch/variables.h"
 #include "lockstep/mpi/library.h"
 
 namespace lockstep::launch {
+namespace {
+
+struct Plugin {
+  const char* variable;
+  const char* names;
+};
+
+// Messages through shared memory, or by TCP where /dev/shm is too small, and windows; a plug-in of the user's
+// may make other windows. The rest is what a rank of mpirun takes of those that daemons and tools have, too.
+constexpr std::array<Plugin, 9> kMpi = {{{"OMPI_MCA_pml", "ob1"},
+                                         {"OMPI_MCA_btl", "self,vader,tcp"},
+                                         {"OMPI_MCA_osc", "sm,rdma"},
+                                         {"OMPI_MCA_coll", "self,basic,libnbc,inter,tuned"},
+                                         {"OMPI_MCA_state", "app"},
+                                         {"OMPI_MCA_errmgr", "default_app"},
+                                         {"OMPI_MCA_reachable", "weighted"},
+                                         {"OMPI_MCA_shmem", "mmap"},
+                                         {"OMPI_MCA_schizo", "ompi,orte"}}};
+constexpr const char* kMessages = "OMPI_MCA_mtl";
+
+// Those of hwloc that MPI would open to look for displays, accelerators and network cards, or to read XML by
+// another's library.
+constexpr Plugin kNotOfHwloc = {
+    "HWLOC_PLUGINS_BLACKLIST",
+    "hwloc_gl.so,hwloc_opencl.so,hwloc_pci.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so,"
+    "hwloc_xml_libxml.so"};
+
+// Somebody wants other ones; "^tcp" only leaves some out.
+bool is_chosen(const Environment& environment, const char* variable) {
+  return is_set(environment, variable) && !text_of(environment, variable).starts_with("^");
+}
+
+bool is_one_node(const Environment& environment) {
+  const auto all = text_of(environment, "OMPI_COMM_WORLD_SIZE");
+  return !all.empty() && all == text_of(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> plugins_of_one_node(const Environment& environment,
+                                                                     const std::string& library) {
+  const bool chosen =
+      is_chosen(environment, kMessages) || std::ranges::any_of(kMpi, [&](const Plugin& plugin) {
+        return is_chosen(environment, plugin.variable);
+      });
+  if (chosen || !is_one_node(environment) || !library.starts_with("Open MPI v4.")) return {};
+  std::vector<std::pair<std::string, std::string>> named;
+  const auto name = [&](const Plugin& plugin) {
+    if (!is_set(environment, plugin.variable)) named.emplace_back(plugin.variable, plugin.names);
+  };
+  std::ranges::for_each(kMpi, name);
+  name(kNotOfHwloc);
+  return named;
+}
+
+NamedPlugins::NamedPlugins(std::vector<std::pair<std::string, std::string>> plugins)
+    : plugins_(std::move(plugins)) {
+  for (const auto& [name, value] : plugins_) ::setenv(name.c_str(), value.c_str(), 0);
+}
+
+NamedPlugins::~NamedPlugins() {
+  for (const auto& [name, value] : plugins_) ::unsetenv(name.c_str());
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kHighest = 16;  // processes above this one
+
+// the parts of an MPI that start ranks
+constexpr std::array kStarters = {"mpirun",  "mpiexec", "orterun", "orted",
+                                  "prterun", "prted",   "prte",    "hydra_"};
+
+// where an MPI's module says that it lies
+constexpr std::array kRoots = {"MPI_HOME",   "MPI_ROOT",  "OPAL_PREFIX",    "EBROOTOPENMPI", "I_MPI_ROOT",
+                               "EBROOTIMPI", "MPICH_DIR", "CRAY_MPICH_DIR", "EBROOTMPICH"};
+
+constexpr std::array kLibraryFolders = {"/lib", "/lib64", "/lib/release", "/lib/x86_64-linux-gnu",
+                                        "/lib/aarch64-linux-gnu"};
+
+bool is_starter(const std::string& program) {
+  const auto name = fs::path(program).filename().string();
+  return std::any_of(kStarters.begin(), kStarters.end(),
+                     [&](const char* known) { return name.starts_with(known); });
+}
+
+bool is_hydras(const std::string& program) {
+  return fs::path(program).filename().string().starts_with("hydra_");
+}
+
+void add_libraries_of(const std::string& root, std::vector<std::string>& folders) {
+  for (const char* folder : kLibraryFolders) folders.push_back(root + folder);
+}
+
+// "1234 (some name) S 1 ...": the parent is the second word after the last bracket
+pid_t parent_in_stat(pid_t process) {
+  std::ifstream file(format("/proc/{}/stat", process));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto words = base::split(text.substr(std::min(text.size(), text.rfind(')') + 1)), ' ');
+  return words.size() > 2 ? std::atoi(words[2].c_str()) : 0;
+}
+
+std::string word_of(const Launcher* row, const Environment& environment, const std::string& choice) {
+  if (choice != "auto") return "--launcher " + choice;
+  return format("{} is set", is_set(environment, row->rank) ? row->rank : row->world);
+}
+
+}  // namespace
+
+std::vector<std::string> programs_above() {
+  std::vector<std::string> programs;
+  auto process = ::getppid();
+  for (int i = 0; i < kHighest && process > 1; ++i, process = parent_in_stat(process)) {
+    std::error_code unreadable;
+    const auto program = fs::read_symlink(format("/proc/{}/exe", process), unreadable);
+    if (!unreadable) programs.push_back(program.string());
+  }
+  return programs;
+}
+
+mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice,
+                       const std::vector<std::string>& above) {
+  mpi::Wish wish;
+  const auto* row = find_launcher(environment, choice);
+  wish.because = word_of(row, environment, choice);
+  if (row) wish.families.assign(row->answers.begin(), row->answers.end());
+  const auto starter = std::find_if(above.begin(), above.end(), is_starter);
+  if (starter != above.end()) {
+    wish.because += ", started by " + *starter;
+    add_libraries_of(fs::path(*starter).parent_path().parent_path().string(), wish.folders);
+    if (is_hydras(*starter)) wish.families = {mpi::Family::mpich, mpi::Family::standard};
+  }
+  for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':')) {
+    if (!folder.empty()) wish.folders.push_back(folder);
+  }
+  for (const char* root : kRoots) {
+    if (is_set(environment, root)) add_libraries_of(text_of(environment, root), wish.folders);
+  }
+  return mpi::with_choice(wish, text_of(environment, "LOCKSTEP_MPI"));
+}
+
 namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
@@ -189,7 +336,7 @@ void MpiSession::learn_facts() {
   facts_.node_rank = static_cast<int>(std::lower_bound(firsts.begin(), firsts.end(), first) - firsts.begin());
 }
 
-void MpiSession::be_patient(std::chrono::milliseconds timeout) {
+void MpiSession::set_timeout(std::chrono::milliseconds timeout) {
   const bool for_ever = patience_.count() <= 0 || timeout.count() <= 0;
   patience_ = for_ever ? std::chrono::milliseconds(0) : std::max(patience_, timeout);
 }

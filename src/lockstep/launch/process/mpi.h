@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
+#include "lockstep/mpi/library.h"
 
 namespace lockstep::launch {
 
@@ -38,7 +40,7 @@ class MpiSession : public TextExchange {
   const MpiFacts& facts() const { return facts_; }
 
   /// From now on the exchanges below wait for at least so long.
-  void be_patient(std::chrono::milliseconds timeout);
+  void set_timeout(std::chrono::milliseconds timeout);
   /// These wait for a rank that does not come no longer than for one to join, and throw then.
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(const std::string& text) override;
@@ -61,5 +63,34 @@ class MpiSession : public TextExchange {
   mpi::Comm last_words_before_ = mpi::Comm::null;  // of a session that this one was made within
   MpiFacts facts_;
 };
+
+// Which plug-ins Open MPI needs for the ranks of one node, by name: unnamed, each rank opens all that there
+// are.
+
+/// Variables for the environment, before MPI_Init; none where ranks are on several nodes, another library is
+/// in use, or somebody has chosen plug-ins already. `library` as MPI tells its version: "Open MPI v4.1.4".
+std::vector<std::pair<std::string, std::string>> plugins_of_one_node(const Environment& environment,
+                                                                     const std::string& library);
+
+/// They stand in the environment while MPI comes up, and not in that of what this process starts later.
+class NamedPlugins {
+ public:
+  explicit NamedPlugins(std::vector<std::pair<std::string, std::string>> plugins);
+  ~NamedPlugins();
+  NamedPlugins(const NamedPlugins&) = delete;
+  NamedPlugins& operator=(const NamedPlugins&) = delete;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> plugins_;
+};
+
+// Which MPI started this process, and so which library answers it.
+
+/// The programs above this process, nearest first: "/opt/mpich/bin/hydra_pmi_proxy".
+std::vector<std::string> programs_above();
+
+/// A pure function of the environment and those programs; `choice` as for identify().
+mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice,
+                       const std::vector<std::string>& above);
 
 }  // namespace lockstep::launch

@@ -5,19 +5,67 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/fault.h"
-#include "lockstep/base/fault_json.h"
-#include "lockstep/base/write_all.h"
-#include "lockstep/launch/process/doctor_hint.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::launch {
+namespace {
+
+constexpr DoctorHint kHints[] = {
+    {Code::not_joined, "meeting"}, {Code::launcher, "launcher"},  {Code::gpu, "gpus"},
+    {Code::versions, "versions"},  {Code::shared_memory, "shm"},  {Code::open_files, "limits"},
+    {Code::no_memory, "memory"},   {Code::network, "interfaces"}, {Code::nccl, "nccl"},
+};
+
+}  // namespace
+
+std::span<const DoctorHint> doctor_hints() {
+  return kHints;
+}
+
+std::string with_doctor(const std::string& text, Code code) {
+  const auto* hint = std::ranges::find(kHints, code, &DoctorHint::code);
+  if (hint == std::end(kHints)) return text;
+  return text + "\n  or ask: lockstep doctor, started the same way (its check: " + hint->check + ")";
+}
+
+void add(Grouped& groups, const std::string& text, int rank) {
+  const auto found =
+      std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == text; });
+  if (found == groups.end()) {
+    groups.push_back({text, {rank}});
+  } else if (found->second.back() != rank) {
+    found->second.push_back(rank);
+  }
+}
+
+std::string ranges(const std::vector<int>& numbers) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    parts.push_back(end - i == 1 ? std::to_string(numbers[i])
+                                 : format("{}-{}", numbers[i], numbers[end - 1]));
+    i = end;
+  }
+  return base::join(parts, ",");
+}
+
+std::string with_ranks(const std::string& text, const std::vector<int>& ranks, size_t world) {
+  return ranks.size() == world ? text : format("rank {}: {}", ranges(ranks), text);
+}
+
 namespace {
 
 constexpr const char* kVariable = "LOCKSTEP_ERRORS";

@@ -3,16 +3,31 @@
 #include <unistd.h>
 
 #include <exception>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/mpi.h"
-#include "lockstep/launch/process/mpi_plugins.h"
-#include "lockstep/launch/process/mpi_wish.h"
+#include "lockstep/launch/process/report.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
+
+void say_warnings(const Runtime& runtime, const std::vector<std::string>& more) {
+  std::vector<std::string> own = runtime.job().warnings;
+  own.insert(own.end(), more.begin(), more.end());
+  const auto texts = runtime.gather(base::join(own, "\n"));
+  if (runtime.job().rank != 0) return;
+  Grouped groups;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream lines(texts[rank]);
+    for (std::string line; std::getline(lines, line);) add(groups, line, static_cast<int>(rank));
+  }
+  for (const auto& [text, ranks] : groups) log::warning(with_ranks(text, ranks, texts.size()));
+}
+
 namespace {
 
 std::chrono::milliseconds seconds_in(const Environment& environment, const char* name,
@@ -67,8 +82,8 @@ std::chrono::milliseconds Runtime::join_timeout() const {
   return seconds_in(current_environment(), "LOCKSTEP_JOIN_TIMEOUT", options_.join_timeout);
 }
 
-void Runtime::be_patient(std::chrono::milliseconds timeout) {
-  if (mpi_) mpi_->be_patient(timeout);
+void Runtime::set_timeout(std::chrono::milliseconds timeout) {
+  if (mpi_) mpi_->set_timeout(timeout);
 }
 
 void Runtime::set_launcher(const std::string& launcher) {

@@ -52,7 +52,7 @@ class Runtime {
   /// What the launcher did not tell and the ranks found when they met.
   void set_place(const Place& place) { lockstep::launch::set_place(job_, place); }
   /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
-  void be_patient(std::chrono::milliseconds timeout);
+  void set_timeout(std::chrono::milliseconds timeout);
   /// Collective where there is MPI: as if this launcher had been chosen from the start.
   void set_launcher(const std::string& launcher);
 
@@ -79,5 +79,12 @@ class Runtime {
   Job job_;
   int exceptions_at_birth_ = 0;
 };
+
+// What smelt at the start, said once for the job: guessed places, unreadable node files, threads beyond a
+// share.
+
+/// Rank 0 logs every rank's warnings, the job's and `more`, each once. Collective where there is MPI; without
+/// it rank 0 knows its own.
+void say_warnings(const Runtime& runtime, const std::vector<std::string>& more);
 
 }  // namespace lockstep::launch

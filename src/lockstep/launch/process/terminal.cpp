@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log_look.h"
+#include "lockstep/base/log.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "lockstep/base/fault.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/parallel/replicas/device_memory.h"
 

@@ -3,6 +3,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +15,49 @@
 #include "lockstep/base/log.h"
 
 namespace lockstep::parallel {
+namespace {
+
+void add(std::vector<StageMessage>& messages, bool sends, const Turn& turn, int peer, int stages) {
+  if (peer >= 0 && peer < stages) messages.push_back({sends, turn.forward, turn.micro_batch, peer});
+}
+
+}  // namespace
+
+std::vector<StageStep> stage_steps(const std::vector<Turn>& turns, int stages, int stage) {
+  std::vector<StageStep> steps(turns.size() + 1);
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const int way = turns[i].forward ? 1 : -1;
+    add(steps[i].messages, false, turns[i], stage - way, stages);
+    add(steps[i + 1].messages, true, turns[i], stage + way, stages);
+    steps[i].turn = turns[i];
+  }
+  return steps;
+}
+
+// least[s][n]: the dearest of s stages that take the first n parts, where they are cut best.
+std::vector<size_t> cut_chain(const std::vector<int64_t>& costs, size_t stages) {
+  const size_t parts = costs.size();
+  std::vector<int64_t> before(parts + 1, 0);
+  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
+  constexpr auto kNone = std::numeric_limits<int64_t>::max();
+  std::vector<std::vector<int64_t>> least(stages + 1, std::vector<int64_t>(parts + 1, kNone));
+  std::vector<std::vector<size_t>> begin(stages + 1, std::vector<size_t>(parts + 1, 0));
+  least[0][0] = 0;
+  for (size_t s = 1; s <= stages; ++s) {
+    for (size_t n = s; n <= parts; ++n) {
+      for (size_t last = s - 1; last < n; ++last) {
+        const auto dearest = std::max(least[s - 1][last], before[n] - before[last]);
+        if (dearest >= least[s][n]) continue;
+        least[s][n] = dearest;
+        begin[s][n] = last;
+      }
+    }
+  }
+  std::vector<size_t> sizes(stages);
+  for (size_t s = stages, n = parts; s > 0; n = begin[s][n], --s) sizes[s - 1] = n - begin[s][n];
+  return sizes;
+}
+
 namespace {
 
 constexpr int64_t kMostDimensions = 14;

@@ -4,10 +4,14 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/team.h"
 
 namespace lockstep::parallel {
@@ -88,5 +92,34 @@ class StageLine {
   std::map<Key, Form> sent_forms_, known_forms_;
   std::deque<Posted> sent_;
 };
+
+// What a stage of a pipeline does, in order: its turns, and which messages it exchanges between them.
+
+/// A micro-batch on its way to a neighbour or from one: an output forward, a gradient back.
+struct StageMessage {
+  bool sends;  // else it is received
+  bool forward;
+  int64_t micro_batch;
+  int peer;  // the neighbour's stage
+
+  bool operator==(const StageMessage&) const = default;
+};
+
+/// The messages are one group, as NCCL has it: all are under way at once, and what comes next waits for all.
+struct StageStep {
+  std::vector<StageMessage> messages;
+  std::optional<Turn> turn;  // after them; none at the end
+};
+
+/// Between two turns: what the first made is sent, and what the second needs received. Why stages that wait
+/// for each such group in one_f_one_b()'s order meet no deadlock is in
+/// docs/decisions/0014-pipeline-messages.md.
+std::vector<StageStep> stage_steps(const std::vector<Turn>& turns, int stages, int stage);
+
+// Where a chain of parts is cut into stages.
+
+/// How many parts each stage takes, in order: the cut whose dearest stage costs least, each stage with a part
+/// at least. At most as many stages as costs.
+std::vector<size_t> cut_chain(const std::vector<int64_t>& costs, size_t stages);
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,16 @@
 // lockstep bench: what is measured, by name.
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/launch/process/leave.h"
+#include "tools/bench/all_reduce.h"
+#include "tools/bench/dp_vs_ddp.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/overlap.h"
+#include "tools/bench/step.h"
 #include "trainer/cli/command_group.h"
+#include "trainer/cli/failure.h"
+#include "trainer/cli/options.h"
+#include "trainer/cli/version.h"
 
 // To add a bench NAME: write `int run_bench_NAME(const std::vector<std::string>& args)` (namespace
 // lockstep::cli) in cli/commands/bench_NAME.cpp, and add ONE line here: function, name, summary.
@@ -10,6 +21,147 @@
   X(dp_vs_ddp, "dp-vs-ddp", "one process with many devices against many processes")
 
 namespace lockstep::cli {
+
+// lockstep bench allreduce: every way to sum over the ranks, beside its formula.
+
+int run_bench_allreduce(const std::vector<std::string>& args) {
+  bench::AllReduceBench asked;
+  std::string sizes = "4,256,4K,64K,1M,8M", latency = "0", bandwidth = "0";
+  Options options("bench allreduce", "every way to sum over the ranks: right, how fast, and its formula",
+                  {"mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html",
+                   "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
+                   "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
+  options.add("algorithm", asked.algorithm, "all|NAME",
+              "one algorithm beside gloo, MPI and NCCL, or all of them (default all)");
+  options.add("sizes", sizes, "LIST", "bytes (default " + sizes + ")");
+  options.add("backend", asked.backend, "gloo|mpi",
+              "whose lines carry the algorithms' messages (default gloo)");
+  options.add("latency", latency, "TIME", "each message takes so much longer, as in 200us (default 0)");
+  options.add("bandwidth", bandwidth, "RATE",
+              "a rank's line carries so much, as in 1Gbit (default 0: no limit)");
+  options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts (default 7)");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
+  options.add("launcher", asked.launcher, "NAME", "override the detection; none = alone (default auto)");
+  if (!options.parse(args)) return kDone;
+  try {
+    asked.sizes = bench::parse_sizes(sizes);
+    asked.latency = bench::parse_latency(latency);
+    asked.bandwidth = bench::parse_bandwidth(bandwidth);
+    check(asked);
+  } catch (const InputError& error) {  // every rank says the same: once is enough
+    throw UsageError(error.what(), "lockstep bench allreduce", error.hint());
+  }
+  asked.program = version_line();
+  return bench::all_reduce(asked);
+}
+
+// lockstep bench dp-vs-ddp: one process with many devices against many processes.
+
+namespace {
+
+void check_numbers(const bench::DpVsDdp& wanted) {
+  if (wanted.devices < 2)
+    throw InputError("one device has nothing to compare", "--devices", "give two or more");
+  if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
+  if (wanted.repeats < 1) throw InputError("there is nothing to time", "--repeats", "give one or more");
+}
+
+// One process of the bench, which starts these itself: no option for people.
+std::string take_part(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "--part") return "";
+  const auto part = args[1];
+  args.erase(args.begin(), args.begin() + 2);
+  return part;
+}
+
+// It starts its own ranks: of those that a launcher started, the first is enough.
+int bench_alone(const bench::DpVsDdp& wanted) {
+  const auto self = launch::rank_by_environment(launch::current_environment());
+  if (self.rank > 0) return kDone;
+  bench::dp_vs_ddp(wanted);
+  return kDone;
+}
+
+}  // namespace
+
+int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
+  auto args = given;
+  bench::DpVsDdp wanted;
+  const auto part = take_part(args);
+  Options options("bench dp-vs-ddp", "DataParallel, the same with the loss inside, and DDP on the same work",
+                  {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
+  options.add("config", wanted.config, "CONFIG.yaml", "what is trained (default configs/mnist.yaml)");
+  options.add("set", wanted.sets, "KEY=VALUE", "override a key of it; may be given again");
+  options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
+  options.add("steps", wanted.steps, "N", "timed steps of a run (default 20)");
+  options.add("repeats", wanted.repeats, "N", "runs of each way, in turn (default 3)");
+  options.add("out", wanted.out, "FILE", "also leave a page with charts and tables (.html)");
+  if (!options.parse(args)) return kDone;
+  check_numbers(wanted);
+  if (part.empty()) return bench_alone(wanted);
+  output::print(bench::outcome_of(part, wanted));
+  return kDone;
+}
+
+// lockstep bench overlap: what of the gradients' exchange hides behind backward.
+
+int run_bench_overlap(const std::vector<std::string>& args) {
+  bench::OverlapBench asked;
+  std::string latency = "200us", bandwidth = "1Gbit";
+  asked.command.config = "configs/mnist.yaml";
+  Options options("bench overlap", "what of the gradients' exchange hides behind backward, and what does not",
+                  {"mpirun -n 2 lockstep bench overlap",
+                   "mpirun -n 2 lockstep bench overlap configs/pima.yaml --latency 1ms --bandwidth 100Mbit",
+                   "srun lockstep bench overlap --set data.batch_size=32 --out overlap.html"});
+  options.positional("CONFIG.yaml", asked.command.config, "what is trained; configs/mnist.yaml by default",
+                     false);
+  options.add("set", asked.command.sets, "KEY=VALUE", "override a key, as in launch.allreduce=tree");
+  options.add("latency", latency, "TIME",
+              "of the slow network: each message takes so much longer (default 200us)");
+  options.add("bandwidth", bandwidth, "RATE",
+              "of the slow network: a rank's line carries so much (default 1Gbit)");
+  options.add("steps", asked.steps, "N", "steps that are timed of each way; the median counts (default 8)");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
+  options.add("launcher", asked.command.launcher, "NAME",
+              "override the detection; none = alone (default auto)");
+  if (!options.parse(args)) return kDone;
+  try {
+    asked.latency = bench::parse_latency(latency);
+    asked.bandwidth = bench::parse_bandwidth(bandwidth);
+    check(asked);
+  } catch (const InputError& error) {  // every rank says the same: once is enough
+    throw UsageError(error.what(), "lockstep bench overlap", error.hint());
+  }
+  asked.command.program = version_line();
+  return bench::overlap(asked);
+}
+
+// lockstep bench step: where the time of a training's step goes, and how far it is from the machine's peak.
+
+int run_bench_step(const std::vector<std::string>& args) {
+  bench::StepBench asked;
+  int64_t steps = 0;
+  Options options("bench step", "where a step's time goes, and how far it is from the machine's peak",
+                  {"lockstep bench step configs/mnist.yaml",
+                   "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
+                   "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
+  options.positional("CONFIG.yaml", asked.command.config, "what is trained");
+  options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; may be given again");
+  options.add("steps", steps, "N", "steps that are timed (default: as many as take 5 seconds, 3 at least)");
+  options.flag("json", asked.json, "for programs: times in seconds, the ranks one by one");
+  options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
+  options.add("launcher", asked.command.launcher, "NAME",
+              "override the detection; none = alone (default auto)");
+  if (!options.parse(args)) return kDone;
+  if (options.given("steps")) asked.steps = steps;
+  try {
+    check(asked);
+  } catch (const InputError& error) {  // every rank says the same: once is enough
+    throw UsageError(error.what(), "lockstep bench step", error.hint());
+  }
+  asked.command.program = version_line();
+  return bench::step(asked);
+}
 
 #define LOCKSTEP_DECLARE_BENCH(function, name, summary) \
   int run_bench_##function(const std::vector<std::string>& args);

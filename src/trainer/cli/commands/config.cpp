@@ -3,7 +3,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/plugins/library_name.h"
 #include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
@@ -11,8 +10,6 @@
 #include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
-#include "trainer/config/schema.h"
-#include "trainer/config/write.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,14 +1,93 @@
 // lockstep runs [DIR]: the state of every run there, and in what they differ.
+#include <thread>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/launch/process/error_reporter.h"
+#include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/terminal.h"
+#include "tools/report/report.h"
 #include "tools/report/run_list.h"
+#include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
+#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::cli {
+
+// lockstep report RUN_FOLDER...: a run told on one page, or several side by side.
+
+int run_report(const std::vector<std::string>& args) {
+  std::vector<std::string> folders;
+  std::string out;
+  Options options("report", "one self-contained HTML page of a run, or of several side by side",
+                  {"lockstep report runs/mnist", "lockstep report runs/mnist runs/mnist-2 --out both.html"});
+  options.positional("RUN_FOLDER...", folders, "the runs' folders");
+  options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
+  if (!options.parse(args)) return kDone;
+  const auto self = launch::rank_by_environment(launch::current_environment());
+  if (self.world > 1 && self.rank > 0) return kDone;  // one page
+  if (!out.empty()) base::check_output(out, kElsewhere);
+  const auto html = report::report({folders.begin(), folders.end()});
+  const auto usual =
+      folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
+  if (out.empty()) {
+    base::write_own_output(usual, html, kElsewhere);
+  } else {
+    base::write_output(out, html, "free disk space, or choose another --out");
+  }
+  output::line(out.empty() ? usual : out);
+  return kDone;
+}
+
+// lockstep status: the state of a run, in words and as an exit status.
+
+int run_status(const std::vector<std::string>& args) {
+  std::string folder;
+  bool json = false;
+  Options options("status",
+                  "the state of a run: 0 done, 1 failed, 3 still running, 4 stopped on request, 75 stopped "
+                  "early (run me again)",
+                  {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
+  options.positional("RUN_FOLDER", folder, "the run's folder");
+  options.flag("json", json, "one JSON object, for programs");
+  if (!options.parse(args)) return kDone;
+  const auto verdict = run_folder::job_status(folder);
+  json ? static_cast<void>(output::print(to_json(verdict))) : output::line(verdict.text);
+  return verdict.exit_status;
+}
+
+// lockstep stop RUN_FOLDER: a checkpoint, and an end for good.
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kProcessEnd = 10s;  // from the run's last word to its process's end
+
+// So that the next attempt finds the folder free.
+void wait_for_its_end(const std::filesystem::path& folder) {
+  const auto until = Clock::now() + kProcessEnd;
+  while (run_folder::in_use(folder) && Clock::now() < until) std::this_thread::sleep_for(100ms);
+}
+
+}  // namespace
+
+int run_stop(const std::vector<std::string>& args) {
+  const auto asked = ask_run(
+      {.command = "stop",
+       .summary = "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
+       .request = run_folder::RunRequest::stop},
+      args);
+  if (!asked) return kDone;
+  wait_for_its_end(asked->folder);
+  output::line(run_folder::job_status(asked->folder).text);
+  return kDone;
+}
+
 namespace {
 
 void print_runs_json(const report::RunList& list) {

@@ -1,7 +1,53 @@
 // lockstep model: models that Python wrote with torch.export.save.
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/paths.h"
+#include "tools/model_check/check.h"
+#include "tools/model_check/template.h"
 #include "trainer/cli/command_group.h"
+#include "trainer/cli/options.h"
 
 namespace lockstep::cli {
+
+// lockstep model check: a file of torch.export.save.
+
+int run_model_check(const std::vector<std::string>& args) {
+  model_check::ModelCheck asked;
+  Options options(
+      "model check", "what a .pt2 holds, that it runs, and whether it computes as Python",
+      {"lockstep model check model.pt2", "lockstep model check model.pt2 --eval model.eval.pt2 --json",
+       "lockstep model check model.pt2 --against model.sample.safetensors"});
+  options.positional("MODEL.pt2", asked.path, "what torch.export.save wrote");
+  options.add("eval", asked.eval_path, "FILE", "the same model, exported after model.eval()");
+  options.add(
+      "against", asked.sample, "FILE",
+      "what Python computed with it (lockstep model template --sample); a difference is exit status 1");
+  options.flag("json", asked.json, "one JSON object, for programs");
+  if (!options.parse(args)) return kDone;
+  for (auto* path : {&asked.path, &asked.eval_path, &asked.sample}) *path = base::find_path(*path);
+  return model_check::check_model(asked);
+}
+
+// lockstep model template: a Python script that exports a model.
+
+int run_model_template(const std::vector<std::string>& args) {
+  model_check::TemplateOptions asked;
+  Options options(
+      "model template", "a Python script that exports your model, printed",
+      {"lockstep model template > export.py", "lockstep model template --input int64:? --input int64:?",
+       "lockstep model template --input float32:3x224x224 --eval --sample --output resnet.pt2"});
+  options.add("input", asked.inputs, "DTYPE:SIZES",
+              "an argument of forward, without the batch (default float32:1x28x28); once for each; ? is a "
+              "size that may "
+              "change: int64:?");
+  options.flag("eval", asked.eval, "exports it a second time, for evaluation: model.eval_path");
+  options.flag("sample", asked.sample, "also has it write what Python computes, for check --against");
+  options.add("output", asked.output, "NAME", "the file that the script writes (default model.pt2)");
+  if (!options.parse(args)) return kDone;
+  output::print(model_check::export_script(asked));
+  output::check();
+  return kDone;
+}
 
 int run_model_check(const std::vector<std::string>& args);
 int run_model_template(const std::vector<std::string>& args);

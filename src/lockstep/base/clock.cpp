@@ -1,0 +1,31 @@
+#include "lockstep/base/clock.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lockstep::base {
+namespace {
+
+// Above what a thread of a busy machine waits for its turn.
+constexpr AwakeTime::Clock::duration kLongestGap = std::chrono::milliseconds(500);
+
+}  // namespace
+
+AwakeTime::Clock::duration AwakeTime::passed_at(Clock::time_point now) {
+  passed_ += std::min(now - looked_, kLongestGap);
+  looked_ = now;
+  return passed_;
+}
+
+// A rank's `after` is no earlier than rank 0's `before`, and the other way round. As with NTP the quickest
+// exchanges bound the offset most tightly; it lies in the middle.
+ClockReading compare_rounds(const std::vector<ClockRound>& first, const std::vector<ClockRound>& rank) {
+  double most = std::numeric_limits<double>::infinity(), least = -most;
+  for (size_t i = 0; i < std::min(rank.size(), first.size()); ++i) {
+    most = std::min(most, static_cast<double>(rank[i].after - first[i].before));
+    least = std::max(least, static_cast<double>(rank[i].before - first[i].after));
+  }
+  return {rank.back().after, (most + least) / 2, (most - least) / 2};
+}
+
+}  // namespace lockstep::base

@@ -1,0 +1,147 @@
+#pragma once
+// Which samples, and how they come in batches.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The section `data` of a config.
+struct DataSettings {
+  std::string root;
+  int64_t batch_size = 128;
+  bool shuffle = true;
+  bool drop_last = false;        // the sampler's
+  bool drop_last_batch = false;  // the loader's
+  int64_t workers = 2;
+  bool pin_memory = true;
+  bool resident = false;  // the training set lies on the rank's device
+  int64_t bucket = 0;     // samples that are put in the order of their lengths; 0 = as they come
+  std::string stage;
+
+  bool operator==(const DataSettings&) const = default;
+};
+
+// What a model is made from.
+
+/// The section `model` of a config.
+struct ModelSettings {
+  std::string name = {};                            // a row of the table of models; empty = the task's own
+  std::string path = {};                            // exported, torchscript, and pretrained models
+  std::string eval_path = {};                       // exported: the same model after eval()
+  std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
+  std::vector<int64_t> devices = {};                // of one rank, a stage each
+  bool checkpointing = false;                       // activations are computed again in backward
+  std::map<std::string, std::string> options = {};  // for a model of the user's own
+
+  bool operator==(const ModelSettings&) const = default;
+};
+
+// What an optimiser is made from.
+
+/// The section `optim` of a config.
+struct OptimSettings {
+  std::string name = "sgd";  // a row of the table of optimisers
+  double lr = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0;  // resolved from `default`: the optimiser's row says what it is
+  bool nesterov = false;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+  bool sharded = false;                             // each rank keeps its share of the state
+  std::vector<std::string> no_decay = {};           // parts of names: no weight decay for these parameters
+  std::map<std::string, std::string> options = {};  // for an optimiser of the user's own
+
+  bool operator==(const OptimSettings&) const = default;
+};
+
+// What a schedule of the learning rate is made from.
+
+/// The section `schedule` of a config, by Python's parameter names; each schedule reads its own.
+struct ScheduleSettings {
+  std::string name = "none";  // a row of the table of schedules
+  int64_t step_size = 1;
+  double gamma = 0.1;
+  int64_t T_max = 0;  // 0 = the run's epochs
+  double eta_min = 0;
+  double max_lr = 0;
+  int64_t total_steps = 0;  // 0 = the run's steps
+  double pct_start = 0.3;
+  std::string anneal_strategy = "cos";
+  bool cycle_momentum = true;
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  int64_t total_iters = 5;
+  int64_t warmup_steps = 0;
+  std::string mode = "min";
+  double factor = 0.1;
+  int64_t patience = 10;
+  double threshold = 1e-4;
+  std::string threshold_mode = "rel";
+  int64_t cooldown = 0;
+  double min_lr = 0;
+  double eps = 1e-8;
+  std::map<std::string, std::string> options = {};  // for a schedule of the user's own
+
+  bool operator==(const ScheduleSettings&) const = default;
+};
+
+// What a task is made from. It names no key of the trainer's, so that a new one breaks no task's library.
+
+/// The section `task` of a config: the built-in tasks for the user's own files are told of them here; see
+/// docs/config.md.
+struct TaskSettings {
+  std::string name = "mnist";
+  std::string kind = "classification";           // classification | regression; csv
+  std::vector<std::string> images, labels;       // idx: train and eval files
+  std::string file, eval_file, delimiter = ",";  // csv, text
+  std::string label;                             // csv, text: name or index, -1 = the last
+  std::vector<std::string> text;                 // text: the columns of one text, or of two
+  std::string vocabulary;                        // text: a folder with vocab.txt; empty = model.path
+  std::string cache;                             // text: where tokens are kept; empty = beside the file
+  int64_t max_length = 128;                      // text: tokens
+  std::vector<int64_t> size;                     // folder: rows and columns of an image
+  std::vector<std::string> augment;              // folder: crop, flip
+  std::string damaged = "refuse";                // folder: refuse | skip
+  std::vector<std::string> features;             // csv: empty = every other column
+  std::vector<std::string> ignore;               // csv: columns that are no features
+  std::string missing = "refuse";                // csv: refuse | drop | mean
+  bool header = true;
+  double eval_fraction = 0.2;
+  int64_t classes = 0;                 // 0 = counted from the labels
+  std::string normalize = "standard";  // standard | none | mean_std
+  std::vector<double> mean, std;
+  std::string normalize_label = "auto";        // csv, text: auto | standard | none; of a regression
+  std::string class_weights = "none";          // none | balanced
+  std::map<std::string, std::string> options;  // for a task of the user's own: whatever it reads
+
+  /// Its labels are numbers, not classes.
+  bool is_regression() const { return kind == "regression"; }
+  /// The loss counts a class the more, the fewer samples it has.
+  bool weighs_classes() const { return class_weights != "none"; }
+  bool operator==(const TaskSettings&) const = default;
+};
+
+/// What of a config a task may read, by reference: good for the length of a call.
+struct TaskConfig {
+  const TaskSettings& task;
+  const DataSettings& data;
+  const ModelSettings& model;
+  int64_t seed;    // run.seed
+  bool evaluates;  // there are evaluations while it trains
+};
+
+/// What a task's library was compiled with: other bytes, and it would read the wrong ones.
+constexpr size_t kTaskSettingsBytes =
+    sizeof(TaskSettings) + sizeof(DataSettings) + sizeof(ModelSettings) + sizeof(TaskConfig);
+
+}  // namespace lockstep
