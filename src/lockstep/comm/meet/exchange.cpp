@@ -28,6 +28,7 @@ constexpr Milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time 
 constexpr Milliseconds kReadingTime{1000};    // for the others to read the last answer
 constexpr Milliseconds kTimerError{50};
 constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
+constexpr int kMostOnOneMachine = 4096;           // a larger world is a typing mistake
 constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
 
 std::string pack(const Member& member) {
@@ -164,7 +165,7 @@ class StoreExchange : public launch::TextExchange {
   // meeting a rank may end as soon as it has given its text.
   void look_for_killed() {
     if (own_.rank != 0) return require_alive(0);
-    for (int rank = 1; rank < own_.world; ++rank)
+    for (int rank = 1; rank < std::min(own_.world, kMostOnOneMachine); ++rank)
       if (gathered_ == 1 || !store_->check({text_key(gathered_ - 1, rank)})) require_alive(rank);
   }
 
