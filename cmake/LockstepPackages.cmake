@@ -1,4 +1,4 @@
-# Everything lockstep is built with; docs/dependencies.md says why each is there.
+# Everything lockstep is built with; docs/reference/dependencies.md says why each is there.
 # Sets LOCKSTEP_WITH_CUDA and LOCKSTEP_WITH_TESTS from what was asked for and what is there.
 find_package(Libtorch REQUIRED)
 set(LOCKSTEP_LIBTORCH_VERSION ${Libtorch_VERSION} CACHE INTERNAL "what the tests' Python peers must have")

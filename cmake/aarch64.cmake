@@ -1,4 +1,4 @@
-# A toolchain: lockstep for aarch64, compiled on another machine by Debian's g++-aarch64-linux-gnu (docs/install.md).
+# A toolchain: lockstep for aarch64, compiled on another machine by Debian's g++-aarch64-linux-gnu (docs/how-to/install.md).
 # -DLOCKSTEP_AARCH64=FOLDER is where arm64 packages were unpacked: it has usr/include and usr/lib/aarch64-linux-gnu.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -7,7 +7,7 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES LOCKSTEP_AARCH64)
 if(NOT IS_DIRECTORY "${LOCKSTEP_AARCH64}/usr/lib/aarch64-linux-gnu")
-  message(FATAL_ERROR "-DLOCKSTEP_AARCH64 names no folder with arm64 packages: \"${LOCKSTEP_AARCH64}\"; docs/install.md")
+  message(FATAL_ERROR "-DLOCKSTEP_AARCH64 names no folder with arm64 packages: \"${LOCKSTEP_AARCH64}\"; docs/how-to/install.md")
 endif()
 
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${LOCKSTEP_AARCH64}/usr/include/aarch64-linux-gnu")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2153  # what is set here, the other parts read
 # A run that survives its nodes: where train.as_world says how many ranks it has, whatever carries them, ranks that were
-# lost are started again within the job, on the nodes that answer, from the newest checkpoint. docs/elastic.md
+# lost are started again within the job, on the nodes that answer, from the newest checkpoint. docs/how-to/elastic.md
 
 RELAUNCHES=0 AS_WORLD=0  # of what is no training
 
@@ -215,7 +215,7 @@ relaunch() {
 
 say_what_would_help() {
   [ "$RANKS" -eq 1 ] || [ -n "${OUT_OF_MEMORY:-}" ] || ! only_ranks_were_lost ||
-    say "$(ranks_at_fault): with train.as_world the ranks would have been started again on the nodes that are left (docs/elastic.md)"
+    say "$(ranks_at_fault): with train.as_world the ranks would have been started again on the nodes that are left (docs/how-to/elastic.md)"
 }
 
 what_is_lost() { if [ ${#LOST[@]} -gt 0 ]; then nodes_that_are_lost; else ranks_at_fault; fi; }

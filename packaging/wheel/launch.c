@@ -104,7 +104,7 @@ static void require_glibc(void) {
   sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
   if (major > 2 || (major == 2 && minor >= 28)) return;
   snprintf(what, sizeof what, "torch " TORCH " and this lockstep need glibc 2.28, and this system has %s", gnu_get_libc_version());
-  fail(what, "the system's C library", "take a newer node, or a container: docs/install.md#apptainer");
+  fail(what, "the system's C library", "take a newer node, or a container: docs/how-to/install.md#apptainer");
 }
 
 // The one that the program will get: LD_LIBRARY_PATH may put another in front of the system's.

@@ -1,5 +1,5 @@
-"""Writes what the docs take from the sources: docs/api.md, the exercises, and the picture in docs/architecture.md
-and docs/config.md.
+"""Writes what the docs take from the sources: docs/reference/api.md, the exercises, and the picture in docs/architecture.md
+and docs/reference/config.md.
 
     python3 scripts/docs            writes them
     python3 scripts/docs --check    says what is not as it would write it, or what has no comment; 1 where there is any
@@ -15,13 +15,14 @@ import headers
 import modules
 
 DOCS = modules.ROOT / "docs"
+REFERENCE = DOCS / "reference"
 API_HEAD = """# The API, name by name
 
 Written by `python3 scripts/docs` from the `///` comments of the public headers; a test holds it to them. Everything
 stands in the namespace `lockstep`; headers are included as `<lockstep/MODULE/NAME.h>`, and `<lockstep/lockstep.h>` brings
 those marked with ●. A name that is not here is lockstep's own and may change at any time ([versions](versions.md)).
 How the pieces go together: [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md),
-[tasks.md](tasks.md).
+[tasks.md](../how-to/tasks.md).
 """
 
 
@@ -83,7 +84,7 @@ def filled(page):
     def block(match):
         text = made[match[1]]()
         return f"<!-- generated: {match[1]} -->\n{text}\n<!-- end -->"
-    return re.sub(r"<!-- generated: (.+?) -->\n.*?<!-- end -->", block, page.read_text(), flags=re.S)
+    return re.sub(rf"<!-- generated: ({'|'.join(made)}) -->\n.*?<!-- end -->", block, page.read_text(), flags=re.S)
 
 
 def silent():
@@ -95,8 +96,8 @@ def silent():
 
 
 def main():
-    with_blocks = [DOCS / "architecture.md", DOCS / "config.md"]
-    pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
+    with_blocks = [DOCS / "architecture.md", REFERENCE / "config.md"]
+    pages = {REFERENCE / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
              **exercises.forms()}
     findings = [*unsaid(), *silent(), *chapters.unsaid()]
     for path, text in pages.items():

@@ -1,4 +1,4 @@
-"""Which pages there are, and in which order: the course first, then the docs by what they are about, then the project."""
+"""The pages and their order: the course, the docs folder by folder, then the project."""
 
 import pathlib
 import re
@@ -6,17 +6,8 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/**.md", "tutorials/**.md", "examples/**.md", "data/*.md"]
 COURSE = "The course"
-DOCS = {  # caption -> its pages of docs/, in order; what no caption names stands under the last
-    "To begin": ["install", "bundle", "config", "cli", "first-run-on-gpus", "troubleshooting", "errors"],
-    "Training": ["training", "numerics", "optimisers", "run-folder", "checkpoints", "report"],
-    "Data, tasks and models": ["tasks", "data", "images", "text", "acting", "bert", "own-model", "bring", "extending", "api"],
-    "Ranks and their sums": ["ddp", "launchers", "process-groups", "all-reduce", "overlap"],
-    "Other ways to be parallel": ["parallel", "data-parallel", "model-parallel", "pipeline", "tensor-parallel", "sharded-optimizer"],
-    "Speed": ["step", "trace", "benchmark", "kernels", "gpu-step"],
-    "Clusters": ["cluster", "elastic", "sites", "scale", "doctor"],
-    "The project": ["dependencies", "versions", "architecture", "decisions/README"],
-}
-PROJECT = ["CHANGELOG", "SECURITY", "CONTRIBUTING", "data/README"]  # stand there as well
+DOCS = {"How to": "docs/how-to/", "Reference": "docs/reference/", "Explanation": "docs/explanation/"}  # caption -> folder
+PROJECT = "The project"  # what no other caption has
 FOLDERS = ["docs/decisions/", "tutorials/exercises/"]  # their pages stand under the folder's README.md, where there is one
 INDEX = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=README.html">lockstep\n'
 
@@ -32,12 +23,10 @@ def sections(pages):
     left = sorted(pages - {"README"} - {page for folder in FOLDERS for page in under(folder, pages)})
     course = [page for page in left if page.startswith("tutorials/")]
     course.sort(key=lambda page: (page != "tutorials/README", not re.match(r"tutorials/\d", page), page))
-    named = {caption: [f"docs/{page}" for page in inside] for caption, inside in DOCS.items()}
-    last = next(reversed(named))
-    named[last] += PROJECT
-    known = {page for inside in named.values() for page in inside}
-    named[last] += [page for page in left if page not in known and page not in course]
-    return [(COURSE, course), *((caption, [page for page in inside if page in left]) for caption, inside in named.items())]
+    inside = {caption: [page for page in left if page.startswith(folder)] for caption, folder in DOCS.items()}
+    captions = [(COURSE, course), *inside.items()]
+    known = {page for _, some in captions for page in some}
+    return [*captions, (PROJECT, [page for page in left if page not in known])]
 
 
 def toctree(pages, caption=""):

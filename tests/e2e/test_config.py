@@ -66,7 +66,7 @@ def test_an_error_says_what_where_and_what_to_do_and_leaves_with_2(run, lockstep
     assert result.stderr.splitlines() == [
         "error: unknown key train.epoch",
         f"  where: {path}:2:3",
-        "  to do: did you mean train.epochs? every key: docs/config.md, or lockstep config",
+        "  to do: did you mean train.epochs? every key: docs/reference/config.md, or lockstep config",
     ]
 
 

@@ -22,7 +22,7 @@ def anchors(page):
 
 
 def test_what_is_generated_is_as_the_sources_say():
-    """docs/api.md, the tables and the picture of docs/architecture.md; and every public name has
+    """docs/reference/api.md, the tables and the picture of docs/architecture.md; and every public name has
     its `///` line, every chapter its minutes."""
     check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
     assert check.returncode == 0, check.stdout + check.stderr
@@ -53,13 +53,13 @@ def is_lost(word):
 
 def test_files_that_are_named_exist():
     """Words in backticks that begin with a folder of the repository, a layer of src, or name a header of a module."""
-    lost = [f"{name}: {word}" for name in NAMES if name not in ("CHANGELOG.md", "docs/api.md")
+    lost = [f"{name}: {word}" for name in NAMES if name not in ("CHANGELOG.md", "docs/reference/api.md")
             for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(SOURCE / name)) if is_lost(word)]
     assert not lost
 
 
 def test_names_that_the_docs_speak_of_are_public():
-    public = set(re.findall(r"\w+", (SOURCE / "docs/api.md").read_text())) | {"lockstep", "cuda", "course"}  # CMake's targets
+    public = set(re.findall(r"\w+", (SOURCE / "docs/reference/api.md").read_text())) | {"lockstep", "cuda", "course"}  # CMake's targets
     lost = {f"{name}: lockstep::{word}" for name in NAMES for word in
             re.findall(r"\blockstep::([a-z_]\w*|[A-Z]\w*[a-z]\w*)", (SOURCE / name).read_text()) if word not in public}
     assert not lost
@@ -89,10 +89,10 @@ def test_the_page_of_errors_has_every_code():
     source = (LOCKSTEP / "base/error.cpp").read_text()
     codes = re.findall(r'"([\w-]+)"', source.partition("kNames[] = {")[2].partition("};")[0])
     assert len(codes) > 10
-    assert sorted(re.findall(r"^\| `([\w-]+)` \|", (SOURCE / "docs/errors.md").read_text(), re.M)) == sorted(codes)
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", (SOURCE / "docs/reference/errors.md").read_text(), re.M)) == sorted(codes)
 
 
-TROUBLES = SOURCE / "docs/troubleshooting.md"
+TROUBLES = SOURCE / "docs/how-to/error-messages.md"
 
 
 def troubles():
@@ -111,4 +111,4 @@ def test_the_doctor_has_the_checks_that_the_page_and_the_errors_name():
     assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
     code = (SOURCE / "src/lockstep/launch/process/report.cpp").read_text()
     checks = re.findall(r'\{Code::\w+, "(\w+)"\}', code)
-    assert len(checks) > 5 and not [check for check in checks if f"| `{check}` |" not in (SOURCE / "docs/doctor.md").read_text()]
+    assert len(checks) > 5 and not [check for check in checks if f"| `{check}` |" not in (SOURCE / "docs/reference/doctor.md").read_text()]

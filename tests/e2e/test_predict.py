@@ -65,7 +65,7 @@ def pima_table():
 
 
 def pima_split(labels, seed=0, fraction=0.2):
-    """The rows to train and to evaluate on, as docs/tasks.md says: drawn from each class alike."""
+    """The rows to train and to evaluate on, as docs/how-to/tasks.md says: drawn from each class alike."""
     generator = torch.Generator().manual_seed(seed)
     kept = []
     for label in (0, 1):

@@ -1,4 +1,4 @@
-"""Injected faults: each says what docs/troubleshooting.md says, ends as the real one, and leaves nobody behind."""
+"""Injected faults: each says what docs/how-to/error-messages.md says, ends as the real one, and leaves nobody behind."""
 
 import re
 
@@ -9,7 +9,7 @@ from train_kit import PIMA, sets, status, write_config
 
 pytestmark = pytest.mark.about("loop", "cli")
 
-PAGE = SOURCE / "docs/troubleshooting.md"
+PAGE = SOURCE / "docs/how-to/error-messages.md"
 
 
 # What varies from run to run, in the page's words as re.escape() leaves them.

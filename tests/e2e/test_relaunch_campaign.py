@@ -1,5 +1,5 @@
 """Ranks and nodes that are killed at random moments, over Slurm and over the stand-in for PBS: every run ends with the bits of
-one that was never broken. Prints what docs/elastic.md tells of the time that is lost.
+one that was never broken. Prints what docs/how-to/elastic.md tells of the time that is lost.
 
 RELAUNCH_KILLS is the number of them, 50 without a word; RELAUNCH_TABLE names a file that gets a line each.
 """

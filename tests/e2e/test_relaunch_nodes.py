@@ -1,4 +1,4 @@
-"""Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
+"""Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/how-to/elastic.md."""
 
 import pytest
 from cluster_kit import go_on, start_lab, wait_at, waiting_program

@@ -59,8 +59,8 @@ def test_what_a_login_node_prints_stays_a_comment_or_a_word(run, lockstep, comma
 
 
 def test_the_page_has_every_key_and_a_site_file_that_is_one(run, lockstep, tmp_path):
-    page = (SOURCE / "docs/sites.md").read_text()
-    assert page.split("<!-- keys -->\n")[1].split("<!-- end -->")[0] == run(lockstep, "site", "keys", check=True).stdout
+    page = (SOURCE / "docs/how-to/sites.md").read_text()
+    assert page.split("<!-- generated: site keys -->\n")[1].split("<!-- end -->")[0] == run(lockstep, "site", "keys", check=True).stdout
     (tmp_path / "ours.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
     (tmp_path / "c.yaml").write_text("run: {name: x}\n")
     done = run(lockstep, "render", "slurm", "c.yaml", "--site", "ours.yaml", "--account", "a", cwd=tmp_path, check=True)

@@ -43,7 +43,7 @@ def test_every_module_has_tests_of_its_own_or_of_the_program():
 
 
 def test_a_change_touches_its_module_or_its_folder():
-    names = ["src/lockstep/comm/memory/node_window.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
+    names = ["src/lockstep/comm/memory/node_window.cpp", "tests/base/text_test.cpp", "docs/reference/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/rules.cpp"]
     assert changes.parts_of(names) == {"comm/memory", "comm/node", "comm", "base", "docs", "cli", "step", "loop", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
@@ -55,7 +55,7 @@ def test_the_build_tells_which_modules_read_a_header(build_dir):
         pytest.skip("it looks into build/release")
     assert {"optim", "zero", "step"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert "report" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
-    assert changes.compiled_with(["docs/ddp.md"]) == set()
+    assert changes.compiled_with(["docs/reference/ddp.md"]) == set()
 
 
 # a run that ends before its time

@@ -62,7 +62,7 @@ def test_pairs_are_cut_alike(peer, tokens, tmp_path):
 
 
 def test_a_trained_vocabulary_in_the_packages_own_tokenizer(peer, tmp_path):
-    text = [line for page in sorted((SOURCE / "docs").glob("*.md")) for line in page.read_text().splitlines()]
+    text = [line for page in sorted((SOURCE / "docs").rglob("*.md")) for line in page.read_text().splitlines()]
     trained = BertWordPieceTokenizer(lowercase=True)
     trained.train_from_iterator(text, vocab_size=4000, min_frequency=1, show_progress=False)
     folder = write_folder(tmp_path / "model", sorted(trained.get_vocab(), key=trained.get_vocab().get))

@@ -181,7 +181,7 @@ const PluginTable& open_plugin(const Row& row) {
   const auto path = base::find_beside(plugin_file(row));
   if (path.empty())
     throw InputError(format("this lockstep was built without its half for {}", row.title), plugin_file(row),
-                     format("build it where the mpi.h of {} is (docs/install.md), or start the ranks with "
+                     format("build it where the mpi.h of {} is (docs/how-to/install.md), or start the ranks with "
                             "another MPI's mpirun",
                             row.title));
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -98,7 +98,7 @@ struct ScheduleSettings {
 // What a task is made from. It names no key of the trainer's, so that a new one breaks no task's library.
 
 /// The section `task` of a config: the built-in tasks for the user's own files are told of them here; see
-/// docs/config.md.
+/// docs/reference/config.md.
 struct TaskSettings {
   std::string name = "mnist";
   std::string kind = "classification";           // classification | regression; csv

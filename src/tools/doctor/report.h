@@ -15,7 +15,7 @@ std::string as_text(const Finding& finding, const std::string& tag);
 /// "14 ok, 1 warning, no failure, 2.3 s"
 std::string summary(const Findings& findings, double seconds);
 FindingLevel worst_of(const Findings& findings);
-/// docs/doctor.md has the schema.
+/// docs/reference/doctor.md has the schema.
 std::string as_json(const Findings& findings, const Cluster& cluster, double seconds);
 
 /// Private texts by the first word of their placeholder: "node" -> {"gadi-cpu-clx-0001", ...}.

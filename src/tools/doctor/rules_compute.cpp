@@ -316,7 +316,7 @@ const Rule kComputeRules[] = {
     {"libtorch", kPoor, uneven_instructions,
      "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or "
      "none"},
-    {"libtorch", kBad, unsupported_gpu, "build with a libtorch for this GPU (docs/install.md)"},
+    {"libtorch", kBad, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
     {"libtorch", kPoor, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
 };
 

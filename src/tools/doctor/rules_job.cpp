@@ -210,7 +210,7 @@ const Rule kJobRules[] = {
        for (const auto& text : facts.job.warnings) problems.push_back({text});
        return problems;
      },
-     "docs/launchers.md explains which variables decide"},
+     "docs/reference/launchers.md explains which variables decide"},
     {"ranks", kFailure, missing_ranks, "look in their log for an earlier error; is their node up?"},
     {"ranks", kWarning, uneven_machines,
      "every step waits for the fullest node: ask for as many ranks on each (--ntasks-per-node, mpiprocs)"},

@@ -33,7 +33,7 @@ std::string span_text(long seconds) {
   return format("{} h {} min", seconds / 3600, seconds / 60 % 60);
 }
 
-// docs/cluster.md describes each
+// docs/how-to/cluster.md describes each
 std::string signals_of(const std::string& scheduler) {
   if (scheduler == "slurm")
     return "Slurm then sends SIGTERM, and SIGKILL after its KillWait; sbatch --signal=USR1@60 warns earlier";

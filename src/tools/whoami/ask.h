@@ -45,7 +45,7 @@ struct Report {
 
 /// A table of at most 100 columns (host names permitting), then each reason once.
 std::string as_text(const Report& report);
-/// The schema is in docs/launchers.md.
+/// The schema is in docs/reference/launchers.md.
 std::string as_json(const Report& report);
 
 struct Answers {

@@ -122,7 +122,7 @@ std::string cmake_prefix() {
   for (const char* place : {"lib/cmake/lockstep", "lib64/cmake/lockstep", "."})
     if (fs::exists(prefix / place / "lockstepConfig.cmake")) return prefix;
   throw InputError("this lockstep came without headers and CMake's files", prefix.string(),
-                   "a build, an install or a wheel has them: docs/install.md");
+                   "a build, an install or a wheel has them: docs/how-to/install.md");
 }
 
 int no_working_directory = 0;  // why there is none

@@ -32,7 +32,7 @@ std::string changed_yaml(const Loaded& loaded);
 /// A JSON Schema that accepts what load_settings() accepts, key by key.
 std::string json_schema();
 
-/// The reference of all keys in Markdown, section by section: docs/config.md holds it.
+/// The reference of all keys in Markdown, section by section: docs/reference/config.md holds it.
 std::string reference();
 
 }  // namespace lockstep::config

@@ -181,7 +181,7 @@ class Loader {
   const Key& known(const std::string& path, const TextPlace& place) const {
     if (const Key* key = find_key(path)) return *key;
     throw InputError(format("unknown key {}", base::printable(path)), place.text(),
-                     did_you_mean(path) + "every key: docs/config.md, or lockstep config");
+                     did_you_mean(path) + "every key: docs/reference/config.md, or lockstep config");
   }
 
   static const std::string& name_of(const YamlNode& name) {

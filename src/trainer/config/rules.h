@@ -20,7 +20,7 @@ void check_conflicts(const Loaded& loaded);
 /// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
 void warn_unused(Loaded& loaded);
 
-// The one table of choices that exclude each other; docs/config.md has it, too.
+// The one table of choices that exclude each other; docs/reference/config.md has it, too.
 
 /// A key that has one of some values.
 struct Choice {

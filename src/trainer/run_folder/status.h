@@ -72,7 +72,7 @@ struct StatusReport {
 StatusReport job_status(const std::filesystem::path& folder);
 
 /// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
-/// docs/run-folder.md
+/// docs/reference/run-folder.md
 std::string to_json(const StatusReport& report);
 
 }  // namespace lockstep::run_folder

@@ -1,4 +1,4 @@
-"""lockstep for Spack 1.0 and later: docs/install.md says how.
+"""lockstep for Spack 1.0 and later: docs/how-to/install.md says how.
 
 Tried with Spack 1.2.0.dev0 and the packages of July 2026: it passes `spack audit packages`; lockstep, lockstep+tests and
 lockstep+cuda concretize, also with MPICH, and with a wheel in the place of py-torch; with that wheel and Debian 12's own

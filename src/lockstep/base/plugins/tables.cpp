@@ -104,7 +104,7 @@ std::string option(const RowOptions& options, const std::string& name, std::stri
 namespace lockstep::base {
 namespace {
 
-constexpr const char* kHow = "docs/extending.md shows how to build one";
+constexpr const char* kHow = "docs/how-to/extending.md shows how to build one";
 
 using Fill = void (*)(void*);
 
@@ -270,7 +270,7 @@ const TableRow& load_row(const std::string& kind, const std::string& name) {
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {
     throw InputError(format("the shared library holds no {}", kind), library,
-                     format("a line {}(...) in its source adds one; docs/extending.md", macro_of(kind)));
+                     format("a line {}(...) in its source adds one; docs/how-to/extending.md", macro_of(kind)));
   }
   if (wanted.empty()) {
     throw InputError(format("the shared library holds several {}s: {}", kind, names_in(rows)), library,

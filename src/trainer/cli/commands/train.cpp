@@ -33,7 +33,7 @@ int run_train(const std::vector<std::string>& args) {
       "provoke", fault, "FAULT",
       "inject a fault, to see what it looks like: skipped-collective, different-shape, "
       "different-order, "
-      "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/troubleshooting.md)");
+      "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
   options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
   if (!options.parse(args)) return kDone;
   std::replace(fault.begin(), fault.end(), '-', '_');

@@ -12,7 +12,7 @@ int run_whoami(const std::vector<std::string>& args) {
   std::string launcher = "auto", device = "auto";
   Options options("whoami", "rank, world, node and device of every process, and why",
                   {"lockstep whoami", "mpirun -n 4 lockstep whoami", "srun lockstep whoami --json"});
-  options.flag("json", json, "for programs: the schema is in docs/launchers.md");
+  options.flag("json", json, "for programs: the schema is in docs/reference/launchers.md");
   options.add("launcher", launcher, "NAME", "what started the ranks (default auto; none = alone)");
   options.add("device", device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
