@@ -10,9 +10,15 @@ from docs_kit import PAGES, prose
 
 pytestmark = pytest.mark.about("docs", "scripts")
 
-LOCKSTEP = SOURCE / "src/lockstep"
-TOP = {path.name for path in SOURCE.iterdir()} - {".deps", "build", "runs"}  # what is made here
-NAMES = [str(page.relative_to(SOURCE)) for page in PAGES]
+LIBRARY = SOURCE / "src/lockstep"
+REFERENCE = SOURCE / "docs/reference"
+TOP = {path.name for path in SOURCE.iterdir()} - {".deps", "build", "runs"}  # the build and the tests make these
+
+
+def test_generated_parts_match_the_sources():
+    """The API page, the tables and the picture; every public name has its `///` line, every chapter its minutes."""
+    check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout + check.stderr
 
 
 def anchors(page):
@@ -21,94 +27,56 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_what_is_generated_is_as_the_sources_say():
-    """docs/reference/api.md, the tables and the picture of docs/architecture.md; and every public name has
-    its `///` line, every chapter its minutes."""
-    check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
-    assert check.returncode == 0, check.stdout + check.stderr
+def leads_somewhere(page, target):
+    path, _, fragment = target.partition("#")
+    there = (page.parent / path).resolve() if path else page
+    found = there.exists() and (not fragment or there.suffix != ".md" or fragment in anchors(there))
+    return found or re.match(r"\w+:", path)
 
 
 def test_links_lead_somewhere():
     lost = []
     for page in PAGES:
-        text = re.sub(r"`[^`\n]*`", "", prose(page))
-        for target in map("".join, re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", text)):
-            path, _, fragment = target.partition("#")
-            if re.match(r"\w+:", path):
-                continue
-            there = (page.parent / path).resolve() if path else page
-            if not there.exists() or (fragment and there.suffix == ".md" and fragment not in anchors(there)):
-                lost.append(f"{page.name}: {target}")
+        targets = re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", re.sub(r"`[^`\n]*`", "", prose(page)))
+        lost += [f"{page.name}: {target}" for target in map("".join, targets) if not leads_somewhere(page, target)]
     assert not lost
 
 
 def is_lost(word):
-    """Is this a path of ours, and of no file?"""
-    inside = word.removeprefix("lockstep/")  # as an include names it
-    places = [SOURCE / word] * (word.split("/")[0] in TOP) + \
-        [LOCKSTEP / inside] * (LOCKSTEP / inside.split("/")[0]).exists() + \
-        [SOURCE / "src" / word] * (SOURCE / "src" / word.split("/")[0]).exists()
+    """Whether this names a path of the repository where no file is."""
+    inside, first = word.removeprefix("lockstep/"), word.split("/")[0]  # as an include names it
+    places = [SOURCE / word] * (first in TOP) + [LIBRARY / inside] * (LIBRARY / inside.split("/")[0]).exists() + \
+        [SOURCE / "src" / word] * (SOURCE / "src" / first).exists()
     return places and "NAME" not in word and not any(place.exists() for place in places)
 
 
-def test_files_that_are_named_exist():
-    """Words in backticks that begin with a folder of the repository, a layer of src, or name a header of a module."""
-    lost = [f"{name}: {word}" for name in NAMES if name not in ("CHANGELOG.md", "docs/reference/api.md")
-            for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(SOURCE / name)) if is_lost(word)]
+def test_files_and_names_exist():
+    """Paths in backticks that begin with a folder of the repository or a layer of src; names of `lockstep::`."""
+    public = set(re.findall(r"\w+", (REFERENCE / "api.md").read_text())) | {"lockstep", "cuda", "course"}  # CMake's targets
+    lost = [f"{page.name}: {word}" for page in PAGES if page.name not in ("CHANGELOG.md", "api.md")
+            for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(page)) if is_lost(word)]
+    lost += [f"{page.name}: lockstep::{word}" for page in PAGES for word in
+             re.findall(r"\blockstep::([a-z_]\w*|[A-Z]\w*[a-z]\w*)", page.read_text()) if word not in public]
     assert not lost
 
 
-def test_names_that_the_docs_speak_of_are_public():
-    public = set(re.findall(r"\w+", (SOURCE / "docs/reference/api.md").read_text())) | {"lockstep", "cuda", "course"}  # CMake's targets
-    lost = {f"{name}: lockstep::{word}" for name in NAMES for word in
-            re.findall(r"\blockstep::([a-z_]\w*|[A-Z]\w*[a-z]\w*)", (SOURCE / name).read_text()) if word not in public}
-    assert not lost
+def test_the_paths_through_the_code_name_files_and_functions_that_exist():
+    text = (SOURCE / "docs/architecture.md").read_text().partition("## Paths through the code")[2]
+    found = re.findall(r"^\| `([\w/.]+)` \| `([\w:]+)` \|", text, re.M)
+    sources = {file: "".join(place.read_text() for place in (LIBRARY / file, SOURCE / "src" / file) if place.exists())
+               for file, _ in found}
+    assert len(found) > 20
+    assert not [(file, name) for file, name in found if not re.search(rf"\b{name}(\(|::)", sources[file])]
 
 
-def stations():
-    """(way, file, name) of every station in docs/architecture.md."""
-    text = (SOURCE / "docs/architecture.md").read_text()
-    ways = text.partition("## Paths through the code")[2].partition("\n## Glossary")[0]
-    for way in re.split(r"^### ", ways, flags=re.M)[1:]:
-        for file, name in re.findall(r"^\| `([\w/.]+)` \| `([\w:]+)` \|", way, re.M):
-            yield way.splitlines()[0], file, name
-
-
-def test_the_ways_through_the_code_pass_files_and_names_that_exist():
-    found = list(stations())
-    assert len({way for way, _, _ in found}) == 7 and len(found) > 40
-    lost = []
-    for way, file, name in found:
-        path = next((place for place in (LOCKSTEP / file, SOURCE / "src" / file) if place.exists()), None)
-        if not path or not re.search(rf"\b{name}(\(|::)", path.read_text()):
-            lost.append(f"{way}: {file} {name}")
-    assert not lost
-
-
-def test_the_page_of_errors_has_every_code():
-    source = (LOCKSTEP / "base/error.cpp").read_text()
-    codes = re.findall(r'"([\w-]+)"', source.partition("kNames[] = {")[2].partition("};")[0])
-    assert len(codes) > 10
-    assert sorted(re.findall(r"^\| `([\w-]+)` \|", (SOURCE / "docs/reference/errors.md").read_text(), re.M)) == sorted(codes)
-
-
-TROUBLES = SOURCE / "docs/how-to/error-messages.md"
-
-
-def troubles():
-    """The rows of the page's first table: the words that are seen, and the doctor's checks."""
-    text = TROUBLES.read_text().split("| you see |")[1].split("\n\n")[0]
-    for cells in (line.strip("| ").split(" | ") for line in text.splitlines()[2:]):
-        assert len(cells) in (3, 4), cells
-        yield cells[0], re.findall(r"`(\w+)`", "".join(cells[3:]))
-
-
-def test_the_doctor_has_the_checks_that_the_page_and_the_errors_name():
-    names = ("rules_job.cpp", "rules_node.cpp", "rules_compute.cpp", "session.h", "doctor.cpp")
-    code = "".join((SOURCE / "src/tools/doctor" / name).read_text() for name in names)
-    prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", TROUBLES.read_text()))
-    named = {check for _, checks in troubles() for check in checks} | set(re.findall(r"`(\w+)`", prose))
-    assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
-    code = (SOURCE / "src/lockstep/launch/process/report.cpp").read_text()
-    checks = re.findall(r'\{Code::\w+, "(\w+)"\}', code)
-    assert len(checks) > 5 and not [check for check in checks if f"| `{check}` |" not in (SOURCE / "docs/reference/doctor.md").read_text()]
+def test_the_pages_have_every_error_code_and_every_check_of_the_doctor():
+    names = (LIBRARY / "base/error.cpp").read_text().partition("kNames[] = {")[2].partition("};")[0]
+    codes = re.findall(r'"([\w-]+)"', names)
+    listed = re.findall(r"^\| `([\w-]+)` \|", (REFERENCE / "errors.md").read_text(), re.M)
+    assert len(codes) > 10 and sorted(listed) == sorted(codes)
+    doctor = "".join(file.read_text() for file in (SOURCE / "src/tools/doctor").glob("*.*"))
+    rows = set(re.findall(r"^\| `(\w+)` \|", (REFERENCE / "doctor.md").read_text(), re.M))
+    assert len(rows) > 20 and not [check for check in rows if f'"{check}"' not in doctor]
+    hints = re.findall(r'\{Code::\w+, "(\w+)"\}', (LIBRARY / "launch/process/report.cpp").read_text())
+    advice = re.findall(r"doctor's checks?([^;.)]*)", (SOURCE / "docs/how-to/error-messages.md").read_text())
+    assert len(hints) > 5 and rows >= {*hints, *re.findall(r"`(\w+)`", "".join(advice))}

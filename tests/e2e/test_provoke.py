@@ -20,7 +20,7 @@ VARIES = ((r"n1", r"\S+"), (r"pid\\ \d+", r"pid\\ \\d+"), (r"collective\\ \d+", 
 
 def shown(fault):
     """The message that the page shows for a fault, as a pattern."""
-    section = PAGE.read_text().split(f"\n## {fault}\n")[1].split("\n## ")[0]
+    section = PAGE.read_text().split(f"\n### {fault}\n")[1].split("\n##")[0]
     message = next(block for block in re.findall(r"```\n(.*?)```", section, re.S) if block.startswith(("error:", "warning:")))
     pattern = re.escape(message.strip())
     for varies, instead in VARIES:
