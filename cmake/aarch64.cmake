@@ -1,5 +1,11 @@
 # A toolchain: lockstep for aarch64, compiled on another machine by Debian's g++-aarch64-linux-gnu (docs/how-to/install.md).
 # -DLOCKSTEP_AARCH64=FOLDER is where arm64 packages were unpacked: it has usr/include and usr/lib/aarch64-linux-gnu.
+#   dpkg --add-architecture arm64 && apt-get update && apt-get install g++-aarch64-linux-gnu qemu-user && mkdir arm64 && cd arm64
+#   apt-get download nlohmann-json3-dev googletest $(printf '%s:arm64 ' libyaml-cpp-dev libyaml-cpp0.7 libfmt-dev libhwloc-dev \
+#     libboost-program-options1.74-dev libboost-program-options1.74.0 libboost1.74-dev libhwloc15 libudev1 zlib1g-dev zlib1g \
+#     libpng-dev libpng16-16 libjpeg62-turbo-dev libjpeg62-turbo libgtest-dev)
+#   for package in *.deb; do dpkg -x "$package" sysroot; done; cp -a sysroot/lib/. sysroot/usr/lib/
+# LIBTORCH_ROOT is the torch folder of PyTorch's aarch64 wheel, unzipped beside nvidia-cuda-runtime's and nvidia-cuda-cupti's.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -14,7 +14,7 @@ namespace lockstep {
 /// What the program leaves with.
 enum ExitStatus { kDone = 0, kFailed = 1, kBadInput = 2, kStoppedEarly = 75 };
 
-/// What went wrong, for a program that acts on it; docs/reference/errors.md says what each means and what can be done.
+/// What went wrong, for a program that acts on it; docs/reference/errors.md explains each.
 enum class Code {
   failed,         ///< anything that has no code of its own
   bad_input,      ///< arguments, a config, data, a file

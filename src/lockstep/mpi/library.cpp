@@ -180,10 +180,11 @@ Opened search(const Wish& wish) {
 const PluginTable& open_plugin(const Row& row) {
   const auto path = base::find_beside(plugin_file(row));
   if (path.empty())
-    throw InputError(format("this lockstep was built without its half for {}", row.title), plugin_file(row),
-                     format("build it where the mpi.h of {} is (docs/how-to/install.md), or start the ranks with "
-                            "another MPI's mpirun",
-                            row.title));
+    throw InputError(
+        format("this lockstep was built without its half for {}", row.title), plugin_file(row),
+        format("build it where the mpi.h of {} is (docs/how-to/install.md), or start the ranks with "
+               "another MPI's mpirun",
+               row.title));
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     throw Error(format("lockstep's half for {} does not load: {}", row.title, ::dlerror()), path,

@@ -301,7 +301,8 @@ std::vector<std::string> key_lines(const std::vector<SiteKey<Owner>>& keys, cons
 std::string as_yaml(const FoundSite& found) {
   std::string text =
       "# Proposed by lockstep site detect. What this machine did not tell: whether a job needs an account,\n"
-      "# modules or file systems of its own, and whether its cores follow from its GPUs (docs/how-to/sites.md).\n";
+      "# modules or file systems of its own, and whether its cores follow from its GPUs "
+      "(docs/how-to/sites.md).\n";
   for (const auto& note : found.notes) text += "# " + base::printable(note, kLongestNote) + "\n";
   for (const auto& line : key_lines(site_keys(), found.site)) text += line + "\n";
   if (!found.site.queues.empty()) text += "queues:\n";

@@ -309,7 +309,8 @@ void say_unheard(const cluster::SchedulerCommand& command) {
     if (name.starts_with("SBATCH_") || name.starts_with("PBS_")) names.push_back(name);
   }
   if (!names.empty())
-    log::warning(format("set here, and not heard for this job: {} (docs/reference/cli.md)", base::join(names, ", ")));
+    log::warning(
+        format("set here, and not heard for this job: {} (docs/reference/cli.md)", base::join(names, ", ")));
 }
 
 void add_tasks(Submission& submission, const Plan& plan, const std::string& id) {

@@ -269,8 +269,9 @@ const TableRow& load_row(const std::string& kind, const std::string& name) {
   const auto rows = rows_in(library, kind);
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {
-    throw InputError(format("the shared library holds no {}", kind), library,
-                     format("a line {}(...) in its source adds one; docs/how-to/extending.md", macro_of(kind)));
+    throw InputError(
+        format("the shared library holds no {}", kind), library,
+        format("a line {}(...) in its source adds one; docs/how-to/extending.md", macro_of(kind)));
   }
   if (wanted.empty()) {
     throw InputError(format("the shared library holds several {}s: {}", kind, names_in(rows)), library,

@@ -380,8 +380,9 @@ void with_file(const std::string& path, const Work& work) {
     base::RegularFile file(path, "the image", kMend);
     work(file);
   } catch (const NoDecoder& none) {
-    throw InputError(format("this lockstep was built without {}", none.what()), place(),
-                     "install its headers and build again: docs/reference/dependencies.md names the packages");
+    throw InputError(
+        format("this lockstep was built without {}", none.what()), place(),
+        "install its headers and build again: docs/reference/dependencies.md names the packages");
   } catch (const BadImage& bad) {
     throw DamagedImage(bad.what(), place(), kMend);
   } catch (const InputError& unread) {
