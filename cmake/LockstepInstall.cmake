@@ -11,7 +11,7 @@ if(PROJECT_VERSION VERSION_LESS 1)
 endif()
 set_target_properties(lockstep PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
 
-install(TARGETS lockstep_program RUNTIME)
+install(TARGETS lockstep_program lockstep_job_program RUNTIME)
 install(TARGETS lockstep EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
 # A file for each part, as not all may be there. The build tree's: for CMAKE_PREFIX_PATH=LOCKSTEP/build/release.
 macro(lockstep_export name)

@@ -62,7 +62,7 @@ class Tree:
         linker.link(f"lib/{library.name}", self.root / "lib" / library.name, {})
         os.symlink(library.name, self.root / "lib" / soname)
         made = {library.resolve(): self.root / "lib" / library.name}
-        for name in ("lockstep", "lockstep-workshop"):
+        for name in ("lockstep", "lockstep-job", "lockstep-workshop"):
             linker.link(f"bin/{name}", self.root / "bin" / name, made)
         for plugin in sorted(self.build.glob("lib/liblockstep_mpi_*.so")):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)

@@ -74,7 +74,7 @@ class Wheel(Tree):
             linker.link(f"lib/{library.name}", made[library], made)
             # for -llockstep: a wheel has no links, and the linker reads a line of text as well
             (self.root / f"lib/{name}.so").write_text(f"INPUT({made[library].name})\n")
-        for name in ("lockstep", "lockstep-workshop"):
+        for name in ("lockstep", "lockstep-job", "lockstep-workshop"):
             linker.link(f"bin/{name}", self.root / "bin" / name, made)
         for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_cuda.so")]):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)

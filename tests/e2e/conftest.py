@@ -26,8 +26,6 @@ import dealing_kit
 from process_kit import LONG_PATIENCE, PATIENCE
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# a bash script's first lines: the functions of the job scripts
-JOB_LIBRARY = f'export LOCKSTEP_HOME={shlex.quote(str(SOURCE))}\n. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\n'
 
 # What a launcher or scheduler leaves in the environment: a test says itself whom it pretends to be.
 LAUNCHER_PREFIXES = (

@@ -26,11 +26,11 @@ BYTES = [text.decode(errors="surrogateescape") for text in (
 
 
 def recording_home(folder):
-    """A LOCKSTEP_HOME whose lockstep_train notes its words, and whom it is told to tell."""
+    """A LOCKSTEP_HOME with a program that notes the words of `lockstep job train`, and whom it is told to tell."""
     (folder / "job_scripts").mkdir(parents=True)
     (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
-    (folder / "job_scripts/lockstep.sh").write_text(
-        'die() { echo "$*" >&2; exit 2; }\nrecord_begin() { :; }\n'
-        'lockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"\n'
-        '  printf "%s\\0" "$LOCKSTEP_RECORD" >"$RECORD.kept"; }\n')
+    (folder / "program").write_text(
+        '#!/bin/bash\nshift 2\nprintf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"\n'
+        'printf "%s\\0" "$LOCKSTEP_RECORD" >"$RECORD.kept"\n')
+    (folder / "program").chmod(0o755)
     return folder

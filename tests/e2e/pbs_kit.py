@@ -6,7 +6,6 @@ import pathlib
 import typing
 
 import pytest
-from conftest import JOB_LIBRARY
 from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
 from process_kit import PATIENCE, wait_for
 
@@ -68,13 +67,17 @@ def qsub(pbs, work, site, lockstep):
     return submit
 
 
-def make_quick_program(folder):
-    """In the program's place where a test is about its job: done at once, or with EARLY=yes first stopped early."""
+def make_quick_program(folder, lockstep):
+    """In the program's place where a test is about its job: done at once, or with LOCKSTEP_EARLY=yes first stopped early."""
     program = folder / "program"
     program.write_text(f"""#!/bin/bash
 case $1 in
-  train) echo {folder}/run >"$LOCKSTEP_RUN_FILE" ;;
-  status) [ -z "$EARLY" ] || [ -n "$LOCKSTEP_RESTART" ] || exit 75 ;;
+  job) exec '{lockstep}' "$@" ;;
+  train)
+    state=done; [ -z "$LOCKSTEP_EARLY" ] || [ -n "$LOCKSTEP_RESTART" ] || state="stopped early"
+    mkdir -p {folder}/run
+    echo "{{\\"state\\": \\"$state\\"}}" >{folder}/run/status.json
+    echo {folder}/run >"$LOCKSTEP_RUN_FILE" ;;
 esac
 """)
     program.chmod(0o755)
@@ -82,8 +85,8 @@ esac
 
 
 @pytest.fixture
-def quick_program(tmp_path):
-    return make_quick_program(tmp_path)
+def quick_program(tmp_path, lockstep):
+    return make_quick_program(tmp_path, lockstep)
 
 
 @dataclasses.dataclass
@@ -106,11 +109,3 @@ def stories(request, pbs, site, lockstep, wait_at_step, reference, tmp_path_fact
         program = waiting_program(folder, lockstep, wait_at_step)
         return Desk(pbs, folder, {"LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_HOME": str(SOURCE), **site}, lockstep, reference)
     yield from play_at_once(request, new_desk)
-
-
-# What a job script has at hand, without PBS.
-IN_A_JOB = f"""
-export PBS_JOBID=1.x
-{JOB_LIBRARY}
-PBS_RECORD=$RECORD
-"""

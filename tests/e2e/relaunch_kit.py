@@ -50,7 +50,8 @@ def ranks_on(lab, node, job):
     """The pids, seen from outside, of the job's ranks on that node, carriers among them."""
     net = pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino
     found = []
-    for pid in processes_of(lab, f"LOCKSTEP_ATTEMPT={job}.0.0.*", "lockstep"):
+    name = "SLURM_JOB_ID" if lab.scheduler == "slurm" else "PBS_JOBID"
+    for pid in processes_of(lab, f"{name}={job}", "lockstep"):
         with contextlib.suppress(OSError):
             if pathlib.Path(f"/proc/{pid}/ns/net").stat().st_ino == net:
                 found.append(pid)

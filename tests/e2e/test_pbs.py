@@ -6,7 +6,7 @@ import pytest
 from cluster_kit import SOURCE, digests, last_checkpoint, runs, wait_until_done
 from cluster_kit import across, reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import IN_A_JOB, SCRIPTS, ended, log_of
+from pbs_kit import SCRIPTS, ended, log_of
 from pbs_kit import pbs, qsub, quick_program  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
@@ -59,35 +59,11 @@ def test_ranks_get_their_share_of_the_cores(pbs, qsub, work, quick_program):  # 
     assert "8 ranks on 1 node(s), 1 core(s) a rank" in log_of(work, job)
 
 
-@pytest.mark.parametrize("name, value", [("SET", "@no-such-file"), ("LOCKSTEP_ON_TERM", "go")])
+@pytest.mark.parametrize("name, value", [("SET", "@no-such-file"), ("LOCKSTEP_MAX_RESTARTS", "go")])
 def test_wrong_words_are_refused_before_anything_runs(name, value, pbs, qsub, work):  # noqa: F811
     job = qsub(**{"CONFIG": "quick.yaml", name: value})
     assert ended(pbs, job) == 2
-    assert f"{name}={value}" in log_of(work, job) and not (work / "runs").exists()
-
-
-def test_what_pbs_refuses_is_not_asked_of_it_again(run):
-    """Sums over chunks beside select, the queue behind a route, a name that the file had given."""
-    record = """Job Id: 1.x
-    Job_Name = my script, 2.pbs
-    queue = behind
-    Keep_Files = n
-    Output_Path = login:/a/my script, 2.pbs.o1
-    Rerunable = False
-    Resource_List.mem = 4gb
-    Resource_List.ncpus = 8
-    Resource_List.ngpus = 2
-    Resource_List.nodect = 2
-    Resource_List.nodes = 2:ppn=4
-    Resource_List.place = scatter:excl
-    Resource_List.select = 2:ncpus=4:mem=2gb
-    Resource_List.storage = gdata/a+scratch/b
-    project = _pbs_project_default
-    schedselect = 2:ncpus=4:mem=2gb:ngpus=1"""
-    words = run("bash", "-c", IN_A_JOB + "pbs_options; printf '%s\\n' \"${OPTIONS[@]}\"", check=True,
-                env={"RECORD": record, "PBS_O_QUEUE": "front"}).stdout.splitlines()
-    assert words == ["-N", "my_script__2.pbs", "-k", "n", "-r", "n", "-q", "front", "-l", "place=scatter:excl",
-                     "-l", "select=2:ncpus=4:mem=2gb", "-l", "storage=gdata/a+scratch/b"]
+    assert name in log_of(work, job) and value in log_of(work, job) and not (work / "runs").exists()
 
 
 @pytest.mark.parametrize("name, ranks", [("ddp_single_node.pbs", "2 ranks on 1 node(s)"),

@@ -8,7 +8,7 @@ from cluster_kit import ENDLESS, SOURCE, at_once, digests, first_steps, has_to_s
 from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of, next_job
+from pbs_kit import LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of, next_job
 from pbs_kit import pbs, quick_program, stories  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
@@ -89,19 +89,13 @@ def test_a_stop_on_request_ends_the_job_for_good(desk):
     assert not list(desk.work.glob(".lockstep-*"))
 
 
-@pytest.mark.parametrize("on_term", ["stop", pytest.param("resubmit", marks=pytest.mark.full)])
 @at_once
-def test_qrerun_goes_on_once_in_the_same_folder(desk, on_term):
+def test_qrerun_goes_on_once_in_the_same_folder(desk):
     wait_at(desk.work, 6)
-    job = desk.qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
+    job = desk.qsub(**long_enough())
     tell(desk, job, "qrerun")
-    assert ended(desk.pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(desk.work, job)
-    assert fields(desk.pbs, job)["run_count"] == "2"
-    if on_term == "resubmit":
-        assert ended(desk.pbs, next_job(desk.pbs, job)) == 0
-        assert f"job {next_job(desk.pbs, job)} goes on with the run of this one" in log_of(desk.work, job)
-    else:
-        assert next_job(desk.pbs, job) is None
+    assert ended(desk.pbs, job) == 0, log_of(desk.work, job)
+    assert fields(desk.pbs, job)["run_count"] == "2" and next_job(desk.pbs, job) is None
     assert len(runs(desk.work)) == 1 and metrics(runs(desk.work)[0])[-1]["step"] == 120
     steps = [m["step"] for m in metrics(runs(desk.work)[0]) if m["event"] == "step"]
     assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
@@ -118,9 +112,9 @@ def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noq
 #PBS -o mine.log
 #PBS -q route
 """)
-    script.write_text(text.replace('lockstep_train "$@"', 'echo "edited: $MINE"\nlockstep_train'))
+    script.write_text(text.replace("trap '' USR1\n", 'echo "edited: $MINE"\n'))
 
-    variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "EARLY": "yes", "MINE": "it's, as PBS \\ left it",
+    variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_EARLY": "yes", "MINE": "it's, as PBS \\ left it",
                  **site}
     job = pbs.run("qsub", "-A", "account", "-l", "select=2:ncpus=2:mem=1gb", "-l", "place=scatter", "-v", ",".join(variables),
                   str(script), cwd=work, env=variables).stdout.strip()
@@ -136,44 +130,3 @@ def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noq
     said = [next(line for line in (work / log).read_text().splitlines() if line.startswith("edited: "))
             for log in ("mine.log", "mine.log.restart-1")]
     assert said[0] == said[1] == r"edited: it\s, as PBS \\ left it"
-
-
-def test_a_sigterm_before_the_walltime_is_a_cancel(run):
-    """Whenever its checkpoint is there: what counts is when the job was told."""
-    for signal_got, since, on_term, cancelled in (
-            ("TERM", 100, "stop", True), ("TERM", 3595, "stop", True), ("TERM", 3600, "stop", False), ("TERM", 100, "resubmit", False),
-            ("USR1", 100, "stop", False), ("", 100, "stop", False)):
-        told = run("bash", "-c", IN_A_JOB + f"GOT={signal_got} TERM_AT={since} SECONDS=3610; cancelled && echo cancelled",
-                   env={"RECORD": "    Resource_List.walltime = 01:00:00", "LOCKSTEP_ON_TERM": on_term})
-        assert told.stdout == ("cancelled\n" if cancelled else ""), (signal_got, since, on_term, told.stderr)
-
-
-@pytest.fixture
-def in_a_job(run, tmp_path):
-    """in_a_job(words, STATUS...) -> result of the words, where `lockstep status` leaves with these one after another."""
-    def ask(words, *statuses):
-        (tmp_path / "statuses").write_text("\n".join(map(str, statuses)))
-        (tmp_path / "program").write_text(f"""#!/bin/bash
-read -r now <{tmp_path}/statuses
-[ "$(wc -l <{tmp_path}/statuses)" = 0 ] || sed -i 1d {tmp_path}/statuses
-exit "$now"
-""")
-        (tmp_path / "program").chmod(0o755)
-        (tmp_path / "file").write_text(f"{tmp_path}\n")
-        return run("bash", "-c", IN_A_JOB + words, cwd=tmp_path, env={
-            "RECORD": "", "LOCKSTEP_PROGRAM": tmp_path / "program", "LOCKSTEP_RUN_FILE": tmp_path / "file"})
-    return ask
-
-
-def test_a_link_goes_on_only_with_what_stopped_early(in_a_job):
-    found = {status: in_a_job("leave_chain_if_over; exit 9", status).returncode for status in (0, 1, 3, 4, 75)}
-    assert found == {0: 0, 1: 1, 3: 1, 4: 1, 75: 9}
-
-
-def test_a_job_that_is_started_again_leaves_what_was_stopped_on_request(in_a_job):
-    found = {status: in_a_job("take_up_own_run; exit 9", status).returncode for status in (0, 1, 4, 75)}
-    assert found == {0: 0, 1: 9, 4: 4, 75: 9}
-
-
-def test_a_launcher_that_leaves_before_its_ranks_is_not_the_end(in_a_job):
-    assert in_a_job("last_run_status", 3, 3, 75, 75).returncode == 75

@@ -28,7 +28,7 @@ def rendered(lockstep, tmp_path):
     (folder / "c.yaml").write_text(QUICK)
 
     def render(scheduler, *words, home=SOURCE):
-        done = call(lockstep, "render", scheduler, *words, cwd=folder, LOCKSTEP_HOME=home)
+        done = call(lockstep, "render", scheduler, *words, cwd=folder, LOCKSTEP_HOME=home, LOCKSTEP_PROGRAM=f"{home}/program")
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
     render.folder = folder
@@ -36,7 +36,7 @@ def rendered(lockstep, tmp_path):
 
 
 def words_of(script, scheduler, folder, tmp_path, **variables):
-    """What lockstep_train is called with when a shell runs the script; nothing else may come of it."""
+    """What lockstep job train is called with when a shell runs the script; nothing else may come of it."""
     (tmp_path / "job").write_bytes(script)
     before = sorted(os.listdir(folder))
     variables[SCHEDULERS[scheduler][1]] = folder
@@ -56,9 +56,6 @@ def directives(script, mark):
 def test_settings_arrive_as_they_were_given(scheduler, rendered, tmp_path):
     sets = [word for text in NASTY for word in ("--set", f"task.label={text}")]
     home = recording_home(tmp_path / "it's a\n#PBS -V home $(touch pwned)")
-    if scheduler == "slurm":  # which may send its warning at once
-        library = home / "job_scripts/lockstep.sh"
-        library.write_text("kill -s USR1 $$\n" + library.read_text())
     script = rendered(scheduler, "c.yaml", *sets, home=home)
     assert words_of(script, scheduler, rendered.folder, tmp_path) == ["c.yaml", *sets]
     assert (tmp_path / "record.home").read_text() == f"{home}\0"
@@ -70,9 +67,7 @@ def test_no_text_of_a_site_is_run(lockstep, rendered, tmp_path):
     texts = [text for text in NASTY if all(c.isprintable() for c in text)]
     (tmp_path / "site.yaml").write_text(f"scheduler: slurm\nmodules: {json.dumps(texts, ensure_ascii=False)}\n")
     home = recording_home(tmp_path / "home")
-    with open(home / "job_scripts/lockstep.sh", "a") as file:
-        file.write('trap \'printf "%s\\0" "${LOADED[@]}" >"$RECORD.modules"\' EXIT\n')
-    (tmp_path / "stand-in").write_text('module() { LOADED+=("$2"); }\n')
+    (tmp_path / "stand-in").write_text('module() { printf "%s\\0" "$2" >>"$RECORD.modules"; }\n')
     script = rendered("slurm", "c.yaml", "--site", tmp_path / "site.yaml", home=home)
     assert words_of(script, "slurm", rendered.folder, tmp_path, BASH_ENV=tmp_path / "stand-in") == ["c.yaml"]
     assert (tmp_path / "record.modules").read_bytes().decode().split("\0")[:-1] == texts

@@ -1,13 +1,12 @@
 """lockstep report: one page of a run that says how it ended and needs nothing else; and job scripts that leave it."""
 
-import email
 import json
 import re
 
 import pytest
 
 from browser_kit import chromium, measured  # noqa: F401
-from conftest import JOB_LIBRARY, SOURCE, run_process
+from conftest import SOURCE, run_process
 from train_kit import ANY_CPU, PIMA, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("report")
@@ -117,50 +116,3 @@ def test_runs_that_lockstep_0_1_left_are_read(lockstep, run, tmp_path):
 def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path):
     result = mpirun(2, lockstep, "report", mnist, "--out", "page.html", cwd=tmp_path, check=True)
     assert result.stdout.split() == ["page.html"], result.output
-
-
-FINISH = JOB_LIBRARY + """
-check_report
-make_report "$1" "$2"; exit "$2"
-"""
-
-
-@pytest.fixture
-def end_job(lockstep, mnist, run, tmp_path):
-    """end_job(REPORT, status, PATH) as a job script ends: its exit status, and what it said."""
-    def end(report, code=0, path="/usr/bin:/bin", folder=mnist):
-        return run("bash", "-c", FINISH, "job", folder, code,
-                   env={"LOCKSTEP_REPORT": report, "LOCKSTEP_PROGRAM": str(lockstep), "PATH": path}, cwd=tmp_path)
-    return end
-
-
-def fake_sendmail(folder, text='printf "%s\\n" "$@" >"${0%/*}/words"; cat >"${0%/*}/sent"'):
-    (folder / "sendmail").write_text(f"#!/bin/bash\n{text}\n")
-    (folder / "sendmail").chmod(0o755)
-    return f"{folder}:/usr/bin:/bin"
-
-
-def test_a_job_leaves_the_page_or_mails_it(end_job, mnist, tmp_path):
-    (mnist / "report.html").unlink(missing_ok=True)
-    assert end_job("leave", code=1).returncode == 1
-    assert "</html>" in (mnist / "report.html").read_text()
-    result = end_job("mail:me@example.org", path=fake_sendmail(tmp_path))
-    assert result.returncode == 0 and "mailed to me@example.org" in result.stdout
-    assert (tmp_path / "words").read_text().split() == ["-i", "--", "me@example.org"]
-    message = email.message_from_bytes((tmp_path / "sent").read_bytes())
-    assert message["To"] == "me@example.org" and message["Subject"] == "lockstep: mnist ended with status 0"
-    page, = [part for part in message.walk() if part.get_filename() == "report.html"]
-    assert page.get_payload(decode=True) == (mnist / "report.html").read_bytes()
-
-
-def test_no_trouble_with_the_report_changes_the_jobs_status(end_job, tmp_path):
-    broken = fake_sendmail(tmp_path, "exit 75")
-    assert end_job("mail:me@example.org", code=4, path=broken).returncode == 4
-    result = end_job("leave", code=4, folder=tmp_path / "gone")
-    assert result.returncode == 4 and "no report" in result.stdout
-
-
-def test_a_word_that_means_nothing_is_refused_at_once(end_job):
-    for word in ("yes", "mail:", "mail:-oQ/tmp x", "mail:a@b\nBcc: c@d"):
-        result = end_job(word)
-        assert result.returncode == 2 and "leave or mail:ADDRESS is wanted" in result.stderr, word

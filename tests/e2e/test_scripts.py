@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from conftest import JOB_LIBRARY, LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
+from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
 from process_kit import LONG_PATIENCE, wait_for
 
 pytestmark = pytest.mark.about("scripts", "cmake")
@@ -37,20 +37,25 @@ def test_a_login_node_builds_and_says_how_to_get_a_job(ready, run, tmp_path, cli
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(ready, run, tmp_path):
+def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(ready, run, lockstep, tmp_path):
     """Typed as printed, it gives the job script the same words: what a qsub -v would mangle comes by a file."""
     fake(tmp_path, "qsub", rf"""case $4 in *[\\\'\"]*) exit 9 ;; esac  # they do not survive -v
 IFS=, read -r -a variables <<<"$4"
 for variable in "${{variables[@]}}"; do export "$variable"; done
-{JOB_LIBRARY}
-read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
+export PBS_JOBID=7.x PBS_NODEFILE=$PWD/nodes LOCKSTEP_START=mpirun
+'{lockstep}' job train | grep -v "^lockstep job:"
 """)
+    fake(tmp_path, "mpirun", """[ "$1" != --version ] || { echo "Open MPI"; exit; }
+until [ "$1" = train ]; do shift; done
+shift; printf '%s\\n' "$@"
+""")
+    (tmp_path / "nodes").write_text(f"{os.uname().nodename}\n")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["--set", "optim.betas=[0.8, 0.9]", "--set", "run.name=it's \"mine\""]
     said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=LONG_PATIENCE, check=True).stderr
     lines = said.split("a batch job:")[1].split("an interactive job:")[0]
     told = run("bash", "-ec", lines, cwd=tmp_path, env=path, check=True).stdout.splitlines()
-    assert told == ["configs/pima.yaml", *words]
+    assert told == ["configs/pima.yaml", "--resume", "auto", *words]
 
 
 @pytest.mark.parametrize("btl, everywhere", [(None, False), pytest.param("self,tcp", True, marks=pytest.mark.full)])
@@ -108,15 +113,13 @@ def test_without_root_each_missing_thing_comes_with_its_lines(run, bare_machine)
     assert not (bare_machine / "repository/.deps/python").exists()
 
 
-def test_every_job_script_finds_its_home_by_the_same_lines():
-    def preamble(script, first):
+def test_every_job_script_finds_lockstep_by_the_same_lines():
+    def preamble(script):
         lines = script.read_text().splitlines()
-        begin = next(i for i, line in enumerate(lines) if line.startswith(first))
-        end = next(i for i, line in enumerate(lines) if line.startswith('. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"'))
-        return lines[begin:end + 1]
-    for kind, first in (("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "trap ")):
-        scripts = sorted((SOURCE / "job_scripts").glob(f"*.{kind}"))
-        assert len(scripts) >= 5
-        for script in scripts:
-            assert preamble(script, first) == preamble(scripts[0], first), script.name
-            assert f"export LOCKSTEP_SCRIPT={script.name}\n" in script.read_text()
+        begin = next(i for i, line in enumerate(lines) if line.startswith("# The scheduler runs a copy"))
+        return lines[begin:lines.index("fi", lines.index("export LOCKSTEP_HOME LOCKSTEP_PROGRAM=$program LOCKSTEP_SCRIPT=$0"))]
+    first, *others = sorted((SOURCE / "job_scripts").glob("*.slurm"))
+    assert len(others) == 7
+    for script in others:
+        assert preamble(script) == preamble(first), script.name
+        assert script.with_suffix(".pbs").readlink().name == script.name

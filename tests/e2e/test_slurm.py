@@ -15,9 +15,9 @@ pytestmark = pytest.mark.about("job_scripts")
 @pytest.mark.parametrize("start, asked, ranks, threads", [
     ("srun", [], 2, 1), ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("srun", ["-N2", "-n3", "--exclusive"], 3, 16),
     ("mpirun", ["-N2", "-n5", "--exclusive"], 5, 10)])
-def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work):  # noqa: F811
+def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work, lockstep):  # noqa: F811
     """A program that only says who it is, so that many ranks cost nothing."""
-    (work / "who").write_text('#!/bin/sh\necho "I am ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}, $OMP_NUM_THREADS threads"\n')
+    (work / "who").write_text(f'#!/bin/sh\n[ "$1" != job ] || exec "{lockstep}" "$@"\necho "I am ${{OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}, $OMP_NUM_THREADS threads"\n')
     (work / "who").chmod(0o755)
     job = sbatch(*asked, DDP, env={"LOCKSTEP_PROGRAM": str(work / "who"), "LOCKSTEP_START": start})
     lab.wait(job)

@@ -1,11 +1,9 @@
 """Slurm jobs that end early: who stops them, who goes on, and what a later start finds."""
 
-import os
-import signal
 
 import pytest
 from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
-from cluster_kit import metrics, processes_of, runs, told, wait_at
+from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
@@ -99,30 +97,6 @@ def test_an_early_stop_is_bounded(desk):
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
 
 
-@pytest.mark.full
-@at_once
-def test_the_next_start_sweeps_what_killed_jobs_left(desk):
-    lab_, folder = desk.lab, desk.work
-    killed = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}")
-    first_steps(desk.work, 2)
-    script = min(processes_of(desk.lab, f"SLURM_JOB_ID={killed}", "slurm_script"))  # the others are its children
-    os.kill(script, signal.SIGKILL)
-    lab_.wait(killed)
-    assert (folder / f".lockstep-run-lab.{killed}").exists(), "a killed job leaves its file, or this test sees nothing"
-    waiting = lab_.submit("--hold", "--output=/dev/null", "--wrap=true", cwd=folder)
-    kept = {f".lockstep-run-lab.{waiting}", ".lockstep-run-other.1", ".lockstep-chain-2", ".lockstep-chain-2.jobs"}
-    for name in kept | {".lockstep-chain-1", ".lockstep-then-1"}:
-        (folder / name).touch()
-    for kind in ("errors0", "silent0", "nodes"):
-        (folder / f".lockstep-{kind}-lab.{killed}").touch()
-    for name in (".lockstep-chain-1", ".lockstep-then-1"):
-        (folder / f"{name}.jobs").write_text(f"lab\n{killed}\n999999\n")
-    (folder / ".lockstep-chain-2.jobs").write_text(f"lab\n{killed}\n{waiting}\n")
-    finished(lab_, folder, desk.sbatch(DDP, "quick.yaml", "--set", "run.name=next"))
-    lab_.run("scancel", waiting)
-    assert {path.name for path in folder.glob(".lockstep-*")} == kept
-
-
 @at_once
 def test_a_task_of_an_array_goes_on_alone(desk):
     wait_at(desk.work, 6)
@@ -133,33 +107,3 @@ def test_a_task_of_an_array_goes_on_alone(desk):
     restarts = [desk.lab.wait(f"{job}_{task}")["Restarts"] for task in (2, 3)]
     assert restarts == ["0", "1"]
     assert {r.name for r in runs(desk.work)} == {"sweep-lr0.01", "sweep-lr0.003"}
-
-
-@at_once
-def test_train_then_eval(desk):
-    done = desk.lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", "--partition", "urgent", "-J", "mine",
-                        "--comment=both", DDP, "quick.yaml", cwd=desk.work, env=desk.environment)
-    then = done.stdout.split()[-1]
-    asked = desk.lab.job(then)
-    assert [asked[key] for key in ("Partition", "TimeLimit", "Comment", "JobName")] == [
-        "urgent", "00:10:00", "both", "lockstep"]
-    finished(desk.lab, desk.work, then)
-    assert "accuracy" in log_of(desk.work, then).lower()
-    assert not list(desk.work.glob(".lockstep-*"))
-
-
-def submit_chain(desk, links, *words):
-    done = desk.lab.run(str(SOURCE / "job_scripts/chain.sh"), links, "--time=10", DDP, "quick.yaml", *words, cwd=desk.work,
-                        env=desk.environment)
-    return (line.split()[-1] for line in done.stdout.splitlines())
-
-
-@at_once
-def test_chain_goes_on_where_a_link_stopped(desk):
-    wait_at(desk.work, 6)
-    first, second, third = submit_chain(desk, "3", *LONG)
-    tell(desk, first, "scancel", "-s", "USR1")
-    assert desk.lab.wait(first)["ExitCode"] == "75:0"
-    ends_as_without_slurm(desk, second)
-    assert desk.lab.wait(third)["JobState"] == "CANCELLED"
-    assert not list(desk.work.glob(".lockstep-*"))

@@ -5,7 +5,6 @@ import re
 import signal
 
 import pytest
-from cluster_kit import SOURCE
 from cluster_kit import work  # noqa: F401  (fixture)
 from process_kit import PATIENCE, line_with, wait_for
 from submit_kit import HEARD, PIPES, UNHEARD, fake
@@ -135,11 +134,3 @@ def test_a_banner_is_no_id(lockstep, run, work):  # noqa: F811
         assert result.stdout == job.removesuffix(";east") + "\n"
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch="cat banner"))
     assert (result.returncode, result.stdout) == (1, "") and "names no id: 2026-11-23" in result.stderr
-
-
-def test_a_script_that_submits_gives_a_mute_scheduler_its_time(run, work):  # noqa: F811
-    mute = "cat >/dev/null; exec sleep 3600"
-    env = fake(work.parent, sbatch=mute, qsub=mute, timeout='[ "$1 $2 $3 $4" = "--foreground -k 10 120" ] && shift 4 && exec /usr/bin/timeout 1 "$@"')
-    done = run(SOURCE / "job_scripts/chain.sh", "2", SOURCE / "job_scripts/ddp.pbs", cwd=work,
-               env={"PATH": f"{env['PATH']}:{os.environ['PATH']}"})
-    assert done.returncode and "has not answered within 2 minutes" in done.stderr, done.output

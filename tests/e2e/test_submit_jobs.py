@@ -76,7 +76,6 @@ def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
     assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
 
 
-@pytest.mark.full  # job_scripts' own chains are followed by default
 @first_on("pbs", "slurm")
 def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
     wait_at(work, 6)

@@ -1,6 +1,7 @@
 #include "tools/cluster/job_script.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -165,7 +166,7 @@ std::string scratch_of(const Site& site) {
   return site.scratch.empty() ? kOfAny : format("${{{}:-{}}}", site.scratch, kOfAny);
 }
 
-// lockstep_train takes a word with a dash in front for an option
+// lockstep job train takes a word with a dash in front for an option
 std::string as_path(const std::string& config) {
   return config.starts_with('-') ? "./" + config : config;
 }
@@ -185,9 +186,11 @@ std::string head(const Site& site, const JobRequest& request, const Resources& g
 
 // Where lockstep is, how ranks lie here.
 std::string preamble(const Site& site, const JobRequest& request, const Resources& given) {
-  std::string text = site.slurm() ? "trap EARLY_SIGNAL=USR1 USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
-  text += assign("LOCKSTEP_SCRIPT", "");  // no other than this one may go on in its place
+  std::string text = site.slurm() ? "trap warned=yes USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
   text += assign("LOCKSTEP_HOME", home_of(request));
+  const char* program = std::getenv("LOCKSTEP_PROGRAM");
+  text += assign("LOCKSTEP_PROGRAM",
+                 program && *program ? program : std::filesystem::canonical("/proc/self/exe").string());
   text += assign("LOCKSTEP_RANKS_PER_NODE", format("{}", given.ranks));
   text += assign("LOCKSTEP_CPUS_PER_RANK", format("{}", given.cores_per_rank));
   if (site.threads_per_core > 0)
@@ -212,24 +215,26 @@ std::string choose_settings(const Site& site, const JobRequest& request) {
   std::string text = format("case ${{{}:-0}} in\n", index);
   for (size_t i = 0; i < request.sweep.size(); ++i)
     text += format("  {}) settings=({}) ;;\n", i, quoted(settings(request.sweep[i])));
-  return text + format("  *) die \"{}=${}: this array has the tasks 0 to {}\" ;;\nesac\n", index, index,
-                       request.sweep.size() - 1);
+  return text +
+         format("  *) echo \"lockstep job: {}=${}: this array has the tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
+                index, index, request.sweep.size() - 1);
 }
 
 std::string train(const JobRequest& request) {
   std::vector<std::string> words = {as_path(request.config)};
   const auto sets = settings(request.sets);
   words.insert(words.end(), sets.begin(), sets.end());
-  return format("lockstep_train {}{}\n", quoted(words), request.sweep.empty() ? "" : " \"${settings[@]}\"");
+  return format(
+      "trap '' USR1\nLOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train ${{warned:+--warned}} {}{}\n",
+      quoted(words), request.sweep.empty() ? "" : " \"${settings[@]}\"");
 }
 
 }  // namespace
 
 std::string render(const Site& site, const JobRequest& request) {
   const auto given = resources(site, request);
-  return head(site, request, given) + "\n" + preamble(site, request, given) +
-         ". \"$LOCKSTEP_HOME/job_scripts/lockstep.sh\" || exit 2\nrecord_begin\n" + load_modules(site) +
-         "\n" + choose_settings(site, request) + train(request);
+  return head(site, request, given) + "\n" + preamble(site, request, given) + load_modules(site) + "\n" +
+         choose_settings(site, request) + train(request);
 }
 
 }  // namespace lockstep::cluster

@@ -1,5 +1,5 @@
 #pragma once
-// A job's script: what the scheduler is asked for, and one call of lockstep_train, every word of it quoted.
+// A job's script: what the scheduler is asked for, and one call of lockstep job train, every word of it quoted.
 
 #include <chrono>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct JobRequest {
   std::string account = {};
   std::string storage = {};
   std::string dependency = {};  // "afternotok:123", as both schedulers write it
-  std::vector<std::pair<std::string, std::string>> variables = {};  // exported before lockstep.sh is sourced
+  std::vector<std::pair<std::string, std::string>> variables = {};  // exported before lockstep is started
   std::string home = {};  // LOCKSTEP_HOME; empty = base::home_folder()
 };
 

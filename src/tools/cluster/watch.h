@@ -14,7 +14,7 @@
 
 namespace lockstep::cluster {
 
-// What job_scripts/record.sh writes of a job, read while it is being written.
+// What lockstep job writes about a job, read while it is being written.
 
 /// Where a submitted job stands, as far as its scripts have said.
 struct Recorded {

@@ -108,10 +108,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Settings of the job scripts that a job takes from where it is submitted; PBS passes no environment on.
-constexpr const char* kCarried[] = {
-    "LOCKSTEP_SETUP",          "LOCKSTEP_PROGRAM",     "LOCKSTEP_START",  "LOCKSTEP_SRUN_MPI",
-    "LOCKSTEP_MAX_RESTARTS",   "LOCKSTEP_ON_TERM",     "LOCKSTEP_REPORT", "LOCKSTEP_THREADS_PER_CORE",
-    "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"};
+constexpr const char* kCarried[] = {"LOCKSTEP_SETUP",          "LOCKSTEP_START",
+                                    "LOCKSTEP_SRUN_MPI",       "LOCKSTEP_MAX_RESTARTS",
+                                    "LOCKSTEP_REPORT",         "LOCKSTEP_THREADS_PER_CORE",
+                                    "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"};
 
 std::string now_text() {
   const auto now = std::time(nullptr);

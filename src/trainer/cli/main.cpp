@@ -125,11 +125,24 @@ std::string cmake_prefix() {
                    "a build, an install or a wheel has them: docs/how-to/install.md");
 }
 
+// `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
+// libtorch is initialised.
+void become_job(int argc, char** argv) {
+  if (argc < 2 || std::strcmp(argv[1], "job") != 0) return;
+  char path[PATH_MAX] = "";
+  const auto length = ::readlink("/proc/self/exe", path, sizeof path - sizeof "-job");
+  if (length <= 0) return;
+  std::strcpy(path + length, "-job");
+  argv[1] = path;
+  ::execv(path, argv + 1);
+}
+
 int no_working_directory = 0;  // why there is none
 
 // libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
 // no working directory. An executable's .preinit_array comes before any library's initialisers.
-void stand_somewhere(int, char**, char**) {
+void stand_somewhere(int argc, char** argv, char**) {
+  become_job(argc, argv);
   char path[PATH_MAX];
   if (::getcwd(path, sizeof path)) return;
   no_working_directory = errno;
@@ -148,6 +161,15 @@ void require_working_directory() {
 void leave_quickly() {
   if (!std::getenv("LD_PRELOAD")) launch::leave_to_the_kernel();
 }
+
+}  // namespace
+
+// Reached only where become_job() did not find it.
+int run_job(const std::vector<std::string>&) {
+  throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again, whole");
+}
+
+namespace {
 
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;

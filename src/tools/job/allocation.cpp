@@ -1,0 +1,302 @@
+#include "tools/job/allocation.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <numeric>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
+
+namespace lockstep::job {
+namespace {
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+int64_t at_least_1(int64_t number) {
+  return std::max<int64_t>(1, number);
+}
+
+int64_t least_cpus(const Allocation& given) {
+  return std::ranges::min_element(given.nodes, {}, &Node::cpus)->cpus;
+}
+
+int64_t all_tasks(const Allocation& given) {
+  return std::accumulate(given.nodes.begin(), given.nodes.end(), int64_t{0},
+                         [](int64_t sum, const Node& node) { return sum + node.tasks; });
+}
+
+// 0 where the nodes have different numbers of them
+int64_t tasks_on_each(const Allocation& given) {
+  const auto tasks = given.nodes.front().tasks;
+  const bool same = std::ranges::all_of(given.nodes, [&](const Node& node) { return node.tasks == tasks; });
+  return same ? tasks : 0;
+}
+
+// 0 = not known
+int64_t cores_of_a_task(const Allocation& given) {
+  int64_t cpus = given.cpus_per_task;
+  if (cpus == 0 && given.tasks_asked) {
+    const auto share = [](const Node& node) { return node.cpus / at_least_1(node.tasks); };
+    cpus = at_least_1(share(*std::ranges::min_element(given.nodes, {}, share)));
+  }
+  return cpus == 0 ? 0 : at_least_1(cpus / given.threads_per_core);
+}
+
+void add_warnings(const Allocation& given, Layout& layout) {
+  const auto all = std::accumulate(given.nodes.begin(), given.nodes.end(), int64_t{0},
+                                   [](int64_t sum, const Node& node) { return sum + node.cpus; }) /
+                   given.threads_per_core;
+  const auto used = layout.ranks * layout.cores_per_rank;
+  if (layout.ranks_per_node > layout.cores_per_node)
+    layout.warnings.push_back(
+        format("{} ranks share {} core(s) of a node; ask for more (--cpus-per-task, --cpus-per-gpu, ncpus)",
+               layout.ranks_per_node, layout.cores_per_node));
+  else if (2 * used <= all)
+    layout.warnings.push_back(
+        format("{} of the job's {} cores are used, by {} ranks of {}; LOCKSTEP_RANKS_PER_NODE and "
+               "LOCKSTEP_CPUS_PER_RANK change that",
+               used, all, layout.ranks, layout.cores_per_rank));
+}
+
+}  // namespace
+
+std::string value(const Environment& environment, const std::string& name, const std::string& otherwise) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty() ? otherwise : found->second;
+}
+
+int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least) {
+  const auto text = value(environment, name);
+  if (text.empty()) return otherwise;
+  const auto number = whole_number(text);
+  if (number && *number >= least) return *number;
+  throw InputError(format("{} must be a whole number of at least {} (got {})", name, least, text), name);
+}
+
+Layout lay_out(const Allocation& given, const Environment& settings) {
+  Layout layout;
+  layout.nodes = static_cast<int64_t>(given.nodes.size());
+  layout.threads_per_core = given.threads_per_core;
+  layout.cpus_per_node = least_cpus(given);
+  layout.cores_per_node = at_least_1(layout.cpus_per_node / given.threads_per_core);
+  const auto gpus = std::ranges::min_element(given.nodes, {}, &Node::gpus)->gpus;
+  const auto asked_cores = count(settings, "LOCKSTEP_CPUS_PER_RANK", 0, 1);
+  auto cores = cores_of_a_task(given);
+  if (const auto asked = count(settings, "LOCKSTEP_RANKS_PER_NODE", 0, 1)) {
+    if (given.components > 1)
+      throw InputError("LOCKSTEP_RANKS_PER_NODE cannot be used in a heterogeneous job",
+                       "LOCKSTEP_RANKS_PER_NODE", "use --ntasks-per-node for each component");
+    layout.ranks_per_node = asked;
+  } else if (gpus > 0) {
+    layout.ranks_per_node = gpus;
+  } else if (!given.tasks_asked) {
+    layout.ranks_per_node =
+        at_least_1(layout.cores_per_node / at_least_1(asked_cores > 0 ? asked_cores : cores));
+  } else if (given.components == 1) {
+    layout.ranks_per_node = tasks_on_each(given);
+  }
+  layout.ranks = layout.ranks_per_node > 0 ? layout.nodes * layout.ranks_per_node : all_tasks(given);
+  if (layout.ranks_per_node > 0) {
+    const auto most = at_least_1(layout.cores_per_node / layout.ranks_per_node);
+    if (cores == 0 || cores > most) cores = most;
+  }
+  layout.cores_per_rank = asked_cores > 0 ? asked_cores : at_least_1(cores);
+  add_warnings(given, layout);
+  return layout;
+}
+
+int64_t threads_per_core(const Environment& settings, int64_t counted, const std::string& cpu_folder) {
+  if (const auto asked = count(settings, "LOCKSTEP_THREADS_PER_CORE", 0, 1)) return asked;
+  std::set<std::string> cores;
+  int64_t threads = 0;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(cpu_folder, none)) {
+    const auto siblings = base::first_line(entry.path() / "topology/thread_siblings_list");
+    if (siblings.empty()) continue;
+    cores.insert(siblings);
+    ++threads;
+  }
+  const auto all = static_cast<int64_t>(cores.size());
+  if (all == 0 || (counted > 0 ? counted : threads) <= all) return 1;
+  return threads / all;
+}
+
+int64_t gpus_in(const std::string& list) {
+  if (list.starts_with("NoDevFiles")) return 0;
+  const auto parts = base::split(list, ',');
+  return std::ranges::count_if(parts, [](const std::string& part) { return !part.empty(); });
+}
+
+bool gpus_are_amd(const Environment& environment, int64_t gpus, const std::string& device_folder) {
+  if (!(value(environment, "ROCR_VISIBLE_DEVICES") + value(environment, "HIP_VISIBLE_DEVICES")).empty())
+    return true;
+  std::error_code none;
+  return gpus > 0 && std::filesystem::exists(device_folder + "/kfd", none) &&
+         !std::filesystem::exists(device_folder + "/nvidiactl", none);
+}
+
+// ---- Slurm ----
+
+std::vector<int64_t> slurm_counts(const std::string& text) {
+  std::vector<int64_t> counts;
+  for (const auto& word : base::split(text, ',')) {
+    const auto open = word.find("(x");
+    const auto number = whole_number(word.substr(0, open)).value_or(1);
+    const auto times = open == std::string::npos
+                           ? 1
+                           : whole_number(word.substr(open + 2, word.size() - open - 3)).value_or(1);
+    counts.insert(counts.end(), static_cast<size_t>(std::max<int64_t>(times, 0)), number);
+  }
+  return counts;
+}
+
+namespace {
+
+// Of a heterogeneous job, the variables of all its components as one list.
+std::string of_all_components(const Environment& environment, int64_t components, const std::string& name,
+                              const std::string& otherwise) {
+  if (components == 1) return value(environment, name, otherwise);
+  std::string list;
+  for (int64_t i = 0; i < components; ++i)
+    list += (i > 0 ? "," : "") + value(environment, format("{}_HET_GROUP_{}", name, i), otherwise);
+  return list;
+}
+
+// What the node has is not what the job may use.
+int64_t slurm_gpus(const Environment& environment) {
+  if (const auto here = value(environment, "SLURM_GPUS_ON_NODE"); !here.empty())
+    return whole_number(here).value_or(0);
+  return gpus_in(value(environment, "SLURM_JOB_GPUS", value(environment, "CUDA_VISIBLE_DEVICES")));
+}
+
+}  // namespace
+
+Allocation slurm_allocation(const Environment& environment, const std::vector<std::string>& names,
+                            int64_t threads) {
+  Allocation given;
+  given.threads_per_core = threads;
+  given.components = count(environment, "SLURM_HET_SIZE", 1, 1);
+  const auto list = [&](const char* name, const std::string& otherwise) {
+    return slurm_counts(of_all_components(environment, given.components, name, otherwise));
+  };
+  const auto cpus = list("SLURM_JOB_CPUS_PER_NODE", value(environment, "SLURM_CPUS_ON_NODE", "1"));
+  const auto tasks = list("SLURM_TASKS_PER_NODE", "1");
+  const auto sizes = list("SLURM_JOB_NUM_NODES", "1");
+  const bool gpus_are_bound = !value(environment, "SLURM_GPUS_PER_TASK").empty() || given.components > 1;
+  const auto gpus = gpus_are_bound ? 0 : slurm_gpus(environment);
+  const auto nodes = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
+  const auto at = [](const auto& values, size_t i) { return i < values.size() ? values[i] : int64_t{1}; };
+  for (size_t i = 0; i < std::max<size_t>(nodes, 1); ++i)
+    given.nodes.push_back({i < names.size() ? names[i] : "", at(cpus, i), at(tasks, i), gpus});
+  // SLURM_NTASKS is set where tasks were asked for. One that does not match is inherited from an outer job.
+  given.tasks_asked = given.components > 1 ||
+                      whole_number(value(environment, "SLURM_NTASKS")).value_or(-1) == all_tasks(given);
+  if (given.components == 1)
+    given.cpus_per_task = whole_number(value(environment, "SLURM_CPUS_PER_TASK")).value_or(0);
+  const auto all_gpus = whole_number(value(environment, "SLURM_GPUS")).value_or(0);
+  if (gpus > 0 && all_gpus > 0 && all_gpus != gpus * static_cast<int64_t>(nodes))
+    throw InputError(format("{} GPUs do not lie evenly on {} nodes", all_gpus, nodes), "SLURM_GPUS",
+                     "ask for them with --gpus-per-node");
+  return given;
+}
+
+// ---- PBS ----
+
+Environment qstat_fields(const std::string& answer) {
+  std::string joined = answer;
+  for (size_t at; (at = joined.find("\n\t")) != std::string::npos;) joined.erase(at, 2);
+  Environment fields;
+  for (const auto& line : base::split(joined, '\n')) {
+    const auto sign = line.find(" = ");
+    if (line.starts_with("    ") && sign != std::string::npos)
+      fields[base::trimmed(line.substr(0, sign))] = line.substr(sign + 3);
+  }
+  return fields;
+}
+
+namespace {
+
+std::string short_name(const std::string& host) {
+  return host.substr(0, host.find_first_of("./["));
+}
+
+// exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 their
+// hosts.
+std::map<std::string, Node> chunks_by_host(const Environment& record) {
+  std::map<std::string, Node> hosts;
+  const auto names = base::split(value(record, "exec_host"), '+');
+  auto chunks = value(record, "exec_vnode");
+  size_t number = 0;
+  for (size_t open; (open = chunks.find('(')) != std::string::npos; ++number) {
+    const auto close = std::min(chunks.find(')'), chunks.size());
+    auto& host = hosts.try_emplace(number < names.size() ? short_name(names[number]) : "", Node{"", 0, 0, 0})
+                     .first->second;
+    auto text = chunks.substr(open + 1, close - open - 1);
+    std::ranges::replace(text, '+', ':');
+    for (const auto& word : base::split(text, ':')) {
+      if (word.starts_with("ncpus=")) host.cpus += whole_number(word.substr(6)).value_or(0);
+      if (word.starts_with("ngpus=")) host.gpus += whole_number(word.substr(6)).value_or(0);
+    }
+    chunks.erase(0, close + 1);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Allocation pbs_allocation(const Environment& environment, const Environment& record,
+                          const std::vector<std::string>& node_file, int64_t threads) {
+  Allocation given;
+  given.threads_per_core = threads;
+  const auto chunks = chunks_by_host(record);
+  const auto visible = gpus_in(value(environment, "CUDA_VISIBLE_DEVICES"));
+  for (const auto& line : node_file) {
+    if (base::trimmed(line).empty()) continue;
+    const auto name = base::trimmed(line);
+    const auto found = std::ranges::find(given.nodes, name, &Node::name);
+    if (found != given.nodes.end()) {
+      ++found->tasks;
+      continue;
+    }
+    const auto chunk = chunks.find(short_name(name));
+    Node node{name, chunk == chunks.end() ? 0 : chunk->second.cpus, 1,
+              chunk == chunks.end() ? 0 : chunk->second.gpus};
+    if (node.cpus == 0) node.cpus = whole_number(value(environment, "NCPUS")).value_or(1);
+    if (visible > 0) node.gpus = visible;
+    given.nodes.push_back(node);
+  }
+  if (given.nodes.empty())
+    throw InputError("the file of the job's nodes is empty", value(environment, "PBS_NODEFILE"));
+  // one line for each host and no mpiprocs: the user asked for no ranks
+  given.tasks_asked = all_tasks(given) != static_cast<int64_t>(given.nodes.size()) ||
+                      value(record, "Resource_List.select").find("mpiprocs=") != std::string::npos;
+  return given;
+}
+
+int64_t seconds_in(const std::string& time) {
+  const auto dash = time.find('-');
+  int64_t days = 0;
+  if (dash != std::string::npos) {
+    const auto number = whole_number(time.substr(0, dash));
+    if (!number) return 0;
+    days = *number;
+  }
+  int64_t seconds = 0;
+  for (const auto& part : base::split(time.substr(dash == std::string::npos ? 0 : dash + 1), ':')) {
+    const auto number = whole_number(part);
+    if (!number) return 0;
+    seconds = seconds * 60 + *number;
+  }
+  return days * 86400 + seconds;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,226 @@
+#include "tools/job/launcher.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "tools/cluster/scheduler.h"
+
+namespace lockstep::job {
+namespace {
+
+using Words = std::vector<std::string>;
+
+enum class Family { open_mpi, open_mpi_5, pals, hydra, unknown };
+
+bool contains_any(const std::string& text, const Words& parts) {
+  return std::ranges::any_of(parts, [&](const auto& part) { return text.find(part) != std::string::npos; });
+}
+
+Family family_of(const std::string& command, const RunCommand& run) {
+  const auto answer = run({command, "--version"});
+  const auto lines = base::split(answer.output + "\n" + answer.errors, '\n');
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(lines.size(), 4); ++i) text += lines[i] + "\n";
+  if (contains_any(text, {"PRRTE", "prte"})) return Family::open_mpi_5;
+  if (const auto at = text.find("Open MPI) "); at != std::string::npos)
+    return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
+  if (contains_any(text, {"Open MPI", "OpenRTE"})) return Family::open_mpi;
+  if (contains_any(text, {"PALS"})) return Family::pals;
+  if (contains_any(text, {"HYDRA", "Intel", "MPICH"})) return Family::hydra;
+  return Family::unknown;
+}
+
+bool is_here(const std::string& command) {
+  return !cluster::find_command(command).empty();
+}
+
+std::string choose_command(const Start& start, const Environment& environment, const RunCommand& run) {
+  const auto asked = value(environment, "LOCKSTEP_START");
+  if (!asked.empty()) {
+    if (asked != "srun" && asked != "mpirun" && asked != "mpiexec")
+      throw InputError(
+          format("LOCKSTEP_START must be srun, mpirun or mpiexec (got {})", base::printable(asked)),
+          "LOCKSTEP_START");
+    if (!is_here(asked))
+      throw InputError(format("{} is not on PATH", asked), "LOCKSTEP_START",
+                       "load the module that brings it");
+    return asked;
+  }
+  if (start.scheduler.is_slurm() && is_here("srun")) return "srun";
+  const bool mpirun = is_here("mpirun"), mpiexec = is_here("mpiexec");
+  if (mpirun) {
+    const auto family = family_of("mpirun", run);
+    if (family == Family::open_mpi || family == Family::open_mpi_5 || !mpiexec) return "mpirun";
+  }
+  if (mpiexec) return "mpiexec";
+  throw InputError("there is no srun, mpirun or mpiexec on PATH", "PATH", "load an MPI module");
+}
+
+class Builder {
+ public:
+  Builder(const Start& start, Environment& environment, const RunCommand& run)
+      : start_(start), layout_(start.layout), environment_(environment), run_(run) {}
+
+  Words srun() {
+    auto width = layout_.cores_per_rank * layout_.threads_per_core;
+    const auto per_node = layout_.ranks_per_node;
+    if (per_node > 0 && per_node * width > layout_.cpus_per_node)
+      width = std::max<int64_t>(1, layout_.cpus_per_node / per_node);
+    // srun does not inherit sbatch's --cpus-per-task; a rank that fails ends the step
+    Words words = {"srun", "--kill-on-bad-exit=1", format("--cpus-per-task={}", width)};
+    if (start_.allocation.components > 1)
+      words.push_back(format("--het-group=0-{}", start_.allocation.components - 1));
+    if (per_node > 0)
+      add(words, {format("--ntasks={}", layout_.ranks), format("--ntasks-per-node={}", per_node)});
+    if (per_node > layout_.cpus_per_node) words.emplace_back("--overcommit");
+    if (const auto mpi = value(environment_, "LOCKSTEP_SRUN_MPI"); !mpi.empty())
+      words.push_back("--mpi=" + mpi);
+    // With Slurm 22.05's default no node waits for the others in MPI_Init, and an early message kills its
+    // reader.
+    environment_["SLURM_PMIX_FENCE"] = value(environment_, "SLURM_PMIX_FENCE", "ring");
+    if (start_.relaunches == 0) return words;
+    Words names;
+    for (const auto& node : start_.allocation.nodes) names.push_back(node.name);
+    add(words, {"--overlap", format("--nodes={}", layout_.nodes), "--nodelist=" + base::join(names, ",")});
+    if (per_node == 0) words.push_back(format("--ntasks={}", layout_.ranks));
+    return words;
+  }
+
+  Words open_mpi(const std::string& command, bool is_5) {
+    Words words = {command};
+    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+    is_5 ? add_version_5(words) : add_version_4(words);
+    add(words, {"-n", format("{}", layout_.ranks)});
+    if (start_.scheduler.is_slurm()) {
+      if (start_.relaunches > 0) environment_["SLURM_OVERLAP"] = "1";  // for mpirun's own srun
+    } else if (!knows_pbs()) {
+      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+      if (layout_.nodes > 1) {
+        add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start_.agent});
+        pass_environment(words);
+      }
+    } else if (start_.relaunches > 0) {
+      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    }
+    return words;
+  }
+
+  Words hydra(const std::string& command) {
+    Words words = {command, "-n", format("{}", layout_.ranks), "-ppn",
+                   format("{}", layout_.most_ranks_on_a_node())};
+    if (start_.scheduler.is_slurm()) return words;
+    add(words, {"-f", value(environment_, "PBS_NODEFILE")});
+    // hydra seldom supports PBS, and would need ssh between the nodes
+    const bool is_set = !(value(environment_, "HYDRA_LAUNCHER") + value(environment_, "HYDRA_LAUNCHER_EXEC") +
+                          value(environment_, "HYDRA_BOOTSTRAP"))
+                             .empty();
+    if (layout_.nodes > 1 && !is_set && is_here("pbs_tmrsh")) {
+      environment_["HYDRA_LAUNCHER"] = "rsh";
+      environment_["HYDRA_LAUNCHER_EXEC"] = start_.agent;
+    }
+    return words;
+  }
+
+  Words pals(const std::string& command) {
+    Words words = {command,
+                   "-n",
+                   format("{}", layout_.ranks),
+                   "--ppn",
+                   format("{}", layout_.most_ranks_on_a_node()),
+                   "--depth",
+                   format("{}", layout_.cores_per_rank),
+                   "--cpu-bind",
+                   "depth"};
+    if (start_.relaunches > 0) add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    return words;
+  }
+
+ private:
+  static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+  // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
+  // with no process left, so it is told to ignore statuses.
+  void add_version_4(Words& words) {
+    if (start_.is_training)
+      add(words, {"--mca", "odls_base_sigkill_timeout", "5", "--mca", "orte_abort_on_non_zero_status", "0"});
+    if (layout_.ranks_per_node > 0)
+      add(words, {"--map-by", format("ppr:{}:node:PE={}", layout_.ranks_per_node, layout_.cores_per_rank),
+                  "--bind-to", "core:overload-allowed", "--oversubscribe"});
+    else if (layout_.cores_per_rank > 1)
+      add(words, {"--bind-to", "none"});  // the default would bind a rank of several cores to one
+  }
+
+  // Open MPI 5 has no time before SIGKILL, and refuses to share cores between ranks of several cores.
+  void add_version_5(Words& words) {
+    if (start_.is_training) {
+      for (const char* option : {"error-nonzero-status=0", "abort-nonzero-status=0"}) {  // its name changed
+        Words probe = {"env", "-u", "PBS_JOBID", "-u", "SLURM_JOB_ID", "-u", "SLURM_JOBID"};
+        add(probe, words);
+        add(probe, {"--runtime-options", option, "-n", "1", "true"});
+        if (!run_(probe).good()) continue;
+        add(words, {"--runtime-options", option});
+        break;
+      }
+    }
+    const auto per_node = layout_.ranks_per_node;
+    if (per_node > 0 && per_node * layout_.cores_per_rank <= layout_.cores_per_node)
+      add(words, {"--map-by", format("ppr:{}:node:PE={}", per_node, layout_.cores_per_rank), "--bind-to",
+                  "core:overload-allowed"});
+    else
+      add(words,
+          {"--map-by", per_node > 0 ? format("ppr:{}:node:oversubscribe", per_node) : "slot:oversubscribe",
+           "--bind-to", "none"});
+  }
+
+  bool knows_pbs() const {
+    for (const char* info : {"ompi_info", "prte_info"}) {
+      for (const auto& line : base::split(run_({info, "--parsable"}).output, '\n')) {
+        if (line.starts_with("mca:") && line.find(":tm:") != std::string::npos) return true;
+      }
+    }
+    return false;
+  }
+
+  // PBS starts a task on another node with a fresh environment, so mpirun passes on what the ranks need by
+  // name.
+  void pass_environment(Words& words) const {
+    static const Words kPassed = {"PATH",    "LD_LIBRARY_PATH", "LOCKSTEP_*", "PBS_*", "OMP_*", "KMP_*",
+                                  "MKL_*",   "GLOO_*",          "NCCL_*",     "UCX_*", "FI_*",  "OMPI_MCA_*",
+                                  "TORCH_*", "CUDA_*",          "NCPUS",      "TMPDIR"};
+    for (const auto& [name, setting] : environment_) {
+      if (!setting.empty() && base::is_among(name, kPassed)) add(words, {"-x", name});
+    }
+  }
+
+  const Start& start_;
+  const Layout& layout_;
+  Environment& environment_;
+  const RunCommand& run_;
+};
+
+}  // namespace
+
+Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
+  const auto command = choose_command(start, environment, run);
+  if (start.allocation.components > 1 && command != "srun")
+    throw InputError(format("{} starts ranks only in the first component of a heterogeneous job", command),
+                     "LOCKSTEP_START", "use srun, which reaches all components");
+  // ranks of one node need no network, on which Open MPI would listen at every interface
+  if (start.layout.nodes == 1)
+    environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
+  environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
+  Builder builder(start, environment, run);
+  if (command == "srun") return {builder.srun(), true};
+  const auto family = family_of(command, run);
+  if (family == Family::open_mpi || family == Family::open_mpi_5)
+    return {builder.open_mpi(command, family == Family::open_mpi_5)};
+  if (family == Family::pals) return {builder.pals(command)};
+  return {builder.hydra(command)};
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,251 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "tools/cluster/quote.h"
+#include "tools/job/scheduler.h"
+
+namespace lockstep::job {
+namespace {
+
+constexpr int kMomPort = 15003;
+
+class Pbs : public Scheduler {
+ public:
+  using Scheduler::Scheduler;
+
+  bool is_slurm() const override { return false; }
+  std::string job_id() const override { return get("PBS_JOBID"); }
+  std::string file_word() const override { return job_id(); }
+
+  Allocation allocation() override {
+    record_ = qstat_fields(run({"qstat", "-f", job_id()}).output);
+    const auto host = get("HOSTNAME").empty() ? this_host() : get("HOSTNAME");
+    const auto node = run({"pbsnodes", host.substr(0, host.find('.'))}).output;
+    const auto counted = count(qstat_fields(node), "resources_available.ncpus", 0);
+    const auto file = get("PBS_NODEFILE");
+    return pbs_allocation(environment_, record_, base::split(base::read_text(file), '\n'),
+                          threads_per_core(environment_, counted));
+  }
+
+  int64_t restarts() override { return std::max<int64_t>(0, count(record_, "run_count", 1) - 1); }
+  bool starts_again() override { return false; }
+
+  // SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime. Only the clock tells the last
+  // one.
+  bool was_cancelled(const StopSignal& stop) override {
+    const auto limit = seconds_in(value(record_, "Resource_List.walltime"));
+    const bool is_over = limit > 0 && stop.job_seconds + 2 >= limit;
+    return stop.signal == SIGTERM && !is_over;
+  }
+
+  bool may_start_again(const StopSignal& stop) override {
+    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False";
+  }
+
+  Continuation go_on(const Environment& settings) override {
+    const auto script = get("LOCKSTEP_SCRIPT");
+    std::string text;
+    try {
+      text = base::read_text(script);
+    } catch (const Error&) {
+      log::warning(
+          format("this job's script ({}) cannot be read, so the job cannot be submitted again", script));
+      return {};
+    }
+    const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
+    auto all = settings_to_pass(settings);
+    all["LOCKSTEP_RESTART"] = format("{}", restart);
+    const base::TemporaryFolder folder;
+    const auto file = folder.path() + "/job";
+    base::replace_file(file, with_settings(text, all));
+    std::vector<std::string> words = {"env", "-C", get("PBS_O_WORKDIR", "."), "qsub", "-C", ""};
+    const auto options = qsub_options(record_, environment_, restart);
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back(file);
+    const auto answer = run(words);
+    const auto next = base::trimmed(answer.output);
+    if (answer.good() && !next.empty()) return {.goes_on = true, .next = next.substr(next.rfind('\n') + 1)};
+    log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    return {};
+  }
+
+  bool is_gone(const std::string& job) override {
+    const auto answer = run({"qstat", job});
+    return answer.errors.find("Unknown Job Id") != std::string::npos ||
+           answer.errors.find("has finished") != std::string::npos;
+  }
+
+  int daemon_port() override { return kMomPort; }
+
+  bool reaches(const std::string& node) override {
+    const auto answer = run({"pbs_tmrsh", node, "true"});
+    return answer.good() || answer.end == base::Answer::not_started;  // without it the open port has to do
+  }
+
+  std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
+    if (lost.empty()) return "";
+    std::string text;
+    for (const auto& node : left.nodes) {
+      for (int64_t i = 0; i < node.tasks; ++i) text += node.name + "\n";
+    }
+    nodes_ = std::make_unique<base::TemporaryFolder>();
+    const auto file = nodes_->path() + "/nodes";
+    base::replace_file(file, text);
+    environment_["PBS_NODEFILE"] = file;
+    return "";
+  }
+
+ private:
+  static std::string this_host() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+  }
+
+  // What the job was submitted with, and lockstep's own; not what PBS sets for each job.
+  Environment settings_to_pass(const Environment& settings) const {
+    static const std::vector<std::string> kOfPbs = {
+        "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
+        "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
+    Environment all = settings;
+    for (const auto& entry : base::split(value(record_, "Variable_List"), ',')) {
+      const auto name = entry.substr(0, entry.find('='));
+      const bool is_name = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+        return std::isalnum(c) || c == '_';
+      });
+      if (is_name && environment_.contains(name)) all.emplace(name, environment_.at(name));
+    }
+    if (environment_.contains("PBS_ARRAY_INDEX")) all["PBS_ARRAY_INDEX"] = get("PBS_ARRAY_INDEX");
+    std::erase_if(all, [](const auto& entry) { return base::is_among(entry.first, kOfPbs); });
+    return all;
+  }
+
+  Environment record_;
+  std::unique_ptr<base::TemporaryFolder> nodes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_pbs(Environment& environment, RunCommand run) {
+  return std::make_unique<Pbs>(environment, std::move(run));
+}
+
+std::string with_settings(const std::string& script, const Environment& settings) {
+  const std::string begin = "# lockstep: settings of the job before", end = "# lockstep: end of the settings";
+  std::string text;
+  bool is_skipping = false, is_done = false;
+  for (const auto& line : base::split(script, '\n')) {
+    if (line == begin) is_skipping = true;
+    const auto start = line.find_first_not_of(" \t");
+    if (!is_done && (is_skipping || (start != std::string::npos && line[start] != '#'))) {
+      text += begin + "\n";
+      for (const auto& [name, setting] : settings)
+        text += format("export {}={}\n", name, cluster::quoted(setting));
+      text += end + "\n";
+      is_done = true;
+    }
+    if (!is_skipping) text += line + "\n";
+    if (line == end) is_skipping = false;
+  }
+  return text;
+}
+
+namespace {
+
+// Fields of qstat -f that are options of qsub.
+constexpr std::array<std::pair<const char*, const char*>, 13> kOptions = {{{"Account_Name", "-A"},
+                                                                           {"Mail_Points", "-m"},
+                                                                           {"Mail_Users", "-M"},
+                                                                           {"Join_Path", "-j"},
+                                                                           {"Keep_Files", "-k"},
+                                                                           {"Priority", "-p"},
+                                                                           {"Shell_Path_List", "-S"},
+                                                                           {"User_List", "-u"},
+                                                                           {"project", "-P"},
+                                                                           {"group_list", "-W group_list="},
+                                                                           {"umask", "-W umask="},
+                                                                           {"sandbox", "-W sandbox="},
+                                                                           {"stagein", "-W stagein="}}};
+
+std::string job_name(std::string name) {
+  for (auto& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) &&
+        std::string_view(".+_-").find(c) == std::string_view::npos)
+      c = '_';
+  }
+  return name;
+}
+
+// PBS adds the sums over the chunks (ncpus, mem, nodect) to the record, and refuses them beside select.
+void add_resources(const Environment& record, std::vector<std::string>& options) {
+  std::set<std::string> sums = {"nodect", "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads"};
+  auto chunks = value(record, "Resource_List.select") + ":" + value(record, "schedselect");
+  std::ranges::replace(chunks, '+', ':');
+  for (const auto& word : base::split(chunks, ':')) {
+    if (const auto sign = word.find('='); sign != std::string::npos) sums.insert(word.substr(0, sign));
+  }
+  const std::string prefix = "Resource_List.";
+  for (const auto& [name, setting] : record) {
+    if (name.starts_with(prefix) && !sums.contains(name.substr(prefix.size())))
+      options.insert(options.end(), {"-l", name.substr(prefix.size()) + "=" + setting});
+  }
+}
+
+// With -k d PBS appends as the job writes, so the log goes on. It would replace a file that it copies at the
+// end, so the next job's gets another name.
+void add_outputs(const Environment& record, const std::string& job, int64_t restart,
+                 std::vector<std::string>& options) {
+  const bool direct = value(record, "Keep_Files").find('d') != std::string::npos;
+  const auto number = job.substr(0, job.find_first_of(".["));
+  for (const auto& [field, flag] : {std::pair{"Output_Path", "-o"}, std::pair{"Error_Path", "-e"}}) {
+    auto path = value(record, field);
+    path.erase(0, path.find(':') + 1);
+    const auto name = std::filesystem::path(path).filename().string();
+    const bool by_default = name.ends_with(".o" + number) || name.ends_with(".e" + number) ||
+                            name.find(".o" + number + ".") != std::string::npos ||
+                            name.find(".e" + number + ".") != std::string::npos;
+    if (path.empty() || name.empty() || (by_default && !direct)) continue;
+    std::error_code none;
+    if (!direct && !by_default && !std::filesystem::is_directory(path, none))
+      path = format("{}.restart-{}", path.substr(0, path.find(".restart-")), restart);
+    options.insert(options.end(), {flag, path});
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
+                                      int64_t restart) {
+  std::vector<std::string> options = {"-N", job_name(value(record, "Job_Name"))};
+  for (const auto& [field, flag] : kOptions) {
+    const auto setting = value(record, field);
+    if (setting.empty() || setting == "_pbs_project_default") continue;
+    const std::string word = flag;
+    const auto blank = word.find(' ');
+    options.push_back(word.substr(0, blank));
+    options.push_back((blank == std::string::npos ? "" : word.substr(blank + 1)) + setting);
+  }
+  if (const auto rerun = value(record, "Rerunable"); !rerun.empty())
+    options.insert(options.end(), {"-r", rerun == "False" ? "n" : "y"});
+  // the execution queue behind a routing queue accepts no users' jobs
+  if (const auto queue = value(environment, "PBS_O_QUEUE"); !queue.empty())
+    options.insert(options.end(), {"-q", queue});
+  add_resources(record, options);
+  add_outputs(record, value(environment, "PBS_JOBID"), restart, options);
+  return options;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,420 @@
+#include "tools/job/ranks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "trainer/run_folder/status.h"
+
+namespace lockstep::job {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr auto kLook = 100ms;
+constexpr auto kAfterFolder = 1s;    // from a run's folder to ranks that survive a SIGUSR1
+constexpr auto kLastWords = 5s;      // ranks that know of a lost rank leave within this time
+constexpr auto kBetweenStays = 10s;  // two looks in a row that find nothing left end a launcher
+constexpr auto kDrain = 5s, kDrainAfterKill = 1s;
+
+bool is_dashes(const std::string& line) {
+  return line.size() >= 70 && line.find_first_not_of('-') == std::string::npos;
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+const char* name_of_signal(int signal) {
+  return signal == SIGUSR1 ? "SIGUSR1" : signal == SIGUSR2 ? "SIGUSR2" : "SIGTERM";
+}
+
+}  // namespace
+
+void say(const std::string& text) {
+  output::line("lockstep job: " + text);
+}
+
+Signals::Signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD}) {
+    sigaddset(&set, signal);
+    ::signal(signal, SIG_DFL);  // one that a script ignores would not come
+  }
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  file_ = base::Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+void Signals::release() {
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+std::vector<int> Signals::take() {
+  std::vector<int> signals;
+  signalfd_siginfo info{};
+  while (::read(file_.number(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGCHLD) signals.push_back(static_cast<int>(info.ssi_signo));
+  }
+  return signals;
+}
+
+std::string BannerFilter::add(const std::string& bytes) {
+  rest_ += bytes;
+  std::string shown;
+  for (size_t end; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1))
+    shown += line(rest_.substr(0, end));
+  return shown;
+}
+
+std::string BannerFilter::line(const std::string& text) {
+  if (contains(text, "oom_kill event") || contains(text, "oom-kill event")) memory_kill_ = text;
+  const auto run = text.find("run: Forwarding signal ");
+  if (run != std::string::npos && run < 10 && text.ends_with(" to job")) return "";
+  if (text.starts_with("[") &&
+      ((contains(text, "sent help message") && contains(text, "mpi-abort")) ||
+       (contains(text, "Set MCA parameter") && contains(text, "_base_help_aggregate"))))
+    return "";
+  const bool is_edge = is_dashes(text);
+  if (block_.empty() && !is_edge) return text + "\n";
+  block_.push_back(text);
+  constexpr size_t kLongestBanner = 17;
+  if (block_.size() < 2 || (!is_edge && block_.size() < kLongestBanner)) return "";
+  const bool is_banner = is_edge && std::ranges::any_of(block_, [](const std::string& one) {
+                           return contains(one, "non-zero exit code") || contains(one, "non-zero status") ||
+                                  contains(one, "MPI_ABORT was invoked");
+                         });
+  if (!is_banner) return finish();
+  block_.clear();
+  return "";
+}
+
+std::string BannerFilter::finish() {
+  std::string shown;
+  for (const auto& held : block_) shown += held + "\n";
+  block_.clear();
+  return shown;
+}
+
+std::string folder_in(const std::string& run_file) {
+  return run_file.empty() ? "" : base::first_line(run_file);
+}
+
+int status_of_run(const std::string& folder) {
+  try {
+    return run_folder::job_status(folder).exit_status;
+  } catch (const Error&) {
+    return kFailed;
+  }
+}
+
+std::vector<pid_t> descendants(const std::string& name) {
+  std::map<pid_t, std::vector<pid_t>> children;
+  std::map<pid_t, std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const auto pid = base::number_in(entry.path().filename().string());
+    if (!pid) continue;
+    const auto stat = base::first_line(entry.path() / "stat");
+    const auto open = stat.find('('), close = stat.rfind(')');
+    if (open == std::string::npos || close == std::string::npos || close + 4 > stat.size()) continue;
+    if (stat[close + 2] == 'Z' || stat[close + 2] == 'X') continue;
+    children[static_cast<pid_t>(base::number_in(stat.substr(close + 4)).value_or(0))].push_back(
+        static_cast<pid_t>(*pid));
+    names[static_cast<pid_t>(*pid)] = stat.substr(open + 1, close - open - 1);
+  }
+  std::vector<pid_t> found, open = {::getpid()};
+  while (!open.empty()) {
+    const auto parent = open.back();
+    open.pop_back();
+    for (const auto child : children[parent]) {
+      open.push_back(child);
+      if (name.empty() || names[child] == name.substr(0, 15)) found.push_back(child);
+    }
+  }
+  return found;
+}
+
+int64_t seconds_of_session() {
+  const auto stat = base::first_line(format("/proc/{}/stat", ::getsid(0)));
+  const auto close = stat.rfind(')');
+  if (close == std::string::npos) return 0;
+  std::vector<std::string> fields;
+  for (size_t at = close + 2, end; at < stat.size(); at = end + 1) {
+    end = std::min(stat.find(' ', at), stat.size());
+    fields.push_back(stat.substr(at, end - at));
+  }
+  constexpr size_t kStartTime = 19;  // the 22nd field of proc(5), after the two before ')'
+  if (fields.size() <= kStartTime) return 0;
+  const double up = std::strtod(base::first_line("/proc/uptime").c_str(), nullptr);
+  const double started = static_cast<double>(base::number_in(fields[kStartTime]).value_or(0)) /
+                         static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return static_cast<int64_t>(up - started);
+}
+
+namespace {
+
+// The job's groups that this process is in, innermost first; above them are other jobs'.
+std::vector<std::string> job_groups(const std::string& mark, const std::string& folder,
+                                    const std::string& own) {
+  std::vector<std::string> groups;
+  std::ifstream file(own);
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const auto controller = line.substr(first + 1, second - first - 1);
+    if (!controller.empty() && controller != "memory") continue;
+    auto path = folder + (controller.empty() ? "" : "/memory") + line.substr(second + 1);
+    while (path.ends_with(mark) || contains(path, (mark + "/").c_str())) {
+      groups.push_back(path);
+      path = fs::path(path).parent_path().string();
+    }
+  }
+  return groups;
+}
+
+// A limit of 2^62 is none.
+std::string gigabytes_in(const std::vector<std::string>& files) {
+  for (const auto& file : files) {
+    const auto number = base::number_in(base::first_line(file));
+    if (number && *number < (1LL << 62))
+      return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string memory_kills(const std::string& job_mark, const std::string& cgroup_folder,
+                         const std::string& own_cgroups) {
+  std::string text;
+  for (const auto& group : job_groups(job_mark, cgroup_folder, own_cgroups)) {
+    auto kills = base::field(group + "/memory.events", "oom_kill ");
+    if (kills.empty()) kills = base::field(group + "/memory.oom_control", "oom_kill ");
+    if (base::number_in(kills).value_or(0) <= 0) continue;
+    text = format("{} in all (limit {}, peak {})", kills,
+                  gigabytes_in({group + "/memory.max", group + "/memory.limit_in_bytes"}),
+                  gigabytes_in({group + "/memory.peak", group + "/memory.max_usage_in_bytes"}));
+  }
+  return text;
+}
+
+// ---- one start ----
+
+struct RanksRun::Watch {
+  Clock::time_point looked = Clock::now(), last_stay = Clock::now();
+  std::optional<Clock::time_point> lost_since, folder_since, early_until;
+  std::future<std::set<std::string>> silent;
+  uintmax_t errors_before = 0;
+  int stays = 0, looks = 0, pending = 0;
+  bool was_warned = false, was_ended = false;
+
+  static uintmax_t size_of(const std::string& file) {
+    std::error_code none;
+    const auto size = fs::file_size(file, none);
+    return none ? 0 : size;
+  }
+};
+
+RanksRun::RanksRun(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan,
+                   std::function<std::set<std::string>()> probe_nodes)
+    : scheduler_(scheduler),
+      signals_(signals),
+      stop_(stop),
+      plan_(std::move(plan)),
+      probe_nodes_(std::move(probe_nodes)),
+      watch_(std::make_unique<Watch>()) {}
+
+RanksRun::~RanksRun() = default;
+
+void RanksRun::start() {
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+    throw Error("no pipe for the ranks' errors: " + std::string(std::strerror(errno)));
+  errors_ = base::Descriptor(ends[0]);
+  const base::Descriptor write(ends[1]);
+  ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
+  base::Program program{.argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number()};
+  program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
+  for (const auto& [name, setting] : plan_.environment) {
+    if (setting.empty())
+      program.without.push_back(name);
+    else
+      program.settings.push_back(name + "=" + setting);
+  }
+  watch_->errors_before = Watch::size_of(plan_.errors_file);
+  if (const int code = base::start_program(program, child_); code != 0)
+    throw InputError(format("{} cannot be started: {}", program.argv[0], std::strerror(code)),
+                     program.argv[0]);
+}
+
+RanksEnd RanksRun::run() {
+  start();
+  deliver();
+  while (!has_ended()) {
+    std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
+                                pollfd{errors_.number(), POLLIN, 0}};
+    ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
+    read_errors();
+    for (const int signal : signals_.take()) forward(signal);
+    deliver();
+    look();
+  }
+  // a process that the launcher left behind may hold the pipe open
+  const auto until = Clock::now() + (status_ == 128 + SIGKILL ? kDrainAfterKill : kDrain);
+  while (errors_ && Clock::now() < until) {
+    pollfd ready{errors_.number(), POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(kLook.count()));
+    read_errors();
+  }
+  base::write_all(STDERR_FILENO, filter_.finish());
+  end_.status = status_;
+  if (watch_->silent.valid()) end_.silent_nodes = watch_->silent.get(), end_.nodes_were_probed = true;
+  const auto mark = scheduler_.is_slurm() ? "/job_" + scheduler_.job_id() : "/" + scheduler_.job_id();
+  auto kills = memory_kills(mark);
+  if (!kills.empty()) kills = "on this node, " + kills;
+  if (kills.empty() && !filter_.memory_kill().empty()) kills = "in a step (Slurm's line above names it)";
+  end_.out_of_memory = !kills.empty();
+  if (end_.out_of_memory)
+    say(format(
+        "the job's memory limit has killed a process {}; ask for more (Slurm: --mem, PBS: mem= in select), "
+        "or use less: data.batch_size, data.workers, ranks on a node",
+        kills));
+  return end_;
+}
+
+void RanksRun::read_errors() {
+  std::array<char, 65536> part;
+  while (errors_) {
+    const auto got = ::read(errors_.number(), part.data(), part.size());
+    if (got > 0) base::write_all(STDERR_FILENO, filter_.add({part.data(), static_cast<size_t>(got)}));
+    if (got == 0) errors_.close();
+    if (got <= 0 && !(got < 0 && errno == EINTR)) return;
+  }
+}
+
+bool RanksRun::has_ended() {
+  if (child_ < 0) return true;
+  int status = 0;
+  const auto done = ::waitpid(child_, &status, WNOHANG);
+  if (done != child_) return false;
+  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  child_ = -1;
+  return true;
+}
+
+void RanksRun::forward(int signal) {
+  if (signal == SIGUSR1 && scheduler_.is_slurm() && !watch_->was_warned) {
+    watch_->was_warned = true;
+    if (const auto seconds = scheduler_.early_by(); seconds > 0) {
+      say(
+          format("SIGUSR1, with time left: this job is shorter than the lead of its --signal, so it goes on "
+                 "for {} s; "
+                 "a second one counts",
+                 seconds));
+      watch_->early_until = Clock::now() + std::chrono::seconds(seconds);
+      return;
+    }
+  }
+  stop_.signal = signal;
+  if (signal == SIGTERM) {
+    if (stop_.job_seconds < 0) stop_.job_seconds = seconds_of_session();
+    say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
+  }
+  if (!scheduler_.is_slurm() && child_ > 0) {
+    // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
+    say(format("got {}, as the ranks have", name_of_signal(signal)));
+    return;
+  }
+  say(format("got {}, telling the ranks", name_of_signal(signal)));
+  watch_->pending = signal;
+}
+
+// A launcher or a rank that is only just starting would die of SIGUSR1, so it waits for the run's folder. In
+// Slurm SIGUSR1 also stands for SIGTERM: one SIGTERM makes srun kill its ranks, and mpirun leaves after two.
+void RanksRun::deliver() {
+  if (watch_->early_until && Clock::now() >= *watch_->early_until) {
+    watch_->early_until.reset();
+    forward(SIGUSR1);
+  }
+  if (watch_->pending == 0 || child_ < 0) return;
+  const bool trains = !plan_.run_file.empty();
+  int signal = watch_->pending;
+  if (scheduler_.is_slurm() && trains && signal == SIGTERM) signal = SIGUSR1;  // an eval has nothing to save
+  if (signal != SIGTERM && trains) {
+    if (!watch_->folder_since && !folder_in(plan_.run_file).empty()) watch_->folder_since = Clock::now();
+    if (!watch_->folder_since || Clock::now() < *watch_->folder_since + kAfterFolder) return;
+  }
+  watch_->pending = 0;
+  ::kill(child_, signal);
+  if (scheduler_.is_slurm() && !plan_.launcher.is_srun)
+    for (const auto rank : descendants(fs::path(plan_.words[0]).filename().string())) ::kill(rank, signal);
+}
+
+void RanksRun::end_launcher(const std::string& why) {
+  if (child_ < 0) return;
+  say(format("{}: sending SIGKILL to {} (process {})", why, plan_.launcher.words[0], child_));
+  ::kill(child_, SIGKILL);
+}
+
+// A launcher may wait minutes for a node that is cut off, or after a SIGTERM, when its run is over.
+void RanksRun::look() {
+  if (child_ < 0 || Clock::now() - watch_->looked < 200ms) return;
+  watch_->looked = Clock::now();
+  const auto folder = folder_in(plan_.run_file);
+  if (plan_.survives_losses) look_for_losses();
+  const bool soon = stop_.signal == SIGTERM && !plan_.launcher.is_srun;
+  if (folder.empty() || (!soon && Clock::now() - watch_->last_stay < kBetweenStays)) return;
+  watch_->last_stay = Clock::now();
+  const bool is_over = descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
+                       status_of_run(folder) != run_folder::kRunning;
+  watch_->stays = is_over ? watch_->stays + 1 : 0;
+  if (is_over && (soon || watch_->stays >= 2)) end_launcher("the run is over, and no rank is here");
+}
+
+void RanksRun::look_for_losses() {
+  const bool was_reported = Watch::size_of(plan_.errors_file) > watch_->errors_before;
+  const auto folder = folder_in(plan_.run_file);
+  const auto is_gone = [&] {
+    return descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
+           (!plan_.launcher.is_srun || (!folder.empty() && status_of_run(folder) == kFailed));
+  };
+  ++watch_->looks;
+  if (!watch_->lost_since) {
+    const bool looks_dead =
+        watch_->looks % 25 == 0 && !folder.empty() && status_of_run(folder) == kFailed && is_gone();
+    if (!was_reported && !looks_dead) return;
+    watch_->lost_since = Clock::now();
+    if (probe_nodes_) watch_->silent = std::async(std::launch::async, probe_nodes_);
+  }
+  if (!is_gone() && Clock::now() - *watch_->lost_since < kLastWords) return;
+  if (Clock::now() - *watch_->lost_since < 500ms) return;  // a launcher that leaves by itself
+  const auto left = descendants();
+  if (!std::exchange(watch_->was_ended, true))
+    say(format("ranks were lost, and {} has not left: sending SIGKILL to it and {} processes below it",
+               plan_.launcher.words[0], left.size() > 0 ? left.size() - 1 : 0));
+  for (const auto pid : left) ::kill(pid, SIGKILL);
+}
+
+}  // namespace lockstep::job

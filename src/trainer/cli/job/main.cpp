@@ -1,0 +1,22 @@
+// lockstep-job, which `lockstep job` becomes. It is a program of its own, so that a job holds no libtorch
+// beside its ranks.
+#include <cstdlib>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/log.h"
+#include "tools/job/job.h"
+
+int main(int argc, char** argv) {
+  lockstep::job::Signals signals;  // first: a signal from now on waits until the ranks can be told
+  lockstep::base::open_standard_descriptors();
+  try {
+    const char* set = std::getenv("LOCKSTEP_PROGRAM");
+    const auto beside = std::filesystem::canonical("/proc/self/exe").parent_path() / "lockstep";
+    return lockstep::job::run_job({argv + 1, argv + argc}, signals, set && *set ? set : beside.string());
+  } catch (const std::exception& error) {
+    lockstep::log::error(lockstep::describe(error));
+    return lockstep::exit_status(error);
+  }
+}

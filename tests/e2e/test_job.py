@@ -1,0 +1,148 @@
+"""`lockstep job train` in a PBS job of one node, with programs in the place of launcher and ranks: what it makes of each end."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from cluster_kit import QUICK
+from conftest import clean_environment
+from process_kit import PATIENCE, wait_for
+
+pytestmark = pytest.mark.about("job", "job_scripts")
+
+# Line N of `faults` is what the ranks of the Nth start report; after the last line they finish.
+PROGRAM = """#!/bin/bash
+n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
+last=$(wc -l <faults)
+echo "start $n: ${*:2}, silence ${LOCKSTEP_SILENCE:-of the program}"
+[ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$LOCKSTEP_ERRORS"; exit 1; }
+step=$(sed -n "${n}p" steps)
+echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
+state=${TEST_STATE:-done}; [ "$n" -gt "$last" ] || state=failed
+echo "{\\"state\\": \\"$state\\"}" >run/status.json
+echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
+sed -n "${n}{/./p}" faults >>"$LOCKSTEP_ERRORS"
+[ "$n" -gt "$last" ] || exit 1
+"""
+
+LOST = [{"code": "rank-lost", "ranks": [3], "what": "all-reduce failed"}]
+NAN = {"code": "failed", "ranks": [], "what": "the loss is not a number"}
+
+
+@pytest.fixture
+def job(lockstep, run, tmp_path):
+    """job(faults of each start, steps=..., as_world=..., NAME=value...) -> what the job ends with."""
+    folder = tmp_path / "work"
+    (folder / "run/checkpoints").mkdir(parents=True)
+    (folder / "run/checkpoints/step-00000470.pt").touch()
+    (folder / "bin").mkdir()
+    for name, text in (("ranks", PROGRAM), ("mpirun", '#!/bin/bash\n[ "$1" = --version ] && { echo "Open MPI"; exit; }\n'
+                                                      'exec "$LOCKSTEP_PROGRAM" "${@: -4}"\n')):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "nodes").write_text(f"{os.uname().nodename}\n" * 4)
+
+    def environment(**variables):
+        return clean_environment(**{"PATH": f"{folder}/bin:{os.environ['PATH']}", "PBS_JOBID": "7.x", "LOCKSTEP_START": "mpirun",
+                                    "LOCKSTEP_PROGRAM": str(folder / "bin/ranks"), "PBS_NODEFILE": str(folder / "nodes"), **variables})
+
+    def start(*faults, steps=(), as_world=4, **variables):
+        (folder / "faults").write_text("".join("".join(json.dumps(line) for line in lines) + "\n" for lines in faults))
+        (folder / "steps").write_text("".join(f"{step}\n" for step in steps or range(1, 9)))
+        config = QUICK.replace("epochs: 1", f"as_world: {as_world}, epochs: 1")
+        for place in (folder / "quick.yaml", folder / "run/config.yaml"):
+            place.write_text(config)
+        return run(lockstep, "job", "train", "quick.yaml", cwd=folder, env=environment(**variables))
+    start.folder, start.environment = folder, environment
+    return start
+
+
+def relaunches(done):
+    return [line for line in done.stdout.splitlines() if "(relaunch " in line or "relaunches are" in line]
+
+
+def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
+    done = job(LOST)
+    assert done.returncode == 0, done.output
+    assert relaunches(done) == ["lockstep job: rank 3 was lost; going on with the same 1 node after step 470 (relaunch 1 of at most 3)"]
+    starts = [line for line in done.stdout.splitlines() if line.startswith("start ")]
+    assert starts == ["start 1: quick.yaml --resume auto, silence 5", f"start 2: quick.yaml --resume {job.folder}/run, silence 5"]
+    assert not list(job.folder.glob(".lockstep-*"))
+
+
+@pytest.mark.parametrize("faults, no_run, goes_on", [
+    ([], "", True),  # a rank 0 that was killed reports nothing
+    ([NAN], "", False), (LOST, "1", True), ([], "1", False), ([{**NAN, "code": "bad-input"}], "1", False)])
+def test_only_lost_ranks_are_started_again(faults, no_run, goes_on, job):
+    done = job(faults, TEST_NO_RUN=no_run)
+    assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
+
+
+def test_restarts_of_lost_ranks_are_bounded(job):
+    done = job(*[LOST] * 5)
+    assert done.returncode == 1 and len(relaunches(done)) == 4, done.output
+    assert "3 relaunches are enough (LOCKSTEP_MAX_RELAUNCHES=3)" in relaunches(done)[-1]
+
+
+def test_a_step_that_kills_twice_ends_the_run(job):
+    done = job(LOST, LOST, LOST, steps=(120, 120, 120))
+    assert done.returncode == 1 and len(relaunches(done)) == 1, done.output
+    assert "rank 3 was lost twice after step 120" in done.stdout
+
+
+def test_without_as_world_it_fails_and_says_what_would_help(job):
+    done = job(LOST, as_world=0)
+    assert done.returncode == 1 and not relaunches(done), done.output
+    assert "rank 3 was lost: with train.as_world the ranks would have been started again" in done.stdout
+    assert "silence of the program" in done.stdout
+
+
+def test_what_the_user_has_set_stays(job):
+    errors = job.folder / "mine.jsonl"
+    errors.write_text(json.dumps(NAN) + "\n")  # of another run
+    done = job(LOST, LOCKSTEP_ERRORS=str(errors), LOCKSTEP_SILENCE="30")
+    assert done.returncode == 0 and "silence 30" in done.stdout, done.output
+    assert len(errors.read_text().splitlines()) == 2
+
+
+def test_what_becomes_of_a_job_is_recorded(job, tmp_path):
+    record = tmp_path / "record"
+    assert job(LOST, LOCKSTEP_RECORD=str(record)).returncode == 0
+    assert [line.split()[0] for line in record.read_text().splitlines()] == ["begin", "file", "relaunch", "end"]
+    assert record.read_text().splitlines()[-1] == f"end 7.x 0 {job.folder}/run"
+
+
+def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
+    chain = tmp_path / "chain"
+    found = {}
+    for state in ("done", "failed", "stopped on request", "stopped early"):
+        (job.folder / "run/status.json").write_text(json.dumps({"state": state}))
+        chain.write_text(f"{job.folder}/run\n")
+        (job.folder / "tries").unlink(missing_ok=True)
+        done = job(LOCKSTEP_CHAIN=str(chain), LOCKSTEP_LINK="2")
+        found[state] = (done.returncode, "start 1" in done.stdout)
+    assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
+
+
+def test_a_report_is_left_where_it_is_asked_for(job, lockstep):
+    ranks = job.folder / "bin/ranks"
+    ranks.write_text(f"#!/bin/bash\n[ $1 != report ] || {{ touch report; exit 0; }}\n{PROGRAM}")
+    assert job(LOCKSTEP_REPORT="leave").returncode == 0 and (job.folder / "report").exists()
+    refused = job(LOCKSTEP_REPORT="mail:me@example.org")
+    assert refused.returncode == 2 and "LOCKSTEP_REPORT" in refused.stderr
+
+
+def test_a_launcher_that_outlives_its_run_is_ended(job, lockstep):
+    """After a SIGTERM mpirun stays for 10 s whatever its ranks do, and the scheduler may kill the job by then."""
+    (job.folder / "bin/mpirun").write_text('#!/bin/bash\n[ "$1" = --version ] && { echo "Open MPI"; exit; }\ntrap "" TERM\n'
+                                           '"$LOCKSTEP_PROGRAM" "${@: -4}"; touch stays; sleep 3600\n')
+    for name, text in (("faults", ""), ("steps", "1\n"), ("quick.yaml", QUICK)):
+        (job.folder / name).write_text(text)
+    process = subprocess.Popen([lockstep, "job", "train", "quick.yaml"], cwd=job.folder, env=job.environment(),
+                               stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: (job.folder / "stays").exists(), what="the launcher to stay")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert "got SIGTERM" in out and "sending SIGKILL to mpirun" in out and process.returncode == 0, out

@@ -1,0 +1,89 @@
+#include "tools/job/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include "refusal.h"
+#include "temp_folder.h"
+#include "tools/job/job.h"
+
+namespace lockstep::job {
+namespace {
+
+using test::has;
+
+const std::string kLine(74, '-');
+
+std::string filtered(const std::string& text) {
+  BannerFilter filter;
+  std::string shown;
+  for (const char c : "error: of a rank\n" + text + "the last\n") shown += filter.add(std::string(1, c));
+  return shown + filter.finish();
+}
+
+TEST(BannerFilter, KeepsALaunchersOwnErrorsAndDropsItsBanners) {
+  const auto framed = [](const std::string& text) { return kLine + "\n" + text + kLine + "\n"; };
+  std::string table = kLine + "\n";
+  for (int i = 0; i < 40; ++i) table += "a row\n";
+  for (const auto& text :
+       {framed("While computing bindings, we found no available cpus\n"), table, kLine + "\n"})
+    EXPECT_EQ(filtered(text), "error: of a rank\n" + text + "the last\n");
+  for (const auto& text :
+       {framed("Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per "
+               "user-direction\n"),
+        framed("mpirun detected that one or more processes exited with non-zero status, thus\n"),
+        framed("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n"),
+        std::string("[n1:4711] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"),
+        std::string("mpirun: Forwarding signal 10 to job\n")})
+    EXPECT_EQ(filtered(text), "error: of a rank\nthe last\n") << text;
+}
+
+TEST(BannerFilter, NotesProcessesThatRanOutOfMemory) {
+  BannerFilter filter;
+  filter.add("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n");
+  EXPECT_TRUE(has(filter.memory_kill(), "StepId=7.0"));
+}
+
+TEST(MemoryKills, AreReadFromTheJobsOwnGroups) {
+  const test::TempFolder folder;
+  const auto groups = folder.path() / "groups";
+  const auto write = [&](const std::string& place, const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(groups / place);
+    std::ofstream(groups / place / name) << text;
+  };
+  write("slurm/job_7", "memory.events", "low 0\noom 2\noom_kill 1\n");
+  write("slurm/job_7", "memory.max", "2147483648\n");
+  write("slurm/job_7", "memory.peak", "2147418112\n");
+  write("slurm", "memory.events", "oom_kill 5\n");  // another job's, too
+  write("memory/pbs/7.x", "memory.oom_control", "under_oom 0\noom_kill 1\n");
+  write("memory/pbs/7.x", "memory.limit_in_bytes", "2147483648\n");
+  const auto kills = [&](const std::string& mark, const std::string& own) {
+    return memory_kills(mark, groups.string(), folder.write("own", own));
+  };
+  EXPECT_EQ(kills("/job_7", "0::/slurm/job_7/step_batch/user\n"), "1 in all (limit 2.00 GiB, peak 2.00 GiB)");
+  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"),
+            "1 in all (limit 2.00 GiB, peak unknown)");
+  EXPECT_EQ(kills("/job_8", "0::/slurm/job_7/step_batch/user\n"), "");
+}
+
+TEST(Settings, AreSplitAsAShellDoes) {
+  EXPECT_EQ(settings_in("a=1 b='x y' c=\"z\"\\ w"),
+            (std::vector<std::string>{"--set", "a=1", "--set", "b=x y", "--set", "c=z w"}));
+  EXPECT_TRUE(has(test::refusal_of([] { split_words("a='b"); }), "a quote is not closed"));
+  const test::TempFolder folder;
+  EXPECT_EQ(settings_in("@" + folder.write("s", "# mine\nx=[0.8, 0.9]\n\nrun.name=it's")),
+            (std::vector<std::string>{"--set", "x=[0.8, 0.9]", "--set", "run.name=it's"}));
+}
+
+TEST(Losses, AreTheOnlyReasonForAnotherStart) {
+  const auto line = [](const char* code) {
+    return std::string("{\"code\":\"") + code + "\",\"ranks\":[3],\"what\":\"x\"}";
+  };
+  for (const char* code : {"rank-lost", "rank-late", "not-joined", "no-memory"})
+    EXPECT_TRUE(only_ranks_were_lost({line(code)}, false)) << code;
+  EXPECT_FALSE(only_ranks_were_lost({line("rank-lost"), line("failed")}, false));
+  EXPECT_TRUE(only_ranks_were_lost({line("nccl")}, true));
+  EXPECT_FALSE(only_ranks_were_lost({line("bad-input")}, true));
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,210 @@
+#include "tools/job/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <functional>
+
+#include "lockstep/base/text.h"
+#include "temp_folder.h"
+#include "tools/job/launcher.h"
+
+namespace lockstep::job {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Answers by the beginning of the command, and notes what was run.
+struct Fake {
+  std::map<std::string, std::string> answers;  // "!" before a text: the command fails with it
+  Words run = {};
+
+  RunCommand command() {
+    return [this](const Words& words) {
+      const auto text = base::join(words, " ");
+      run.push_back(text);
+      base::Answer answer{.end = base::Answer::left, .status = 0, .output = {}, .errors = {}, .whole = true};
+      for (const auto& [begin, said] : answers) {
+        if (text.find(begin) == std::string::npos) continue;
+        answer.status = said.starts_with("!") ? 1 : 0;
+        (said.starts_with("!") ? answer.errors : answer.output) =
+            said.starts_with("!") ? said.substr(1) : said;
+      }
+      return answer;
+    };
+  }
+};
+
+// The last task of an array: the answer has one paragraph for each task.
+std::string job_text(const std::string& state, int restarts,
+                     const std::string& more = "Reason=None PreemptTime=None") {
+  return "JobId=6 ArrayJobId=7 JobName=x\n   JobState=COMPLETING Reason=None\n   Restarts=9 "
+         "PreemptTime=Unknown\n\n"
+         "JobId=7 ArrayJobId=7 JobName=x JobState=odd\n   JobState=" +
+         state + "\n   Restarts=" + std::to_string(restarts) + " " + more + "\n";
+}
+
+TEST(Slurm, TellsARequeueFromACancel) {
+  for (const auto& [text, again, cancelled] :
+       {std::tuple{job_text("COMPLETING", 1), true, true},
+        {job_text("COMPLETING", 0), false, true},
+        {job_text("RUNNING", 0), false, false},
+        {job_text("COMPLETING", 0, "Reason=TimeLimit"), false, false},
+        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false}}) {
+    Environment environment = {{"SLURM_JOB_ID", "7"}};
+    Fake fake{{{"scontrol show job", text}}};
+    const auto slurm = make_slurm(environment, fake.command());
+    EXPECT_EQ(slurm->starts_again(), again) << text;
+    EXPECT_EQ(slurm->was_cancelled({.signal = SIGTERM}), cancelled) << text;
+  }
+}
+
+TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
+  EXPECT_TRUE(make_slurm(environment, fake.command())->go_on({}).goes_on);
+  EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
+  fake.answers["scontrol requeue"] = "!disabled";
+  EXPECT_FALSE(make_slurm(environment, fake.command())->go_on({}).goes_on);
+}
+
+TEST(Slurm, DelaysAWarningThatCameTooEarly) {
+  for (const auto& [left, limit, seconds] : {std::tuple{"0:50", "1:00", 38},
+                                             {"0:12", "1:00", 0},
+                                             {"2:30", "3:00", 114},
+                                             {"1-00:00:00", "2-00:00:00", 0},
+                                             {"", "", 0}}) {
+    Environment environment = {{"SLURM_JOB_ID", "7"}};
+    Fake fake{{{"squeue", std::string("6 1:00:00 1:00:00\n7 ") + left + " " + limit + "\n"}}};
+    EXPECT_EQ(make_slurm(environment, fake.command())->early_by(), seconds) << left;
+  }
+}
+
+TEST(Slurm, GivesUpItsLostNodes) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "6"}, {"SLURM_MEM_PER_CPU", "1000"}};
+  Fake fake{{{"squeue --noheader --steps", "7.0\n7.batch\n"}}};
+  Allocation left;
+  left.nodes = {{"n1", 4, 3, 0}, {"n3", 4, 1, 0}};
+  EXPECT_EQ(make_slurm(environment, fake.command())->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(environment["SLURM_JOB_NODELIST"] + " " + environment["SLURM_NNODES"] + " " +
+                environment["SLURM_TASKS_PER_NODE"] + " " + environment["SLURM_JOB_CPUS_PER_NODE"] + " " +
+                environment["SLURM_NTASKS"] + " " + environment["SLURM_MEM_PER_NODE"] +
+                environment["SLURM_MEM_PER_CPU"],
+            "n1,n3 2 3,1 4,4 4 0");
+  EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scancel 7.0"), 1);
+  EXPECT_TRUE(fake.run.back().ends_with("scontrol update JobId=7 NodeList=n1,n3"));
+}
+
+TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
+  const test::TempFolder folder;
+  Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
+  Fake fake{
+      {{"qstat",
+        "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
+  const auto pbs = make_pbs(environment, fake.command());
+  pbs->allocation();
+  EXPECT_TRUE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}));
+  EXPECT_FALSE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}));
+  EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
+  EXPECT_TRUE(pbs->may_start_again({.signal = SIGTERM, .job_seconds = 100}));
+  EXPECT_EQ(pbs->restarts(), 1);
+}
+
+// Sums over chunks beside select, the queue behind a route, and a name that PBS made itself are refused by
+// qsub.
+TEST(Pbs, AsksQsubForWhatTheJobHad) {
+  const auto record = qstat_fields(
+      "Job Id: 1.x\n    Job_Name = my script, 2.pbs\n    queue = behind\n    Keep_Files = n\n"
+      "    Output_Path = login:/a/my script, 2.pbs.o1\n    Rerunable = False\n    Resource_List.mem = 4gb\n"
+      "    Resource_List.ncpus = 8\n    Resource_List.ngpus = 2\n    Resource_List.nodect = 2\n"
+      "    Resource_List.nodes = 2:ppn=4\n    Resource_List.place = scatter:excl\n"
+      "    Resource_List.select = 2:ncpus=4:mem=2gb\n    Resource_List.storage = gdata/a+scratch/b\n"
+      "    project = _pbs_project_default\n    schedselect = 2:ncpus=4:mem=2gb:ngpus=1\n");
+  EXPECT_EQ(base::join(qsub_options(record, {{"PBS_O_QUEUE", "front"}, {"PBS_JOBID", "1.x"}}, 1), "|"),
+            "-N|my_script__2.pbs|-k|n|-r|n|-q|front|-l|place=scatter:excl|-l|select=2:ncpus=4:mem=2gb|-l|"
+            "storage=gdata/a+scratch/b");
+}
+
+TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {
+  const auto once = with_settings("#!/bin/bash\n#PBS -N x\n\ncd \"$PBS_O_WORKDIR\"\n", {{"A", "it's"}});
+  EXPECT_TRUE(once.starts_with("#!/bin/bash\n#PBS -N x\n\n# lockstep"));
+  const auto twice = with_settings(once, {{"B", "2"}});
+  EXPECT_EQ(twice.find("export A"), std::string::npos) << twice;
+  EXPECT_LT(twice.find("export B=2\n"), twice.find("cd ")) << twice;
+}
+
+// ---- launchers ----
+
+class Launchers : public ::testing::Test {
+ protected:
+  Launchers() {
+    for (const char* name : {"srun", "mpirun", "mpiexec"}) {
+      std::ofstream(folder_ / name) << "#!/bin/sh\n";
+      std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
+    }
+    const char* path = std::getenv("PATH");
+    path_ = path ? path : "";
+    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+  ~Launchers() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  std::string words(bool slurm, const std::string& version, int64_t ranks_per_node, int relaunches = 0) {
+    environment_[slurm ? "SLURM_JOB_ID" : "PBS_JOBID"] = "7";
+    environment_["PBS_NODEFILE"] = "nodes";
+    fake_.answers["--version"] = version;
+    const auto scheduler =
+        slurm ? make_slurm(environment_, fake_.command()) : make_pbs(environment_, fake_.command());
+    Allocation given;
+    given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
+    Layout layout{.nodes = 2,
+                  .ranks = 4,
+                  .ranks_per_node = ranks_per_node,
+                  .cores_per_rank = 4,
+                  .cores_per_node = 8,
+                  .cpus_per_node = 8};
+    return base::join(
+        choose_launcher({*scheduler, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
+            .words,
+        " ");
+  }
+
+  test::TempFolder folder_;
+  std::string path_;
+  Environment environment_;
+  Fake fake_;
+};
+
+TEST_F(Launchers, SrunGetsTheLayoutAndTheNodesThatAreLeft) {
+  EXPECT_EQ(words(true, "", 2), "srun --kill-on-bad-exit=1 --cpus-per-task=4 --ntasks=4 --ntasks-per-node=2");
+  EXPECT_EQ(environment_["SLURM_PMIX_FENCE"] + environment_["OMP_NUM_THREADS"], "ring4");
+  EXPECT_TRUE(words(true, "", 0, 1).ends_with("--overlap --nodes=2 --nodelist=n1,n2 --ntasks=4"));
+}
+
+TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
+  environment_["LOCKSTEP_START"] = "mpirun";
+  environment_["UCX_TLS"] = "tcp";
+  const auto four = words(false, "mpirun (Open MPI) 4.1.4", 2);
+  EXPECT_NE(
+      four.find(
+          "--map-by ppr:2:node:PE=4 --bind-to core:overload-allowed --oversubscribe -n 4 --hostfile nodes"),
+      std::string::npos)
+      << four;
+  EXPECT_NE(four.find("--mca plm_rsh_agent agent"), std::string::npos);
+  EXPECT_NE(four.find("-x UCX_TLS"), std::string::npos);
+  fake_.answers["error-nonzero-status"] = "!unknown";
+  const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
+  EXPECT_NE(five.find("abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"),
+            std::string::npos)
+      << five;
+  fake_.answers["ompi_info"] = "mca:plm:tm:version\n";
+  EXPECT_EQ(words(false, "mpirun (Open MPI) 4.1.4", 2).find("--hostfile"), std::string::npos);
+}
+
+TEST_F(Launchers, PalsAndHydraGetTheirs) {
+  environment_["LOCKSTEP_START"] = "mpiexec";
+  EXPECT_EQ(words(false, "PALS 1.2.5", 2), "mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth");
+  EXPECT_TRUE(words(false, "HYDRA build", 2).starts_with("mpiexec -n 4 -ppn 2 -f nodes"));
+}
+
+}  // namespace
+}  // namespace lockstep::job
