@@ -73,7 +73,10 @@ TEST(JobScript, OfASweepGivesEachTaskItsOwnSettings) {
   EXPECT_TRUE(has_line(slurm, "#SBATCH --array=0-1"));
   EXPECT_TRUE(has_line(slurm, "#SBATCH --output=%x-%A_%a.out"));
   EXPECT_TRUE(has_line(slurm, "  1) settings=(--set optim.lr=0.01 --set $'run.name=it\\'s') ;;")) << slurm;
-  EXPECT_TRUE(has_line(slurm, "lockstep_train c.yaml --set train.epochs=1 \"${settings[@]}\"")) << slurm;
+  EXPECT_TRUE(has_line(slurm,
+                       "LOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train ${warned:+--warned} c.yaml "
+                       "--set train.epochs=1 \"${settings[@]}\""))
+      << slurm;
   const auto pbs = render(parse_site("scheduler: pbs\n", "p.yaml"), wanted);
   EXPECT_TRUE(has_line(pbs, "#PBS -J 0-1"));
   wanted.sweep.pop_back();  // PBS knows no array of one
