@@ -9,7 +9,7 @@ pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
 
 PBS, SLURM = "start.2", "start.3"
 FILES = {PBS: "start.2.pbs", SLURM: "start.3.slurm"}
-COMMANDS = {PBS: 'cd "$PBS_O_WORKDIR"\n. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train configs/pima.yaml', SLURM: "srun lockstep whoami"}
+COMMANDS = {PBS: 'cd "$PBS_O_WORKDIR"\nlockstep job train configs/pima.yaml', SLURM: "srun lockstep whoami"}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_the_scheduler_would_not_do_is_said(course, tmp_path):
 
 
 def submit_to_pbs(lab, script, **how):
-    job = lab.run("qsub", "-v", "LOCKSTEP_HOME,LOCKSTEP_PROGRAM", script, **how).stdout.strip()
+    job = lab.run("qsub", "-v", "PATH,LOCKSTEP_HOME,LOCKSTEP_PROGRAM", script, **how).stdout.strip()
     assert pbs_kit.ended(lab, job) == 0
 
 
