@@ -30,6 +30,9 @@ foreach(family openmpi mpich)  # loaded by name, linked by nobody
     install(TARGETS lockstep_mpi_${family} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
+if(TARGET lockstep_fast)  # scripts/run does not build it
+  install(TARGETS lockstep_fast LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+endif()
 
 configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake
   INSTALL_DESTINATION ${package_dir})

@@ -138,7 +138,7 @@ def data_of(who, place):
 
 def settings_of(who, place, pace):
     steps, task = pace.steps[who.task] * who.faster, TASKS[who.task]
-    kernels = ["train.kernels=exact"] if who.exact and place.own_kernels else []
+    kernels = ["train.kernels=exact"] if who.exact else []
     told = [setting.format(data=data_of(who, place)) for setting in task.sets]
     more = [f"train.max_steps={steps}", "train.eval_every=0", *told, *who.sets, *kernels]
     if task.epochs_of_one:

@@ -12,7 +12,6 @@ import contestants
 import data_sets
 import launch
 import machine
-import requirements
 from launch import ROOT
 
 PEERS = ROOT / "bench/comparison/peers"
@@ -32,7 +31,6 @@ class Place:
     peers: pathlib.Path
     made: pathlib.Path  # an empty folder, for data sets that are made here
     root: pathlib.Path = ROOT
-    own_kernels: bool = False
     cores: int = dataclasses.field(default_factory=machine.cores)
 
     def of_peer(self, name):
@@ -83,9 +81,7 @@ def find(build, peers, made):
     program, cache = build.resolve() / "bin/lockstep", build.resolve() / "CMakeCache.txt"
     if not program.exists() or not cache.exists():
         raise Refused(f"{program} is not built", "scripts/bootstrap builds it; --build DIR names another build folder")
-    here = Place(program, python_with_peers(), mpirun_of(cache), peers.resolve(), made)
-    here.own_kernels = not requirements.own_kernels(here)
-    return here
+    return Place(program, python_with_peers(), mpirun_of(cache), peers.resolve(), made)
 
 
 def check_peers(folder, jobs):

@@ -1,6 +1,7 @@
 // An optimiser of one's own, and a schedule beside it: Lion (Chen et al. 2023), whose step is the sign of a
 // momentum.
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <lockstep/base/error.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/schedule.h>
@@ -10,6 +11,11 @@
 namespace {
 
 using lockstep::Tree;
+
+// A factor as Python passes it: mul_(double) would first round it to the tensor's type, such as bf16.
+at::Tensor factor(double value) {
+  return at::native::wrapped_scalar_tensor(value);
+}
 
 class Lion : public lockstep::Optimizer {
  public:
@@ -32,9 +38,9 @@ class Lion : public lockstep::Optimizer {
     for (const auto& [index, param, grad] : slots) {
       auto& average = averages_[index];
       if (!average.defined()) average = at::zeros_like(param);
-      param.mul_(1 - lr(group) * weight_decay_);
-      param.add_(average.mul(betas_[0]).add_(grad, 1 - betas_[0]).sign_(), -lr(group));
-      average.mul_(betas_[1]).add_(grad, 1 - betas_[1]);
+      param.mul_(factor(1 - lr(group) * weight_decay_));
+      param.add_(average.mul(factor(betas_[0])).add_(grad, 1 - betas_[0]).sign_(), -lr(group));
+      average.mul_(factor(betas_[1])).add_(grad, 1 - betas_[1]);
     }
   }
 

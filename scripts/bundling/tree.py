@@ -64,7 +64,7 @@ class Tree:
         made = {library.resolve(): self.root / "lib" / library.name}
         for name in ("lockstep", "lockstep-job", "lockstep-workshop"):
             linker.link(f"bin/{name}", self.root / "bin" / name, made)
-        for plugin in sorted(self.build.glob("lib/liblockstep_mpi_*.so")):
+        for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_fast.so")]):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
         self.archives = linker.archives
 

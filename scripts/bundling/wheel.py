@@ -76,7 +76,7 @@ class Wheel(Tree):
             (self.root / f"lib/{name}.so").write_text(f"INPUT({made[library].name})\n")
         for name in ("lockstep", "lockstep-job", "lockstep-workshop"):
             linker.link(f"bin/{name}", self.root / "bin" / name, made)
-        for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_cuda.so")]):
+        for plugin in sorted(file for name in ("mpi_*", "fast", "cuda") for file in self.build.glob(f"lib/liblockstep_{name}.so")):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
         linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"',
                        "-DLIBRARIES=" + ", ".join(f'"{name}"' for name in self.loaded()))

@@ -16,7 +16,7 @@ def modules():
     """The folders of the layers that hold sources, or headers alone: comm, comm/mpi, options."""
     found = {str(path.parent.relative_to(layer))
              for layer in LAYERS for ending in ("cpp", "h") for path in layer.rglob(f"*.{ending}")}
-    return sorted(module for module in found if module != "." and not re.search("gloo_headers|^include", module))
+    return sorted({"fast"} | {module for module in found if module != "." and not re.search("gloo_headers|^include", module)})
 
 
 def covering():
@@ -28,7 +28,7 @@ def covering():
 
 def module_of(path):
     """The module of a source of src or tests, or None."""
-    for top in (*LAYERS, ROOT / "tests"):
+    for top in (*LAYERS, ROOT / "src", ROOT / "tests"):
         try:
             folder = (ROOT / path).relative_to(top).parent
         except ValueError:

@@ -41,7 +41,7 @@ def bundle(build_dir, once):
 
 
 def plugins_of(folder):
-    return {file.name for file in folder.glob("lib/liblockstep_mpi_*.so")}
+    return {file.name for name in ("mpi_*", "fast") for file in folder.glob(f"lib/liblockstep_{name}.so")}
 
 
 def test_it_holds_no_mpi_nothing_of_the_c_library_and_the_terms_of_all_else(bundle, build_dir):

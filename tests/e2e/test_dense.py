@@ -6,7 +6,7 @@ import pytest
 
 from train_kit import DATA, metrics, sets, write_config, losses
 
-pytestmark = pytest.mark.about("kernels", "loop")
+pytestmark = pytest.mark.about("fast", "loop")
 
 torch = pytest.importorskip("torch")
 

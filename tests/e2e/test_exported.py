@@ -33,7 +33,7 @@ WAYS = (("sgd", "flip"), ("adam", "flip"), ("sgd", "twin"))  # an optimiser, and
 QUICK_RANKS = {("cnn_bn_dropout", 2)}
 # each in one world alone
 IN_RANKS = (("cnn_bn_dropout", 2), ("tied", 2), ("multi_io", 2), ("frozen", 2), ("buffers", 2), ("lstm", 2), ("siamese", 2),
-            ("transformer_encoder", 3), ("resnet", 3), ("bert", 3))
+            ("transformer_encoder", 3), ("resnet18", 3), ("bert", 3))
 
 SLOW = 1800  # seconds for a process that takes all models
 
@@ -186,17 +186,8 @@ def test_ranks_train_as_pythons_ddp_does(runs, name, ranks):
 
 def test_an_operator_of_ones_own_is_refused(runs):
     require(runs.exported("quick")["custom_op"])
-    _, _, words = REFUSED["custom_op"]
     refused = runs.trained("quick", "sgd", "flip")["custom_op"]
-    assert refused.startswith("error: ") and words in refused
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", [name for name, (_, who, _) in REFUSED.items() if who == "export"])
-def test_python_exports_no_such_model(runs, name):
-    _, _, words = REFUSED[name]
-    refused = runs.exported("full")[name]
-    assert refused.startswith("error: ") and words in refused
+    assert refused.startswith("error: ") and "zoo.twice" in refused
 
 
 def test_comparison_can_fail(runs):

@@ -1,10 +1,12 @@
 """Kernels of our own train as libtorch's do, go on from a checkpoint to the same bits, and answer in eval and predict."""
 
+import shutil
+
 import pytest
 
 from train_kit import MNIST, assert_same_tensors, checkpoints, metrics, newest, sets, write_config, write_small_mnist
 
-pytestmark = pytest.mark.about("kernels")
+pytestmark = pytest.mark.about("kernels", "fast")
 
 pytest.importorskip("torch")
 
@@ -64,3 +66,12 @@ def test_a_model_that_has_none_says_so(lockstep, run, tmp_path):
     result = run(lockstep, "train", config, *FAST, *sets(train__max_steps=1, model__name="bert_layer"), "--launcher",
                  "none", cwd=tmp_path, check=True)
     assert "this model has no kernels of our own" in result.stderr and "kernels fast:" not in result.stderr
+
+
+def test_where_they_are_not_installed_a_line_says_how_to_get_them(lockstep, run, tmp_path):
+    for file in (lockstep, *(lockstep.parents[1] / "lib").glob("liblockstep.so.*")):
+        shutil.copy(file, tmp_path)
+    result = run(tmp_path / "lockstep", "train", write_config(tmp_path, MNIST), *FAST, "--launcher", "none", cwd=tmp_path,
+                 env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert result.returncode == 2 and "the fast kernels are not installed" in result.stderr, result.output
+    assert "--target lockstep_fast" in result.stderr and not (tmp_path / "runs").exists(), result.output

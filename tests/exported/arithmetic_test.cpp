@@ -1,4 +1,4 @@
-#include "lockstep/exported/arithmetic.h"
+#include "lockstep/exported/graph.h"
 
 #include <gtest/gtest.h>
 

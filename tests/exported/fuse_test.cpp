@@ -1,6 +1,6 @@
 // Which neighbours in a graph become one node. That the bits stay is shown beside Python, by the model
 // `joined` of the zoo.
-#include "lockstep/exported/fuse.h"
+#include "lockstep/exported/graph.h"
 
 #include <gtest/gtest.h>
 

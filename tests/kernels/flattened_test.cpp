@@ -10,7 +10,6 @@
 
 #include "kernels/levels.h"
 #include "lockstep/base/format.h"
-#include "lockstep/kernels/flattened_loops.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -1,9 +1,11 @@
-#include "lockstep/exported/arithmetic.h"
+#include "lockstep/exported/graph.h"
 
 #include <ATen/ScalarOps.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
@@ -57,45 +59,49 @@ int64_t power(int64_t base, int64_t exponent) {
   return wrapped(result);
 }
 
-template <class Whole, class Real>
-IValue compute(Numbers v, Whole whole, Real real) {
-  if (are_whole(v)) return IValue(int64_t(whole(integer_of(v[0]), integer_of(v[1]))));
-  return IValue(double(real(real_of(v[0]), real_of(v[1]))));
+template <class Operation>
+int64_t wrapping(int64_t a, int64_t b) {
+  return wrapped(Operation()(bits(a), bits(b)));
 }
 
-template <class Compare>
-IValue compared(Numbers v, Compare compare) {
-  if (are_whole(v)) return IValue(bool(compare(integer_of(v[0]), integer_of(v[1]))));
-  return IValue(bool(compare(real_of(v[0]), real_of(v[1]))));
+int64_t remainder(int64_t a, int64_t b) {
+  return wrapped(bits(a) - bits(floor_divide(a, b)) * bits(b));
 }
 
-IValue add(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return wrapped(bits(a) + bits(b)); },
-      [](double a, double b) { return a + b; });
+double real_floor_divide(double a, double b) {
+  const auto quotient = (a - real_remainder(a, b)) / b;
+  const auto floor = std::floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
 }
-IValue subtract(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return wrapped(bits(a) - bits(b)); },
-      [](double a, double b) { return a - b; });
+
+// What no int64 holds becomes the nearest that one does.
+int64_t to_integer(double value) {
+  constexpr double kEdge = 9223372036854775808.0;
+  if (std::isnan(value)) throw Error("the exported graph makes an integer of NaN");
+  if (value >= kEdge) return std::numeric_limits<int64_t>::max();
+  if (value < -kEdge) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
 }
-IValue multiply(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return wrapped(bits(a) * bits(b)); },
-      [](double a, double b) { return a * b; });
+
+// Of two whole numbers, or of two real ones.
+template <auto whole, auto real>
+IValue compute(Numbers v) {
+  if (are_whole(v)) return int64_t{whole(integer_of(v[0]), integer_of(v[1]))};
+  return double{real(real_of(v[0]), real_of(v[1]))};
 }
-IValue divide_down(Numbers v) {
-  return compute(v, floor_divide, [](double a, double b) {
-    const auto quotient = (a - real_remainder(a, b)) / b;
-    const auto floor = std::floor(quotient);
-    return quotient - floor > 0.5 ? floor + 1 : floor;
-  });
+
+template <class Comparison>
+IValue compare(Numbers v) {
+  if (are_whole(v)) return Comparison()(integer_of(v[0]), integer_of(v[1]));
+  return Comparison()(real_of(v[0]), real_of(v[1]));
 }
-IValue remainder(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return wrapped(bits(a) - bits(floor_divide(a, b)) * bits(b)); },
-      real_remainder);
+
+template <class Logical, class Bitwise>
+IValue combine(Numbers v) {
+  if (v[0].isBool() && v[1].isBool()) return Logical()(v[0].toBool(), v[1].toBool());
+  return Bitwise()(integer_of(v[0]), integer_of(v[1]));
 }
+
 IValue divide(Numbers v) {
   if (real_of(v[1]) == 0) throw Error("the exported graph divides by zero");
   return real_of(v[0]) / real_of(v[1]);
@@ -107,97 +113,62 @@ IValue raise(Numbers v) {
 IValue negate(Numbers v) {
   return is_whole(v[0]) ? IValue(wrapped(0 - bits(integer_of(v[0])))) : IValue(-real_of(v[0]));
 }
-IValue same(Numbers v) {
-  return v[0];
-}
-IValue most(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return std::max(a, b); },
-      [](double a, double b) { return std::max(a, b); });
-}
-IValue least(Numbers v) {
-  return compute(
-      v, [](int64_t a, int64_t b) { return std::min(a, b); },
-      [](double a, double b) { return std::min(a, b); });
-}
-IValue both(Numbers v) {
-  return v[0].isBool() && v[1].isBool() ? IValue(v[0].toBool() && v[1].toBool())
-                                        : IValue(integer_of(v[0]) & integer_of(v[1]));
-}
-IValue either(Numbers v) {
-  return v[0].isBool() && v[1].isBool() ? IValue(v[0].toBool() || v[1].toBool())
-                                        : IValue(integer_of(v[0]) | integer_of(v[1]));
-}
 // Beyond the width of an integer nothing of it is left.
 IValue shift_left(Numbers v) {
   const auto by = integer_of(v[1]);
-  return by < 0 || by > 63 ? IValue(int64_t{0}) : IValue(wrapped(bits(integer_of(v[0])) << by));
+  return by < 0 || by > 63 ? int64_t{0} : wrapped(bits(integer_of(v[0])) << by);
 }
 IValue shift_right(Numbers v) {
   return integer_of(v[0]) >> std::clamp<int64_t>(integer_of(v[1]), 0, 63);
 }
-IValue opposite(Numbers v) {
-  return integer_of(v[0]) == 0;
-}
-// What no int64 holds becomes the nearest that one does.
-IValue to_integer(double value) {
-  constexpr double kEdge = 9223372036854775808.0;
-  if (std::isnan(value)) throw Error("the exported graph makes an integer of NaN");
-  if (value >= kEdge) return std::numeric_limits<int64_t>::max();
-  if (value < -kEdge) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(value);
-}
 IValue truncate(Numbers v) {
   return to_integer(std::trunc(real_of(v[0])));
-}
-IValue round_up(Numbers v) {
-  return to_integer(std::ceil(real_of(v[0])));
-}
-IValue round_down(Numbers v) {
-  return to_integer(std::floor(real_of(v[0])));
-}
-IValue to_real(Numbers v) {
-  return real_of(v[0]);
 }
 IValue root(Numbers v) {
   return std::sqrt(real_of(v[0]));
 }
-IValue choose(Numbers v) {
-  return integer_of(v[0]) != 0 ? v[1] : v[2];
+
+template <class T>
+T larger(T a, T b) {
+  return std::max(a, b);
+}
+template <class T>
+T smaller(T a, T b) {
+  return std::min(a, b);
 }
 
 const std::unordered_map<std::string, NamedArithmetic>& table() {
   static const std::unordered_map<std::string, NamedArithmetic> rows = {
-      {"_operator.add", {add, 2}},
-      {"_operator.sub", {subtract, 2}},
-      {"_operator.mul", {multiply, 2}},
-      {"_operator.floordiv", {divide_down, 2}},
-      {"_operator.mod", {remainder, 2}},
+      {"_operator.add", {compute<wrapping<std::plus<>>, std::plus<double>{}>, 2}},
+      {"_operator.sub", {compute<wrapping<std::minus<>>, std::minus<double>{}>, 2}},
+      {"_operator.mul", {compute<wrapping<std::multiplies<>>, std::multiplies<double>{}>, 2}},
+      {"_operator.floordiv", {compute<floor_divide, real_floor_divide>, 2}},
+      {"_operator.mod", {compute<remainder, real_remainder>, 2}},
       {"_operator.truediv", {divide, 2}},
       {"_operator.pow", {raise, 2}},
       {"_operator.neg", {negate, 1}},
-      {"_operator.pos", {same, 1}},
-      {"_operator.eq", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a == b; }); }, 2}},
-      {"_operator.ne", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a != b; }); }, 2}},
-      {"_operator.lt", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a < b; }); }, 2}},
-      {"_operator.le", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a <= b; }); }, 2}},
-      {"_operator.gt", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a > b; }); }, 2}},
-      {"_operator.ge", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a >= b; }); }, 2}},
-      {"_operator.and_", {both, 2}},
-      {"_operator.or_", {either, 2}},
+      {"_operator.pos", {[](Numbers v) { return v[0]; }, 1}},
+      {"_operator.eq", {compare<std::equal_to<>>, 2}},
+      {"_operator.ne", {compare<std::not_equal_to<>>, 2}},
+      {"_operator.lt", {compare<std::less<>>, 2}},
+      {"_operator.le", {compare<std::less_equal<>>, 2}},
+      {"_operator.gt", {compare<std::greater<>>, 2}},
+      {"_operator.ge", {compare<std::greater_equal<>>, 2}},
+      {"_operator.and_", {combine<std::logical_and<>, std::bit_and<>>, 2}},
+      {"_operator.or_", {combine<std::logical_or<>, std::bit_or<>>, 2}},
       {"_operator.lshift", {shift_left, 2}},
       {"_operator.rshift", {shift_right, 2}},
-      {"torch.sym_not", {opposite, 1}},
+      {"torch.sym_not", {[](Numbers v) { return IValue(integer_of(v[0]) == 0); }, 1}},
       {"torch.sym_int", {truncate, 1}},
       {"math.trunc", {truncate, 1}},
-      {"math.ceil", {round_up, 1}},
-      {"math.floor", {round_down, 1}},
-      {"torch.sym_float", {to_real, 1}},
+      {"math.ceil", {[](Numbers v) { return IValue(to_integer(std::ceil(real_of(v[0])))); }, 1}},
+      {"math.floor", {[](Numbers v) { return IValue(to_integer(std::floor(real_of(v[0])))); }, 1}},
+      {"torch.sym_float", {[](Numbers v) { return IValue(real_of(v[0])); }, 1}},
       {"torch.sym_sqrt", {root, 1}},
       {"torch._sym_sqrt", {root, 1}},
-      {"torch.sym_max", {most, 2}},
-      {"torch.sym_min", {least, 2}},
-      {"torch.sym_ite", {choose, 3}},
+      {"torch.sym_max", {compute<larger<int64_t>, larger<double>>, 2}},
+      {"torch.sym_min", {compute<smaller<int64_t>, smaller<double>>, 2}},
+      {"torch.sym_ite", {[](Numbers v) { return integer_of(v[0]) != 0 ? v[1] : v[2]; }, 3}},
   };
   return rows;
 }

@@ -1,4 +1,4 @@
-#include "lockstep/exported/compile.h"
+#include "lockstep/exported/graph.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,9 +14,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/exported/archive.h"
-#include "lockstep/exported/arithmetic.h"
-#include "lockstep/exported/fuse.h"
-#include "lockstep/exported/graph.h"
 
 namespace lockstep::exported {
 namespace {
@@ -27,20 +24,25 @@ namespace {
 class SlotNames {
  public:
   explicit SlotNames(Graph& graph) : graph_(graph) {}
-  /// A new slot. Refusal for a name that is taken.
-  int add(const std::string& name, Holds holds);
-  /// Refusal where nothing before has that name.
-  int find(const std::string& name) const;
+  // A new slot.
+  int add(const std::string& name, Holds holds) {
+    const auto number = static_cast<int>(graph_.slots.size());
+    if (!slots_.emplace(name, number).second)
+      throw Refusal(format("the graph gives two values the name {}", shown(name)));
+    graph_.slots.push_back(holds);
+    return number;
+  }
+  int find(const std::string& name) const {
+    const auto found = slots_.find(name);
+    if (found != slots_.end()) return found->second;
+    throw Refusal(format("the graph uses {} before anything gives it", shown(name)));
+  }
   Holds holds(int slot) const { return graph_.slots[static_cast<size_t>(slot)]; }
 
  private:
   Graph& graph_;
   std::unordered_map<std::string, int> slots_;
 };
-
-/// As the operator wants it: a number in a tensor's place becomes what Python makes of it, one number a list
-/// of them. Refusal, which names the argument, for what it does not take.
-Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names);
 
 using c10::IValue;
 using c10::TypeKind;
@@ -303,21 +305,7 @@ bool is_of_kind(const Json& json, c10::TypePtr type) {
   }
 }
 
-int SlotNames::add(const std::string& name, Holds holds) {
-  const auto number = static_cast<int>(graph_.slots.size());
-  if (!slots_.emplace(name, number).second)
-    throw Refusal(format("the graph gives two values the name {}", shown(name)));
-  graph_.slots.push_back(holds);
-  return number;
-}
-
-int SlotNames::find(const std::string& name) const {
-  const auto found = slots_.find(name);
-  if (found != slots_.end()) return found->second;
-  throw Refusal(format("the graph uses {} before anything gives it", shown(name)));
-}
-
-/// As the file has it, of any kind.
+// As the file has it, of any kind.
 Argument read_argument(const Json& json, const SlotNames& names) {
   const auto [kind, value] = only_field(json);
   const auto reader = readers().find(kind);
@@ -328,6 +316,8 @@ Argument read_argument(const Json& json, const SlotNames& names) {
   return reader->second(value, names);
 }
 
+// As the operator wants it: a number in a tensor's place becomes what Python makes of it, one number a list
+// of them.
 Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names) {
   auto argument = read_argument(json, names);
   if (is_of_kind(json, wanted.real_type()) && Fitting(names).fit(argument, wanted.type(), wanted.N()))

@@ -1,4 +1,4 @@
-#include "lockstep/exported/fuse.h"
+#include "lockstep/exported/graph.h"
 
 #include <ATen/core/ivalue.h>
 

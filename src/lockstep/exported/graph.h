@@ -1,16 +1,22 @@
 #pragma once
-// A graph of torch.export made ready to run: names became numbers of slots, operators handles of the
-// dispatcher, and every argument was checked.
+// A graph of torch.export, compiled and run: names become numbers of slots, operators handles of the
+// dispatcher, and every argument is checked. It runs through the dispatcher: autograd, autocast and hooks see
+// it as they see a model written by hand.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "lockstep/exported/archive.h"
 
 namespace lockstep::exported {
 
@@ -82,5 +88,55 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<Holds> slots;
 };
+
+// Compiling: compile.cpp, and fuse.cpp for neighbours that kernels of our own compute in one.
+
+/// What a graph and those inside it call.
+struct GraphCalls {
+  std::map<std::string, int64_t> operators;  ///< "aten::linear", how often
+  std::set<std::string> draws;               ///< of those, the ones that draw numbers in eval mode, too
+  std::set<std::string> changed;             ///< values that are changed in place, by name
+  int on = 0, off = 0;                       ///< training flags of dropout and norms
+};
+
+/// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot
+/// run.
+Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls);
+
+/// The line of Python that a node of the file stands for, "model.py:12, in forward"; empty where it has none.
+std::string place_of(const Json& node);
+
+/// max_pool2d(relu(x), 2), relu(linear(x)) and linear(x) become one node each, where one follows the other
+/// and nobody else reads what lies between them.
+void fuse(Graph& graph);
+
+// Running: run.cpp.
+
+/// How a graph runs.
+struct GraphMode {
+  at::Device device;    ///< in place of the one it was exported on
+  at::DeviceType home;  ///< the kind of that one
+  bool eval = false;    ///< with what eval mode changes
+};
+
+/// Outputs for inputs, one for each of the graph's.
+std::vector<c10::IValue> run(const Graph& graph, std::vector<c10::IValue> inputs, const GraphMode& way);
+
+// The Python functions on sizes and numbers that a graph may call: arithmetic.cpp.
+
+struct NamedArithmetic {
+  Arithmetic run;
+  size_t arguments;
+};
+
+/// By the name in the file, "_operator.add"; nullptr where there is none.
+const NamedArithmetic* find_arithmetic(const std::string& name);
+
+/// A number in a tensor's place, as Python's parser of arguments makes it: it does not decide a result's
+/// dtype.
+at::Tensor wrapped_number(const c10::IValue& value);
+
+/// A number as an integer: True is 1.
+int64_t integer_of(const c10::IValue& value);
 
 }  // namespace lockstep::exported

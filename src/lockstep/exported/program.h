@@ -1,17 +1,18 @@
 #pragma once
-// An exported file, read: its graph, what that takes and gives, and its tensors.
+// An exported file, read: its graph, what that takes and gives, and its tensors in a module.
 
 #include <ATen/core/ivalue.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/exported/archive.h"
-#include "lockstep/exported/compile.h"
 #include "lockstep/exported/graph.h"
 #include "lockstep/exported/weights.h"
 
@@ -81,5 +82,29 @@ struct ExportedProgram {
 ExportedProgram read_program(const std::string& path);
 /// From the text of models/model.json alone, without a tensor.
 ExportedProgram read_program(std::string_view model_json, const std::string& path);
+
+// A program with the tensors it runs on, which a module of Python's names holds.
+
+struct Bound {
+  ExportedProgram program;
+  std::vector<at::Tensor>
+      tensors;  ///< for each of the graph's inputs; undefined where the user gives a value
+};
+
+/// What a state_dict has besides the module's names, and what of them it lacks.
+struct StateNames {
+  std::vector<std::pair<std::string, std::string>> tied;  ///< second name, first name
+  std::vector<std::string> unsaved;
+};
+
+/// Registers each parameter and buffer once, under the first of its names, in submodules as Python has them.
+Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names);
+
+/// The same model's graph for evaluation, on the tensors that train; of its own it has constants alone.
+/// InputError where it is another model.
+Bound bind_like(ExportedProgram program, const Bound& train);
+
+/// Constants go where the parameters went.
+void move_constants(Bound& bound, at::Device device);
 
 }  // namespace lockstep::exported

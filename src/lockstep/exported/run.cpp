@@ -1,4 +1,4 @@
-#include "lockstep/exported/run.h"
+#include "lockstep/exported/graph.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/stack.h>
@@ -8,20 +8,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/exported/arithmetic.h"
 
 namespace lockstep::exported {
 namespace {
-
-// The nodes that hold graphs of their own.
-
-/// `values`: the node's arguments; lists among them are taken apart.
-std::vector<c10::IValue> run_nested(const Node& node, std::vector<c10::IValue> values, const GraphMode& way);
-
-/// torch.cond under autograd: what the branch that was taken does not use gets a gradient of zeros, as in
-/// Python.
-std::vector<c10::IValue> run_branch(const Graph& branch, std::vector<c10::IValue> operands,
-                                    const GraphMode& way);
 
 using c10::IValue;
 using Tensors = torch::autograd::variable_list;
@@ -124,6 +113,8 @@ Values without_lists(const Values& values) {
   return flat;
 }
 
+// torch.cond under autograd: what the branch that was taken does not use gets a gradient of zeros, as in
+// Python.
 Values run_branch(const Graph& branch, Values operands, const GraphMode& way) {
   Tensors tensors;
   bool learns = false;
@@ -139,6 +130,7 @@ Values run_branch(const Graph& branch, Values operands, const GraphMode& way) {
   return results;
 }
 
+// Of a node that holds graphs; lists among its arguments are taken apart.
 Values run_nested(const Node& node, Values arguments, const GraphMode& way) {
   const auto values = without_lists(arguments);
   switch (node.kind) {
@@ -166,8 +158,7 @@ Values run_nested(const Node& node, Values arguments, const GraphMode& way) {
   }
 }
 
-using c10::IValue;
-using Slots = std::vector<IValue>;
+using Slots = Values;
 
 IValue cast(const IValue& value, Cast cast) {
   switch (cast) {

@@ -5,10 +5,17 @@
 
 #include <array>
 
-#include "lockstep/kernels/conv_shape.h"
 #include "lockstep/kernels/level.h"
+#include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
+
+/// Who wins where relu stopped all four.
+constexpr uint8_t kNobody = 4;
+
+/// Of each window, in the order of reading.
+template <int lanes>
+using Four = std::array<Floats<lanes>, 4>;
 
 struct Pooled {
   at::Tensor output;

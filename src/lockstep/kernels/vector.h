@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +19,11 @@ struct VectorOf {
 
 template <class T, int lanes>
 using Vector = typename VectorOf<T, lanes>::Type;
+
+template <int lanes>
+using Floats = Vector<float, lanes>;
+template <int lanes>
+using Ints = Vector<int32_t, lanes>;
 
 template <class V>
 LOCKSTEP_INLINE inline V load(const void* from) {
@@ -134,5 +141,58 @@ template <int lanes, int half, class V>
 LOCKSTEP_INLINE inline V zipped(V one, V other) {
   return detail::zipped<half * lanes>(one, other, std::make_integer_sequence<int, lanes>());
 }
+
+// Zipping the first half of the rows with the second, as often as halves can be cut, transposes a square.
+template <class T, int side>
+LOCKSTEP_INLINE inline void transpose_square(const T* from, int64_t row, T* to, int64_t to_row) {
+  if constexpr (side == 1) {
+    *to = *from;
+  } else {
+    using V = Vector<T, side>;
+    V rows[side];
+    unrolled<side>([&](auto i) LOCKSTEP_INLINE { rows[i] = load<V>(from + i * row); });
+    for (int cut = 1; cut < side; cut *= 2) {
+      V zips[side];
+      unrolled<side / 2>([&](auto i) LOCKSTEP_INLINE {
+        zips[2 * i] = zipped<side, 0>(rows[i], rows[i + side / 2]);
+        zips[2 * i + 1] = zipped<side, 1>(rows[i], rows[i + side / 2]);
+      });
+      unrolled<side>([&](auto i) LOCKSTEP_INLINE { rows[i] = zips[i]; });
+    }
+    unrolled<side>([&](auto i) LOCKSTEP_INLINE { store(to + i * to_row, rows[i]); });
+  }
+}
+
+/// [rows][columns] to [columns][rows], by squares; `row`: how far one row is from the next.
+template <class T, int side>
+LOCKSTEP_INLINE inline void turn(Lanes<side> square, const T* from, int64_t row, int64_t rows,
+                                 int64_t columns, T* to) {
+  if constexpr (side > 1) {
+    if (rows < side || columns < side) return turn(Lanes<side / 2>(), from, row, rows, columns, to);
+  }
+  for_chunks(square, rows, [&](auto, int64_t y) LOCKSTEP_INLINE {
+    for_chunks(square, columns, [&](auto, int64_t x) LOCKSTEP_INLINE {
+      transpose_square<T, side>(from + y * row + x, row, to + x * rows + y, rows);
+    });
+  });
+}
+
+/// Memory that a loop works in, on a cache line.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count)
+      : values_(static_cast<T*>(::operator new(static_cast<size_t>(count) * sizeof(T), kLine))) {
+    std::memset(static_cast<void*>(values_.get()), 0, static_cast<size_t>(count) * sizeof(T));
+  }
+  T* get() const { return values_.get(); }
+
+ private:
+  static constexpr std::align_val_t kLine{64};
+  struct Free {
+    void operator()(T* values) const { ::operator delete(values, kLine); }
+  };
+  std::unique_ptr<T, Free> values_;
+};
 
 }  // namespace lockstep::kernels

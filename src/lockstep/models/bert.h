@@ -86,6 +86,9 @@ struct BertConfig {
   double layer_norm_eps = 1e-12;
 };
 
+/// What hidden_act may be.
+std::vector<std::string> bert_activations();
+
 /// From a folder's config.json. InputError where it is missing, no JSON, of another architecture, or says
 /// what cannot be.
 BertConfig read_bert_config(const std::string& folder);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -17,12 +18,207 @@
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/models/bert_fields.h"
 
 namespace lockstep {
+
+// What config.json says.
+
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// The keys of config.json that BertConfig has.
+struct BertField {
+  const char* name;
+  std::variant<int64_t BertConfig::*, double BertConfig::*, std::optional<double> BertConfig::*,
+               std::string BertConfig::*>
+      member;
+  int64_t least = 1, most = int64_t{1} << 31;  // of whole numbers
+};
+
+constexpr const char* kBertFolder =
+    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
+
+constexpr const char* kPadding = "pad_token_id";
+
+constexpr BertField kBertFields[] = {
+    {"vocab_size", &BertConfig::vocab_size},
+    {"hidden_size", &BertConfig::hidden_size},
+    {"num_hidden_layers", &BertConfig::num_hidden_layers, 1, 1000},
+    {"num_attention_heads", &BertConfig::num_attention_heads},
+    {"intermediate_size", &BertConfig::intermediate_size},
+    {"max_position_embeddings", &BertConfig::max_position_embeddings},
+    {"type_vocab_size", &BertConfig::type_vocab_size},
+    {kPadding, &BertConfig::pad_token_id, -1},  // which is null in the file
+    {"hidden_act", &BertConfig::hidden_act},
+    {"hidden_dropout_prob", &BertConfig::hidden_dropout_prob},
+    {"attention_probs_dropout_prob", &BertConfig::attention_probs_dropout_prob},
+    {"classifier_dropout", &BertConfig::classifier_dropout},
+    {"initializer_range", &BertConfig::initializer_range},
+    {"layer_norm_eps", &BertConfig::layer_norm_eps},
+};
+
+constexpr size_t kLargestConfig = size_t{16} << 20;
+constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
+
+/// What may be wrong, said in one way whether a folder or the options say it.
+struct Place {
+  std::string where;
+  const char* hint;
+  [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, hint); }
+};
+
+/// Takes a member's value from config.json.
+struct FromJson {
+  BertConfig& config;
+  const BertField& field;
+  const Json& value;
+  const Place& place;
+
+  [[noreturn]] void refuse(const char* wanted) const {
+    place.refuse(format("{} is {}, and must be {}", field.name, base::printable(value.dump()), wanted));
+  }
+  void operator()(int64_t BertConfig::*member) const {
+    if (!value.is_number_integer()) refuse("a whole number");
+    config.*member = value.get<int64_t>();
+  }
+  void operator()(double BertConfig::*member) const {
+    if (!value.is_number()) refuse("a number");
+    config.*member = value.get<double>();
+  }
+  void operator()(std::optional<double> BertConfig::*member) const {
+    if (!value.is_number()) refuse("a number");
+    config.*member = value.get<double>();
+  }
+  void operator()(std::string BertConfig::*member) const {
+    if (!value.is_string()) refuse("a text");
+    config.*member = value.get<std::string>();
+  }
+};
+
+/// The same from model.options.
+struct FromOptions {
+  BertConfig& config;
+  const BertField& field;
+  const RowOptions& options;
+
+  template <class T>
+  void operator()(T BertConfig::*member) const {
+    config.*member = option(options, field.name, config.*member);
+  }
+  void operator()(std::optional<double> BertConfig::*member) const {
+    config.*member = option(options, field.name, 0.0);
+  }
+};
+
+void check_sizes(const BertConfig& config, const Place& place) {
+  for (const auto& field : kBertFields) {
+    const auto* member = std::get_if<int64_t BertConfig::*>(&field.member);
+    if (!member) continue;
+    const int64_t value = config.**member;
+    if (value < field.least || value > field.most)
+      place.refuse(format("{} is {}, and must be from {} to {}", field.name, value, field.least, field.most));
+  }
+  if (config.hidden_size % config.num_attention_heads != 0)
+    place.refuse(format("hidden_size is {}, which is no multiple of num_attention_heads, {}",
+                        config.hidden_size, config.num_attention_heads));
+  if (config.pad_token_id >= config.vocab_size)
+    place.refuse(format("{} is {}, and vocab_size {}", kPadding, config.pad_token_id, config.vocab_size));
+}
+
+void check_shares(const BertConfig& config, const Place& place) {
+  const std::pair<const char*, double> dropouts[] = {
+      {"hidden_dropout_prob", config.hidden_dropout_prob},
+      {"attention_probs_dropout_prob", config.attention_probs_dropout_prob},
+      {"classifier_dropout", config.classifier_dropout.value_or(0)}};
+  for (const auto& [name, value] : dropouts)
+    if (!(value >= 0 && value < 1))
+      place.refuse(format("{} is {}, and must be from 0 to below 1", name, value));
+  if (!(config.layer_norm_eps > 0)) place.refuse(format("layer_norm_eps is {}", config.layer_norm_eps));
+  if (!(config.initializer_range > 0))
+    place.refuse(format("initializer_range is {}, and must be above 0", config.initializer_range));
+}
+
+void check_config(const BertConfig& config, const Place& place) {
+  check_sizes(config, place);
+  check_shares(config, place);
+  const auto known = bert_activations();
+  if (std::find(known.begin(), known.end(), config.hidden_act) != known.end()) return;
+  place.refuse(
+      format("hidden_act is {}; known are {}", base::printable(config.hidden_act), base::join(known, ", ")));
+}
+
+// Named like BERT's or not, the weights of another architecture would be taken wrongly.
+void require_bert(const Json& json, const Place& place) {
+  const auto require = [&](const char* key, const Json& wanted) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null() || *found == wanted) return;
+    place.refuse(
+        format("{} is {}, and this model's is {}", key, base::printable(found->dump()), wanted.dump()));
+  };
+  require("model_type", "bert");
+  require("position_embedding_type", "absolute");
+  require("is_decoder", false);
+  require("add_cross_attention", false);
+  if (!json.contains("model_type") && !json.contains("vocab_size"))
+    place.refuse("it names no model_type and no vocab_size: it is no model's");
+}
+
+Json read_json(const std::string& file, const Place& place) {
+  if (!fs::exists(file)) place.refuse("the folder has no config.json");
+  const auto json = base::parse_json(base::read_small_file(file, kLargestConfig, "config.json"));
+  if (!json.is_object()) place.refuse("config.json is not JSON, or no object, or nested too deeply");
+  return json;
+}
+
+}  // namespace
+
+BertConfig read_bert_config(const std::string& folder) {
+  if (!fs::is_directory(folder))
+    throw InputError("there is no such folder", base::printable(folder, 4096), kBertFolder);
+  const std::string file = (fs::path(folder) / "config.json").string();
+  const Place place{file, kBertFolder};
+  const Json json = read_json(file, place);
+  require_bert(json, place);
+  BertConfig config;
+  for (const auto& field : kBertFields) {
+    const auto found = json.find(field.name);
+    if (found == json.end()) continue;
+    if (!found->is_null()) {
+      std::visit(FromJson{config, field, *found, place}, field.member);
+    } else if (field.least < 0) {
+      config.pad_token_id = -1;
+    }
+  }
+  check_config(config, place);
+  return config;
+}
+
+std::vector<std::string> read_bert_labels(const std::string& folder) {
+  const std::string file = (fs::path(folder) / "config.json").string();
+  const Json json = read_json(file, {file, kBertFolder});
+  std::vector<std::string> labels;
+  const auto names = json.find("id2label");
+  if (names == json.end() || !names->is_object()) return labels;
+  for (size_t i = 0; i < names->size(); ++i) {
+    const auto name = names->find(format("{}", i));
+    if (name == names->end() || !name->is_string()) return {};
+    labels.push_back(name->get<std::string>());
+  }
+  return labels;
+}
+
+BertConfig with_options(BertConfig config, const RowOptions& options) {
+  for (const auto& field : kBertFields)
+    if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);
+  check_config(config, {"model.options", kOptions});
+  return config;
+}
+
+// The weights.
+
+namespace {
 
 constexpr size_t kNamed = 5;  // tensors that a message names
 constexpr const char* kBase = "bert.";
@@ -53,14 +249,14 @@ std::string find_weights(const fs::path& folder) {
                      "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
   }
   throw InputError("the folder has no weights: neither model.safetensors nor pytorch_model.bin",
-                   folder.string(), models::kBertFolder);
+                   folder.string(), kBertFolder);
 }
 
 // What a clone without git-lfs leaves in the file's place.
 void refuse_pointer(const std::string& path) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   std::string start(kPointer.size(), '\0');
-  base::RegularFile file(path, "the model's weights", models::kBertFolder);
+  base::RegularFile file(path, "the model's weights", kBertFolder);
   start.resize(file.read(start.data(), start.size()));
   if (start == kPointer)
     throw InputError("the file holds no weights, but git's note of where they are", path,
@@ -194,12 +390,12 @@ void read_bert_weights(BertForSequenceClassification& net, const std::string& fo
   net.say_when_learning(note_of(fit, file));
 }
 
+// Writing a folder.
+
 namespace {
 
-namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr size_t kLargestConfig = size_t{16} << 20;
 constexpr const char* kOutput = "name a folder that is not there yet";
 constexpr const char* kTokenizerFiles[] = {"vocab.txt", "tokenizer_config.json", "tokenizer.json",
                                            "special_tokens_map.json", "added_tokens.json"};
@@ -237,7 +433,7 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
   auto json = present_config(folder.pretrained);
   json["architectures"] = {"BertForSequenceClassification"};
   json["model_type"] = "bert";
-  for (const auto& field : models::kBertFields) json[field.name] = std::visit(ToJson{config}, field.member);
+  for (const auto& field : kBertFields) json[field.name] = std::visit(ToJson{config}, field.member);
   json["dtype"] = "float32";
   json["problem_type"] = folder.regression ? "regression" : "single_label_classification";
   json["id2label"] = json["label2id"] = OrderedJson::object();

@@ -11,9 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "lockstep/exported/bound.h"
 #include "lockstep/exported/program.h"
-#include "lockstep/exported/run.h"
 #include "lockstep/exported/weights.h"
 #include "lockstep/models/model.h"
 
@@ -21,12 +19,6 @@ namespace lockstep::models {
 namespace {
 
 // What an exported file says of itself, as users read it.
-
-/// `has_eval`: there is a graph of its own for evaluation.
-ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval);
-
-/// The operators that draw random numbers whatever mode the model is in, "randn_like, rand"; empty = none.
-std::string draws_of(const exported::ExportedProgram& program);
 
 using exported::Input;
 using exported::Output;
@@ -70,11 +62,13 @@ std::vector<std::string> notes_of(const exported::ExportedProgram& program) {
   return notes;
 }
 
+// The operators that draw random numbers whatever mode the model is in, "randn_like, rand"; empty = none.
 std::string draws_of(const exported::ExportedProgram& program) {
   const auto& draws = program.calls.draws;
   return base::join({draws.begin(), draws.end()}, ", ");
 }
 
+// `has_eval`: there is a graph of its own for evaluation.
 ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval) {
   ExportedFacts facts{.torch_version = program.torch_version, .schema = program.schema};
   for (const auto number : program.signature.given) {
@@ -98,7 +92,6 @@ ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval) 
 }
 
 }  // namespace
-
 }  // namespace lockstep::models
 
 namespace lockstep {

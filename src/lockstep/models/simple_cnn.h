@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+struct FastKernels;
+
 /// Two convolutions of 3 x 3 with pooling, conv1 and conv2, then fc1 and fc2.
 class SimpleCNN : public Net, public Chain {
  public:
@@ -19,12 +21,12 @@ class SimpleCNN : public Net, public Chain {
   /// [n, 1, 28, 28] to [n, 10].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
-  bool use_own_kernels() override { return own_kernels_ = true; }
+  bool use_own_kernels() override;
 
  private:
   torch::nn::Conv2d conv1_, conv2_;
   torch::nn::Linear fc1_, fc2_;
-  bool own_kernels_ = false;
+  const FastKernels* fast_ = nullptr;
 };
 
 }  // namespace lockstep

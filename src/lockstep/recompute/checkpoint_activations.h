@@ -80,8 +80,7 @@ void compute(Function& function, const std::vector<at::Tensor>& inputs, std::ind
 /// tensor is captured. It is called twice, and must do the same both times: a module's buffers (BatchNorm's
 /// statistics) are put back after the second time; what a function writes elsewhere is written twice.
 /// Error in backward where an input was changed in place, by the function or after it, or where the second
-/// time is unlike the first; and where the function then runs a backward of its own that crosses to another
-/// GPU: one function at a time is computed again, and that GPU's thread may wait for its turn.
+/// time is unlike the first. A backward that the function runs of its own must stay on one GPU.
 template <class Function, std::same_as<at::Tensor>... Inputs>
 auto checkpoint_activations(const CheckpointOptions& options, Function function, const Inputs&... inputs) {
   const auto again = [function](const std::vector<at::Tensor>& kept) mutable {

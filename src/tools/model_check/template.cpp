@@ -1,19 +1,14 @@
-#include "tools/model_check/template.h"
-
-#include <algorithm>
-#include <cctype>
-#include <iterator>
+// The Python that exports a model, for its reader's own.
+#include <regex>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "tools/model_check/model_check.h"
 
 namespace lockstep::model_check {
 namespace {
-
-constexpr size_t kMostDigits = 9;   // of a size
-constexpr const char* kFree = "?";  // a size that may change
-constexpr const char* kDefaultInput = "float32:1x28x28";
 
 constexpr const char* kExport =
     R"(# Writes FILE.pt2, which lockstep trains without Python.
@@ -52,92 +47,33 @@ sample = {name: t.detach().contiguous().clone() for name, t in sample.items() if
 safetensors.torch.save_file(sample, "FILE.sample.safetensors")
 )";
 
-/// How Python makes a tensor of a dtype: before its sizes, after them.
-struct Making {
-  const char* dtype;
-  const char* before;
-  const char* after;
-};
-constexpr Making kMakings[] = {
-    {"float32", "torch.randn((", "))"},
-    {"float64", "torch.randn((", "), dtype=torch.float64)"},
-    {"float16", "torch.randn((", "), dtype=torch.float16)"},
-    {"bfloat16", "torch.randn((", "), dtype=torch.bfloat16)"},
-    {"int64", "torch.randint(2, (", "))"},
-    {"int32", "torch.randint(2, (", "), dtype=torch.int32)"},
-    {"uint8", "torch.randint(2, (", "), dtype=torch.uint8)"},
-    {"bool", "torch.rand((", ")) < 0.5"},
+// "float32:1x28x28": the line of Python that makes a batch of it, and the dimensions that may change.
+struct Input {
+  std::string line, free = "{0: free";
 };
 
-const Making& making_of(const std::string& dtype, const std::string& input) {
-  const auto* found = std::find_if(std::begin(kMakings), std::end(kMakings),
-                                   [&](const Making& making) { return making.dtype == dtype; });
-  if (found != std::end(kMakings)) return *found;
-  std::vector<std::string> known;
-  for (const auto& making : kMakings) known.emplace_back(making.dtype);
-  const auto near = base::nearest(dtype, known);
-  throw InputError(format("unknown dtype '{}'", base::printable(dtype)), "--input " + base::printable(input),
-                   near ? format("did you mean {}?", *near) : "choose one of " + base::join(known, ", "));
-}
-
-bool is_size(const std::string& text) {
-  return !text.empty() && text.size() <= kMostDigits && text[0] != '0' &&
-         std::all_of(text.begin(), text.end(), [](unsigned char sign) { return std::isdigit(sign) != 0; });
-}
-
-/// "1x28" becomes {"1", "28"}; "?" is a size that may change.
-std::vector<std::string> sizes_of(const std::string& input) {
-  std::vector<std::string> sizes;
-  const auto colon = input.find(':');
-  if (colon >= input.size() - 1) return sizes;  // one number a sample
-  for (size_t begin = colon + 1; begin <= input.size();) {
-    const auto end = std::min(input.find('x', begin), input.size());
-    sizes.push_back(input.substr(begin, end - begin));
-    begin = end + 1;
-    if (sizes.back() == kFree || is_size(sizes.back())) continue;
-    throw InputError(
-        format("'{}' is no size", base::printable(sizes.back())), "--input " + base::printable(input),
-        "give the sizes of one sample, without the batch: --input float32:3x224x224; ? is one that "
-        "may change");
+Input input_of(const std::string& text) {
+  static const std::regex form(
+      R"((?:(float(?:16|32|64)|bfloat16)|(u?int8|int16|int32|int64|bool))(?::((?:\?|[1-9]\d{0,8})(?:x(?:\?|[1-9]\d{0,8}))*))?)");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, form))
+    throw InputError(format("'{}' is not DTYPE:SIZES", base::printable(text)), "--input",
+                     "give a dtype and the sizes of one sample, without the batch: float32:3x224x224; "
+                     "? is a size that may change: int64:?");
+  Input input;
+  std::string sizes = "4,";  // the batch
+  std::istringstream of_one(parts[3].str());
+  int dimension = 0;
+  for (std::string size; std::getline(of_one, size, 'x');) {
+    ++dimension;
+    const bool may_change = size == "?";
+    sizes += (dimension == 1 ? " " : ", ") + (may_change ? "5" : size);
+    if (may_change) input.free += format(", {}: free", dimension);
   }
-  return sizes;
-}
-
-/// "float32:1x28x28" as the line of Python that makes a batch of it.
-std::string line_of(const std::string& input) {
-  const auto& making = making_of(input.substr(0, input.find(':')), input);
-  std::string batch = "4";
-  const auto sizes = sizes_of(input);
-  for (const auto& size : sizes) batch += ", " + (size == kFree ? std::string("5") : size);
-  if (sizes.empty()) batch += ",";
-  return std::string("    ") + making.before + batch + making.after + ",\n";
-}
-
-/// The dimensions of it that may have any size: "{0: free, 2: free}"
-std::string free_of(const std::string& input) {
-  std::string text = "{0: free";
-  const auto sizes = sizes_of(input);
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (sizes[i] == kFree) text += format(", {}: free", i + 1);
-  return text + "},";
-}
-
-std::string each(const std::vector<std::string>& inputs, const char* between,
-                 std::string (*made)(const std::string&)) {
-  std::vector<std::string> parts;
-  for (const auto& input : inputs) parts.push_back(made(input));
-  return base::join(parts, between);
-}
-
-/// Without its ending; it is put in Python's quotes, and in a comment.
-std::string file_stem(const std::string& output) {
-  const bool plain = std::none_of(output.begin(), output.end(), [](unsigned char sign) {
-    return sign == '"' || sign == '\\' || sign < ' ';
-  });
-  const auto stem = output.ends_with(".pt2") ? output.substr(0, output.size() - 4) : output;
-  if (plain && !stem.empty()) return stem;
-  throw InputError("a file's name without quotes and backslashes is wanted",
-                   "--output " + base::printable(output), "lockstep model template --output model.pt2");
+  input.line = parts[1].matched ? format("    torch.randn(({}), dtype=torch.{}),\n", sizes, parts[1].str())
+                                : format("    torch.randint(2, ({})).to(torch.{}),\n", sizes, parts[2].str());
+  input.free += "},";
+  return input;
 }
 
 std::string replaced(std::string text, const std::string& word, const std::string& by) {
@@ -149,12 +85,22 @@ std::string replaced(std::string text, const std::string& word, const std::strin
 }  // namespace
 
 std::string export_script(const TemplateOptions& asked) {
-  const auto inputs = asked.inputs.empty() ? std::vector<std::string>{kDefaultInput} : asked.inputs;
-  auto text =
-      replaced(replaced(kExport, "INPUTS", each(inputs, "", line_of)), "FREE", each(inputs, " ", free_of));
-  if (asked.eval) text += kEval;
-  if (asked.sample) text += kSampleOf;
-  return replaced(text, "FILE", file_stem(asked.output));
+  std::string lines, free;
+  for (const auto& text : asked.inputs.empty() ? std::vector<std::string>{"float32:1x28x28"} : asked.inputs) {
+    const auto input = input_of(text);
+    lines += input.line;
+    free += (free.empty() ? "" : " ") + input.free;
+  }
+  if (asked.output.find_first_of("\"\\\n") != std::string::npos)
+    throw InputError("a file's name without quotes and backslashes is wanted",
+                     "--output " + base::printable(asked.output),
+                     "lockstep model template --output model.pt2");
+  auto script = replaced(replaced(kExport, "INPUTS", lines), "FREE", free);
+  if (asked.eval) script += kEval;
+  if (asked.sample) script += kSampleOf;
+  const auto stem =
+      asked.output.ends_with(".pt2") ? asked.output.substr(0, asked.output.size() - 4) : asked.output;
+  return replaced(script, "FILE", stem);
 }
 
 }  // namespace lockstep::model_check

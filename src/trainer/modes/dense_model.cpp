@@ -8,8 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/kernels/dense.h"
-#include "lockstep/kernels/loss.h"
+#include "lockstep/kernels/fast_kernels.h"
 #include "lockstep/models/dense.h"
 #include "lockstep/parallel/ddp.h"
 
@@ -64,8 +63,8 @@ DdpOptions ddp_options_of(const DdpSettings& settings) {
           .bucket_cap_mb = settings.bucket_cap_mb};
 }
 
-std::vector<kernels::DenseLayer> sizes_of(const DenseLayers& layers) {
-  std::vector<kernels::DenseLayer> sizes;
+std::vector<DenseLayer> sizes_of(const DenseLayers& layers) {
+  std::vector<DenseLayer> sizes;
   for (const auto& layer : layers)
     sizes.push_back({.inputs = layer->weight.size(1), .outputs = layer->weight.size(0)});
   return sizes;
@@ -77,7 +76,7 @@ class DenseModel : public TrainedModel {
              const ModelSupplies& supplies)
       : TrainedModel(std::move(net)),
         layers_(std::move(layers)),
-        chain_(sizes_of(layers_), kernels::level()),
+        chain_(fast_kernels().make_dense_chain(sizes_of(layers_))),
         parameters_(net_->parameters()),
         known_loss_(supplies.known_loss),
         loss_(at::zeros({})),
@@ -97,15 +96,15 @@ class DenseModel : public TrainedModel {
     const auto x = input.dim() == 2 && input.is_contiguous() ? input : input.flatten(1).contiguous();
     refuse_others(x);
     for (size_t i = 0; i < layers_.size(); ++i) {
-      auto& layer = chain_.layer(i);
+      auto& layer = chain_->layer(i);
       layer.weight = layers_[i]->weight.const_data_ptr<float>();
       if (layers_[i]->bias.defined()) layer.bias = layers_[i]->bias.const_data_ptr<float>();
     }
     const float* numbers = x.const_data_ptr<float>();
-    const float* outputs = chain_.forward(numbers, x.size(0));
+    const float* outputs = chain_->forward(numbers, x.size(0));
     *loss_.mutable_data_ptr<float>() = static_cast<float>(loss_of(outputs, x.size(0), target));
     if (context.enter) context.enter(Phase::backward);
-    chain_.backward(numbers);
+    chain_->backward(numbers);
     for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
     if (backend_) {
       if (context.enter) context.enter(Phase::waiting);
@@ -129,8 +128,8 @@ class DenseModel : public TrainedModel {
       at += parameter.numel();
     }
     for (size_t i = 0; i < layers_.size(); ++i) {
-      chain_.layer(i).weight_gradient = gradient_of(layers_[i]->weight);
-      if (layers_[i]->bias.defined()) chain_.layer(i).bias_gradient = gradient_of(layers_[i]->bias);
+      chain_->layer(i).weight_gradient = gradient_of(layers_[i]->weight);
+      if (layers_[i]->bias.defined()) chain_->layer(i).bias_gradient = gradient_of(layers_[i]->bias);
     }
   }
 
@@ -158,18 +157,18 @@ class DenseModel : public TrainedModel {
                        "train.kernels: fast", "give a class, or a number for each output, a sample");
     const auto wanted = target.contiguous();
     if (classes)
-      return cross_entropy_.mean(outputs, wanted.const_data_ptr<int64_t>(), rows, wide, share_,
-                                 chain_.output_gradient());
-    return kernels::mean_squared_error(outputs, wanted.const_data_ptr<float>(), rows * wide, share_,
-                                       chain_.output_gradient());
+      return fast_kernels().cross_entropy(cross_entropy_, outputs, wanted.const_data_ptr<int64_t>(), rows,
+                                          wide, share_, chain_->output_gradient());
+    return fast_kernels().mean_squared_error(outputs, wanted.const_data_ptr<float>(), rows * wide, share_,
+                                             chain_->output_gradient());
   }
 
   const DenseLayers layers_;
-  kernels::DenseChain chain_;
+  const std::unique_ptr<DenseChain> chain_;
   std::vector<at::Tensor> parameters_, gradients_;
   std::vector<at::Tensor> travelling_;  // all gradients, as one tensor
   const KnownLoss known_loss_;
-  kernels::CrossEntropy cross_entropy_;
+  CrossEntropy cross_entropy_;
   at::Tensor loss_;
   const double share_;
   c10::intrusive_ptr<c10d::Backend> backend_;

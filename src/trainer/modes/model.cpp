@@ -10,6 +10,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/kernels/fast_kernels.h"
 #include "lockstep/models/dense.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/data_parallel.h"
@@ -190,6 +191,7 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("train.nvtx: ranges are shown beside a GPU's work, and this rank has none", "train.nvtx",
                      "start on a GPU, or set train.nvtx to false; train.trace shows where a CPU's time goes");
   }
+  if (train.kernels == KernelChoice::fast) fast_kernels();  // an error now where they are not installed
   warn_of_few_samples(settings);
 }
 

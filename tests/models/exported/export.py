@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from zoo import LOSES, REFUSED, ZOO
 
 STEPS = 20
-ALL = {**ZOO, **LOSES, **{name: entry for name, (entry, _, _) in REFUSED.items()}}
+ALL = {**ZOO, **LOSES, **REFUSED}
 OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),

@@ -1,6 +1,6 @@
 """Models as people write them, made small: what export.py exports, and Python and C++ train side by side.
 
-ZOO: name -> Model. LOSES: those that an export makes others. REFUSED: those that torch.export or lockstep does not take.
+ZOO: name -> Model. LOSES: those that an export makes others. REFUSED: those that lockstep does not take.
 """
 
 import dataclasses
@@ -219,15 +219,6 @@ class EinsumNorms(nn.Module):
         return torch.einsum("bho,oc->bc", self.layer(self.group(torch.einsum("bi,hio->bho", x, self.inner))), self.outer)
 
 
-class ComplexFft(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.filter, self.head = nn.Parameter(torch.randn(9, 2)), nn.Linear(16, 2)
-
-    def forward(self, x):
-        return self.head(torch.fft.irfft(torch.fft.rfft(x) * torch.view_as_complex(self.filter), n=16))
-
-
 # Images
 
 
@@ -284,32 +275,6 @@ def conv_norm(inputs, outputs, kernel=3, stride=1, groups=1, act=nn.ReLU):
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), act())
 
 
-def pooled(width, classes):
-    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
-
-
-class Residual(nn.Module):
-    """x + f(x), with a 1 x 1 convolution where f changes the shape, and what follows the sum."""
-
-    def __init__(self, body, inputs, outputs, stride=1, after=nn.ReLU):
-        super().__init__()
-        self.body, self.after = body, after()
-        same = inputs == outputs and stride == 1
-        self.short = nn.Identity() if same else conv_norm(inputs, outputs, 1, stride, act=nn.Identity)
-
-    def forward(self, x):
-        return self.after(self.short(x) + self.body(x))
-
-
-def basic_block(inputs, outputs, stride=1):
-    body = nn.Sequential(conv_norm(inputs, outputs, 3, stride), conv_norm(outputs, outputs, act=nn.Identity))
-    return Residual(body, inputs, outputs, stride)
-
-
-def resnet():
-    return nn.Sequential(conv_norm(3, 8), basic_block(8, 8), basic_block(8, 16, 2), basic_block(16, 24, 2), pooled(24, 10))
-
-
 def resnet18():
     """torchvision's without its two widest stages."""
     import torchvision
@@ -318,20 +283,9 @@ def resnet18():
     return model
 
 
-def mobilenet_v2():
-    import torchvision
-    return torchvision.models.mobilenet_v2(num_classes=10, width_mult=0.25)
-
-
 def vit():
     import torchvision
     return torchvision.models.VisionTransformer(32, 8, 2, 4, 32, 64, dropout=0.1, num_classes=5)
-
-
-def convnext_depth():
-    """torchvision's, which leaves blocks out at random."""
-    from torchvision.models.convnext import CNBlockConfig, ConvNeXt
-    return ConvNeXt([CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 2)], stochastic_depth_prob=0.3, num_classes=5)
 
 
 class UNet(nn.Module):
@@ -350,23 +304,6 @@ class UNet(nn.Module):
         return self.out(self.up1(torch.cat([y, one], 1)))
 
 
-# Images out of numbers
-
-
-class Vae(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Sequential(nn.Linear(36, 24), nn.ELU())
-        self.mean, self.logvar = nn.Linear(24, 4), nn.Linear(24, 4)
-        self.decode = nn.Sequential(nn.Linear(4, 24), nn.ELU(), nn.Linear(24, 36), nn.Sigmoid())
-
-    def forward(self, x):
-        hidden = self.encode(x.flatten(1))
-        mean, logvar = self.mean(hidden), self.logvar(hidden)
-        drawn = mean + torch.randn_like(mean) * (0.5 * logvar).exp() if self.training else mean
-        return self.decode(drawn).view_as(x), mean, logvar
-
-
 # Sequences and speech
 
 
@@ -379,19 +316,6 @@ class Recurrent(nn.Module):
 
     def forward(self, words):
         return self.head(self.rnn(self.embedding(words))[0][:, -1])
-
-
-class CellLoop(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.cell, self.head = nn.LSTMCell(6, 12), nn.Linear(12, 2)
-
-    def forward(self, x):
-        hidden = x.new_zeros(x.shape[0], 12)
-        memory = torch.zeros_like(hidden)
-        for step in range(x.shape[1]):
-            hidden, memory = self.cell(x[:, step], (hidden, memory))
-        return self.head(hidden)
 
 
 # Attention
@@ -452,23 +376,6 @@ def texts_of_two_lengths(n, generator):
     return (torch.randn(n, n + 4, 32, generator=generator),)
 
 
-class SharedHeads(nn.Module):
-    """A mask of its own, and two heads of keys for four of queries."""
-
-    def __init__(self):
-        super().__init__()
-        self.query, self.keys = nn.Linear(32, 32), nn.Linear(32, 32)
-        self.register_buffer("rates", torch.arange(4).float(), persistent=False)
-
-    def forward(self, x):
-        n, length, _ = x.shape
-        angles = torch.outer(torch.arange(length, device=x.device).float(), self.rates)
-        query = self.query(x).view(n, length, 4, 8).transpose(1, 2) * torch.cat([angles.cos(), angles.sin()], -1)
-        key, value = self.keys(x).view(n, length, 2, 2, 8).permute(2, 0, 3, 1, 4)
-        mask = torch.ones(length, length, dtype=torch.bool).tril()
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True).transpose(1, 2).flatten(2)
-
-
 def turned(x, angles):
     """Rotary positions: pairs of numbers, turned by their place's angle."""
     one, two = x.chunk(2, -1)
@@ -526,16 +433,6 @@ def masked_words(n, generator):
     return torch.randint(99, (n, 11), generator=generator), mask
 
 
-class Gpt2(nn.Module):
-    def __init__(self):
-        super().__init__()
-        from transformers import GPT2Config, GPT2LMHeadModel
-        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=99, n_positions=32, n_embd=32, n_layer=2, n_head=4))
-
-    def forward(self, input_ids):
-        return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
-
-
 # Tables, pairs and graphs
 
 
@@ -564,19 +461,6 @@ class Siamese(nn.Module):
 
 def twins(n, generator):
     return torch.randn(n, 9, generator=generator), torch.randn(n, 9, generator=generator)
-
-
-class Experts(nn.Module):
-    """Two of four experts answer for each row."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate, self.experts = nn.Linear(8, 4), nn.ModuleList(nn.Linear(8, 6) for _ in range(4))
-
-    def forward(self, x):
-        best, chosen = self.gate(x).topk(2, -1)
-        shares = torch.zeros(x.shape[0], 4, device=x.device).scatter(1, chosen, best.softmax(-1))
-        return torch.stack([expert(x) for expert in self.experts], 1).mul(shares.unsqueeze(-1)).sum(1), chosen
 
 
 class GraphNet(nn.Module):
@@ -636,33 +520,6 @@ class CustomOp(nn.Module):
         return torch.ops.zoo.twice(self.layer(x))
 
 
-class DataIf(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.layer(x) if x.sum() > 0 else x
-
-
-def bn_cumulative():
-    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
-
-
-class PackedLstm(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.rnn, self.head = nn.LSTM(6, 8, batch_first=True), nn.Linear(8, 2)
-
-    def forward(self, x, lengths):
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        return self.head(self.rnn(packed)[1][0][-1])
-
-
-def sequences(n, generator):
-    return torch.randn(n, 5, 6, generator=generator), torch.randint(1, 6, (n,), generator=generator)
-
-
 TWO_SIZES = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
 
 ZOO = {
@@ -682,33 +539,22 @@ ZOO = {
     "train_flag": Model(TrainFlag, vectors(4), twin="it asks self.training"),
     "own_noise": Model(OwnNoise, vectors(4), twin="it asks self.training", draws=True),
     "einsum_norms": Model(EinsumNorms, vectors(8)),
-    "complex_fft": Model(ComplexFft, vectors(16)),
     "simple_cnn": Model(SimpleCnn, images(1, 28)),
     "cnn_bn_dropout": Model(cnn_bn_dropout, images(3, 12)),
     "joined": Model(Joined, images(1, 16)),
     "instance_rrelu": Model(instance_rrelu, images(3, 8)),
-    "resnet": Model(resnet, images(3, 12)),
     "resnet18": Model(resnet18, images(3, 32), needs="torchvision"),
-    "mobilenet_v2": Model(mobilenet_v2, images(3, 32), needs="torchvision"),
     "vit": Model(vit, images(3, 32), needs="torchvision"),
-    "convnext_depth": Model(convnext_depth, images(3, 32), needs="torchvision", twin="it leaves out blocks at random",
-                            draws=True),
     "unet": Model(UNet, images(1, 16)),
-    "vae": Model(Vae, images(1, 6), twin="it draws in training alone", draws=True),
     "lstm": Model(lambda: Recurrent(nn.LSTM), tokens(50, 4)),
-    "gru": Model(lambda: Recurrent(nn.GRU), tokens(50, 4)),
-    "cell_loop": Model(CellLoop, vectors(5, 6)),
     "transformer_encoder": Model(TransformerEncoder, tokens(60, 10)),
     "padded_encoder": Model(PaddedEncoder, padded),
     "mha": Model(Mha, vectors(7, 16)),
     "sdpa": Model(Sdpa, texts_of_two_lengths, shapes=TWO_SIZES),
-    "shared_heads": Model(SharedHeads, vectors(6, 32)),
     "llama": Model(Llama, tokens(50, 8)),
     "bert": Model(Bert, masked_words, needs="transformers"),
-    "gpt2": Model(Gpt2, tokens(99, 12), needs="transformers"),
     "embeddings": Model(Embeddings, tokens(80, 6)),
     "siamese": Model(Siamese, twins),
-    "experts": Model(Experts, vectors(8)),
     "graph_net": Model(GraphNet, graphs),
 }
 
@@ -716,10 +562,6 @@ LOSES = {
     "custom_function": Model(CustomFunction, vectors(4), module="export leaves out a Function's own backward"),
 }
 
-# name -> (the model, who refuses it, in which words)
 REFUSED = {
-    "custom_op": (Model(CustomOp, vectors(4)), "lockstep", "zoo.twice"),
-    "data_if": (Model(DataIf, vectors(4)), "export", "data-dependent"),
-    "bn_cumulative": (Model(bn_cumulative, vectors(4)), "export", "data-dependent"),
-    "packed_lstm": (Model(PackedLstm, sequences), "export", "FakeTensor"),
+    "custom_op": Model(CustomOp, vectors(4)),
 }

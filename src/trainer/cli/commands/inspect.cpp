@@ -14,7 +14,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
-#include "tools/model_check/inspect.h"
+#include "tools/model_check/model_check.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
 #include "trainer/saved_model/export.h"
@@ -201,7 +201,7 @@ int run_inspect(const std::vector<std::string>& args) {
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
   path = base::find_path(path);
-  if (model_check::is_exported_file(path)) return print_model(path, json), kDone;
+  if (path.ends_with(train::kPt2Ending)) return print_model(path, json), kDone;
   path = checkpoint::file_to_inspect(path);
   const auto file = checkpoint::inspect_file(path, digest);
   json ? print_file_json(path, file) : print_file_table(path, file);

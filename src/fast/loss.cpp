@@ -1,9 +1,8 @@
-#include "lockstep/kernels/loss.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "fast/table.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
@@ -12,31 +11,31 @@ namespace {
 
 constexpr int64_t kIgnored = -100;
 
-}  // namespace
-
-double CrossEntropy::weight_of(int64_t target, int64_t classes) const {
+double weight_of(const CrossEntropy& loss, int64_t target, int64_t classes) {
   if (target == kIgnored) return 0;
   if (target < 0 || target >= classes)
     throw InputError(format("the target {} is none of {} classes", target, classes), "cross-entropy",
                      "see to the labels, or give the model as many outputs as there are classes");
-  return class_weights.empty() ? 1 : class_weights[target];
+  return loss.class_weights.empty() ? 1 : loss.class_weights[target];
 }
 
-double CrossEntropy::mean(const float* outputs, const int64_t* targets, int64_t rows, int64_t classes,
-                          double share, float* gradient) const {
+}  // namespace
+
+double cross_entropy(const CrossEntropy& kind, const float* outputs, const int64_t* targets, int64_t rows,
+                     int64_t classes, double share, float* gradient) {
   double weights = 0;
-  for (int64_t row = 0; row < rows; ++row) weights += weight_of(targets[row], classes);
-  const double smooth = label_smoothing / static_cast<double>(classes);
+  for (int64_t row = 0; row < rows; ++row) weights += weight_of(kind, targets[row], classes);
+  const double smooth = kind.label_smoothing / static_cast<double>(classes);
   double loss = 0;
   for (int64_t row = 0; row < rows; ++row, outputs += classes, gradient += classes) {
     if (targets[row] == kIgnored) {
       std::fill_n(gradient, classes, 0.0f);
       continue;
     }
-    const double own = (1 - label_smoothing) * weight_of(targets[row], classes);
+    const double own = (1 - kind.label_smoothing) * weight_of(kind, targets[row], classes);
     // each class takes a part of the row's loss: -part * log of its probability
     const auto part = [&](int64_t c) {
-      const double even = smooth == 0 ? 0 : smooth * (class_weights.empty() ? 1 : class_weights[c]);
+      const double even = smooth == 0 ? 0 : smooth * (kind.class_weights.empty() ? 1 : kind.class_weights[c]);
       return even + (c == targets[row] ? own : 0);
     };
     float most = -std::numeric_limits<float>::infinity();

@@ -1,17 +1,13 @@
-#include "lockstep/kernels/conv_pool_relu.h"
-
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
-#include "lockstep/kernels/bf16.h"
-#include "lockstep/kernels/first_conv_loops.h"
+#include "fast/bf16.h"
+#include "fast/conv.h"
+#include "fast/table.h"
 #include "lockstep/kernels/pool_relu.h"
-#include "lockstep/kernels/pool_relu_loops.h"
-#include "lockstep/kernels/sparse_conv_loops.h"
-#include "lockstep/kernels/winograd_loops.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -156,13 +152,10 @@ struct ConvPoolRelu : torch::autograd::Function<ConvPoolRelu> {
 };
 
 }  // namespace
-}  // namespace lockstep::kernels
-
-namespace lockstep {
 
 at::Tensor conv_pool_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!kernels::is_known(x, weight, bias)) return pool_relu(at::conv2d(x, weight, bias, 1, 1));
-  return kernels::ConvPoolRelu::apply(x, weight, bias);
+  if (!is_known(x, weight, bias)) return pool_relu(at::conv2d(x, weight, bias, 1, 1));
+  return ConvPoolRelu::apply(x, weight, bias);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

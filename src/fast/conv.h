@@ -1,13 +1,12 @@
 #pragma once
-// What the loops of a convolution of 3 x 3 with padding 1 and a pool of 2 x 2 behind it agree on.
+// A convolution of 3 x 3 with padding 1, bias, a pool of 2 x 2 and relu: what its loops share, and the loops.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 
+#include "lockstep/kernels/pool_relu_loops.h"
 #include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
@@ -31,24 +30,6 @@ struct ConvShape {
   }
 };
 
-/// Memory that a loop works in, on a cache line.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(int64_t count)
-      : values_(static_cast<T*>(::operator new(static_cast<size_t>(count) * sizeof(T), kLine))) {
-    std::memset(static_cast<void*>(values_.get()), 0, static_cast<size_t>(count) * sizeof(T));
-  }
-  T* get() const { return values_.get(); }
-
- private:
-  static constexpr std::align_val_t kLine{64};
-  struct Free {
-    void operator()(T* values) const { ::operator delete(values, kLine); }
-  };
-  std::unique_ptr<T, Free> values_;
-};
-
 /// Into the middle of one whose border is zero, row by row.
 template <class T, class Copy>
 void pad(const float* image, const ConvShape& shape, T* padded, const Copy& copy) {
@@ -70,17 +51,6 @@ inline void unpad(const float* padded, const ConvShape& shape, float* image) {
 }
 
 // A pool's window in registers: its four sums to one number, and one gradient back to its four.
-
-/// Who wins where relu stopped all four.
-constexpr uint8_t kNobody = 4;
-
-template <int lanes>
-using Floats = Vector<float, lanes>;
-template <int lanes>
-using Ints = Vector<int32_t, lanes>;
-/// Of each window, in the order of reading.
-template <int lanes>
-using Four = std::array<Floats<lanes>, 4>;
 
 // What compares does so in registers of eight.
 constexpr int kCompared = 8;
@@ -124,41 +94,44 @@ LOCKSTEP_INLINE inline Four<lanes> spread_over(const float* gradient, const uint
   }
 }
 
-// A square matrix, transposed.
+// Images of one channel: first_conv.cpp.
 
-// Zipping the first half of the rows with the second, as often as halves can be cut, transposes a square.
-template <class T, int side>
-LOCKSTEP_INLINE inline void transpose_square(const T* from, int64_t row, T* to, int64_t to_row) {
-  if constexpr (side == 1) {
-    *to = *from;
-  } else {
-    using V = Vector<T, side>;
-    V rows[side];
-    unrolled<side>([&](auto i) LOCKSTEP_INLINE { rows[i] = load<V>(from + i * row); });
-    for (int cut = 1; cut < side; cut *= 2) {
-      V zips[side];
-      unrolled<side / 2>([&](auto i) LOCKSTEP_INLINE {
-        zips[2 * i] = zipped<side, 0>(rows[i], rows[i + side / 2]);
-        zips[2 * i + 1] = zipped<side, 1>(rows[i], rows[i + side / 2]);
-      });
-      unrolled<side>([&](auto i) LOCKSTEP_INLINE { rows[i] = zips[i]; });
-    }
-    unrolled<side>([&](auto i) LOCKSTEP_INLINE { store(to + i * to_row, rows[i]); });
-  }
-}
+/// Channels out are a multiple of this.
+constexpr int64_t kFirstStep = 16;
 
-/// [rows][columns] to [columns][rows], by squares; `row`: how far one row is from the next.
-template <class T, int side>
-LOCKSTEP_INLINE inline void turn(Lanes<side> square, const T* from, int64_t row, int64_t rows,
-                                 int64_t columns, T* to) {
-  if constexpr (side > 1) {
-    if (rows < side || columns < side) return turn(Lanes<side / 2>(), from, row, rows, columns, to);
-  }
-  for_chunks(square, rows, [&](auto, int64_t y) LOCKSTEP_INLINE {
-    for_chunks(square, columns, [&](auto, int64_t x) LOCKSTEP_INLINE {
-      transpose_square<T, side>(from + y * row + x, row, to + x * rows + y, rows);
-    });
-  });
-}
+/// weight [out][taps]; output and winner [images][windows][out].
+void first_conv_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+                        float* output, uint8_t* winner, SimdLevel level);
+
+/// The weights' gradient [out][taps] and the bias's; the same at any number of threads.
+void first_conv_backward(const ConvShape& shape, const float* x, const float* gradient, const uint8_t* winner,
+                         float* weight, float* bias, SimdLevel level);
+
+// Images of more channels: winograd.cpp and sparse_conv.cpp.
+
+/// Channels in and out are multiples of these.
+constexpr int64_t kInStep = 16, kOutStep = 32;
+
+/// What is multiplied; sums are floats.
+enum class Products { floats, bf16 };
+
+/// weight [out][taps][in]; output and winner [images][windows][out].
+void winograd_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+                      float* output, uint8_t* winner, SimdLevel level, Products products = Products::floats);
+
+/// What comes back to the pool's windows.
+struct PooledGradient {
+  const float* values;    // [images][out][windows]
+  const uint8_t* winner;  // [images][windows][out]
+};
+
+/// The weights' gradient [out][taps][in] and the bias's; the same at any number of threads.
+void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
+                            float* weight, float* bias, SimdLevel level,
+                            Products products = Products::floats);
+
+/// The input's gradient, from weight [out][taps][in].
+void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
+                           float* x, SimdLevel level, Products products = Products::floats);
 
 }  // namespace lockstep::kernels

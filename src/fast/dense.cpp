@@ -1,15 +1,11 @@
-#include "lockstep/kernels/dense.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "fast/table.h"
 #include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
 namespace {
-
-template <int lanes>
-using Floats = Vector<float, lanes>;
 
 // c[m][n] = start(n) + the sum over k of a[m][k] * b[k][n], as finish() leaves it.
 struct Product {
@@ -122,14 +118,28 @@ LOCKSTEP_INLINE inline void sum_rows(Lanes<lanes> registers, const float* from, 
   });
 }
 
-}  // namespace
+class Chain : public DenseChain {
+ public:
+  Chain(std::vector<DenseLayer> layers, SimdLevel level)
+      : layers_(std::move(layers)), level_(level), outputs_(layers_.size()) {
+    for (const auto& layer : layers_) turned_.emplace_back(layer.inputs * layer.outputs);
+  }
 
-DenseChain::DenseChain(std::vector<DenseLayer> layers, SimdLevel level)
-    : layers_(std::move(layers)), level_(level), outputs_(layers_.size()) {
-  for (const auto& layer : layers_) turned_.emplace_back(layer.inputs * layer.outputs);
-}
+  DenseLayer& layer(size_t i) override { return layers_[i]; }
+  const float* forward(const float* x, int64_t rows) override;
+  float* output_gradient() override { return gradient_.data(); }
+  void backward(const float* x) override;
 
-const float* DenseChain::forward(const float* x, int64_t rows) {
+ private:
+  std::vector<DenseLayer> layers_;
+  SimdLevel level_;
+  int64_t rows_ = 0;
+  std::vector<std::vector<float>> turned_;   // weights transposed: [inputs, outputs]
+  std::vector<std::vector<float>> outputs_;  // of each layer, behind its ReLU
+  std::vector<float> gradient_, next_gradient_;
+};
+
+const float* Chain::forward(const float* x, int64_t rows) {
   if (rows != rows_) {
     rows_ = rows;
     int64_t widest = 0;
@@ -160,7 +170,7 @@ const float* DenseChain::forward(const float* x, int64_t rows) {
   return outputs_.back().data();
 }
 
-void DenseChain::backward(const float* x) {
+void Chain::backward(const float* x) {
   for (size_t i = layers_.size(); i-- > 0;) {
     const auto& layer = layers_[i];
     const float* input = i == 0 ? x : outputs_[i - 1].data();
@@ -187,6 +197,12 @@ void DenseChain::backward(const float* x) {
     });
     gradient_.swap(next_gradient_);
   }
+}
+
+}  // namespace
+
+std::unique_ptr<DenseChain> make_dense_chain(std::vector<DenseLayer> layers, SimdLevel level) {
+  return std::make_unique<Chain>(std::move(layers), level);
 }
 
 }  // namespace lockstep::kernels

@@ -2,8 +2,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/paths.h"
-#include "tools/model_check/check.h"
-#include "tools/model_check/template.h"
+#include "tools/model_check/model_check.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
 
@@ -48,9 +47,6 @@ int run_model_template(const std::vector<std::string>& args) {
   output::check();
   return kDone;
 }
-
-int run_model_check(const std::vector<std::string>& args);
-int run_model_template(const std::vector<std::string>& args);
 
 int run_model(const std::vector<std::string>& args) {
   static const CommandGroup group = {

@@ -1,5 +1,3 @@
-#include "lockstep/kernels/conv_pool_relu.h"
-
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -8,12 +6,11 @@
 #include <limits>
 #include <vector>
 
+#include "fast/bf16.h"
+#include "fast/conv.h"
+#include "fast/table.h"
 #include "kernels/levels.h"
 #include "lockstep/base/format.h"
-#include "lockstep/kernels/bf16.h"
-#include "lockstep/kernels/first_conv_loops.h"
-#include "lockstep/kernels/sparse_conv_loops.h"
-#include "lockstep/kernels/winograd_loops.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -5,9 +5,6 @@
 
 namespace lockstep::kernels {
 
-/// What products are made of; what they are added to is of floats.
-enum class Products { floats, bf16 };
-
 /// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch was not told to
 /// use less.
 bool multiplies_bf16();

@@ -1,5 +1,3 @@
-#include "lockstep/kernels/dense.h"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -7,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "fast/table.h"
 #include "kernels/levels.h"
 #include "lockstep/base/format.h"
 
@@ -53,8 +52,8 @@ std::vector<at::Tensor> gradients_like(const std::vector<at::Tensor>& parameters
   return made;
 }
 
-DenseChain chain_over(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
-                      SimdLevel level) {
+std::unique_ptr<DenseChain> chain_over(const std::vector<at::Tensor>& parameters,
+                                       const std::vector<at::Tensor>& gradients, SimdLevel level) {
   std::vector<DenseLayer> layers;
   for (size_t i = 0; i < parameters.size(); i += 2) {
     const bool has_bias = parameters[i + 1].defined();
@@ -65,7 +64,7 @@ DenseChain chain_over(const std::vector<at::Tensor>& parameters, const std::vect
                       .weight_gradient = gradients[i].mutable_data_ptr<float>(),
                       .bias_gradient = has_bias ? gradients[i + 1].mutable_data_ptr<float>() : nullptr});
   }
-  return {std::move(layers), level};
+  return make_dense_chain(std::move(layers), level);
 }
 
 at::Tensor forward_and_backward(DenseChain& chain, const at::Tensor& x, const at::Tensor& gradient) {
@@ -95,7 +94,7 @@ TEST(DenseChain, IsNearDoublePrecisionForwardAndBackwardAtEachLevel) {
         const auto x = at::randn({shape.rows, shape.widths[0]});
         const auto gradient = at::randn({shape.rows, shape.widths.back()});
         auto chain = chain_over(parameters, gradients, level);
-        const auto ours = forward_and_backward(chain, x, gradient);
+        const auto ours = forward_and_backward(*chain, x, gradient);
         const auto wanted = by_graph(x.to(at::kDouble), wide);
         wanted.backward(gradient.to(at::kDouble));
         EXPECT_TRUE(is_near(ours, wanted));
@@ -113,10 +112,10 @@ TEST(DenseChain, TakesBatchesOfOtherSizesInTurn) {
   auto chain = chain_over(parameters, gradients, level());
   for (const int64_t rows : {32, 5, 1, 48}) {
     const auto x = at::randn({rows, 8}), gradient = at::randn({rows, 2});
-    const auto ours = forward_and_backward(chain, x, gradient);
+    const auto ours = forward_and_backward(*chain, x, gradient);
     const auto fresh_gradients = gradients_like(parameters);
     auto fresh = chain_over(parameters, fresh_gradients, level());
-    EXPECT_TRUE(ours.equal(forward_and_backward(fresh, x, gradient)));
+    EXPECT_TRUE(ours.equal(forward_and_backward(*fresh, x, gradient)));
     for (size_t i = 0; i < gradients.size(); ++i) EXPECT_TRUE(gradients[i].equal(fresh_gradients[i]));
   }
 }
@@ -125,7 +124,7 @@ TEST(DenseChain, LetsWhatIsNoNumberThrough) {
   const auto parameters = drawn_layers({0, {2, 9, 3}}, true), gradients = gradients_like(parameters);
   auto chain = chain_over(parameters, gradients, level());
   const auto x = at::full({2, 2}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(forward_and_backward(chain, x, at::ones({2, 3})).isnan().all().item<bool>());
+  EXPECT_TRUE(forward_and_backward(*chain, x, at::ones({2, 3})).isnan().all().item<bool>());
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
-#include "lockstep/kernels/winograd_loops.h"
-
 #include <ATen/Parallel.h>
-
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <type_traits>
 
-#include "lockstep/kernels/conv_shape.h"
+#include "fast/bf16.h"
+#include "fast/conv.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -1,15 +1,129 @@
-#include "lockstep/kernels/sparse_conv_loops.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
-#include "lockstep/kernels/conv_shape.h"
-#include "lockstep/kernels/sparse_lists.h"
-#include "lockstep/kernels/sparse_pairs.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "fast/bf16.h"
+#include "fast/conv.h"
 
 namespace lockstep::kernels {
 namespace {
+
+// The gradients behind a pool that are not zero, one after the other: what a loop over them reads.
+
+// Values, and for each how far what it is multiplied by lies from the first, in floats.
+struct Listed {
+  int32_t* at;
+  float* values;
+};
+
+// Memory for lists of up to `most`, and what a register writes beyond their end.
+class Lists {
+ public:
+  Lists(int64_t count, int64_t most) : most_(most + 16), at_(count * most_), values_(count * most_) {}
+  Listed operator[](int64_t list) const { return {at_.get() + list * most_, values_.get() + list * most_}; }
+
+ private:
+  int64_t most_;
+  Scratch<int32_t> at_;
+  Scratch<float> values_;
+};
+
+// As bits: a branch on a number that is zero every second time costs more than what it saves.
+bool is_zero(float value) {
+  return (std::bit_cast<uint32_t>(value) << 1) == 0;
+}
+
+#if defined(__x86_64__)
+
+constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of what is without a mask in its own headers
+
+#define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+
+LOCKSTEP_AVX512 int64_t list_windows_avx512(const float* values, const uint8_t* winner,
+                                            const int32_t* corners, const int32_t* steps, int64_t count,
+                                            Listed to) {
+  const auto by_winner = _mm512_maskz_loadu_epi32(0xf, steps);
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i += 16) {
+    const auto inside = static_cast<__mmask16>((1u << std::min<int64_t>(16, count - i)) - 1);
+    const auto who = _mm512_maskz_cvtepu8_epi32(inside, _mm_maskz_loadu_epi8(inside, winner + i));
+    const auto value = _mm512_maskz_loadu_ps(inside, values + i);
+    const auto corner = _mm512_maskz_loadu_epi32(inside, corners + i);
+    const auto live = _mm512_mask_cmp_ps_mask(_mm512_cmpneq_epi32_mask(who, _mm512_set1_epi32(kNobody)),
+                                              value, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    const auto at = _mm512_add_epi32(corner, _mm512_maskz_permutexvar_epi32(inside, who, by_winner));
+    _mm512_storeu_si512(to.at + found, _mm512_maskz_compress_epi32(live, at));
+    _mm512_storeu_ps(to.values + found, _mm512_maskz_compress_ps(live, value));
+    found += std::popcount(live);
+  }
+  return found;
+}
+
+LOCKSTEP_AVX512 void list_channels_avx512(const float* values, int64_t stride, const uint8_t* winner,
+                                          int64_t count, int32_t step, const Listed* to, int32_t* counts) {
+  const auto lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const auto places = _mm512_mullo_epi32(lane, _mm512_set1_epi32(static_cast<int32_t>(stride)));
+  auto at = _mm512_mullo_epi32(lane, _mm512_set1_epi32(step));
+  const auto on = _mm512_set1_epi32(16 * step);
+  std::fill_n(counts, 4, 0);
+  for (int64_t i = 0; i < count; i += 16, at = _mm512_add_epi32(at, on)) {
+    const auto value =
+        _mm512_mask_i32gather_ps(_mm512_setzero_ps(), kAll, places, values + i * stride, sizeof(float));
+    const auto who = _mm512_maskz_cvtepu8_epi32(
+        kAll, _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(winner + i))));
+    const auto live = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    for (int k = 0; k < 4; ++k) {
+      const auto own = _mm512_mask_cmpeq_epi32_mask(live, who, _mm512_set1_epi32(k));
+      _mm512_storeu_si512(to[k].at + counts[k], _mm512_maskz_compress_epi32(own, at));
+      _mm512_storeu_ps(to[k].values + counts[k], _mm512_maskz_compress_ps(own, value));
+      counts[k] += std::popcount(own);
+    }
+  }
+}
+
+#endif
+
+// Of windows side by side those that have a gradient: at[i] = corners[i] + steps[winner[i]]. How many there
+// are.
+int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* corners, const int32_t* steps,
+                     int64_t count, [[maybe_unused]] SimdLevel level, Listed to) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::avx512) return list_windows_avx512(values, winner, corners, steps, count, to);
+#endif
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t who = winner[i];
+    to.at[found] = corners[i] + steps[who % kNobody];
+    to.values[found] = values[i];
+    found += int{who != kNobody} & int{!is_zero(values[i])};
+  }
+  return found;
+}
+
+// Of a window's channels those that have a gradient, a list for each place that wins, at = channel * step. A
+// channel's value is `stride` from the next one's; there are multiples of 16. Writes counts[4].
+void list_channels(const float* values, int64_t stride, const uint8_t* winner, int64_t count, int32_t step,
+                   [[maybe_unused]] SimdLevel level, const Listed* to, int32_t* counts) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::avx512)
+    return list_channels_avx512(values, stride, winner, count, step, to, counts);
+#endif
+  int32_t found[kNobody + 1] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = values[i * stride];
+    const int who = is_zero(value) ? kNobody : winner[i];
+    const int32_t at = found[who]++;
+    to[who].at[at] = static_cast<int32_t>(i) * step;
+    to[who].values[at] = value;
+  }
+  std::copy_n(found, 4, counts);
+}
 
 // How many vectors of input channels a sum holds at once: nine taps of each, as registers go.
 template <int lanes>
@@ -226,6 +340,88 @@ void weight_gradient(const ConvShape& shape, const float* x, const PooledGradien
       }
     });
     Padded::finish(weight + begin * size, (end - begin) * size);
+  });
+}
+
+// The input's gradient by products of bf16.
+
+// [out][taps][in], as add_pairs() brings in order what it adds up
+void round_weights(const ConvShape& shape, const float* weight, uint16_t* to) {
+  const int64_t size = shape.out * kTaps * shape.in;
+  const Scratch<float> turned(size);
+  std::copy_n(weight, size, turned.get());
+  for (int64_t i = 0; i < size; i += kPairChannels) in_order(turned.get() + i);
+  round_to_bf16(turned.get(), size, to);
+}
+
+// The gradients of one image that are not zero, two by two: window by window, by who won.
+class WindowPairs {
+ public:
+  explicit WindowPairs(const ConvShape& shape)
+      : size_(shape.windows() * shape.out),
+        windows_(shape.windows()),
+        out_(shape.out),
+        turned_(size_),
+        rounded_(size_),
+        lists_(2 * kNobody * room()) {
+    for (int k = 0; k < kNobody; ++k)
+      list_[k] = {lists_.get() + 2 * k * room(), lists_.get() + (2 * k + 1) * room()};
+  }
+
+  void take(const PooledGradient& gradient, int64_t image) {
+    run_at(SimdLevel::avx512, [&](auto lanes) LOCKSTEP_INLINE {
+      turn(lanes, gradient.values + image * size_, windows_, out_, windows_, turned_.get());
+    });
+    round_to_bf16(turned_.get(), size_, rounded_.get());
+    winner_ = gradient.winner + image * size_;
+  }
+
+  void read(int64_t window) {
+    list_pairs(rounded_.get() + window * out_, winner_ + window * out_, out_, list_, pairs_);
+  }
+  const PairList& list(int k) const { return list_[k]; }
+  int64_t pairs(int k) const { return pairs_[k]; }
+
+ private:
+  int64_t room() const { return out_ + kPairChannels; }
+
+  int64_t size_, windows_, out_;
+  Scratch<float> turned_;
+  Scratch<uint16_t> rounded_, lists_;
+  PairList list_[kNobody];
+  int64_t pairs_[kNobody] = {};
+  const uint8_t* winner_ = nullptr;
+};
+
+// Channels in multiples of 32, and a number of 16 bits for each that goes out.
+bool fits_pairs(const ConvShape& shape) {
+  return shape.in % kPairChannels == 0 && shape.out % kPairChannels == 0 &&
+         shape.out <= std::numeric_limits<uint16_t>::max();
+}
+
+// For what fits_pairs(), where multiplies_bf16().
+void sparse_input_gradient_of_pairs(const ConvShape& shape, const PooledGradient& gradient,
+                                    const float* weight, float* x) {
+  const Scratch<uint16_t> weights(shape.out * kTaps * shape.in);
+  round_weights(shape, weight, weights.get());
+  const Apart taps = {3 * shape.in, shape.in}, pixels = {shape.padded_row(), shape.in};
+  at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
+    const Scratch<float> padded(shape.padded_size());
+    WindowPairs windows(shape);
+    for (int64_t image = begin; image < end; ++image) {
+      windows.take(gradient, image);
+      std::fill_n(padded.get(), shape.padded_size(), 0.0f);
+      for (int64_t window = 0; window < shape.windows(); ++window) {
+        windows.read(window);
+        for (int k = 0; k < kNobody; ++k) {
+          float* to = padded.get() + shape.corner(window) + k / 2 * pixels.row + k % 2 * pixels.step;
+          for (int64_t in = 0; windows.pairs(k) > 0 && in < shape.in; in += kPairChannels)
+            add_pairs(windows.list(k), kTaps * shape.in, windows.pairs(k), weights.get() + in, taps, to + in,
+                      pixels);
+        }
+      }
+      unpad(padded.get(), shape, x + image * shape.image_size());
+    }
   });
 }
 

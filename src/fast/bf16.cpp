@@ -1,4 +1,4 @@
-#include "lockstep/kernels/bf16.h"
+#include "fast/bf16.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "lockstep/kernels/conv_shape.h"
+#include "fast/conv.h"
 #include "lockstep/kernels/level.h"
 
 #if defined(__x86_64__)

@@ -1,0 +1,70 @@
+#pragma once
+// CPU kernels that are faster than libtorch's and add in another order: a plug-in, liblockstep_fast.so,
+// loaded on first use.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+/// A torch::nn::Linear over memory that belongs to somebody else: x times weight transposed, plus bias.
+struct DenseLayer {
+  int64_t inputs = 0, outputs = 0;
+  const float* weight = nullptr;  // [outputs, inputs]
+  const float* bias = nullptr;    // nullptr: none
+  float* weight_gradient = nullptr;
+  float* bias_gradient = nullptr;
+};
+
+/// Linear layers with ReLU between them, forward and backward over plain memory: no graph, and no allocation
+/// once the batches have their size.
+class DenseChain {
+ public:
+  virtual ~DenseChain() = default;
+  /// Where its memory is now; inputs and outputs stay.
+  virtual DenseLayer& layer(size_t i) = 0;
+  /// The last layer's outputs [rows, outputs] for x [rows, inputs], kept until the next forward.
+  virtual const float* forward(const float* x, int64_t rows) = 0;
+  /// As many numbers, for the gradient of what forward gave.
+  virtual float* output_gradient() = 0;
+  /// All gradients, from x as it was given to forward and from output_gradient().
+  virtual void backward(const float* x) = 0;
+};
+
+/// at::cross_entropy_loss's choices; targets of -100 do not count.
+struct CrossEntropy {
+  std::vector<float> class_weights = {};  // empty: 1 each
+  double label_smoothing = 0;
+};
+
+/// What the plug-in offers; it exports one of these under kFastTableSymbol.
+struct FastKernels {
+  int version = 0;
+  /// pool_relu(conv2d(x, weight, bias)) with padding 1, where sums are in another order than libtorch's. Made
+  /// for floats on a CPU: images of one channel whose gradient nobody asks for, or channels in multiples of
+  /// 16 in and 32 out; anything else goes through libtorch. Within an autocast to bf16 it multiplies numbers
+  /// of bf16 where the processor has instructions for that (for the gradients of multiples of 32 in), and
+  /// computes in floats otherwise. The output is channels last, and of floats.
+  at::Tensor (*conv_pool_relu)(const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& bias) = nullptr;
+  /// For layers whose `inputs` and `outputs` are set.
+  std::unique_ptr<DenseChain> (*make_dense_chain)(std::vector<DenseLayer> layers) = nullptr;
+  /// The mean over the rows of outputs [rows, classes]; `gradient`, of the same shape, is that of the mean
+  /// times `share`. InputError where a target is no class.
+  double (*cross_entropy)(const CrossEntropy& kind, const float* outputs, const int64_t* targets,
+                          int64_t rows, int64_t classes, double share, float* gradient) = nullptr;
+  /// The same of (output - target) squared, over `count` of them.
+  double (*mean_squared_error)(const float* outputs, const float* targets, int64_t count, double share,
+                               float* gradient) = nullptr;
+};
+
+constexpr int kFastTableVersion = 1;
+constexpr const char* kFastTableSymbol = "lockstep_fast_table";
+
+/// The plug-in, loaded now unless it already is. InputError where it is not installed.
+const FastKernels& fast_kernels();
+
+}  // namespace lockstep
