@@ -111,11 +111,3 @@ def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, 
     assert told[0].returncode == told[1].returncode == 0, told[0].stderr + told[1].stderr
     assert told[0].stdout == told[1].stdout
     assert re.search(r"^reward +[0-9.]+\nleast +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)
-
-
-REFUSED = {
-    "an unknown option": (sets(task__options__enviroments=4), "environments"),
-    "a method": (sets(task__options__method="dqn"), "take ppo or policy_gradient"),
-    "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
-    "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
-}

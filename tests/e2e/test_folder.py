@@ -176,8 +176,3 @@ def test_damaged_images_are_left_out_where_that_is_asked_for(train, images):
     assert "3 of 24 images cannot be read, and are left out" in done.output
     assert "1 of 10 images cannot be read, and are left out" in done.output
     assert "train: 21 samples" in done.output and "eval: 9 samples" in done.output
-
-
-WRONG = {
-    "a class to evaluate alone": (lambda root: draw(root / "val/zebra/0.png", 0, 0), "the class zebra is not among the training set's"),
-}
