@@ -274,22 +274,20 @@ class LinearWarmup : public RecursiveSchedule {
 };
 
 // A total_steps of 0 is the run's steps.
-std::unique_ptr<Schedule> make_linear_warmup_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                    const RunLength& run) {
-  auto s = settings;
+ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
   if (s.total_steps == 0) s.total_steps = run.steps;
-  if (s.total_steps < run.steps) {
-    throw InputError(format("the rate is 0 after {} steps, and the run has {}", s.total_steps, run.steps),
-                     "schedule.total_steps", "leave it out: the schedule is then as long as the run");
-  }
-  return std::make_unique<LinearWarmup>(s, optimizer);
+  if (s.total_steps >= run.steps) return s;
+  throw InputError(format("the schedule ends after {} steps, and the run has {}", s.total_steps, run.steps),
+                   "schedule.total_steps", "leave it out: the schedule is then as long as the run");
 }
 
 }  // namespace
 
-LOCKSTEP_SCHEDULE(linear_warmup,
-                  .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
-                  .reads = {"warmup_steps", "total_steps"}, .make = make_linear_warmup_of_run)
+LOCKSTEP_SCHEDULE(
+    linear_warmup, .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
+    .reads = {"warmup_steps", "total_steps"}, .make = [](const auto& s, auto& optimizer, const auto& run) {
+      return std::make_unique<LinearWarmup>(for_steps_of(run, s), optimizer);
+    })
 
 // OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
 
@@ -421,28 +419,16 @@ std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Op
   return std::make_unique<OneCycleLR>(s, optimizer, groups);
 }
 
-namespace {
-
-// A total_steps of 0 is the run's steps.
-std::unique_ptr<Schedule> make_one_cycle_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                const RunLength& run) {
-  auto s = settings;
-  if (s.total_steps == 0) s.total_steps = run.steps;
-  if (s.total_steps < run.steps) {
-    throw InputError(format("the cycle has {} steps and the run {}", s.total_steps, run.steps),
-                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
-  }
-  const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
-  return make_one_cycle_of_groups(s, optimizer, std::vector(optimizer.group_count(), turns));
-}
-
-}  // namespace
-
-LOCKSTEP_SCHEDULE(one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
-                  .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum",
-                            "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"},
-                  .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
-                  .make = make_one_cycle_of_run)
+LOCKSTEP_SCHEDULE(
+    one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
+    .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum",
+              "max_momentum", "div_factor", "final_div_factor", "three_phase"},
+    .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
+    .make = [](const auto& s, auto& optimizer, const auto& run) {
+      const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
+      return make_one_cycle_of_groups(for_steps_of(run, s), optimizer,
+                                      std::vector(optimizer.group_count(), turns));
+    })
 
 // ReduceLROnPlateau: torch/optim/lr_scheduler.py. Steps once an epoch, on the metric.
 
