@@ -62,6 +62,7 @@ def test_ppo_learns(train, tmp_path):
     assert status(run)["reward"] == lines[-1]["recent_reward"]
 
 
+@pytest.mark.full  # tests/tasks has its loss
 def test_the_plain_gradient_learns(train, tmp_path):
     run = train(tmp_path, 1, *sets(train__epochs=60, checkpoint__every_epochs=0, optim__lr=0.01, data__batch_size=256,
                                    task__options__steps=128, task__options__environments=16,

@@ -71,15 +71,6 @@ def train(lockstep, mpiexec, images, tmp_path):
     return run
 
 
-def test_the_bits_do_not_depend_on_workers(train, tmp_path):
-    train("none", data__workers=0)
-    train("three", data__workers=3)
-    for name in ("none", "three"):
-        assert len(metrics(tmp_path / f"runs/{name}")) >= 12
-    losses = [[line.get("loss") for line in metrics(tmp_path / f"runs/{name}")] for name in ("none", "three")]
-    assert losses[0] == losses[1]
-
-
 @pytest.mark.mpi
 def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_path):
     train("whole", 2)
