@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep {
@@ -61,7 +60,6 @@ struct Loader::Pass {
     std::vector<int64_t> indices(end - begin);
     for (int64_t i = begin; i < end; ++i) indices[i - begin] = order[i];
     Batch batch = dataset.get(indices, options.pin_memory);
-    base::refuse_cut_files();
     batch.indices = std::move(indices);
     if (options.pin_memory) {
       pin(batch.input);
