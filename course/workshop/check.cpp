@@ -219,7 +219,7 @@ bool check_all(Folder& folder) {
 namespace {
 
 // By polling: a save on another machine of a shared file system raises no event here.
-constexpr std::chrono::milliseconds kBetweenLooks{200};
+constexpr std::chrono::milliseconds kBetweenStamps{200};
 
 // What changes with a save, whether an editor writes the file or puts another in its place.
 struct Stamp {
@@ -236,7 +236,7 @@ Stamp stamp_of(const std::string& path) {
 }
 
 void rest() {
-  std::this_thread::sleep_for(kBetweenLooks);
+  std::this_thread::sleep_for(kBetweenStamps);
   check_interrupted();
 }
 
