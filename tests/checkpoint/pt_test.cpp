@@ -74,15 +74,6 @@ TEST(Pt, WritesASharedStorageOnce) {
   EXPECT_EQ(get(back, "a").toTensor().data_ptr(), get(back, "c").toTensor().data_ptr());
 }
 
-TEST(Pt, ReadsShapesWithoutData) {
-  const TempFolder folder;
-  write_pt(folder / "a.pt", make_dict({{"t", at::zeros({5, 6})}, {"n", int64_t{3}}}));
-  const auto tree = read_pt(folder / "a.pt", {.tensors = false});
-  EXPECT_TRUE(get(tree, "t").toTensor().is_meta());
-  EXPECT_EQ(get(tree, "t").toTensor().size(1), 6);
-  EXPECT_EQ(get(tree, "n").toInt(), 3);
-}
-
 TEST(Pt, RefusesWhatNoCheckpointCanHold) {
   EXPECT_THROW(test::pt_bytes(make_dict({{"device", at::Device(at::kCPU)}})), Error);
   EXPECT_THROW(test::pt_bytes(make_dict({{"undefined", at::Tensor()}})), Error);

@@ -1,9 +1,13 @@
 #include "lockstep/checkpoint/file.h"
 
+#include <ATen/ATen.h>
 #include <sys/mman.h>
+
+#include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
 
 namespace lockstep::checkpoint {
 
@@ -11,6 +15,51 @@ MappedFile::MappedFile(const std::string& path, const FileWords& words) : path_(
   const base::RegularFile file(path, words.what, words.another);
   if (file.size() == 0) throw InputError(words.empty, path, words.again);
   map_.emplace(file.number(), 0, file.size(), PROT_READ, MAP_PRIVATE, path);
+}
+
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 48;
+constexpr int64_t kFreeToRepeat = int64_t{1}
+                                  << 24;  // bytes of an expanded tensor that need no storage of their own
+
+/// The elements a storage must have, or -1 where the claim makes no sense. Sets numel.
+int64_t reach(const TensorClaim& claim, int64_t& numel) {
+  numel = 1;
+  if (claim.offset < 0 || claim.offset > kMostElements || claim.sizes.size() > kMostDimensions) return -1;
+  auto last = claim.offset;
+  for (size_t i = 0; i < claim.sizes.size(); ++i) {
+    const auto size = claim.sizes[i], stride = claim.strides[i];
+    if (size < 0 || size > kMostElements || stride < 0) return -1;
+    if (size == 0) numel = 0;
+    if (numel > 0 && size > kMostElements / numel) return -1;
+    numel *= size;
+    if (size < 2) continue;
+    if (stride > kMostElements / size) return -1;
+    last += (size - 1) * stride;
+    if (last > kMostElements) return -1;
+  }
+  return numel == 0 ? 0 : last + 1;
+}
+
+}  // namespace
+
+at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, const Cursor& input) {
+  int64_t numel = 0;
+  const auto needed = claim.sizes.size() == claim.strides.size() ? reach(claim, numel) : -1;
+  const auto item = static_cast<int64_t>(c10::elementSize(claim.dtype));
+  if (needed < 0 || needed * item > bytes.numel()) {
+    input.fail(format("the file is damaged: a tensor of shape {} and strides {} reaches beyond its {} bytes",
+                      c10::str(at::IntArrayRef(claim.sizes)), c10::str(at::IntArrayRef(claim.strides)),
+                      bytes.numel()));
+  }
+  if (numel * item > std::max(bytes.numel(), kFreeToRepeat)) {
+    input.fail("the file holds an expanded tensor much larger than its data",
+               "in Python, save a clone() of it");
+  }
+  const auto options = at::TensorOptions().dtype(claim.dtype);
+  return at::empty({0}, options)
+      .set_(bytes.storage(), numel == 0 ? 0 : claim.offset, claim.sizes, claim.strides);
 }
 
 }  // namespace lockstep::checkpoint

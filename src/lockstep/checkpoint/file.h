@@ -1,5 +1,7 @@
 #pragma once
-// Files read through a map.
+// A file of somebody else's: mapped, read within its bounds, its tensors checked before they are made.
+
+#include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -103,5 +106,17 @@ class MappedFile {
   std::string path_;
   std::optional<base::FileMap> map_;
 };
+
+/// What a file says of a tensor.
+struct TensorClaim {
+  at::ScalarType dtype;
+  int64_t offset = 0;  // in elements
+  std::vector<int64_t> sizes = {}, strides = {};
+};
+
+inline constexpr size_t kMostDimensions = 64;  ///< of a tensor that is rebuilt
+
+/// A view of the bytes. InputError (through `input`, which knows the file) where it would reach beyond them.
+at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, const Cursor& input);
 
 }  // namespace lockstep::checkpoint

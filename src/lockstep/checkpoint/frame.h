@@ -31,7 +31,8 @@ inline void require_dense(const at::Tensor& tensor) {
               "make it dense first: to_dense() or dequantize()");
 }
 
-/// Calls visit(tensor) for every tensor and returns the tree with what it gave back.
+/// Calls visit(tensor) for every tensor and returns the tree with what it gave back. Error for values of a
+/// kind that no checkpoint holds.
 template <class Visit>
 Tree map_tensors(const Tree& tree, const Visit& visit) {
   if (tree.isTensor()) return visit(tree.toTensor());
@@ -40,7 +41,10 @@ Tree map_tensors(const Tree& tree, const Visit& visit) {
     for (const auto& [key, value] : items(tree)) put(copy, key, map_tensors(value, visit));
     return copy;
   }
-  if (!tree.isList() && !tree.isTuple()) return tree;
+  if (tree.isNone() || tree.isBool() || tree.isInt() || tree.isDouble() || tree.isString()) return tree;
+  if (!tree.isList() && !tree.isTuple())
+    throw Error("a checkpoint holds no values of the kind " + tree.tagKind(), "the tree",
+                "give tensors, numbers, text, None, and dictionaries, lists or tuples of them");
   std::vector<Tree> copies;
   for (const auto& value : elements(tree)) copies.push_back(map_tensors(value, visit));
   if (tree.isTuple()) return c10::ivalue::Tuple::create(std::move(copies));

@@ -117,8 +117,8 @@ constexpr int kNewestVersion = 10;  // caffe2/serialize/versions.h
 
 class Archive {
  public:
-  Archive(const checkpoint::NamedBytes& file, const ReadOptions& options) : file_(file), options_(options) {
-    if (options.tensors) check_whole();
+  explicit Archive(const checkpoint::NamedBytes& file) : file_(file) {
+    check_whole();
     auto archive = checkpoint::read_zip(file.bytes, file.name);
     if (!archive.comment.empty() && checkpoint::check_seal(file.bytes) == checkpoint::Seal::missing)
       damaged("its seal");
@@ -193,8 +193,7 @@ class Archive {
       throw InputError(format("{} is compressed, which torch.save never does", name), file_.name,
                        "unpack the archive and zip it again with `zip -0`");
     }
-    const auto is_tensor = name.starts_with("data/");
-    if (!sealed_ && (options_.tensors || !is_tensor) && checkpoint::crc32_of(data) != crc32) damaged(name);
+    if (!sealed_ && checkpoint::crc32_of(data) != crc32) damaged(name);
     return data;
   }
 
@@ -213,21 +212,20 @@ class Archive {
                        file_.name, checkpoint::kCopyAgain);
     }
     const auto size = static_cast<int64_t>(bytes.size());
-    loaded = at::empty({size}, at::TensorOptions(at::kByte).device(options_.tensors ? at::kCPU : at::kMeta));
-    if (options_.tensors) std::copy(bytes.begin(), bytes.end(), loaded.mutable_data_ptr<uint8_t>());
+    loaded = at::empty({size}, at::kByte);
+    std::copy(bytes.begin(), bytes.end(), loaded.mutable_data_ptr<uint8_t>());
     return loaded;
   }
 
   checkpoint::NamedBytes file_;
-  ReadOptions options_;
   bool sealed_ = false;
   std::string prefix_;
   std::unordered_map<std::string, checkpoint::ZipRecord> records_;
   std::unordered_map<std::string, at::Tensor> storages_;
 };
 
-Tree read(const checkpoint::NamedBytes& file, const ReadOptions& options) {
-  if (checkpoint::is_zip(file.bytes)) return Archive(file, options).read();
+Tree read(const checkpoint::NamedBytes& file) {
+  if (checkpoint::is_zip(file.bytes)) return Archive(file).read();
   if (checkpoint::is_legacy(file.bytes)) return checkpoint::read_legacy(file);
   throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.name,
                    "name a file written by lockstep, torch.save or safetensors");
@@ -239,9 +237,9 @@ Checksum checksum_of_pt(std::span<const uint8_t> file) {
                                                                  : Checksum::each_record;
 }
 
-Tree read_named(const checkpoint::NamedBytes& file, const ReadOptions& options) {
+Tree read_named(const checkpoint::NamedBytes& file) {
   try {
-    return base::with_memory_for(file.name, [&] { return read(file, options); });
+    return base::with_memory_for(file.name, [&] { return read(file); });
   } catch (const InputError& error) {
     if (!error.where().empty()) throw;
     throw InputError(error.what(), file.name, error.hint());
@@ -255,19 +253,19 @@ Tree read_named(const checkpoint::NamedBytes& file, const ReadOptions& options) 
 
 }  // namespace
 
-Tree read_pt(const std::string& path, const ReadOptions& options) {
+Tree read_pt(const std::string& path) {
   const checkpoint::MappedFile file(path);
-  return file.whole(read_named(file.named(), options));
+  return file.whole(read_named(file.named()));
 }
 
-Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options) {
-  return read_named({bytes, name}, options);
+Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
+  return read_named({bytes, name});
 }
 
 CheckpointFile open_checkpoint_file(const std::string& path) {
   const checkpoint::MappedFile file(path);
   if (!is_safetensors(path))
-    return file.whole(CheckpointFile{read_named(file.named(), {}), "pt", checksum_of_pt(file.bytes())});
+    return file.whole(CheckpointFile{read_named(file.named()), "pt", checksum_of_pt(file.bytes())});
   const bool sealed = checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::missing;
   return {base::with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
           sealed ? Checksum::whole_file : Checksum::none};
@@ -279,39 +277,15 @@ Tree read_checkpoint_file(const std::string& path) {
 
 // Writing .pt: plain dictionaries and lists, dense tensors, and a seal over the whole file at its end.
 
-namespace {
-
 static_assert(std::endian::native == std::endian::little, "the byteorder record says little");
-
-/// Plain dictionaries and lists throughout (typed ones are pickled with TorchScript's tags), tensors
-/// detached.
-Tree plain(const Tree& tree) {
-  if (tree.isTensor()) {
-    const auto& tensor = tree.toTensor();
-    checkpoint::require_dense(tensor);
-    return tensor.detach();
-  }
-  if (tree.isGenericDict()) {
-    auto copy = make_dict();
-    for (const auto& [key, value] : items(tree)) put(copy, key, plain(value));
-    return copy;
-  }
-  if (tree.isList() || tree.isTuple()) {
-    std::vector<Tree> values;
-    for (const auto& value : elements(tree)) values.push_back(plain(value));
-    if (tree.isTuple()) return c10::ivalue::Tuple::create(std::move(values));
-    return make_list(values);
-  }
-  if (tree.isNone() || tree.isBool() || tree.isInt() || tree.isDouble() || tree.isString()) return tree;
-  throw Error("a checkpoint holds no values of the kind " + tree.tagKind(), "write_pt",
-              "give tensors, numbers, text, None, and dictionaries, lists or tuples of them");
-}
-
-}  // namespace
 
 void write_pt(const base::ByteSink& sink, const Tree& tree) {
   checkpoint::SealingSink sealed(sink);
-  const auto copy = plain(tree);
+  // plain dictionaries and lists throughout: typed ones are pickled with TorchScript's tags
+  const auto copy = checkpoint::map_tensors(tree, [](const at::Tensor& tensor) -> Tree {
+    checkpoint::require_dense(tensor);
+    return tensor.detach();
+  });
   std::string pickle;
   torch::jit::Pickler pickler([&](const char* data, size_t size) { pickle.append(data, size); }, nullptr,
                               nullptr, nullptr, nullptr, /*tag_aggregates=*/false);

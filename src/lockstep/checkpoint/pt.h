@@ -19,18 +19,12 @@ void write_pt(const std::function<void(const void* data, size_t size)>& sink, co
 /// Into a file, whole or not at all: a temporary file, fsync, rename.
 void write_pt(const std::string& path, const Tree& tree);
 
-/// How much of a file is read.
-struct ReadOptions {
-  bool tensors =
-      true;  // false: tensors come without data (meta device), and only the records' directory is checked
-};
-
 /// Reads and verifies a .pt file. Tensors arrive on the CPU whatever device they were saved from. InputError
 /// that names the file and the flaw for anything damaged, unknown or unsafe.
-Tree read_pt(const std::string& path, const ReadOptions& options = {});
+Tree read_pt(const std::string& path);
 
 /// The same from memory. `name`: what errors call it.
-Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options = {});
+Tree read_pt(std::span<const uint8_t> bytes, const std::string& name);
 
 /// A file's content and what is known of the file.
 struct CheckpointFile {

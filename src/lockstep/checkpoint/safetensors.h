@@ -1,6 +1,8 @@
 #pragma once
 // safetensors, both ways: a flat dictionary of named tensors and a little text.
 
+#include <sys/types.h>
+
 #include <map>
 #include <string>
 
@@ -9,8 +11,9 @@
 namespace lockstep {
 
 /// Writes {"name": tensor, ...}, whole or not at all, with a checksum over the whole file among the metadata.
+/// `mode` is open's.
 void write_safetensors(const std::string& path, const Tree& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata = {}, mode_t mode = 0644);
 
 /// InputError that names the flaw where the header, an offset or our own checksum is wrong.
 Tree read_safetensors(const std::string& path);

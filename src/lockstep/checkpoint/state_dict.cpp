@@ -29,18 +29,19 @@ void collect(const torch::nn::Module& module, const std::string& prefix, const T
   for (const auto& child : module.named_children()) collect(*child.value(), prefix + child.key() + ".", into);
 }
 
-/// What OwnStateDicts among the modules say otherwise, under whole names.
-struct Otherwise {
+/// What OwnStateDicts among the modules change, under full names.
+struct NameOverrides {
   std::vector<std::string> unsaved = {};
   std::vector<std::pair<std::string, std::string>> tied = {};
 };
 
-void ask(const torch::nn::Module& module, const std::string& prefix, Otherwise& said) {
+void collect_overrides(const torch::nn::Module& module, const std::string& prefix, NameOverrides& overrides) {
   if (const auto* own = dynamic_cast<const OwnStateDict*>(&module)) {
-    for (const auto& name : own->unsaved()) said.unsaved.push_back(prefix + name);
-    for (const auto& [name, first] : own->tied()) said.tied.emplace_back(prefix + name, prefix + first);
+    for (const auto& name : own->unsaved()) overrides.unsaved.push_back(prefix + name);
+    for (const auto& [name, first] : own->tied()) overrides.tied.emplace_back(prefix + name, prefix + first);
   }
-  for (const auto& child : module.named_children()) ask(*child.value(), prefix + child.key() + ".", said);
+  for (const auto& child : module.named_children())
+    collect_overrides(*child.value(), prefix + child.key() + ".", overrides);
 }
 
 bool is_state_dict(const Tree& tree) {
@@ -82,13 +83,13 @@ std::string mismatch(const std::string& name, const at::Tensor& wanted, const at
 Tree module_state_dict(const torch::nn::Module& module) {
   auto all = make_dict();
   collect(module, "", all);
-  Otherwise said;
-  ask(module, "", said);
-  if (said.unsaved.empty() && said.tied.empty()) return all;
+  NameOverrides overrides;
+  collect_overrides(module, "", overrides);
+  if (overrides.unsaved.empty() && overrides.tied.empty()) return all;
   auto state = make_dict();
   for (const auto& [name, tensor] : items(all))
-    if (!has(said.unsaved, name.toStringRef())) put(state, name, tensor);
-  for (const auto& [name, first] : said.tied) put(state, name, *find(all, first));
+    if (!has(overrides.unsaved, name.toStringRef())) put(state, name, tensor);
+  for (const auto& [name, first] : overrides.tied) put(state, name, *find(all, first));
   return state;
 }
 

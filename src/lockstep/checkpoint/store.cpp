@@ -121,80 +121,24 @@ int64_t step_of_tree(const Tree& tree) {
   return as_int(get(tree, "iter_no"), "iter_no");
 }
 
-enum class Much { a_byte, all };
+int64_t step_of(const fs::path& path) {
+  return *base::step_in_name(path.filename().string());
+}
 
-/// Why the system cannot read a file; empty where it can. A flaw in what is read is another matter.
-std::string why_unreadable(const fs::path& path, Much much) {
+bool is_newer(const fs::path& left, const fs::path& right) {
+  return step_of(left) > step_of(right);
+}
+
+/// What cannot be opened now may be whole: a run never goes on from an earlier checkpoint, or from none,
+/// instead.
+void refuse_unreadable(const fs::path& path) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  struct stat facts {};
-  if (!file || ::fstat(file.number(), &facts) != 0) return std::strerror(errno);
-  if (!S_ISREG(facts.st_mode)) return {};
-  std::vector<char> buffer(much == Much::all ? 1 << 20 : 1);
-  ssize_t got = 0;
-  do {
-    got = ::read(file.number(), buffer.data(), buffer.size());
-    if (got < 0 && errno != EINTR) return std::strerror(errno);
-  } while (got < 0 || (got > 0 && much == Much::all));
-  return {};
+  if (file) return;
+  throw InputError(format("a checkpoint is there and cannot be read: {}", std::strerror(errno)),
+                   path.string(),
+                   "see to the file system and its permissions; to do without this checkpoint, move it "
+                   "elsewhere");
 }
-
-struct Candidate {
-  int64_t step = 0;
-  fs::path path;
-  bool operator<(const Candidate& other) const { return step > other.step; }
-};
-
-void warn_passed_over(const fs::path& path, const std::exception& error) {
-  log::warning(format("{} is skipped: {}", path.string(), error.what()));
-}
-
-/// The newest whole file of several, and what is in its way.
-class Search {
- public:
-  void look_at(const fs::path& path) {
-    if (is_unreadable(path, Much::a_byte)) return;
-    try {
-      candidates_.push_back({step_of_tree(read_pt(path.string(), {.tensors = false})), path});
-    } catch (const InputError& error) {
-      warn_passed_over(path, error);
-    }
-  }
-
-  std::optional<FoundCheckpoint> newest_whole() {
-    std::sort(candidates_.begin(), candidates_.end());
-    for (const auto& [step, path] : candidates_) {
-      refuse_newer(step);
-      if (is_unreadable(path, Much::all)) continue;
-      try {
-        return FoundCheckpoint{path.string(), step, read_pt(path.string())};
-      } catch (const InputError& error) {
-        warn_passed_over(path, error);
-      }
-    }
-    refuse_newer(-1);
-    return std::nullopt;
-  }
-
- private:
-  bool is_unreadable(const fs::path& path, Much much) {
-    const auto why = why_unreadable(path, much);
-    if (!why.empty()) unreadable_.push_back({{*base::step_in_name(path.filename().string()), path}, why});
-    return !why.empty();
-  }
-
-  /// What cannot be read now may be whole: nobody goes on from an earlier one, or from none, behind its back.
-  void refuse_newer(int64_t step) const {
-    for (const auto& [file, why] : unreadable_) {
-      if (file.step <= step) continue;
-      throw InputError("a checkpoint is there and cannot be read: " + why, file.path.string(),
-                       "see to the file system and its permissions; to do without this checkpoint, move it "
-                       "elsewhere");
-    }
-  }
-
-  std::vector<Candidate> candidates_;
-  std::vector<std::pair<Candidate, std::string>> unreadable_;
-};
 
 }  // namespace
 
@@ -245,24 +189,26 @@ void CheckpointStore::name_best(const std::string& path) const {
 /// Deletes by age in steps. A file that claims a later step than the one just written stays: it is no older.
 void CheckpointStore::prune(int64_t just_written) const {
   if (keep_ <= 0) return;
-  std::vector<Candidate> older;
   std::error_code ignored;
-  for (const auto& path : base::checkpoints_in(folder_, ignored)) {
-    const auto step = *base::step_in_name(path.filename().string());
-    if (step < just_written) older.push_back({step, path});
-  }
-  std::sort(older.begin(), older.end());
-  for (auto i = static_cast<size_t>(keep_ - 1); i < older.size(); ++i) {
-    fs::remove(older[i].path, ignored);
-  }
+  auto files = base::checkpoints_in(folder_, ignored);
+  std::erase_if(files, [&](const auto& path) { return step_of(path) >= just_written; });
+  std::sort(files.begin(), files.end(), is_newer);
+  for (auto i = static_cast<size_t>(keep_ - 1); i < files.size(); ++i) fs::remove(files[i], ignored);
 }
 
 std::optional<FoundCheckpoint> CheckpointStore::latest() const {
-  const auto files = base::checkpoints_in(folder_);
+  auto files = base::checkpoints_in(folder_);
   if (files.empty()) return std::nullopt;
-  Search search;
-  for (const auto& path : files) search.look_at(path);
-  if (auto found = search.newest_whole()) return found;
+  std::sort(files.begin(), files.end(), is_newer);
+  for (const auto& path : files) {
+    refuse_unreadable(path);
+    try {
+      auto tree = read_pt(path.string());
+      return FoundCheckpoint{path.string(), step_of_tree(tree), std::move(tree)};
+    } catch (const InputError& error) {
+      log::warning(format("{} is skipped: {}", path.string(), error.what()));
+    }
+  }
   throw InputError(format("none of the {} checkpoints here can be read", files.size()), folder_,
                    "see why above; restore one from a copy, or start a new run (without --resume)");
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the newest found by
-// what it holds, the last good one never deleted; and a writer that works in the background.
+// A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the last good one
+// never deleted; and a writer that works in the background.
 
 #include <cstdint>
 #include <exception>
@@ -41,9 +41,9 @@ class CheckpointStore {
   /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
   std::string save(const Tree& tree, Name name = Name::step) const;
 
-  /// The whole checkpoint with the highest step; damaged ones are skipped with a warning that says why.
-  /// Nothing only where there is none: an InputError where none of them is whole, or where the system cannot
-  /// read the folder or a file that is newer by its name.
+  /// The newest checkpoint, by its name, that is whole; damaged ones are skipped with a warning that says
+  /// why. Nothing only where there is none: an InputError where none of them is whole, or the system cannot
+  /// read the folder or a newer file.
   std::optional<FoundCheckpoint> latest() const;
 
  private:

@@ -1,290 +1,85 @@
 #include "lockstep/checkpoint/unpickle.h"
 
+#include <torch/types.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/format.h"
-#include "lockstep/checkpoint/pickle_node.h"
+#include "lockstep/base/memory.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
-// The pickle opcodes that a checkpoint may hold, under the names of Python's pickletools.
+// The names that a checkpoint's pickle may mention, and what each means here. Nothing is imported or called.
 
-enum class PickleOp : uint8_t {
-  // the pickle itself
-  proto = 0x80,
-  frame = 0x95,
-  stop = '.',
-  // values
-  none = 'N',
-  newtrue = 0x88,
-  newfalse = 0x89,
-  binint = 'J',
-  binint1 = 'K',
-  binint2 = 'M',
-  long1 = 0x8a,
-  long4 = 0x8b,
-  binfloat = 'G',
-  // text and bytes
-  binunicode = 'X',
-  binbytes = 'B',
-  binstring = 'T',
-  short_binstring = 'U',
-  short_binbytes = 'C',
-  short_binunicode = 0x8c,
-  binunicode8 = 0x8d,
-  binbytes8 = 0x8e,
-  bytearray8 = 0x96,
-  // the stack
-  mark = '(',
-  pop = '0',
-  pop_mark = '1',
-  dup = '2',
-  // containers
-  empty_tuple = ')',
-  tuple1 = 0x85,
-  tuple2 = 0x86,
-  tuple3 = 0x87,
-  tuple = 't',
-  frozenset = 0x91,
-  empty_list = ']',
-  empty_set = 0x8f,
-  append = 'a',
-  appends = 'e',
-  additems = 0x90,
-  empty_dict = '}',
-  setitem = 's',
-  setitems = 'u',
-  // what was there before
-  binput = 'q',
-  long_binput = 'r',
-  memoize = 0x94,
-  binget = 'h',
-  long_binget = 'j',
-  // names, and what Python would call
-  global = 'c',
-  stack_global = 0x93,
-  binpersid = 'Q',
-  reduce = 'R',
-  newobj = 0x81,
-  newobj_ex = 0x92,
-  build = 'b',
+enum class Global {
+  rebuild_tensor,     // (storage, offset, size, stride, ...)
+  rebuild_tensor_v3,  // the same, with the dtype as seventh argument
+  rebuild_parameter,  // (tensor, ...): the tensor
+  rebuild_subclass,   // (function, type, arguments, state): the function's result
+  dict,               // an empty dictionary, or one made from pairs
+  list,               // the first argument's elements, or none
+  first_argument,     // torch.Size, torch.device
+  bytes_of_text,      // _codecs.encode(text, "latin1"), protocol 2's way to write bytes
+  numpy_scalar,
+  numpy_dtype,
+  value,    // stands for itself: a dtype or a class
+  storage,  // a storage's class
+  object,   // harmless and not understood: read as the dictionary of its attributes
+  refused,
 };
 
-// What a pickle's calls mean: each name on the list stands for a small function here. Nothing else is called.
-
-class PickleCalls {
- public:
-  PickleCalls(const Cursor& input, NodeArena& nodes, const StorageLoader& load_storage)
-      : input_(input), nodes_(nodes), load_storage_(load_storage) {}
-
-  /// What the function that a global names would return.
-  NodeId call(NodeId function, const std::vector<NodeId>& arguments);
-
-  /// What a persistent id stands for.
-  NodeId storage(NodeId id);
-
- private:
-  NodeId make_list(const std::vector<NodeId>& arguments);
-  NodeId make_dictionary(const std::vector<NodeId>& arguments);
-  NodeId make_subclass(const std::vector<NodeId>& arguments);
-  NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype);
-  NodeId make_bytes(const std::vector<NodeId>& arguments);
-  NodeId make_number(const std::vector<NodeId>& arguments);
-  NodeId first_of(const std::vector<NodeId>& arguments) const;
-  void want(bool holds) const { nodes_.want(holds); }
-
-  const Cursor& input_;
-  NodeArena& nodes_;
-  const StorageLoader& load_storage_;
-};
-
-using Kind = PickleNode::Kind;
-
-template <class Number>
-Number decode(const std::string& bytes) {
-  Number value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-
-NodeId PickleCalls::call(NodeId function, const std::vector<NodeId>& arguments) {
-  const auto& name = nodes_[function].text;
-  switch (global_kind(name)) {
-    case GlobalKind::rebuild_tensor:
-      return make_tensor(arguments, false);
-    case GlobalKind::rebuild_tensor_v3:
-      return make_tensor(arguments, true);
-    case GlobalKind::rebuild_subclass:
-      return make_subclass(arguments);
-    case GlobalKind::dict:
-      return make_dictionary(arguments);
-    case GlobalKind::list:
-      return make_list(arguments);
-    case GlobalKind::bytes_of_text:
-      return make_bytes(arguments);
-    case GlobalKind::numpy_scalar:
-      return make_number(arguments);
-    case GlobalKind::numpy_dtype:
-      return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::object);
-    case GlobalKind::rebuild_parameter:
-    case GlobalKind::first_argument:
-      return first_of(arguments);
-    case GlobalKind::object:
-      return nodes_.add(Kind::object);
-    case GlobalKind::value:
-    case GlobalKind::storage:
-    case GlobalKind::refused:
-      break;
-  }
-  input_.fail(format("the checkpoint calls {}, which is no function", name),
-              "in Python, save state_dict()s and plain values instead of whole objects");
-}
-
-NodeId PickleCalls::first_of(const std::vector<NodeId>& arguments) const {
-  want(!arguments.empty());
-  return arguments[0];
-}
-
-NodeId PickleCalls::make_list(const std::vector<NodeId>& arguments) {
-  const auto list = nodes_.add(Kind::list);
-  const auto values = arguments.empty() ? std::vector<NodeId>() : nodes_[arguments[0]].children;
-  nodes_.extend(list, values);
-  return list;
-}
-
-NodeId PickleCalls::make_dictionary(const std::vector<NodeId>& arguments) {
-  const auto dict = nodes_.add(Kind::dict);
-  if (arguments.empty() || nodes_[arguments[0]].kind == Kind::global) return dict;  // a defaultdict's factory
-  const auto source = nodes_[arguments[0]].children;
-  if (nodes_[arguments[0]].kind == Kind::dict) {
-    nodes_.set_items(dict, source);
-    return dict;
-  }
-  for (const auto pair : source) {
-    const auto values = nodes_[pair].children;
-    want(values.size() == 2);
-    nodes_.set_items(dict, values);
-  }
-  return dict;
-}
-
-NodeId PickleCalls::make_subclass(const std::vector<NodeId>& arguments) {
-  want(arguments.size() >= 3 && nodes_[arguments[0]].kind == Kind::global);
-  want(global_kind(nodes_[arguments[0]].text) != GlobalKind::rebuild_subclass);
-  const auto inner = nodes_[arguments[2]].children;
-  return call(arguments[0], inner);
-}
-
-NodeId PickleCalls::make_tensor(const std::vector<NodeId>& arguments, bool has_dtype) {
-  want(arguments.size() >= (has_dtype ? 7u : 4u) && nodes_[arguments[0]].kind == Kind::storage);
-  const auto& storage = nodes_[arguments[0]];
-  TensorClaim claim{.dtype = static_cast<at::ScalarType>(storage.integer),
-                    .offset = nodes_.integer(arguments[1]),
-                    .sizes = nodes_.integers(arguments[2]),
-                    .strides = nodes_.integers(arguments[3])};
-  if (has_dtype) {
-    const auto dtype = dtype_of_global(nodes_[arguments[6]].text);
-    want(dtype.has_value());
-    claim.dtype = *dtype;
-  }
-  const auto bytes = storage.tensor;
-  return nodes_.add_tensor(rebuild_tensor(bytes, claim, input_));
-}
-
-/// Latin-1 from UTF-8: each character is a byte.
-NodeId PickleCalls::make_bytes(const std::vector<NodeId>& arguments) {
-  const auto& utf8 = nodes_.text(first_of(arguments));
-  std::string bytes;
-  for (size_t i = 0; i < utf8.size(); ++i) {
-    const auto lead = static_cast<uint8_t>(utf8[i]);
-    if (lead < 0x80) {
-      bytes += utf8[i];
-    } else {
-      want((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size());
-      bytes += static_cast<char>((lead << 6) | (static_cast<uint8_t>(utf8[++i]) & 0x3f));
-    }
-  }
-  return nodes_.add_text(bytes);
-}
-
-/// numpy.float64(0.98) and the like, which training scripts often leave in checkpoints.
-NodeId PickleCalls::make_number(const std::vector<NodeId>& arguments) {
-  want(arguments.size() == 2 && nodes_[arguments[0]].kind == Kind::object);
-  const auto& code = nodes_[arguments[0]].text;
-  const auto& bytes = nodes_[arguments[1]].text;
-  if (code == "f8" && bytes.size() == 8) return nodes_.add_real(decode<double>(bytes));
-  if (code == "f4" && bytes.size() == 4) return nodes_.add_real(decode<float>(bytes));
-  if (code == "i4" && bytes.size() == 4) return nodes_.add_integer(decode<int32_t>(bytes));
-  if (code == "i8" && bytes.size() == 8) return nodes_.add_integer(decode<int64_t>(bytes));
-  return nodes_.add(Kind::none);
-}
-
-NodeId PickleCalls::storage(NodeId id) {
-  const auto parts = nodes_[id].children;  // ("storage", class, key, location, numel[, view])
-  want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
-  want(nodes_[parts[1]].kind == Kind::global);
-  if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none) {
-    input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
-                "load and save it again in Python");
-  }
-  const auto dtype = dtype_of_global(nodes_[parts[1]].text);
-  if (!dtype)
-    input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text),
-                "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
-  auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
-  return nodes_.add(
-      PickleNode{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});
-}
-
-const std::map<std::string_view, GlobalKind> kGlobals = {
-    {"torch._utils._rebuild_tensor", GlobalKind::rebuild_tensor},
-    {"torch._utils._rebuild_tensor_v2", GlobalKind::rebuild_tensor},
-    {"torch._utils._rebuild_tensor_v3", GlobalKind::rebuild_tensor_v3},
-    {"torch._utils._rebuild_parameter", GlobalKind::rebuild_parameter},
-    {"torch._utils._rebuild_parameter_with_state", GlobalKind::rebuild_parameter},
-    {"torch._tensor._rebuild_from_type_v2", GlobalKind::rebuild_subclass},
-    {"torch.nn.parameter.Parameter", GlobalKind::rebuild_parameter},
-    {"torch.nn.parameter.Buffer", GlobalKind::rebuild_parameter},
-    {"torch.Tensor", GlobalKind::value},
-    {"torch.Size", GlobalKind::first_argument},
-    {"torch.device", GlobalKind::first_argument},
-    {"torch.serialization._get_layout", GlobalKind::first_argument},
-    {"_codecs.encode", GlobalKind::bytes_of_text},
-    {"collections.OrderedDict", GlobalKind::dict},
-    {"collections.defaultdict", GlobalKind::dict},
-    {"collections.Counter", GlobalKind::dict},
-    {"builtins.dict", GlobalKind::dict},
-    {"builtins.list", GlobalKind::list},
-    {"builtins.tuple", GlobalKind::list},
-    {"builtins.set", GlobalKind::list},
-    {"builtins.frozenset", GlobalKind::list},
-    {"builtins.bytes", GlobalKind::list},
-    {"builtins.complex", GlobalKind::object},
-    {"builtins.bytearray", GlobalKind::object},
-    {"builtins.int", GlobalKind::value},
-    {"builtins.float", GlobalKind::value},
-    {"builtins.str", GlobalKind::value},
-    {"argparse.Namespace", GlobalKind::object},
-    {"types.SimpleNamespace", GlobalKind::object},
-    {"pathlib.PosixPath", GlobalKind::object},
-    {"pathlib.PurePosixPath", GlobalKind::object},
-    {"datetime.datetime", GlobalKind::object},
-    {"datetime.timedelta", GlobalKind::object},
-    {"numpy.dtype", GlobalKind::numpy_dtype},
-    {"numpy.core.multiarray.scalar", GlobalKind::numpy_scalar},
-    {"numpy._core.multiarray.scalar", GlobalKind::numpy_scalar},
-    {"numpy.ndarray", GlobalKind::object},
-    {"numpy.core.multiarray._reconstruct", GlobalKind::object},
-    {"numpy._core.multiarray._reconstruct", GlobalKind::object},
+const std::map<std::string_view, Global> kGlobals = {
+    {"torch._utils._rebuild_tensor", Global::rebuild_tensor},
+    {"torch._utils._rebuild_tensor_v2", Global::rebuild_tensor},
+    {"torch._utils._rebuild_tensor_v3", Global::rebuild_tensor_v3},
+    {"torch._utils._rebuild_parameter", Global::rebuild_parameter},
+    {"torch._utils._rebuild_parameter_with_state", Global::rebuild_parameter},
+    {"torch._tensor._rebuild_from_type_v2", Global::rebuild_subclass},
+    {"torch.nn.parameter.Parameter", Global::rebuild_parameter},
+    {"torch.nn.parameter.Buffer", Global::rebuild_parameter},
+    {"torch.Tensor", Global::value},
+    {"torch.Size", Global::first_argument},
+    {"torch.device", Global::first_argument},
+    {"torch.serialization._get_layout", Global::first_argument},
+    {"_codecs.encode", Global::bytes_of_text},
+    {"collections.OrderedDict", Global::dict},
+    {"collections.defaultdict", Global::dict},
+    {"collections.Counter", Global::dict},
+    {"builtins.dict", Global::dict},
+    {"builtins.list", Global::list},
+    {"builtins.tuple", Global::list},
+    {"builtins.set", Global::list},
+    {"builtins.frozenset", Global::list},
+    {"builtins.bytes", Global::list},
+    {"builtins.complex", Global::object},
+    {"builtins.bytearray", Global::object},
+    {"builtins.int", Global::value},
+    {"builtins.float", Global::value},
+    {"builtins.str", Global::value},
+    {"argparse.Namespace", Global::object},
+    {"types.SimpleNamespace", Global::object},
+    {"pathlib.PosixPath", Global::object},
+    {"pathlib.PurePosixPath", Global::object},
+    {"datetime.datetime", Global::object},
+    {"datetime.timedelta", Global::object},
+    {"numpy.dtype", Global::numpy_dtype},
+    {"numpy.core.multiarray.scalar", Global::numpy_scalar},
+    {"numpy._core.multiarray.scalar", Global::numpy_scalar},
+    {"numpy.ndarray", Global::object},
+    {"numpy.core.multiarray._reconstruct", Global::object},
+    {"numpy._core.multiarray._reconstruct", Global::object},
 };
 
 const std::map<std::string_view, at::ScalarType> kStorages = {
@@ -333,8 +128,7 @@ std::string_view storage_class(std::string_view name) {
   return name;
 }
 
-}  // namespace
-
+/// "torch.FloatStorage" or "torch.float32".
 std::optional<at::ScalarType> dtype_of_global(const std::string& name) {
   if (const auto found = kTorchDtypes.find(name); found != kTorchDtypes.end()) return found->second;
   const auto found = kStorages.find(storage_class(name));
@@ -342,371 +136,594 @@ std::optional<at::ScalarType> dtype_of_global(const std::string& name) {
   return found->second;
 }
 
-std::string dtype_name(at::ScalarType dtype) {
-  for (const auto& [name, known] : kTorchDtypes) {
-    if (known == dtype) return std::string(name.substr(std::string_view("torch.").size()));
-  }
-  return c10::toString(dtype);
-}
-
-GlobalKind global_kind(const std::string& name) {
+Global meaning_of(const std::string& name) {
   if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
-  if (kTorchDtypes.contains(name)) return GlobalKind::value;
-  if (name.starts_with("torch.") && kStorages.contains(storage_class(name))) return GlobalKind::storage;
+  if (kTorchDtypes.contains(name)) return Global::value;
+  if (name.starts_with("torch.") && kStorages.contains(storage_class(name))) return Global::storage;
   // Schedulers and layers pickled whole; their attributes are what a state_dict would hold.
   for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."}) {
-    if (name.starts_with(harmless)) return GlobalKind::object;
+    if (name.starts_with(harmless)) return Global::object;
   }
-  return GlobalKind::refused;
+  return Global::refused;
 }
 
-// A stack machine: a table of handlers says what each opcode does to it.
+// The values that the unpickler works on. A container is frozen once it stands inside another one, so there
+// are no cycles, and depth, memory and weight (the memory when shared parts are written out) stay bounded.
 
-namespace {
+using NodeId = uint32_t;
+enum class Kind { none, boolean, integer, real, text, list, tuple, dict, object, global, storage, tensor };
 
-using Kind = PickleNode::Kind;
-
-struct Machine {
-  Machine(Cursor& from, const StorageLoader& load_storage)
-      : input(from), nodes(from), calls(from, nodes, load_storage) {}
-
-  Tree run();
-
-  void push(NodeId id) { stack.push_back(id); }
-  NodeId& top();
-  NodeId pop();
-  size_t floor() const { return marks.empty() ? 0 : marks.back(); }
-  std::vector<NodeId> pop_mark();
-  void push_tuple(size_t count);
-  void push_long(std::span<const uint8_t> bytes);
-
-  void remember(uint64_t index);
-  void recall(uint64_t index);
-
-  void push_global(const std::string& name);
-  void call();
-  void build();
-
-  Cursor& input;
-  NodeArena nodes;
-  PickleCalls calls;
-  std::vector<NodeId> stack;
-  std::vector<size_t> marks;
-  std::unordered_map<uint64_t, NodeId> memo;
-  bool stopped = false;
+struct Node {
+  Kind kind = Kind::none;
+  bool frozen = false;
+  int depth = 1;
+  int64_t integer = 0;  // also: a storage's dtype
+  double real = 0;
+  uint64_t weight = 0;
+  std::string text = {};              // text, bytes, a global's name, a numpy dtype's code
+  std::vector<NodeId> children = {};  // a dictionary's keys and values alternate
+  at::Tensor tensor = {};             // a tensor, or a storage's bytes
 };
 
-NodeId& Machine::top() {
-  nodes.want(stack.size() > floor());
-  return stack.back();
-}
+class Nodes {
+ public:
+  explicit Nodes(const Cursor& input)
+      : input_(input),
+        heaviest_(base::kHeldAlways + base::kHeldPerByte * (input.position() + input.left())),
+        allowance_(input.position() + input.left()) {}
 
-NodeId Machine::pop() {
-  const auto id = top();
-  stack.pop_back();
-  return id;
-}
-
-std::vector<NodeId> Machine::pop_mark() {
-  nodes.want(!marks.empty());
-  const auto start = stack.begin() + static_cast<std::ptrdiff_t>(marks.back());
-  std::vector<NodeId> values(start, stack.end());
-  stack.erase(start, stack.end());
-  marks.pop_back();
-  return values;
-}
-
-void Machine::push_tuple(size_t count) {
-  nodes.want(stack.size() >= floor() + count);
-  const std::vector<NodeId> values(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  stack.resize(stack.size() - count);
-  push(nodes.add_tuple(values));
-}
-
-/// Two's complement, little-endian. What doesn't fit 64 bits becomes text: nothing here computes with it.
-void Machine::push_long(std::span<const uint8_t> bytes) {
-  const auto negative = !bytes.empty() && (bytes.back() & 0x80);
-  auto value = negative ? ~uint64_t{0} : uint64_t{0};
-  const auto used = std::min<size_t>(bytes.size(), 8);
-  for (size_t i = used; i-- > 0;) value = (value << 8) | bytes[i];
-  auto fits = (static_cast<int64_t>(value) < 0) == negative;
-  for (size_t i = used; i < bytes.size(); ++i) fits = fits && bytes[i] == (negative ? 0xff : 0);
-  if (fits) return push(nodes.add_integer(static_cast<int64_t>(value)));
-  std::string digits;
-  for (size_t i = bytes.size(); i-- > 0;) digits += format("{:02x}", bytes[i]);
-  push(nodes.add_text("0x" + digits));
-}
-
-void Machine::remember(uint64_t index) {
-  constexpr uint64_t kMemoEntry = 64;
-  if (memo.insert_or_assign(index, top()).second) nodes.hold(kMemoEntry);
-}
-
-void Machine::recall(uint64_t index) {
-  const auto found = memo.find(index);
-  nodes.want(found != memo.end());
-  push(found->second);
-}
-
-void Machine::push_global(const std::string& name) {
-  if (global_kind(name) == GlobalKind::refused) {
-    input.fail(
-        format("the checkpoint asks for {}, which is not on the list of safe names; nothing was executed",
-               name),
-        "in Python, save state_dict()s and plain values instead of whole objects");
+  NodeId add(Node node) {
+    node.weight = cost_of(node);
+    hold(node.weight);
+    all_.push_back(std::move(node));
+    return static_cast<NodeId>(all_.size() - 1);
   }
-  push(nodes.add_text(name, Kind::global));
-}
+  NodeId add(Kind kind) { return add(Node{.kind = kind}); }
+  NodeId add_text(std::string_view text, Kind kind = Kind::text) {
+    return add(Node{.kind = kind, .text = std::string(text)});
+  }
+  NodeId add_integer(int64_t value) { return add(Node{.kind = Kind::integer, .integer = value}); }
+  NodeId add_real(double value) { return add(Node{.kind = Kind::real, .real = value}); }
+  NodeId add_tuple(const std::vector<NodeId>& children) {
+    const auto tuple = add(Kind::tuple);
+    for (const auto child : children) place(tuple, child);
+    return tuple;
+  }
 
-void Machine::call() {
-  const auto arguments = pop(), function = pop();
-  nodes.want(nodes[arguments].kind == Kind::tuple && nodes[function].kind == Kind::global);
-  const auto values = nodes[arguments].children;
-  push(calls.call(function, values));
-}
+  /// Counts memory that the pickle makes its reader hold besides the nodes.
+  void hold(uint64_t bytes) {
+    if (!allowance_.take(bytes)) too_many();
+  }
 
-/// What follows REDUCE: an object's attributes. Those of tensors and dictionaries are of no use here.
-void Machine::build() {
-  const auto state = pop();
-  auto& object = nodes[top()];
-  if (object.kind != Kind::object) return;
-  if (nodes[state].kind == Kind::dict) {
-    const auto values = nodes[state].children;
-    nodes.set_items(top(), values);
-  } else if (!object.text.empty() && nodes[state].kind == Kind::tuple) {
-    for (const auto part : nodes[state].children) {
-      if (nodes[part].text == ">") object.text.clear();  // a big-endian numpy dtype
+  void extend(NodeId list, const std::vector<NodeId>& values) {
+    want(all_[list].kind == Kind::list);
+    for (const auto value : values) place(list, value);
+  }
+  void set_items(NodeId dict, const std::vector<NodeId>& keys_and_values) {
+    const auto kind = all_[dict].kind;
+    want((kind == Kind::dict || kind == Kind::object) && keys_and_values.size() % 2 == 0);
+    for (const auto value : keys_and_values) place(dict, value);
+  }
+
+  /// The file is damaged where this doesn't hold.
+  void want(bool holds) const {
+    if (!holds) input_.fail("the file is damaged: its pickle makes no sense");
+  }
+  int64_t integer(NodeId id) const {
+    want(all_[id].kind == Kind::integer);
+    return all_[id].integer;
+  }
+  std::vector<int64_t> integers(NodeId id) const {
+    want(all_[id].kind == Kind::tuple || all_[id].kind == Kind::list);
+    std::vector<int64_t> values;
+    for (const auto child : all_[id].children) values.push_back(integer(child));
+    return values;
+  }
+  const std::string& text(NodeId id) const {
+    want(all_[id].kind == Kind::text);
+    return all_[id].text;
+  }
+
+  Node& operator[](NodeId id) { return all_[id]; }
+
+  /// The value as a tree; shared parts stay shared.
+  Tree to_tree(NodeId id) {
+    trees_.resize(all_.size());
+    if (!trees_[id]) {
+      auto tree = convert(all_[id]);
+      trees_[id] = std::move(tree);
+    }
+    return *trees_[id];
+  }
+
+ private:
+  static constexpr int kDeepest = 100;
+  // What a value costs as a node and as a Tree, in bytes: measured, rounded up.
+  static constexpr uint64_t kPlain = sizeof(Node) + sizeof(std::optional<Tree>) + sizeof(NodeId);
+  static constexpr uint64_t kPlace = sizeof(Tree) + 2 * sizeof(NodeId);  // in a container
+  static constexpr uint64_t kList = 100, kDict = 500, kTensor = 500;
+
+  static uint64_t cost_of(const Node& node) {
+    const auto text = 2 * node.text.size();
+    switch (node.kind) {
+      case Kind::list:
+      case Kind::tuple:
+        return kPlain + kList + text;
+      case Kind::dict:
+      case Kind::object:
+        return kPlain + kDict + text;
+      case Kind::tensor:
+      case Kind::storage:
+        return kPlain + kTensor + text;
+      default:
+        return kPlain + text;
     }
   }
-}
 
-// --- handlers of which several opcodes are made ---
+  [[noreturn]] void too_many() const {
+    input_.fail("the pickle holds too many small values for its size",
+                "in Python, save long lists as tensors");
+  }
 
-template <bool kValue>
-void push_boolean(Machine& m) {
-  m.push(m.nodes.add(PickleNode{.kind = Kind::boolean, .integer = kValue}));
-}
+  /// Puts a child into a container that stands alone so far.
+  void place(NodeId container, NodeId child) {
+    auto& outer = all_[container];
+    auto& inner = all_[child];
+    if (outer.frozen || container == child)
+      input_.fail("the pickle holds a structure that contains itself",
+                  "in Python, save state_dict()s and plain values in its place");
+    inner.frozen = true;
+    outer.depth = std::max(outer.depth, inner.depth + 1);
+    outer.weight += kPlace + inner.weight;
+    hold(kPlace);
+    if (outer.depth > kDeepest)
+      input_.fail("the pickle is nested too deeply", "in Python, save flatter dictionaries and lists");
+    if (outer.weight > heaviest_) too_many();
+    outer.children.push_back(child);
+  }
+
+  Tree convert(const Node& node) {
+    switch (node.kind) {
+      case Kind::boolean:
+        return node.integer != 0;
+      case Kind::integer:
+        return node.integer;
+      case Kind::real:
+        return node.real;
+      case Kind::text:
+      case Kind::global:
+        return node.text;
+      case Kind::tensor:
+        return node.tensor;
+      case Kind::dict:
+      case Kind::object:
+        return convert_dict(node);
+      case Kind::none:
+      case Kind::storage:
+        return {};
+      case Kind::list:
+      case Kind::tuple:
+        break;
+    }
+    std::vector<Tree> values;
+    for (const auto child : node.children) values.push_back(to_tree(child));
+    if (node.kind == Kind::tuple) return c10::ivalue::Tuple::create(std::move(values));
+    return make_list(values);
+  }
+
+  Tree convert_dict(const Node& node) {
+    auto dict = make_dict();
+    for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
+      const auto kind = all_[node.children[i]].kind;
+      if (kind != Kind::text && kind != Kind::integer && kind != Kind::boolean && kind != Kind::real) {
+        input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers",
+                    "in Python, save it with text or numbers for keys");
+      }
+      put(dict, to_tree(node.children[i]), to_tree(node.children[i + 1]));
+    }
+    return dict;
+  }
+
+  const Cursor& input_;
+  const uint64_t heaviest_;
+  base::Allowance allowance_;
+  std::deque<Node> all_;  // grows without a second copy
+  std::vector<std::optional<Tree>> trees_;
+};
 
 template <class Number>
-void push_integer(Machine& m) {
-  m.push(m.nodes.add_integer(m.input.number<Number>()));
+Number decode(const std::string& bytes) {
+  Number value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
 }
 
-template <class Length>
-void push_long(Machine& m) {
-  m.push_long(m.input.take(m.input.number<Length>()));
-}
+// What a pickle's calls mean: each name on the list stands for a small function here. Nothing else is called.
 
-template <class Length>
-void push_text(Machine& m) {
-  m.push(m.nodes.add_text(m.input.text(m.input.number<Length>())));
-}
+class Calls {
+ public:
+  Calls(const Cursor& input, Nodes& nodes, const StorageLoader& load_storage)
+      : input_(input), nodes_(nodes), load_storage_(load_storage) {}
 
-template <Kind kKind>
-void push_empty(Machine& m) {
-  m.push(m.nodes.add(kKind));
-}
+  /// What the function that a global names would return.
+  NodeId call(NodeId function, const std::vector<NodeId>& arguments) {
+    const auto& name = nodes_[function].text;
+    switch (meaning_of(name)) {
+      case Global::rebuild_tensor:
+        return make_tensor(arguments, false);
+      case Global::rebuild_tensor_v3:
+        return make_tensor(arguments, true);
+      case Global::rebuild_subclass:
+        return make_subclass(arguments);
+      case Global::dict:
+        return make_dictionary(arguments);
+      case Global::list: {
+        const auto list = nodes_.add(Kind::list);
+        const auto values = arguments.empty() ? std::vector<NodeId>() : nodes_[arguments[0]].children;
+        nodes_.extend(list, values);
+        return list;
+      }
+      case Global::bytes_of_text:
+        return make_bytes(arguments);
+      case Global::numpy_scalar:
+        return make_number(arguments);
+      case Global::numpy_dtype:
+        return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::object);
+      case Global::rebuild_parameter:
+      case Global::first_argument:
+        return first_of(arguments);
+      case Global::object:
+        return nodes_.add(Kind::object);
+      case Global::value:
+      case Global::storage:
+      case Global::refused:
+        break;
+    }
+    input_.fail(format("the checkpoint calls {}, which is no function", name),
+                "in Python, save state_dict()s and plain values instead of whole objects");
+  }
 
-template <size_t kCount>
-void push_tuple(Machine& m) {
-  m.push_tuple(kCount);
-}
+  /// What a persistent id stands for: ("storage", class, key, location, numel[, view]).
+  NodeId storage(NodeId id) {
+    const auto parts = nodes_[id].children;
+    want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
+    want(nodes_[parts[1]].kind == Kind::global);
+    if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none) {
+      input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
+                  "load and save it again in Python");
+    }
+    const auto dtype = dtype_of_global(nodes_[parts[1]].text);
+    if (!dtype)
+      input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text),
+                  "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
+    auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
+    return nodes_.add(
+        Node{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});
+  }
 
-template <class Index>
-void remember(Machine& m) {
-  m.remember(m.input.number<Index>());
-}
+ private:
+  void want(bool holds) const { nodes_.want(holds); }
 
-template <class Index>
-void recall(Machine& m) {
-  m.recall(m.input.number<Index>());
-}
+  NodeId first_of(const std::vector<NodeId>& arguments) const {
+    want(!arguments.empty());
+    return arguments[0];
+  }
 
-// --- handlers of their own ---
+  NodeId make_dictionary(const std::vector<NodeId>& arguments) {
+    const auto dict = nodes_.add(Kind::dict);
+    if (arguments.empty() || nodes_[arguments[0]].kind == Kind::global)
+      return dict;  // a defaultdict's factory
+    const auto source = nodes_[arguments[0]].children;
+    if (nodes_[arguments[0]].kind == Kind::dict) {
+      nodes_.set_items(dict, source);
+      return dict;
+    }
+    for (const auto pair : source) {
+      const auto values = nodes_[pair].children;
+      want(values.size() == 2);
+      nodes_.set_items(dict, values);
+    }
+    return dict;
+  }
 
-void check_protocol(Machine& m) {
-  if (m.input.number<uint8_t>() > 5)
-    m.input.fail("the pickle is of a protocol newer than 5",
-                 "in Python, save it again with torch.save and its own pickle_protocol");
-}
+  NodeId make_subclass(const std::vector<NodeId>& arguments) {
+    want(arguments.size() >= 3 && nodes_[arguments[0]].kind == Kind::global);
+    want(meaning_of(nodes_[arguments[0]].text) != Global::rebuild_subclass);
+    const auto inner = nodes_[arguments[2]].children;
+    return call(arguments[0], inner);
+  }
 
-void skip_frame_length(Machine& m) {
-  m.input.skip(8);
-}
+  NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype) {
+    want(arguments.size() >= (has_dtype ? 7u : 4u) && nodes_[arguments[0]].kind == Kind::storage);
+    const auto& storage = nodes_[arguments[0]];
+    TensorClaim claim{.dtype = static_cast<at::ScalarType>(storage.integer),
+                      .offset = nodes_.integer(arguments[1]),
+                      .sizes = nodes_.integers(arguments[2]),
+                      .strides = nodes_.integers(arguments[3])};
+    if (has_dtype) {
+      const auto dtype = dtype_of_global(nodes_[arguments[6]].text);
+      want(dtype.has_value());
+      claim.dtype = *dtype;
+    }
+    return nodes_.add(Node{.kind = Kind::tensor, .tensor = rebuild_tensor(storage.tensor, claim, input_)});
+  }
 
-void stop(Machine& m) {
-  m.stopped = true;
-}
+  /// Latin-1 from UTF-8: each character is a byte.
+  NodeId make_bytes(const std::vector<NodeId>& arguments) {
+    const auto& utf8 = nodes_.text(first_of(arguments));
+    std::string bytes;
+    for (size_t i = 0; i < utf8.size(); ++i) {
+      const auto lead = static_cast<uint8_t>(utf8[i]);
+      if (lead < 0x80) {
+        bytes += utf8[i];
+      } else {
+        want((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size());
+        bytes += static_cast<char>((lead << 6) | (static_cast<uint8_t>(utf8[++i]) & 0x3f));
+      }
+    }
+    return nodes_.add_text(bytes);
+  }
 
-void push_real(Machine& m) {
-  m.push(m.nodes.add_real(std::bit_cast<double>(__builtin_bswap64(m.input.number<uint64_t>()))));
-}
+  /// numpy.float64(0.98) and the like, which training scripts often leave in checkpoints.
+  NodeId make_number(const std::vector<NodeId>& arguments) {
+    want(arguments.size() == 2 && nodes_[arguments[0]].kind == Kind::object);
+    const auto& code = nodes_[arguments[0]].text;
+    const auto& bytes = nodes_[arguments[1]].text;
+    if (code == "f8" && bytes.size() == 8) return nodes_.add_real(decode<double>(bytes));
+    if (code == "f4" && bytes.size() == 4) return nodes_.add_real(decode<float>(bytes));
+    if (code == "i4" && bytes.size() == 4) return nodes_.add_integer(decode<int32_t>(bytes));
+    if (code == "i8" && bytes.size() == 8) return nodes_.add_integer(decode<int64_t>(bytes));
+    return nodes_.add(Kind::none);
+  }
 
-void set_mark(Machine& m) {
-  m.marks.push_back(m.stack.size());
-}
-
-void drop(Machine& m) {
-  m.pop();
-}
-
-void drop_to_mark(Machine& m) {
-  m.pop_mark();
-}
-
-void duplicate(Machine& m) {
-  m.push(m.top());
-}
-
-void push_tuple_from_mark(Machine& m) {
-  m.push(m.nodes.add_tuple(m.pop_mark()));
-}
-
-void append_one(Machine& m) {
-  const auto value = m.pop();
-  m.nodes.extend(m.top(), {value});
-}
-
-void append_from_mark(Machine& m) {
-  const auto values = m.pop_mark();
-  m.nodes.extend(m.top(), values);
-}
-
-void set_one_item(Machine& m) {
-  const auto value = m.pop(), key = m.pop();
-  m.nodes.set_items(m.top(), {key, value});
-}
-
-void set_items_from_mark(Machine& m) {
-  const auto values = m.pop_mark();
-  m.nodes.set_items(m.top(), values);
-}
-
-void remember_next(Machine& m) {
-  m.remember(m.memo.size());
-}
-
-void push_written_global(Machine& m) {
-  const auto module = m.input.line();
-  m.push_global(std::string(module == "__builtin__" ? "builtins" : module) + "." +
-                std::string(m.input.line()));
-}
-
-void push_stacked_global(Machine& m) {
-  const auto name = m.pop(), module = m.pop();
-  m.push_global(m.nodes.text(module) + "." + m.nodes.text(name));
-}
-
-void push_storage(Machine& m) {
-  m.push(m.calls.storage(m.pop()));
-}
-
-void call(Machine& m) {
-  m.call();
-}
-
-void call_without_keywords(Machine& m) {
-  m.pop();  // keyword arguments
-  m.call();
-}
-
-void build(Machine& m) {
-  m.build();
-}
-
-using Handler = void (*)(Machine&);
-
-struct Row {
-  PickleOp op;
-  Handler act;
+  const Cursor& input_;
+  Nodes& nodes_;
+  const StorageLoader& load_storage_;
 };
 
-constexpr Row kRows[] = {
-    {PickleOp::proto, check_protocol},
-    {PickleOp::frame, skip_frame_length},
-    {PickleOp::stop, stop},
-    {PickleOp::none, push_empty<Kind::none>},
-    {PickleOp::newtrue, push_boolean<true>},
-    {PickleOp::newfalse, push_boolean<false>},
-    {PickleOp::binint, push_integer<int32_t>},
-    {PickleOp::binint1, push_integer<uint8_t>},
-    {PickleOp::binint2, push_integer<uint16_t>},
-    {PickleOp::long1, push_long<uint8_t>},
-    {PickleOp::long4, push_long<uint32_t>},
-    {PickleOp::binfloat, push_real},
-    {PickleOp::binunicode, push_text<uint32_t>},
-    {PickleOp::binbytes, push_text<uint32_t>},
-    {PickleOp::binstring, push_text<uint32_t>},
-    {PickleOp::short_binstring, push_text<uint8_t>},
-    {PickleOp::short_binbytes, push_text<uint8_t>},
-    {PickleOp::short_binunicode, push_text<uint8_t>},
-    {PickleOp::binunicode8, push_text<uint64_t>},
-    {PickleOp::binbytes8, push_text<uint64_t>},
-    {PickleOp::bytearray8, push_text<uint64_t>},
-    {PickleOp::mark, set_mark},
-    {PickleOp::pop, drop},
-    {PickleOp::pop_mark, drop_to_mark},
-    {PickleOp::dup, duplicate},
-    {PickleOp::empty_tuple, push_empty<Kind::tuple>},
-    {PickleOp::tuple1, push_tuple<1>},
-    {PickleOp::tuple2, push_tuple<2>},
-    {PickleOp::tuple3, push_tuple<3>},
-    {PickleOp::tuple, push_tuple_from_mark},
-    {PickleOp::frozenset, push_tuple_from_mark},
-    {PickleOp::empty_list, push_empty<Kind::list>},
-    {PickleOp::empty_set, push_empty<Kind::list>},
-    {PickleOp::append, append_one},
-    {PickleOp::appends, append_from_mark},
-    {PickleOp::additems, append_from_mark},
-    {PickleOp::empty_dict, push_empty<Kind::dict>},
-    {PickleOp::setitem, set_one_item},
-    {PickleOp::setitems, set_items_from_mark},
-    {PickleOp::binput, remember<uint8_t>},
-    {PickleOp::long_binput, remember<uint32_t>},
-    {PickleOp::memoize, remember_next},
-    {PickleOp::binget, recall<uint8_t>},
-    {PickleOp::long_binget, recall<uint32_t>},
-    {PickleOp::global, push_written_global},
-    {PickleOp::stack_global, push_stacked_global},
-    {PickleOp::binpersid, push_storage},
-    {PickleOp::reduce, call},
-    {PickleOp::newobj, call},
-    {PickleOp::newobj_ex, call_without_keywords},
-    {PickleOp::build, build},
+/// The stack machine that a pickle is written for.
+class Machine {
+ public:
+  Machine(Cursor& input, const StorageLoader& load_storage)
+      : input_(input), nodes_(input), calls_(input, nodes_, load_storage) {}
+
+  Tree run() {
+    while (!stopped_) step(input_.number<uint8_t>());
+    return nodes_.to_tree(pop());
+  }
+
+ private:
+  // The opcodes that a checkpoint may hold; the comments are their names in Python's pickletools.
+  void step(uint8_t op) {
+    switch (op) {
+      case 0x80:  // PROTO
+        if (input_.number<uint8_t>() > 5)
+          input_.fail("the pickle is of a protocol newer than 5",
+                      "in Python, save it again with torch.save and its own pickle_protocol");
+        return;
+      case 0x95:  // FRAME
+        return input_.skip(8);
+      case '.':  // STOP
+        stopped_ = true;
+        return;
+
+      case 'N':  // NONE
+        return push(nodes_.add(Kind::none));
+      case 0x88:  // NEWTRUE
+      case 0x89:  // NEWFALSE
+        return push(nodes_.add(Node{.kind = Kind::boolean, .integer = op == 0x88}));
+      case 'J':  // BININT
+        return push(nodes_.add_integer(input_.number<int32_t>()));
+      case 'K':  // BININT1
+        return push(nodes_.add_integer(input_.number<uint8_t>()));
+      case 'M':  // BININT2
+        return push(nodes_.add_integer(input_.number<uint16_t>()));
+      case 0x8a:  // LONG1
+        return push_long(input_.take(input_.number<uint8_t>()));
+      case 0x8b:  // LONG4
+        return push_long(input_.take(input_.number<uint32_t>()));
+      case 'G':  // BINFLOAT, big-endian
+        return push(nodes_.add_real(std::bit_cast<double>(__builtin_bswap64(input_.number<uint64_t>()))));
+      case 'U':   // SHORT_BINSTRING
+      case 'C':   // SHORT_BINBYTES
+      case 0x8c:  // SHORT_BINUNICODE
+        return push(nodes_.add_text(input_.text(input_.number<uint8_t>())));
+      case 'X':  // BINUNICODE
+      case 'B':  // BINBYTES
+      case 'T':  // BINSTRING
+        return push(nodes_.add_text(input_.text(input_.number<uint32_t>())));
+      case 0x8d:  // BINUNICODE8
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        return push(nodes_.add_text(input_.text(input_.number<uint64_t>())));
+
+      case '(':  // MARK
+        return marks_.push_back(stack_.size());
+      case '0':  // POP
+        pop();
+        return;
+      case '1':  // POP_MARK
+        pop_mark();
+        return;
+      case '2':  // DUP
+        return push(top());
+
+      case ')':  // EMPTY_TUPLE
+        return push(nodes_.add(Kind::tuple));
+      case 0x85:  // TUPLE1
+      case 0x86:  // TUPLE2
+      case 0x87:  // TUPLE3
+        return push_tuple(op - 0x84u);
+      case 't':   // TUPLE
+      case 0x91:  // FROZENSET
+        return push(nodes_.add_tuple(pop_mark()));
+      case ']':   // EMPTY_LIST
+      case 0x8f:  // EMPTY_SET
+        return push(nodes_.add(Kind::list));
+      case 'a': {  // APPEND
+        const auto value = pop();
+        return nodes_.extend(top(), {value});
+      }
+      case 'e':     // APPENDS
+      case 0x90: {  // ADDITEMS
+        const auto values = pop_mark();
+        return nodes_.extend(top(), values);
+      }
+      case '}':  // EMPTY_DICT
+        return push(nodes_.add(Kind::dict));
+      case 's': {  // SETITEM
+        const auto value = pop(), key = pop();
+        return nodes_.set_items(top(), {key, value});
+      }
+      case 'u': {  // SETITEMS
+        const auto values = pop_mark();
+        return nodes_.set_items(top(), values);
+      }
+
+      case 'q':  // BINPUT
+        return remember(input_.number<uint8_t>());
+      case 'r':  // LONG_BINPUT
+        return remember(input_.number<uint32_t>());
+      case 0x94:  // MEMOIZE
+        return remember(memo_.size());
+      case 'h':  // BINGET
+        return recall(input_.number<uint8_t>());
+      case 'j':  // LONG_BINGET
+        return recall(input_.number<uint32_t>());
+
+      case 'c': {  // GLOBAL
+        const auto module = input_.line();
+        return push_global(module == "__builtin__" ? "builtins" : module, input_.line());
+      }
+      case 0x93: {  // STACK_GLOBAL
+        const auto name = pop(), module = pop();
+        return push_global(nodes_.text(module), nodes_.text(name));
+      }
+      case 'Q':  // BINPERSID
+        return push(calls_.storage(pop()));
+      case 0x92:  // NEWOBJ_EX
+        pop();    // keyword arguments
+        return call();
+      case 'R':   // REDUCE
+      case 0x81:  // NEWOBJ
+        return call();
+      case 'b':  // BUILD
+        return build();
+      default:
+        input_.fail(format("the pickle holds the opcode {:#04x}, which no checkpoint needs", op),
+                    "in Python, load it and save it again with torch.save");
+    }
+  }
+
+  void push(NodeId id) { stack_.push_back(id); }
+
+  NodeId& top() {
+    nodes_.want(stack_.size() > floor());
+    return stack_.back();
+  }
+
+  NodeId pop() {
+    const auto id = top();
+    stack_.pop_back();
+    return id;
+  }
+
+  size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+
+  std::vector<NodeId> pop_mark() {
+    nodes_.want(!marks_.empty());
+    const auto start = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<NodeId> values(start, stack_.end());
+    stack_.erase(start, stack_.end());
+    marks_.pop_back();
+    return values;
+  }
+
+  void push_tuple(size_t count) {
+    nodes_.want(stack_.size() >= floor() + count);
+    const std::vector<NodeId> values(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    stack_.resize(stack_.size() - count);
+    push(nodes_.add_tuple(values));
+  }
+
+  /// Two's complement, little-endian. What doesn't fit 64 bits becomes text: nothing here computes with it.
+  void push_long(std::span<const uint8_t> bytes) {
+    const auto negative = !bytes.empty() && (bytes.back() & 0x80);
+    auto value = negative ? ~uint64_t{0} : uint64_t{0};
+    const auto used = std::min<size_t>(bytes.size(), 8);
+    for (size_t i = used; i-- > 0;) value = (value << 8) | bytes[i];
+    auto fits = (static_cast<int64_t>(value) < 0) == negative;
+    for (size_t i = used; i < bytes.size(); ++i) fits = fits && bytes[i] == (negative ? 0xff : 0);
+    if (fits) return push(nodes_.add_integer(static_cast<int64_t>(value)));
+    std::string digits;
+    for (size_t i = bytes.size(); i-- > 0;) digits += format("{:02x}", bytes[i]);
+    push(nodes_.add_text("0x" + digits));
+  }
+
+  void remember(uint64_t index) {
+    constexpr uint64_t kMemoEntry = 64;
+    if (memo_.insert_or_assign(index, top()).second) nodes_.hold(kMemoEntry);
+  }
+
+  void recall(uint64_t index) {
+    const auto found = memo_.find(index);
+    nodes_.want(found != memo_.end());
+    push(found->second);
+  }
+
+  void push_global(std::string_view module, std::string_view of_module) {
+    const auto name = format("{}.{}", module, of_module);
+    if (meaning_of(name) == Global::refused) {
+      input_.fail(
+          format("the checkpoint asks for {}, which is not on the list of safe names; nothing was executed",
+                 name),
+          "in Python, save state_dict()s and plain values instead of whole objects");
+    }
+    push(nodes_.add_text(name, Kind::global));
+  }
+
+  void call() {
+    const auto arguments = pop(), function = pop();
+    nodes_.want(nodes_[arguments].kind == Kind::tuple && nodes_[function].kind == Kind::global);
+    const auto values = nodes_[arguments].children;
+    push(calls_.call(function, values));
+  }
+
+  /// What follows REDUCE: an object's attributes. Those of tensors and dictionaries are of no use here.
+  void build() {
+    const auto state = pop();
+    auto& object = nodes_[top()];
+    if (object.kind != Kind::object) return;
+    if (nodes_[state].kind == Kind::dict) {
+      const auto values = nodes_[state].children;
+      nodes_.set_items(top(), values);
+    } else if (!object.text.empty() && nodes_[state].kind == Kind::tuple) {
+      for (const auto part : nodes_[state].children) {
+        if (nodes_[part].text == ">") object.text.clear();  // a big-endian numpy dtype
+      }
+    }
+  }
+
+  Cursor& input_;
+  Nodes nodes_;
+  Calls calls_;
+  std::vector<NodeId> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint64_t, NodeId> memo_;
+  bool stopped_ = false;
 };
-
-constexpr auto kHandlers = [] {
-  std::array<Handler, 256> handlers{};
-  for (const auto& [op, act] : kRows) handlers[static_cast<uint8_t>(op)] = act;
-  return handlers;
-}();
-
-// Of opcodes: gcc's sanitizer compares no function's address in a constant.
-constexpr bool has_one_row_an_opcode() {
-  std::array<bool, 256> seen{};
-  for (const auto& row : kRows) {
-    if (std::exchange(seen[static_cast<uint8_t>(row.op)], true)) return false;
-  }
-  return true;
-}
-static_assert(has_one_row_an_opcode(), "an opcode has two rows");
-
-Tree Machine::run() {
-  while (!stopped) {
-    const auto op = input.number<uint8_t>();
-    const auto act = kHandlers[op];
-    if (!act)
-      input.fail(format("the pickle holds the opcode {:#04x}, which no checkpoint needs", op),
-                 "in Python, load it and save it again with torch.save");
-    act(*this);
-  }
-  return nodes.to_tree(pop());
-}
 
 }  // namespace
 
 Tree unpickle(Cursor& input, const StorageLoader& load_storage) {
   return Machine(input, load_storage).run();
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& [name, known] : kTorchDtypes) {
+    if (known == dtype) return std::string(name.substr(std::string_view("torch.").size()));
+  }
+  return c10::toString(dtype);
 }
 
 }  // namespace lockstep::checkpoint

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "lockstep/checkpoint/pickle_node.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/exported/archive.h"
 

@@ -152,9 +152,9 @@ void write_by_kind(const std::string& path, const std::string& text) {
   if (there) ::chmod(target.c_str(), facts.st_mode & 07777);
 }
 
-void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write) {
+void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write, mode_t mode) {
   ::unlink(path.c_str());  // what a killed process of this number left, or somebody's link
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file) cannot_write(path);
   hold(file);
   write([&](const void* data, size_t size) {
@@ -248,13 +248,13 @@ void remove_leftovers(const std::string& folder) {
 }
 
 void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
-                 const std::function<void()>& ready) {
+                 const std::function<void()>& ready, mode_t mode) {
   const std::filesystem::path target(path);
   const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
   const auto temporary =
       (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kPartialSuffix)).string();
   try {
-    write_and_sync(temporary, write);
+    write_and_sync(temporary, write, mode);
     if (ready) ready();
     if (::rename(temporary.c_str(), path.c_str()) != 0) cannot_write(path);
   } catch (...) {

@@ -1,6 +1,8 @@
 #pragma once
 // Files written whole or not at all.
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -13,9 +15,9 @@ namespace lockstep::base {
 using ByteSink = std::function<void(const void* data, size_t size)>;
 
 /// Calls write(sink) on a temporary file beside `path`, then fsync, ready(), rename, fsync of the folder. If
-/// anything throws, the temporary file is removed and what was at `path` is untouched.
+/// anything throws, the temporary file is removed and what was at `path` is untouched. `mode` is open's.
 void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
-                 const std::function<void()>& ready = {});
+                 const std::function<void()>& ready = {}, mode_t mode = 0644);
 
 /// The same for a text at hand.
 void replace_file(const std::string& path, const std::string& text);
