@@ -1,7 +1,7 @@
 #pragma once
 // Kernels over many tensors take those of one device and one type at a time, as Python groups them.
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <map>
@@ -38,7 +38,13 @@ namespace lockstep {
 
 /// The gradient with the parameter's strides: itself where only dimensions of one element differ, else a
 /// copy.
-at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad);
+inline at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad) {
+  if (grad.strides() == param.strides()) return grad;
+  for (int64_t d = 0; d < param.dim(); ++d) {
+    if (param.size(d) > 1 && param.stride(d) != grad.stride(d)) return at::empty_like(param).copy_(grad);
+  }
+  return grad.as_strided(param.sizes(), param.strides());
+}
 
 // What to do about a value that an optimiser does not take.
 

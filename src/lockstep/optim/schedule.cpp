@@ -11,6 +11,111 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Sets an entry of a parameter group; keep: only where there is none.
+void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep = false) {
+  for (auto& [key, present] : optimizer.extras(group)) {
+    if (key != name) continue;
+    if (!keep) present = value;
+    return;
+  }
+  optimizer.extras(group).emplace_back(name, value);
+}
+
+double extra(Optimizer& optimizer, size_t group, const std::string& name) {
+  for (const auto& [key, value] : optimizer.extras(group)) {
+    if (key == name) return value;
+  }
+  throw InputError(
+      format("the optimiser's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
+      "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
+}
+
+Tree rates_of(const Optimizer& optimizer) {
+  auto rates = make_list();
+  for (size_t group = 0; group < optimizer.group_count(); ++group) append(rates, optimizer.lr(group));
+  return rates;
+}
+
+void check_groups(const Optimizer& optimizer, const std::string& name, size_t values) {
+  if (values == optimizer.group_count()) return;
+  throw InputError(format("the schedule has {} {}, the optimiser {} parameter group{}", values, name,
+                          optimizer.group_count(), optimizer.group_count() == 1 ? "" : "s"),
+                   name, "give one for each parameter group; in a checkpoint, the state of the same groups");
+}
+
+/// What Python's LRScheduler keeps: every schedule but the plateau's.
+class RecursiveSchedule : public Schedule {
+ public:
+  explicit RecursiveSchedule(Optimizer& optimizer) : optimizer_(optimizer) {}
+  void step(std::optional<double> metric) override;
+  Tree state_dict() const override;
+  void load_state_dict(const Tree& state) override;
+
+ protected:
+  /// A parameter group's next rate from its present one. `initial`: at construction.
+  virtual double next_lr(size_t group, bool initial) = 0;
+  /// Names and values of a schedule's own parameters.
+  virtual std::vector<std::pair<Tree, Tree>> parameters() const = 0;
+  /// To be called at the end of the constructor.
+  void start();
+
+  Optimizer& optimizer_;
+  int64_t last_epoch_ = -1;
+  std::vector<double> base_lrs_;  // a group each
+
+ private:
+  void advance(bool initial);
+
+  int64_t step_count_ = 0;
+};
+
+void RecursiveSchedule::start() {
+  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+    set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
+    base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
+  }
+  advance(/*initial=*/true);
+}
+
+void RecursiveSchedule::step(std::optional<double>) {
+  advance(/*initial=*/false);
+}
+
+void RecursiveSchedule::advance(bool initial) {
+  ++step_count_;
+  ++last_epoch_;
+  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+    optimizer_.set_lr(next_lr(group, initial), group);
+  }
+}
+
+Tree RecursiveSchedule::state_dict() const {
+  auto base_lrs = make_list();
+  for (const auto base_lr : base_lrs_) append(base_lrs, base_lr);
+  auto state = make_dict(parameters());
+  put(state, "base_lrs", base_lrs);
+  put(state, "last_epoch", last_epoch_);
+  put(state, "_step_count", step_count_);
+  put(state, "_is_initial", false);
+  put(state, "_get_lr_called_within_step", false);
+  put(state, "_last_lr", rates_of(optimizer_));
+  return state;
+}
+
+void RecursiveSchedule::load_state_dict(const Tree& state) {
+  const auto base_lrs = elements(get(state, "base_lrs"));
+  check_groups(optimizer_, "base_lrs", base_lrs.size());
+  for (size_t group = 0; group < base_lrs.size(); ++group) {
+    base_lrs_[group] = as_double(base_lrs[group], "base_lrs");
+  }
+  last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
+  step_count_ = as_int(get(state, "_step_count"), "_step_count");
+}
+
+}  // namespace
+
 // StepLR, LinearLR and CosineAnnealingLR: torch/optim/lr_scheduler.py, get_lr(). The order of the operations
 // is Python's: it decides the last bit.
 
@@ -108,39 +213,27 @@ class CosineAnnealingLR : public RecursiveSchedule {
   double eta_min_;
 };
 
-}  // namespace
-
-std::unique_ptr<Schedule> make_step_lr(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<StepLR>(s, optimizer);
-}
-
-std::unique_ptr<Schedule> make_linear_lr(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<LinearLR>(s, optimizer);
-}
-
-std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<CosineAnnealingLR>(s, optimizer);
-}
-
-namespace {
-
 // A T_max of 0 is the run's epochs.
 std::unique_ptr<Schedule> make_cosine_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
                                              const RunLength& run) {
   auto s = settings;
   if (s.T_max == 0) s.T_max = run.epochs;
-  return make_cosine_lr(s, optimizer);
+  return std::make_unique<CosineAnnealingLR>(s, optimizer);
 }
 
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
     step, .help = "times gamma every step_size epochs", .reads = {"step_size", "gamma"},
-    .make = [](const auto& s, auto& optimizer, const auto&) { return make_step_lr(s, optimizer); })
+    .make = [](const auto& s, auto& optimizer, const auto&) {
+      return std::make_unique<StepLR>(s, optimizer);
+    })
 LOCKSTEP_SCHEDULE(
     warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
     .reads = {"start_factor", "end_factor", "total_iters"},
-    .make = [](const auto& s, auto& optimizer, const auto&) { return make_linear_lr(s, optimizer); })
+    .make = [](const auto& s, auto& optimizer, const auto&) {
+      return std::make_unique<LinearLR>(s, optimizer);
+    })
 LOCKSTEP_SCHEDULE(cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
                   .make = make_cosine_of_run)
 
@@ -180,31 +273,21 @@ class LinearWarmup : public RecursiveSchedule {
   int64_t warmup_steps_, total_steps_;
 };
 
-}  // namespace
-
-std::unique_ptr<Schedule> make_linear_warmup(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<LinearWarmup>(s, optimizer);
-}
-
-namespace {
-
 // A total_steps of 0 is the run's steps.
-std::unique_ptr<Schedule> make_linear_warmup_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                    const RunLength& run) {
-  auto s = settings;
+ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
   if (s.total_steps == 0) s.total_steps = run.steps;
-  if (s.total_steps < run.steps) {
-    throw InputError(format("the rate is 0 after {} steps, and the run has {}", s.total_steps, run.steps),
-                     "schedule.total_steps", "leave it out: the schedule is then as long as the run");
-  }
-  return make_linear_warmup(s, optimizer);
+  if (s.total_steps >= run.steps) return s;
+  throw InputError(format("the schedule ends after {} steps, and the run has {}", s.total_steps, run.steps),
+                   "schedule.total_steps", "leave it out: the schedule is then as long as the run");
 }
 
 }  // namespace
 
-LOCKSTEP_SCHEDULE(linear_warmup,
-                  .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
-                  .reads = {"warmup_steps", "total_steps"}, .make = make_linear_warmup_of_run)
+LOCKSTEP_SCHEDULE(
+    linear_warmup, .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
+    .reads = {"warmup_steps", "total_steps"}, .make = [](const auto& s, auto& optimizer, const auto& run) {
+      return std::make_unique<LinearWarmup>(for_steps_of(run, s), optimizer);
+    })
 
 // OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
 
@@ -331,37 +414,21 @@ class OneCycleLR : public RecursiveSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& s, Optimizer& optimizer) {
-  const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
-  return make_one_cycle_of_groups(s, optimizer, std::vector(optimizer.group_count(), turns));
-}
-
 std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
                                                    const std::vector<OneCycleGroup>& groups) {
   return std::make_unique<OneCycleLR>(s, optimizer, groups);
 }
 
-namespace {
-
-// A total_steps of 0 is the run's steps.
-std::unique_ptr<Schedule> make_one_cycle_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                const RunLength& run) {
-  auto s = settings;
-  if (s.total_steps == 0) s.total_steps = run.steps;
-  if (s.total_steps < run.steps) {
-    throw InputError(format("the cycle has {} steps and the run {}", s.total_steps, run.steps),
-                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
-  }
-  return make_one_cycle_lr(s, optimizer);
-}
-
-}  // namespace
-
-LOCKSTEP_SCHEDULE(one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
-                  .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum",
-                            "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"},
-                  .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
-                  .make = make_one_cycle_of_run)
+LOCKSTEP_SCHEDULE(
+    one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
+    .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum",
+              "max_momentum", "div_factor", "final_div_factor", "three_phase"},
+    .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
+    .make = [](const auto& s, auto& optimizer, const auto& run) {
+      const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
+      return make_one_cycle_of_groups(for_steps_of(run, s), optimizer,
+                                      std::vector(optimizer.group_count(), turns));
+    })
 
 // ReduceLROnPlateau: torch/optim/lr_scheduler.py. Steps once an epoch, on the metric.
 
@@ -470,10 +537,6 @@ class ReduceLROnPlateau : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<ReduceLROnPlateau>(s, optimizer);
-}
-
 std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
                                                  const std::vector<double>& min_lrs) {
   check_groups(optimizer, "min_lrs", min_lrs.size());
@@ -483,81 +546,9 @@ std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Opti
 LOCKSTEP_SCHEDULE(
     plateau, .help = "times factor when the evaluation loss has not improved for patience epochs",
     .reads = {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
-    .make = [](const auto& s, auto& optimizer, const auto&) { return make_plateau(s, optimizer); })
-
-void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep) {
-  for (auto& [key, present] : optimizer.extras(group)) {
-    if (key != name) continue;
-    if (!keep) present = value;
-    return;
-  }
-  optimizer.extras(group).emplace_back(name, value);
-}
-
-double extra(Optimizer& optimizer, size_t group, const std::string& name) {
-  for (const auto& [key, value] : optimizer.extras(group)) {
-    if (key == name) return value;
-  }
-  throw InputError(
-      format("the optimiser's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
-      "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
-}
-
-Tree rates_of(const Optimizer& optimizer) {
-  auto rates = make_list();
-  for (size_t group = 0; group < optimizer.group_count(); ++group) append(rates, optimizer.lr(group));
-  return rates;
-}
-
-void check_groups(const Optimizer& optimizer, const std::string& name, size_t values) {
-  if (values == optimizer.group_count()) return;
-  throw InputError(format("the schedule has {} {}, the optimiser {} parameter group{}", values, name,
-                          optimizer.group_count(), optimizer.group_count() == 1 ? "" : "s"),
-                   name, "give one for each parameter group; in a checkpoint, the state of the same groups");
-}
-
-void RecursiveSchedule::start() {
-  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
-    set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
-    base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
-  }
-  advance(/*initial=*/true);
-}
-
-void RecursiveSchedule::step(std::optional<double>) {
-  advance(/*initial=*/false);
-}
-
-void RecursiveSchedule::advance(bool initial) {
-  ++step_count_;
-  ++last_epoch_;
-  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
-    optimizer_.set_lr(next_lr(group, initial), group);
-  }
-}
-
-Tree RecursiveSchedule::state_dict() const {
-  auto base_lrs = make_list();
-  for (const auto base_lr : base_lrs_) append(base_lrs, base_lr);
-  auto state = make_dict(parameters());
-  put(state, "base_lrs", base_lrs);
-  put(state, "last_epoch", last_epoch_);
-  put(state, "_step_count", step_count_);
-  put(state, "_is_initial", false);
-  put(state, "_get_lr_called_within_step", false);
-  put(state, "_last_lr", rates_of(optimizer_));
-  return state;
-}
-
-void RecursiveSchedule::load_state_dict(const Tree& state) {
-  const auto base_lrs = elements(get(state, "base_lrs"));
-  check_groups(optimizer_, "base_lrs", base_lrs.size());
-  for (size_t group = 0; group < base_lrs.size(); ++group) {
-    base_lrs_[group] = as_double(base_lrs[group], "base_lrs");
-  }
-  last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
-  step_count_ = as_int(get(state, "_step_count"), "_step_count");
-}
+    .make = [](const auto& s, auto& optimizer, const auto&) {
+      return std::make_unique<ReduceLROnPlateau>(s, optimizer);
+    })
 
 std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
                                         int64_t total_steps, int64_t epochs) {
@@ -568,12 +559,18 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimi
 
 namespace {
 
-std::unique_ptr<Schedule> make_constant(const ScheduleSettings&, Optimizer&, const RunLength&) {
-  return std::make_unique<ConstantSchedule>();
-}
+/// No schedule: the rate stays.
+class ConstantSchedule : public Schedule {
+ public:
+  void step(std::optional<double>) override {}
+  Tree state_dict() const override { return make_dict(); }
+  void load_state_dict(const Tree&) override {}
+};
 
 }  // namespace
 
-LOCKSTEP_SCHEDULE(none, .help = "the rate stays", .make = make_constant)
+LOCKSTEP_SCHEDULE(
+    none, .help = "the rate stays",
+    .make = [](const auto&, auto&, const auto&) { return std::make_unique<ConstantSchedule>(); })
 
 }  // namespace lockstep

@@ -54,75 +54,18 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimi
 
 namespace lockstep {
 
-// The schedules themselves, a class each; schedule.h makes them.
-
-/// What Python's LRScheduler keeps: every schedule but the plateau's.
-class RecursiveSchedule : public Schedule {
- public:
-  explicit RecursiveSchedule(Optimizer& optimizer) : optimizer_(optimizer) {}
-  void step(std::optional<double> metric) override;
-  Tree state_dict() const override;
-  void load_state_dict(const Tree& state) override;
-
- protected:
-  /// A parameter group's next rate from its present one. `initial`: at construction.
-  virtual double next_lr(size_t group, bool initial) = 0;
-  /// Names and values of a schedule's own parameters.
-  virtual std::vector<std::pair<Tree, Tree>> parameters() const = 0;
-  /// To be called at the end of the constructor.
-  void start();
-
-  Optimizer& optimizer_;
-  int64_t last_epoch_ = -1;
-  std::vector<double> base_lrs_;  // a group each
-
- private:
-  void advance(bool initial);
-
-  int64_t step_count_ = 0;
-};
-
-/// No schedule: the rate stays.
-class ConstantSchedule : public Schedule {
- public:
-  void step(std::optional<double>) override {}
-  Tree state_dict() const override { return make_dict(); }
-  void load_state_dict(const Tree&) override {}
-};
-
-/// StepLR.
-std::unique_ptr<Schedule> make_step_lr(const ScheduleSettings& settings, Optimizer& optimizer);
-/// LinearLR: `warmup`.
-std::unique_ptr<Schedule> make_linear_lr(const ScheduleSettings& settings, Optimizer& optimizer);
-/// CosineAnnealingLR.
-std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& settings, Optimizer& optimizer);
-/// OneCycleLR with the settings' peak for every parameter group.
-std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& settings, Optimizer& optimizer);
-/// transformers' get_linear_schedule_with_warmup.
-std::unique_ptr<Schedule> make_linear_warmup(const ScheduleSettings& settings, Optimizer& optimizer);
-/// ReduceLROnPlateau.
-std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& settings, Optimizer& optimizer);
-
 /// Where the cycle of one parameter group turns.
 struct OneCycleGroup {
   double max_lr;
   double base_momentum = 0.85;
   double max_momentum = 0.95;
 };
-/// One cycle with values of its own for each parameter group (Python's lists); those of the settings go
+/// OneCycleLR with values of its own for each parameter group (Python's lists); those of the settings go
 /// unused.
 std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
                                                    const std::vector<OneCycleGroup>& groups);
-/// The plateau schedule with a smallest rate for each parameter group.
+/// ReduceLROnPlateau with a smallest rate for each parameter group.
 std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
                                                  const std::vector<double>& min_lrs);
-
-/// Sets an entry of a parameter group; keep: only where there is none.
-void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep = false);
-double extra(Optimizer& optimizer, size_t group, const std::string& name);
-/// The groups' present rates, as schedules' state has them.
-Tree rates_of(const Optimizer& optimizer);
-/// InputError where a schedule got, or a checkpoint holds, another number of values than there are groups.
-void check_groups(const Optimizer& optimizer, const std::string& name, size_t values);
 
 }  // namespace lockstep
