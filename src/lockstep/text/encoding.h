@@ -47,13 +47,4 @@ struct TextPair {
   std::optional<std::string_view> second = {};  ///< a hypothesis, an answer, ...
 };
 
-/// Texts side by side, as a model reads them: `rows` times `width` numbers, row after row.
-struct TokenBatch {
-  size_t rows = 0;                      ///< texts
-  size_t width = 0;                     ///< tokens of the longest
-  std::vector<int64_t> ids;             ///< [PAD] behind the shorter ones
-  std::vector<int64_t> type_ids;        ///< as Encoding's; 0 behind
-  std::vector<int64_t> attention_mask;  ///< 1 for a token, 0 behind
-};
-
 }  // namespace lockstep

@@ -251,34 +251,6 @@ Encoding Tokenizer::encode(const TextPair& text, const EncodeOptions& options) c
   return encoding;
 }
 
-void Tokenizer::encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
-                             TokenBatch& into) const {
-  Encoding row;
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> type_ids;
-  std::vector<size_t> ends;
-  into.rows = texts.size();
-  into.width = 0;
-  for (const TextPair& text : texts) {
-    encode(text, options, row);
-    ids.insert(ids.end(), row.ids.begin(), row.ids.end());
-    type_ids.insert(type_ids.end(), row.type_ids.begin(), row.type_ids.end());
-    ends.push_back(ids.size());
-    into.width = std::max(into.width, row.ids.size());
-  }
-  const size_t cells = into.rows * into.width;
-  into.ids.assign(cells, parts_->pad);
-  into.type_ids.assign(cells, 0);
-  into.attention_mask.assign(cells, 0);
-  for (size_t i = 0, begin = 0; i < into.rows; begin = ends[i++]) {
-    const auto at = static_cast<ptrdiff_t>(i * into.width), from = static_cast<ptrdiff_t>(begin),
-               to = static_cast<ptrdiff_t>(ends[i]);
-    std::copy(ids.begin() + from, ids.begin() + to, into.ids.begin() + at);
-    std::copy(type_ids.begin() + from, type_ids.begin() + to, into.type_ids.begin() + at);
-    std::fill_n(into.attention_mask.begin() + at, to - from, 1);
-  }
-}
-
 size_t Tokenizer::size() const {
   return parts_->vocabulary.size();
 }

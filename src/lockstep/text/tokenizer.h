@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -30,8 +29,6 @@ class Tokenizer {
   void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
   /// The same for one text, with memory of its own.
   Encoding encode(const TextPair& text, const EncodeOptions& options = {}) const;
-  /// Several, padded to the longest.
-  void encode_batch(std::span<const TextPair> texts, const EncodeOptions& options, TokenBatch& into) const;
 
   /// How many tokens there are: a model's table of embeddings has a row for each.
   size_t size() const;

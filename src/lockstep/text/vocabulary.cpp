@@ -13,7 +13,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/text/piece_trie.h"
 #include "lockstep/text/word_cutter.h"
 
 namespace lockstep::text {
