@@ -16,7 +16,7 @@ namespace {
 
 struct Csv : testing::Test {
   test::TempFolder folder;
-  test::Heap heap;
+  Arena heap;
 
   CsvTable read(const std::string& content, CsvOptions options = {}) {
     return read_csv(folder.write("t.csv", content), options, heap);
@@ -85,7 +85,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n-inf,0\n", "not a finite number", ":2");
   refused("a,b\n1e39,0\n", "not a finite number", ":2");
   refused("a,b\n1e999,0\n", "not a finite number", ":2");
-  refused("a,b\n\"1,0\n", "quote does not end", ":2");
+  refused("a,b\n\"1,0\n", "a quote that begins here does not end", ":2");
   refused("a,b\n\"1\"2,0\n", "closing quote", ":2");
   refused("a,b\n1,\n", "the label is missing", ":2");
   refused("a,b\n1,nan\n", "no class", ":2");
@@ -198,8 +198,8 @@ TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {
   std::string text = "c0";
   for (int i = 1; i < 100'000; ++i) text += ",c" + std::to_string(i);
   for (int i = 0; i < 100'000; ++i) text += "\n1";  // 40 GB of floats, if it were true
-  refused(text, "1 fields where the first line has 100000", ":2");
-  refused(std::string(2'000'000, ',') + "\n1\n", "fields in a line", ":1");
+  refused(text, "1 field where the first line has 100000", ":2");
+  refused(std::string(2'000'000, ',') + "\n1\n", "fields in a row", ":1");
 }
 
 }  // namespace

@@ -10,8 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/data/image_set.h"
-#include "lockstep/data/parallel_each.h"
-#include "lockstep/data/pixels/augment.h"
+#include "lockstep/data/pixels/resample.h"
 #include "peer.h"
 
 namespace lockstep {

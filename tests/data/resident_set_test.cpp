@@ -59,28 +59,11 @@ TEST(ResidentSet, GivesTheBatchesOfATable) {
   expect_same_batches(TableSet(rows, at::arange(31, at::kFloat).cos().view({31, 1})));
 }
 
-TEST(ResidentSet, GivesBatchesWithoutTargets) {
-  expect_same_batches(ImageSet(some_bytes({9, 1, 2, 2}), {}, normalize_table({0}, {1})));
-}
-
 TEST(ResidentSet, GathersByNumbersOnTheDevice) {
   const ImageSet set(some_bytes({6, 2, 2, 2}), some_bytes({6}), normalize_table({0, 0.5}, {1, 2}));
   const auto batch = resident(set)->gather(at::tensor({5, 0, 5}, at::kLong));
   expect_same(batch.input, set.get({5, 0, 5}).input);
   expect_same(batch.target, set.get({5, 0, 5}).target);
-}
-
-TEST(ResidentSet, SaysWhatItTakes) {
-  const ImageSet set(some_bytes({6, 1, 10, 10}), some_bytes({6}), normalize_table({0}, {1}));
-  EXPECT_EQ(resident(set)->bytes(), 6 * 100 + 6 * 8 + 256 * 4);  // bytes, labels as int64, the table
-}
-
-TEST(ResidentSet, IsNotToBeHadOfASetThatMakesItsSamples) {
-  struct Made : Dataset {
-    int64_t size() const override { return 1; }
-    Batch get(at::ArrayRef<int64_t>, bool) const override { return {}; }
-  };
-  EXPECT_FALSE(Made().whole());
 }
 
 }  // namespace

@@ -10,12 +10,6 @@
 
 namespace lockstep::test {
 
-/// Memory of this process alone.
-class Heap : public Arena {
- public:
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
-};
-
 inline std::string bytes_of(const data::Pixels& image) {
   return {reinterpret_cast<const char*>(image.rgb.data()),
           static_cast<size_t>(image.height * image.width * 3)};

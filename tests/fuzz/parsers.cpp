@@ -10,11 +10,11 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/image_set.h"
-#include "lockstep/data/kept_set.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/exported/program.h"
 #include "lockstep/models/bert.h"
+#include "lockstep/tasks/kept_tokens.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/text/vocabulary.h"
 #include "tools/cluster/detect.h"
@@ -31,18 +31,13 @@ namespace {
 using Path = std::filesystem::path;
 using Bytes = std::span<const uint8_t>;
 
-class PlainArena : public Arena {
- public:
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
-};
-
 Bytes bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 void read_csv_file(const Path& folder, const std::string&) {
   for (const bool header : {true, false}) {
-    PlainArena arena;
+    Arena arena;
     try {
       read_csv((folder / "input.csv").string(), {.header = header, .label = header ? "label" : ""}, arena);
     } catch (const Error&) {  // and without a header it may be right
@@ -51,7 +46,7 @@ void read_csv_file(const Path& folder, const std::string&) {
 }
 
 void read_idx(const Path& folder, const std::string&) {
-  PlainArena arena;
+  Arena arena;
   try {
     read_idx_labels((folder / "input.idx").string(), arena, 10);
   } catch (const Error&) {  // it may be images
@@ -67,22 +62,24 @@ void read_rows(const Path& folder, const char* name) {
   while (rows->next(fields)) continue;
 }
 
-data::OriginalFile source_in(const Path& folder) {
-  return data::OriginalFile((folder / "source.txt").string());
+tasks::OriginalFile source_in(const Path& folder) {
+  return tasks::OriginalFile((folder / "source.txt").string());
 }
 
 // What is kept is kept for one file at one time.
 void keep_tokens(const Path& folder) {
   std::ofstream(folder / "source.txt") << "text\n";
-  const SharedSet set{{at::arange(300, at::kInt), at::arange(3, at::kLong), at::empty({0}, at::kInt)},
-                      "known"};
-  data::keep_set((folder / "input.tokens").string(), "key", source_in(folder), set);
+  tasks::Tokenised made;
+  made.tokens = {at::arange(300, at::kInt), at::arange(0, 301, 100, at::kLong), at::zeros({3}, at::kInt),
+                 at::zeros({3}, at::kLong)};
+  made.names = {"good"};
+  made.first_seen = {1};
+  tasks::keep_tokens((folder / "input.tokens").string(), "key", source_in(folder), made);
 }
 
 void read_tokens(const Path& folder, const std::string&) {
-  const auto set = data::find_kept((folder / "input.tokens").string(), "key", source_in(folder));
-  if (!set) return;
-  for (const auto& tensor : set->tensors) (void)tensor.sum();
+  const auto made = tasks::find_kept_tokens((folder / "input.tokens").string(), "key", source_in(folder));
+  if (made) (void)made->tokens.ids.sum();
 }
 
 void read_tokenizer(const Path& folder, const std::string&) {
@@ -116,7 +113,7 @@ const std::vector<Parser>& parsers() {
        [](const Path& folder, const std::string&) { read_rows(folder, "input.jsonl"); }},
       {"png", "input.png",
        [](const Path& folder, const std::string& input) {
-         data::read_png((folder / "input.png").string(), 3, 1 << 20);
+         data::read_png((folder / "input.png").string(), 3);
          data::Pixels pixels;
          data::read_png(bytes_of(input), pixels);
        }},

@@ -1,4 +1,4 @@
-#include "lockstep/tasks/text_task.h"
+#include "lockstep/tasks/metrics.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,6 +1,7 @@
 #include "lockstep/data/catalog.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,12 +14,13 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/sha256.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/stage.h"
 
 namespace lockstep::data {
 
@@ -106,6 +108,12 @@ void keep(const std::string& part, const std::string& path) {
     throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
 }
 
+// A regular file of this user's, and no link.
+bool is_own_file(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid();
+}
+
 [[noreturn]] void no_mirror_had_it(const KnownFile& file, const std::string& folder,
                                    const std::vector<std::string>& answers, bool unreachable) {
   throw Error(
@@ -139,7 +147,67 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
   no_mirror_had_it(file, folder, answers, unreachable);
 }
 
-namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kStageHint = "set data.stage to a node-local folder with room, or leave it empty";
+
+// The user is part of it, so that two users with one folder get a copy each.
+std::string digest_of_facts(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    throw InputError(format("the data file cannot be read: {}", strerror(errno)), path,
+                     "check the path and its permissions");
+  const auto text = format("{} {} {} {}.{}", fs::absolute(path).lexically_normal().string(), ::geteuid(),
+                           facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+  base::Sha256 sum;
+  sum.add(text.data(), text.size());
+  return sum.hex();
+}
+
+void make_stage(const std::string& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed)
+    throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kStageHint);
+  struct stat facts {};
+  if (::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) && !(facts.st_mode & S_ISVTX))
+    throw InputError("every user can replace the files in the staging folder", folder,
+                     "set data.stage to a folder of your own");
+}
+
+void copy_file(const std::string& from, const base::ByteSink& sink) {
+  base::RegularFile file(from, "the data file");
+  std::vector<char> chunk(1 << 20);
+  while (const size_t got = file.read(chunk.data(), chunk.size())) sink(chunk.data(), got);
+}
+
+}  // namespace
+
+std::string stage_file(const std::string& path, const std::string& folder) {
+  constexpr size_t kDigits = 16;
+  if (folder.empty()) return path;
+  make_stage(folder);
+  std::error_code none;
+  if (fs::equivalent(fs::absolute(path).parent_path(), folder, none)) return path;
+  const auto facts = digest_of_facts(path);
+  const auto name = format("{}-{}", facts.substr(0, kDigits), fs::path(path).filename().string());
+  const auto copy = (fs::path(folder) / name).string();
+  if (is_own_file(copy) && fs::file_size(copy, none) == fs::file_size(path, none)) return copy;
+  base::remove_dead_partials(copy);  // of a job that was killed here
+  const auto check = [&] {
+    if (digest_of_facts(path) != facts)
+      throw InputError("the data file changed while it was copied", path, "start again once it is complete");
+  };
+  try {
+    base::write_whole(
+        copy, [&](const base::ByteSink& sink) { copy_file(path, sink); }, check, 0600);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(error.what(), copy, kStageHint);
+  }
+  return copy;
+}
 
 std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
   const fs::path folder = base::find_path(root);
@@ -157,8 +225,6 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
   throw InputError(format("the data folder holds no {}", base::join(names, " or ")), folder,
                    "set data.root, or fetch the set: lockstep data fetch");
 }
-
-namespace fs = std::filesystem;
 
 const std::vector<KnownSet>& known_sets() {
   static const std::vector<KnownSet> sets{

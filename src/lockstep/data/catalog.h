@@ -54,4 +54,9 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
 /// The first of `names` that exists under `root` or one of the folders where downloaders put it.
 std::string find_data_file(const std::string& root, const std::vector<std::string>& names);
 
+/// Copies the file into `folder`, a node-local one, unless a copy of this user's is there; returns the copy's
+/// path. Its name holds a digest of the file's path, size and time, so files of one name never share a copy.
+/// With an empty folder, or for a file that is in it: the path itself.
+std::string stage_file(const std::string& path, const std::string& folder);
+
 }  // namespace lockstep::data

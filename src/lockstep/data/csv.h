@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,5 +56,13 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
 
 /// The fields of the file's first line; throws where there is none.
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter);
+
+namespace data {
+
+/// Does a class's name mean that there is none? A class may be called None; NA is a class unless rows without
+/// one are left out.
+bool is_missing_class(std::string_view text, Missing rule);
+
+}  // namespace data
 
 }  // namespace lockstep

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/parallel_each.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/rows/fields.h"
 
@@ -88,6 +91,39 @@ ImageList image_list(const std::string& root, const std::vector<std::string>& fi
                  .labels = labels.empty() && !files.empty() ? at::Tensor() : at::tensor(labels, at::kLong)};
   if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
   return list;
+}
+
+void parallel_each(int64_t count, int threads, const std::function<std::function<void(int64_t)>()>& make) {
+  constexpr int64_t kAtOnce = 16;
+  std::atomic<int64_t> next = 0;
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto run = [&] {
+    try {
+      const auto work = make();
+      for (int64_t first = next.fetch_add(kAtOnce); first < count; first = next.fetch_add(kAtOnce)) {
+        for (int64_t i = first; i < std::min(first + kAtOnce, count); ++i) work(i);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next = count;
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    const auto wanted = std::min<int64_t>(threads, (count + kAtOnce - 1) / kAtOnce);
+    for (int64_t i = 1; i < wanted; ++i) others.emplace_back(run);
+  } catch (const std::system_error&) {
+    // no more threads to be had: those that run will do
+  }
+  run();
+  for (auto& other : others) other.join();
+  if (error) std::rethrow_exception(error);
+}
+
+int thread_count(int least) {
+  return std::max(least, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 std::vector<Damage> damaged_images(const FoundImages& images, ImageCheck check) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/pixels/augment.h"
+#include "lockstep/data/pixels/resample.h"
 
 namespace lockstep::data {
 
@@ -93,6 +94,15 @@ class ImageFolderSet : public Dataset {
   ImageLook look_;
   std::optional<int64_t> epoch_;
 };
+
+// The same work for each of many things, by several threads.
+
+/// Calls `work(index)` for 0 to count - 1, in any order, and returns when all are done. `make` gives each
+/// thread a `work` of its own. What one throws ends the others soon, and is thrown here.
+void parallel_each(int64_t count, int threads, const std::function<std::function<void(int64_t)>()>& make);
+
+/// As many as this process has cores, and no fewer than `least`: those that wait for a disk need none.
+int thread_count(int least = 1);
 
 // Which of many images are damaged, before anything is trained on them.
 

@@ -10,22 +10,30 @@
 
 namespace lockstep {
 
-/// This process's place on its node.
+/// This process's place in the job, and how the job's ranks exchange texts.
 struct NodeShare {
   int local_rank = 0;
   int local_world = 1;
-  std::string name;               // unique to this job on this node
-  std::function<void()> barrier;  // of all ranks of the job, lone ones too; empty = memory is private
-  std::function<void()> await_load = barrier;  // the same, for as long as a rank loads
+  int node_rank = 0;
+  /// Every rank's text on every rank, however long the slowest one loads. Collective. Empty: this process
+  /// loads for itself.
+  std::function<std::vector<std::string>(const std::string& text)> exchange;
 };
 
-/// Hands out the tensors that a set is loaded into: in shared memory where there are other ranks, else
-/// private.
+/// The memory that a set is loaded into: private, or of a file in memory that other ranks of the node map.
 class Arena {
  public:
-  virtual ~Arena() = default;
+  Arena();
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
   /// A tensor of that shape and type, its values not set.
-  virtual at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) = 0;
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type);
+
+ private:
+  friend class NodeLoad;
+  struct File;
+  std::unique_ptr<File> file_;  // null: private memory
 };
 
 /// What loading gives: tensors (from the arena, else they are copied into it), and a text that goes along.
@@ -34,9 +42,9 @@ struct SharedSet {
   std::string text;
 };
 
-/// Calls `load` on the node's first rank and returns its result on all of them; an error there is the same
-/// error on every rank. A lone rank's memory is private, and it meets the others at the same barriers: nodes
-/// need not be filled alike. No data ever has a name in the file system.
+/// Calls `load` on each node's first rank and returns its result on all ranks of that node. An error of any
+/// of them is thrown on every rank of the job. Collective. The file has no name, so a killed job leaves
+/// nothing.
 SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load);
 
 }  // namespace lockstep

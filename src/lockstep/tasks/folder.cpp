@@ -21,7 +21,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_set.h"
-#include "lockstep/data/parallel_each.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"

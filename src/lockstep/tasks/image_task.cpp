@@ -1,5 +1,4 @@
-#include "lockstep/tasks/image_task.h"
-
+// Tasks on IDX images: MNIST, and anyone's files in that format.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -9,14 +8,47 @@
 #include "lockstep/data/catalog.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/pixels/image_file.h"
-#include "lockstep/data/stage.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/task.h"
 
 namespace lockstep::tasks {
+namespace {
+
+struct IdxFiles {
+  std::string train_images, train_labels, eval_images, eval_labels;
+};
+
+struct ImageRecipe {
+  IdxFiles files;
+  int64_t classes = 0;            // 0 = counted from the labels
+  std::string normalize;          // standard | none | mean_std
+  std::vector<double> mean, std;  // with mean_std, one a channel
+  std::string model;              // the task's own
+};
+
+class ImageTask : public Task {
+ public:
+  /// Which files the recipe looks for: on the node's first rank alone.
+  enum class Look { no, evaluation, all };
+  using Recipe = ImageRecipe (*)(const TaskConfig& settings, Look look);
+  explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
+                                            const NodeShare& node) override;
+  /// An IDX file of images, or a PNG.
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
+                                        const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
+  void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
+
+ private:
+  Recipe recipe_;
+  at::Tensor table_;  // what each byte becomes
+};
 
 // Anyone's images in MNIST's file format, named by task.images and task.labels.
-
-namespace {
 
 std::string idx_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
@@ -198,16 +230,11 @@ void ImageTask::recall(const TaskMemory& memory) {
 std::shared_ptr<const Dataset> ImageTask::inputs(const TaskConfig&, const TaskData& data,
                                                  const std::string& path) const {
   const auto file = base::find_path(path);
-  const auto images = NodeShare{};  // predict reads its own input
-  // a small PNG may claim to be a huge one; of what is merely too large the error says both sizes
-  const int64_t most_pixels = std::max<int64_t>(1 << 22, data.input_shape[1] * data.input_shape[2]);
-  const auto set = share_on_node(images, [&](Arena& arena) {
-    return SharedSet{{data::is_png(file) ? data::read_png(file, data.input_shape[0], most_pixels)
-                                         : read_idx_images(file, arena)},
-                     {}};
-  });
-  check_size(set.tensors[0], data.input_shape, file);
-  return std::make_shared<ImageSet>(set.tensors[0], at::Tensor(), table_);
+  Arena arena;
+  const auto images =
+      data::is_png(file) ? data::read_png(file, data.input_shape[0]) : read_idx_images(file, arena);
+  check_size(images, data.input_shape, file);
+  return std::make_shared<ImageSet>(images, at::Tensor(), table_);
 }
 
 }  // namespace lockstep::tasks

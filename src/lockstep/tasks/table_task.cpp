@@ -1,5 +1,4 @@
-#include "lockstep/tasks/table_task.h"
-
+// Tasks on CSV tables: Pima, and anyone's.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -13,16 +12,69 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/catalog.h"
-#include "lockstep/data/cells.h"
-#include "lockstep/data/stage.h"
+#include "lockstep/data/csv.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/task.h"
 
 namespace lockstep::tasks {
+namespace {
+
+struct TableRecipe {
+  std::string file;
+  std::string eval_file;  // empty = a part of `file`
+  CsvOptions csv;
+  bool detect_header = false;  // a first line that does not begin with a number names the columns
+  std::vector<std::string> names =
+      {};  // of the features, to speak of; they must be as many. Empty = any table
+  std::vector<int64_t> zero_is_missing = {};  // features whose zeros become the training rows' median
+  double eval_fraction = 0.2;
+  std::string normalize = "standard";  // standard | none | mean_std
+  std::vector<double> mean = {}, std = {};
+  std::string model = "mlp";  // the task's own
+};
+
+/// What is done to each column: (value, or `fill` where a zero means missing, or `missing` where there is
+/// none;
+/// - mean) / std. All double [columns].
+struct Preprocessing {
+  at::Tensor fill;  // NaN where zeros are values
+  at::Tensor mean, std;
+  at::Tensor missing = {};  // undefined where such cells are refused
+};
+
+class TableTask : public Task {
+ public:
+  /// `look` is set where the files may be looked for: on the node's first rank.
+  using Recipe = TableRecipe (*)(const TaskConfig& settings, bool look);
+  explicit TableTask(Recipe recipe) : recipe_(recipe) {}
+  /// The rows kept for evaluation are drawn class by class (stratified), seeded by run.seed; each set keeps
+  /// the file's order. Fills and normalisation are computed on the training rows alone.
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
+                                            const NodeShare& node) override;
+  /// Of numbers the mean squared error.
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                  const LossOptions& options) const override;
+  std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
+  /// A CSV of the features, with or without the label's column.
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
+                                        const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override;
+  void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override {
+    return regression_ ? KnownLoss::mean_squared_error : KnownLoss::cross_entropy;
+  }
+
+ private:
+  Recipe recipe_;
+  std::vector<std::string> columns_;
+  Preprocessing treatment_;
+  bool regression_ = false;
+};
 
 // Anyone's table of numbers with a class column, described by the keys of `task`.
-
-namespace {
 
 std::string table_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.empty() || file.starts_with('/') ? file : root + "/" + file);
@@ -93,14 +145,6 @@ LOCKSTEP_TASK(
 
 namespace {
 
-/// For the file as it is before it is split: only the first rank ever holds it.
-class Scratch : public Arena {
- public:
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
-    return at::empty(shape, at::TensorOptions(type));
-  }
-};
-
 at::Tensor picked(const at::Tensor& from, const std::vector<int64_t>& rows, Arena& arena) {
   auto shape = from.sizes().vec();
   shape[0] = static_cast<int64_t>(rows.size());
@@ -124,10 +168,10 @@ void for_each_value(at::Tensor& table, const Each& each) {
   }
 }
 
-/// What stands for a cell's value.
-class Whole {
+/// A cell's value, or what replaces a missing one.
+class CellValue {
  public:
-  explicit Whole(const Preprocessing& treatment)
+  explicit CellValue(const Preprocessing& treatment)
       : fill_(treatment.fill.const_data_ptr<double>()),
         missing_(treatment.missing.defined() ? treatment.missing.const_data_ptr<double>() : nullptr) {}
   double operator()(float value, int64_t column) const {
@@ -145,7 +189,7 @@ void standardise(const at::Tensor& train, Preprocessing& treatment) {
   auto table = train;
   const double rows = static_cast<double>(train.size(0));
   std::vector<double> mean(train.size(1)), variance(train.size(1));
-  const Whole value_of(treatment);
+  const CellValue value_of(treatment);
   for_each_value(table, [&](float& value, int64_t c) { mean[c] += value_of(value, c); });
   for (auto& m : mean) m /= rows;
   for_each_value(table,
@@ -196,11 +240,11 @@ Preprocessing preprocessing_for(const TableRecipe& recipe, const CsvTable& table
 }
 
 void apply(const Preprocessing& treatment, at::Tensor table) {
-  const Whole whole(treatment);
+  const CellValue value_of(treatment);
   const double* mean = treatment.mean.const_data_ptr<double>();
   const double* std = treatment.std.const_data_ptr<double>();
   for_each_value(table, [&](float& value, int64_t c) {
-    value = static_cast<float>((whole(value, c) - mean[c]) / std[c]);
+    value = static_cast<float>((value_of(value, c) - mean[c]) / std[c]);
   });
 }
 
@@ -267,11 +311,11 @@ std::vector<std::string> notes_on(const TableRecipe& recipe, const CsvTable& tab
 // tensors: train x and y, evaluation x and y, fill, mean, std; then what stands for missing cells, and the
 // label's scale, where there are such. texts: the label's column, the columns, the classes, notes, warnings.
 SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Arena& arena) {
-  Scratch scratch;
+  Arena scratch;  // for the file as it is before it is split
   const auto& stage = settings.data.stage;
   const bool own_eval = !recipe.eval_file.empty();
   const auto table = read_csv(data::stage_file(recipe.file, stage), options_for(recipe, recipe.file),
-                              own_eval ? arena : static_cast<Arena&>(scratch));
+                              own_eval ? arena : scratch);
   if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
     throw InputError(format("the table has {} features where this task has {}: {}", table.columns.size(),
                             recipe.names.size(), base::join(recipe.names, ", ")),
@@ -379,9 +423,8 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const TaskConfig& settings,
       throw InputError("the run filled in no cells, so there are no means to fill in", "task.missing",
                        "set it to drop, which leaves rows with such cells out, or train with mean");
     if (!known.regression) options.class_names = known.class_names;
-    Scratch scratch;
-    auto table = read_csv(data::stage_file(file, settings.data.stage), options,
-                          own ? arena : static_cast<Arena&>(scratch));
+    Arena scratch;
+    auto table = read_csv(data::stage_file(file, settings.data.stage), options, own ? arena : scratch);
     const auto gaps = gaps_text(file, table);
     if (!own) {
       const auto split =
@@ -446,7 +489,7 @@ std::shared_ptr<const Dataset> TableTask::inputs(const TaskConfig& settings, con
   options.missing = treatment_.missing.defined() ? Missing::mean : Missing::refuse;  // each row has an answer
   const bool bare = !options.header && first.size() == columns_.size();
   options.features = bare ? std::vector<std::string>() : columns_;
-  Scratch scratch;
+  Arena scratch;
   auto table = read_csv(file, options, scratch);
   apply(treatment_, table.features);
   return std::make_shared<TableSet>(table.features, at::Tensor());

@@ -1,5 +1,4 @@
-#include "lockstep/tasks/text_task.h"
-
+// Tasks on texts, one or two a sample, with a class or a number each: MultiNLI, and anyone's files.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -19,15 +18,69 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/catalog.h"
-#include "lockstep/data/kept_set.h"
 #include "lockstep/data/node_share.h"
 #include "lockstep/data/rows/fields.h"
 #include "lockstep/models/bert.h"
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/kept_tokens.h"
+#include "lockstep/tasks/metrics.h"
+#include "lockstep/tasks/task.h"
+#include "lockstep/tasks/tokenise.h"
 
 namespace lockstep::tasks {
 namespace {
+
+struct TextFile {
+  std::string path = {};
+  data::TextLayout layout = {};
+  std::string name = {};  // of the part of the evaluation set, where there are several
+};
+
+struct TextRecipe {
+  TextFile train = {};
+  std::vector<TextFile> eval = {};  // empty = a part of `train`
+  TextColumns columns = {};
+  std::vector<std::string> class_names = {};  // where they are known
+};
+
+class TextTask : public Task {
+ public:
+  /// Which files the recipe looks for: on the node's first rank alone.
+  enum class Look { no, evaluation, all };
+  using Recipe = TextRecipe (*)(const TaskConfig& settings, Look look);
+  explicit TextTask(Recipe recipe) : recipe_(recipe) {}
+  /// Each file becomes tokens once a node, which are kept for the next run where a folder takes them. The
+  /// samples kept for evaluation are drawn class by class, seeded by run.seed, as a table's are.
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
+                                            const NodeShare& node) override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
+  /// Of numbers the mean squared error.
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                  const LossOptions& options) const override;
+  /// Of each part of the evaluation set where it has several; in training the first one counts.
+  std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
+  /// A CSV, TSV or JSON Lines file with the texts' columns; any other is a sample a line, the two texts of a
+  /// pair with a tab between them.
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
+                                        const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override;
+  void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override {
+    return regression_ ? KnownLoss::mean_squared_error : KnownLoss::cross_entropy;
+  }
+
+ private:
+  void check_vocabulary(const std::string& digest, const std::string& folder) const;
+
+  Recipe recipe_;
+  std::string vocabulary_;            // its digest
+  std::vector<std::string> columns_;  // of the texts
+  Parts parts_;                       // of the evaluation set
+  bool regression_ = false;
+  int64_t longest_ = 0, largest_ = 0;  // sample and token, where the files were read for training
+};
 
 // A task's files of texts as tokens: read once a node, kept from run to run.
 
@@ -102,57 +155,36 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
   return folder.empty() ? "." : folder;
 }
 
-/// On the node's first rank: one file's tokens, in a kept file where there can be one.
-class Reader {
- public:
-  Reader(const TaskConfig& settings, const TaskVocabulary& vocabulary, const TextColumns& columns)
-      : settings_(settings), vocabulary_(vocabulary), columns_(columns) {}
-
-  struct Read {
-    std::string kept;  // the file; empty = `made` holds it all
-    SharedSet made;
-    std::string note;
-  };
-  Read read(const TextFile& file) const {
-    const auto folder = cache_folder(settings_, file.path);
-    const auto key = key_of(file, columns_, vocabulary_.digest, settings_.task.max_length, folder);
-    const auto kept =
-        (folder / format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12)))
-            .string();
-    const data::OriginalFile origin(file.path);
-    if (const auto set = data::find_kept(kept, key, origin); set && is_sound(*set))
-      return {kept, {}, format("{}: tokens read from {}", file.path, kept)};
-    return make(file, key, kept, origin);
+/// On the node's first rank: one file's tokens, read from the kept file or made and kept. Adds a note.
+Tokenised tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
+                    const TextColumns& columns, std::vector<std::string>& notes) {
+  const auto folder = cache_folder(settings, file.path);
+  const auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length, folder);
+  const auto name = format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12));
+  const auto kept = (folder / name).string();
+  const OriginalFile origin(file.path);
+  if (auto found = find_kept_tokens(kept, key, origin)) {
+    notes.push_back(format("{}: tokens read from {}", file.path, kept));
+    return *std::move(found);
   }
-
- private:
-  Read make(const TextFile& file, const std::string& key, const std::string& kept,
-            const data::OriginalFile& origin) const {
-    const int64_t threads = std::max<int64_t>(at::get_num_threads(), settings_.data.workers);
-    const auto begin = std::chrono::steady_clock::now();
-    auto set = packed(tokenise(file.path, file.layout, columns_, vocabulary_.tokenizer,
-                               {.max_length = settings_.task.max_length, .threads = threads}));
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const auto note =
-        format("{}: made {} tokens in {:.1f} s", file.path, set.tensors[0].numel(), took.count());
-    try {
-      std::error_code ignored;
-      fs::create_directories(fs::path(kept).parent_path(), ignored);
-      data::keep_set(kept, key, origin, set);
-      data::map_kept(kept, origin);  // throws where all files of the folder are everybody's to write
-      return {kept, {}, note + ", kept in " + kept};
-    } catch (const Error& error) {
-      return {{},
-              std::move(set),
-              format("{}, not kept for the next run: {}: {} (task.cache names another folder)", note, kept,
-                     error.what())};
-    }
+  const int64_t threads = std::max<int64_t>(at::get_num_threads(), settings.data.workers);
+  const auto begin = std::chrono::steady_clock::now();
+  auto made = tokenise(file.path, file.layout, columns, vocabulary.tokenizer,
+                       {.max_length = settings.task.max_length, .threads = threads});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const auto note =
+      format("{}: made {} tokens in {:.1f} s", file.path, made.tokens.ids.numel(), took.count());
+  try {
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    keep_tokens(kept, key, origin, made);
+    notes.push_back(note + ", kept in " + kept);
+  } catch (const Error& error) {
+    notes.push_back(format("{}, not kept for the next run: {}: {} (task.cache names another folder)", note,
+                           kept, error.what()));
   }
-
-  const TaskConfig& settings_;
-  const TaskVocabulary& vocabulary_;
-  const TextColumns& columns_;
-};
+  return made;
+}
 
 // A note says which column is the label, where the recipe leaves it to the config.
 TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const TextColumns& known,
@@ -168,9 +200,8 @@ TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const T
   return columns;
 }
 
-// texts: digest, [PAD] and [UNK], whether the first file is the training set, label, columns, then four a
-// file: its path, its kept file, what is known of it, its part's name; then the notes. tensors: four a file
-// that is not kept.
+// texts: digest, [PAD] and [UNK], whether the first file is the training set, label, columns, then three a
+// file: its path, what is known of it, its part's name; then the notes. tensors: four a file.
 SharedSet read_all(const TaskConfig& settings, TextTask::Recipe recipe_of, TextTask::Look look,
                    const TextColumns& known) {
   const auto recipe = recipe_of(settings, look);
@@ -181,13 +212,11 @@ SharedSet read_all(const TaskConfig& settings, TextTask::Recipe recipe_of, TextT
   const auto vocabulary = open_vocabulary(settings);
   std::vector<std::string> texts, notes;
   const auto columns = columns_for(recipe, files[0], known, notes);
-  const Reader reader(settings, vocabulary, columns);
   SharedSet all;
   for (const auto& file : files) {
-    auto read = reader.read(file);
-    texts.insert(texts.end(), {file.path, read.kept, read.made.text, file.name});
-    notes.push_back(read.note);
-    all.tensors.insert(all.tensors.end(), read.made.tensors.begin(), read.made.tensors.end());
+    const auto set = packed(tokens_of(file, settings, vocabulary, columns, notes));
+    texts.insert(texts.end(), {file.path, set.text, file.name});
+    all.tensors.insert(all.tensors.end(), set.tensors.begin(), set.tensors.end());
   }
   all.text = base::pack_texts({vocabulary.digest,
                                packed_numbers({vocabulary.tokenizer.pad_id(), vocabulary.tokenizer.unk_id()}),
@@ -214,29 +243,16 @@ TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextTask:
   sets.columns.label = all.at(3);
   sets.columns.texts = base::unpack_texts(all.at(4));
   const auto texts = base::unpack_texts(all.at(5));
-  size_t tensor = 0;
-  for (size_t i = 0; i + 3 < texts.size(); i += 4) {
-    SharedSet set;
-    if (!texts[i + 1].empty()) {
-      set = data::map_kept(texts[i + 1], data::OriginalFile(texts[i]));
-    } else {
-      set = {{shared.tensors.begin() + static_cast<ptrdiff_t>(tensor),
-              shared.tensors.begin() + static_cast<ptrdiff_t>(tensor + 4)},
-             texts[i + 2]};
-      tensor += 4;
-    }
-    sets.files.push_back(unpacked(set));
-    sets.paths.push_back(texts[i]);
-    if (i > 0 || !with_train) sets.parts.emplace_back(texts[i + 3], sets.files.back().tokens.size());
+  for (size_t i = 0; 3 * i < texts.size(); ++i) {
+    const auto first = shared.tensors.begin() + static_cast<ptrdiff_t>(4 * i);
+    sets.files.push_back(unpacked({{first, first + 4}, texts.at(3 * i + 1)}));
+    sets.paths.push_back(texts[3 * i]);
+    if (i > 0 || !with_train) sets.parts.emplace_back(texts.at(3 * i + 2), sets.files.back().tokens.size());
   }
   return sets;
 }
 
-}  // namespace
-
 // Anyone's file of texts with a class or a number each, described by the keys of `task`.
-
-namespace {
 
 TextFile file_at(const TaskConfig& settings, const std::string& name) {
   const auto& root = settings.data.root;
@@ -304,63 +320,6 @@ LOCKSTEP_TASK(
     .help = "MultiNLI in data.root: pairs of sentences, evaluated on the matched and the mismatched set",
     .reads = {"vocabulary", "max_length", "cache"}, .defaults = {{"model.name", "bert"}},
     .make = [] { return std::make_unique<TextTask>(mnli); })
-
-PartMetrics::PartMetrics(const Parts& parts, const std::vector<std::string>& class_names, at::Tensor weights)
-    : parts_(parts), weights_(std::move(weights)) {
-  for (const auto& [name, samples] : parts) metrics_.emplace_back(class_names, samples);
-}
-
-// A batch's loss is one number: where the batch reaches into two parts, each computes its own.
-void PartMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
-                      const LossSum& loss) {
-  int64_t begin = 0;
-  for (size_t part = 0; part < parts_.size(); begin += parts_[part++].second) {
-    const int64_t end = begin + parts_[part].second;
-    std::vector<int64_t> rows, own;
-    for (size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i] < begin || indices[i] >= end) continue;
-      rows.push_back(static_cast<int64_t>(i));
-      own.push_back(indices[i] - begin);
-    }
-    if (rows.empty()) continue;
-    if (rows.size() == indices.size()) {
-      metrics_[part].add(output, target, own, loss);
-      continue;
-    }
-    const auto picked = at::tensor(rows, at::kLong);
-    const auto out = output.to(at::kCPU, at::kFloat).index_select(0, picked);
-    const auto truth = target.to(at::kCPU).index_select(0, picked);
-    const auto weights = weights_.defined() ? weights_.to(at::kCPU) : weights_;
-    const double sum = at::cross_entropy_loss(out, truth, weights, at::Reduction::Sum).item<double>();
-    const double weight = weights.defined() ? weights.index_select(0, truth).sum(at::kDouble).item<double>()
-                                            : static_cast<double>(rows.size());
-    metrics_[part].add(out, truth, own, {sum, weight});
-  }
-}
-
-std::vector<at::Tensor> PartMetrics::sums() {
-  std::vector<at::Tensor> all;
-  for (auto& part : metrics_) {
-    const auto own = part.sums();
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return all;
-}
-
-std::vector<std::pair<std::string, double>> PartMetrics::values() const {
-  auto all = metrics_[0].values();
-  for (size_t part = 1; part < parts_.size(); ++part)
-    for (const auto& [name, value] : metrics_[part].values())
-      all.emplace_back(parts_[part].first + "_" + name, value);
-  return all;
-}
-
-std::string PartMetrics::report() const {
-  std::string text;
-  for (size_t part = 0; part < parts_.size(); ++part)
-    text += format("{}{}\n{}", part ? "\n" : "", parts_[part].first, metrics_[part].report());
-  return text;
-}
 
 namespace {
 
@@ -481,7 +440,7 @@ void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval
   if (weighted) data.class_weights = balanced_weights(counts);
 }
 
-// New tensors: what was mapped of a kept file is everybody's.
+// New tensors: the old ones are shared by the ranks of the node.
 void scale_targets(TextSets& sets, const LabelScale& scale) {
   for (auto& file : sets.files) file.tokens.targets = scaled(file.tokens.targets, scale);
 }

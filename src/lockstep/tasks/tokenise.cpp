@@ -71,10 +71,10 @@ class Encoder {
   const std::string path_;
 };
 
-/// Encodes chunks at once and takes them in order.
-class Line {
+/// Encodes several chunks at a time; the results stay in order.
+class EncodeQueue {
  public:
-  Line(const Encoder& encoder, int64_t threads) : encoder_(encoder), threads_(threads) {}
+  EncodeQueue(const Encoder& encoder, int64_t threads) : encoder_(encoder), threads_(threads) {}
 
   void put(const std::shared_ptr<const Chunk>& chunk) {
     if (threads_ <= 1) return take(encoder_.encode(*chunk));
@@ -197,7 +197,7 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
   rows->choose(wanted);
   Targets targets(columns, *rows);
   const Encoder encoder(tokenizer, options, columns, path);
-  Line line(encoder, options.threads);
+  EncodeQueue queue(encoder, options.threads);
   auto chunk = std::make_shared<Chunk>();
   std::vector<std::string_view> fields;
   while (rows->next(fields)) {
@@ -208,24 +208,24 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
     }
     chunk->lines.push_back(rows->line());
     if (chunk->bytes.size() < kChunk) continue;
-    line.put(chunk);
+    queue.put(chunk);
     chunk = std::make_shared<Chunk>();
   }
-  if (!chunk->lines.empty()) line.put(chunk);
-  line.finish();
-  if (line.seconds.empty()) {
+  if (!chunk->lines.empty()) queue.put(chunk);
+  queue.finish();
+  if (queue.seconds.empty()) {
     throw InputError(targets.left_out ? format("all {} rows have the label {}, which is left out",
                                                targets.left_out, columns.left_out)
                                       : "the file has no rows of data",
                      path, "give a file with a row a sample");
   }
   return {
-      .tokens = {copy_of(line.ids, at::kInt), copy_of(line.starts, at::kLong),
-                 copy_of(line.seconds, at::kInt), columns.label.empty() ? at::Tensor() : targets.tensor()},
+      .tokens = {copy_of(queue.ids, at::kInt), copy_of(queue.starts, at::kLong),
+                 copy_of(queue.seconds, at::kInt), columns.label.empty() ? at::Tensor() : targets.tensor()},
       .names = targets.labels.names(),
       .first_seen = targets.first_seen,
       .left_out = targets.left_out,
-      .cut = line.cut};
+      .cut = queue.cut};
 }
 
 SharedSet packed(const Tokenised& made) {

@@ -43,7 +43,7 @@ size_t complete(TextColumns& columns, const std::vector<std::string>& in_file, b
 Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
                    const Tokenizer& tokenizer, const TokeniseOptions& options);
 
-/// A line a file: the set as share_on_node and a kept file carry it.
+/// The set as share_on_node() and a kept file carry it.
 SharedSet packed(const Tokenised& made);
 Tokenised unpacked(const SharedSet& set);
 

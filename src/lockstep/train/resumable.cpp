@@ -136,7 +136,7 @@ Part part_of(const Team& team, const DdpCore* core, const std::string& layout, c
   return {state ? state_of(*state) : HookState{}, ""};
 }
 
-void say(const Team& team, const std::string& what) {
+void warn_once(const Team& team, const std::string& what) {
   if (team.first()) log::warning(what);
 }
 
@@ -154,7 +154,8 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   const auto name = team.from_first([&] { return name_of(core); });
   const auto* memory = memory_of(core);
   if (core && core->comm_hook() && !memory)
-    say(team,
+    warn_once(
+        team,
         format("the comm hook {} does not say what it keeps from step to step: if there is anything, it "
                "begins afresh (HookMemory in lockstep/parallel/comm_hook.h)",
                name));
@@ -165,10 +166,10 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   for (auto& one : team.all_gather(part.missing))
     if (!one.empty()) missing.push_back(std::move(one));
   if (!missing.empty())
-    return say(team,
-               format("what the comm hook {} kept from step to step begins afresh: {}; the bits will not "
-                      "be those of a run that went through",
-                      name, missing.front()));
+    return warn_once(
+        team, format("what the comm hook {} kept from step to step begins afresh: {}; the bits will not "
+                     "be those of a run that went through",
+                     name, missing.front()));
   team.together([&] {
     if (memory && memory->load && !part.state.empty()) memory->load(part.state);
   });
@@ -227,7 +228,7 @@ std::vector<Tree> device_states(const Tree& dict) {
   return lists;
 }
 
-void say_where_gpus_differ(const Team& team, size_t saved, size_t used) {
+void warn_where_gpus_differ(const Team& team, size_t saved, size_t used) {
   if (saved == used || saved == 0 || used == 0 || !team.first()) return;
   log::warning(format("the checkpoint has the random numbers of {} GPU{} a rank, and {} {} used: {}", saved,
                       saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
@@ -283,7 +284,7 @@ void put_generators(const Team& team, const Tree& dict, const std::vector<at::De
 void restore_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus) {
   restore_generator(team, get(dict, "rng"), "rng", at::kCPU);
   const auto states = device_states(dict);
-  say_where_gpus_differ(team, states.size(), most_gpus(team, gpus.size()));
+  warn_where_gpus_differ(team, states.size(), most_gpus(team, gpus.size()));
   for (size_t i = 0; i < std::min(states.size(), gpus.size()); ++i)
     restore_generator(team, states[i], i == 0 ? kDevice : kFurther, gpus[i]);
 }

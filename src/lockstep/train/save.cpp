@@ -61,9 +61,9 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
 }
 
 // The file as this program takes it: Python's has no state of a session, the trainer keeps the epoch outside.
-class Found {
+class LoadedFile {
  public:
-  Found(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
+  LoadedFile(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
     const auto own = find(tree_, train::kSessionKey), trainers = find(tree_, train::kTrainerKey);
     state_ = own ? *own : trainers ? *trainers : make_dict();
     if (trainers && !own) put(state_, "epoch", get(tree_, "epoch"));
@@ -83,25 +83,25 @@ class Found {
   std::string path_;
 };
 
-void restore_place(DistributedSampler& sampler, const Found& found) {
-  sampler.resume({as_int(found.part(found.state(), "epoch"), "epoch"),
-                  as_int(found.part(found.state(), "consumed"), "consumed")});
+void restore_place(DistributedSampler& sampler, const LoadedFile& file) {
+  sampler.resume({as_int(file.part(file.state(), "epoch"), "epoch"),
+                  as_int(file.part(file.state(), "consumed"), "consumed")});
 }
 
-void restore(const Team& team, const Found& found, const CheckpointParts& parts) {
-  load_module_state_dict(parts.model.module(), find_state_dict(found.tree(), found.path()), found.path());
-  if (parts.optimizer) parts.optimizer->load_state_dict(found.part(found.tree(), "optimizer"));
-  if (parts.schedule) parts.schedule->load_state_dict(found.part(found.state(), "schedule"));
-  if (parts.scaler) parts.scaler->load_state_dict(found.part(found.state(), "scaler"));
-  if (parts.sampler) restore_place(*parts.sampler, found);
-  if (const auto list = find(found.state(), "buckets"); list && has_buckets(team, parts)) {
+void restore(const Team& team, const LoadedFile& file, const CheckpointParts& parts) {
+  load_module_state_dict(parts.model.module(), find_state_dict(file.tree(), file.path()), file.path());
+  if (parts.optimizer) parts.optimizer->load_state_dict(file.part(file.tree(), "optimizer"));
+  if (parts.schedule) parts.schedule->load_state_dict(file.part(file.state(), "schedule"));
+  if (parts.scaler) parts.scaler->load_state_dict(file.part(file.state(), "scaler"));
+  if (parts.sampler) restore_place(*parts.sampler, file);
+  if (const auto list = find(file.state(), "buckets"); list && has_buckets(team, parts)) {
     const auto buckets = train::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
-  for (const auto& one : train::unlike_machine(found.state()))
+  for (const auto& one : train::unlike_machine(file.state()))
     log::info(format("the checkpoint was {}: from here on the bits may differ", one));
-  if (find(found.state(), "rng"))
-    train::restore_generators(team, found.state(), train::gpus_of(team, parts.model.devices()));
+  if (find(file.state(), "rng"))
+    train::restore_generators(team, file.state(), train::gpus_of(team, parts.model.devices()));
 }
 
 }  // namespace
@@ -122,10 +122,10 @@ void save(const std::string& path, const Session& session, const CheckpointParts
 
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();
-  const Found found(parallel::share_tree(team, [&] { return train::read_checkpoint(path); }), path);
-  team.together([&] { restore(team, found, parts); });
-  train::restore_hook_memory(team, parts.model.core(), "", found.state());
-  return find(found.state(), "more").value_or(Tree());
+  const LoadedFile file(parallel::share_tree(team, [&] { return train::read_checkpoint(path); }), path);
+  team.together([&] { restore(team, file, parts); });
+  train::restore_hook_memory(team, parts.model.core(), "", file.state());
+  return find(file.state(), "more").value_or(Tree());
 }
 
 bool load_if_there(const std::string& path, const Session& session, const CheckpointParts& parts) {

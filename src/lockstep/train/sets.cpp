@@ -1,7 +1,48 @@
 #include "lockstep/train/sets.h"
 
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/process/alarm.h"
 #include "lockstep/tasks/task.h"
-#include "lockstep/train/node_share.h"
+
+namespace lockstep::train {
+namespace {
+
+// Loading has no time limit, since files may be large. The death of a rank is still an error.
+void await_all(const Team& team) {
+  if (team.world() == 1) return;
+  const auto group = team.group();
+  c10d::BarrierOptions options;
+  options.timeout = std::chrono::hours(24 * 30);
+  std::optional<launch::StallWatch> deaths;  // NCCL itself would notice one after that timeout only
+  if (team.device().is_cuda()) {
+    deaths.emplace(launch::StallWatch::Limits{options.timeout, [group] { return comm::misses_rank(group); }},
+                   [group, limit = options.timeout] {
+                     std::rethrow_exception(comm::judge_stall(group, "loading the data", limit));
+                   });
+    deaths->sign();
+  }
+  group->barrier(options)->wait();
+}
+
+}  // namespace
+
+NodeShare node_share(const Team& team) {
+  if (!team.group()) return {};
+  const auto& job = team.job();
+  return {.local_rank = job.local_rank,
+          .local_world = job.local_world,
+          .node_rank = job.node_rank,
+          .exchange = [&team](const std::string& text) {
+            await_all(team);
+            return team.all_gather(text);
+          }};
+}
+
+}  // namespace lockstep::train
 
 namespace lockstep::data {
 namespace {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/node_share.h"
 #include "lockstep/parallel/session.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep {
 
@@ -46,4 +48,11 @@ Sets pima(const std::string& path, const Session& session);
 Sets mnist(const std::string& path, const Session& session);
 
 }  // namespace data
+
+namespace train {
+
+/// For the ranks of a node to load data together. The team must outlive it.
+NodeShare node_share(const Team& team);
+
+}  // namespace train
 }  // namespace lockstep

@@ -24,7 +24,7 @@
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/models/two_stage.h"
 #include "lockstep/parallel/session.h"
-#include "lockstep/train/node_share.h"
+#include "lockstep/train/sets.h"
 #include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/rules.h"

@@ -168,49 +168,6 @@ bool is_png(const std::string& path) {
 
 namespace {
 
-// ITU-R 601-2 luma in Pillow's fixed point (Convert.c, L24), so that the bytes are Image.convert("L")'s.
-at::Tensor grey_of(const at::Tensor& rgb) {
-  const auto shares = at::tensor({19595, 38470, 7471}, at::kInt);
-  const auto sum = (rgb.to(at::kInt) * shares).sum(3, /*keepdim=*/false, at::kInt);
-  return (sum + 0x8000).bitwise_right_shift(16).to(at::kByte).unsqueeze(1);
-}
-
-}  // namespace
-
-at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixels) {
-  if (channels != 1 && channels != 3) {
-    throw InputError(format("a PNG cannot be read into {} channels", channels), path,
-                     "give the images as an IDX file");
-  }
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  const auto check = [&](bool good) {
-    if (good) return;
-    const std::string message = image.message;
-    png_image_free(&image);
-    throw InputError("cannot read the PNG: " + message, path,
-                     "save the image again as a PNG, or give the images as an IDX file");
-  };
-  check(png_image_begin_read_from_file(&image, path.c_str()));
-  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits are the same grey as 8, only finer
-  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
-  const int64_t read = channels == 3 || colour ? 3 : 1;
-  image.format = read == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  const int64_t height = image.height, width = image.width;
-  if (height * width > most_pixels) {
-    png_image_free(&image);
-    throw InputError(format("the PNG is too large: {}x{}", width, height), path,
-                     "scale it to the size of the training images");
-  }
-  auto pixels = at::empty({1, height, width, read}, at::kByte);
-  const png_color black{0, 0, 0};
-  check(png_image_finish_read(&image, &black, pixels.data_ptr(), 0, nullptr));
-  if (read != channels) return grey_of(pixels);
-  return pixels.permute({0, 3, 1, 2}).contiguous();
-}
-
-namespace {
-
 /// libpng reports an error by a jump: what it jumps over are calls in C.
 class PngDecoder {
  public:
@@ -226,14 +183,19 @@ class PngDecoder {
     check_pixels(width(), height());
   }
 
-  void read(Pixels& into) {
+  void read(Pixels& into, bool on_black) {
     into.resize(height(), width());
     std::vector<png_bytep> rows(static_cast<size_t>(into.height));
     for (int64_t y = 0; y < into.height; ++y) rows[static_cast<size_t>(y)] = into.row(y);
     run([&] {
       png_set_expand(png_.get());
       png_set_strip_16(png_.get());
-      png_set_strip_alpha(png_.get());
+      if (on_black) {
+        const png_color_16 black{};
+        png_set_background(png_.get(), &black, PNG_BACKGROUND_GAMMA_SCREEN, /*need_expand=*/0, 1.0);
+      } else {
+        png_set_strip_alpha(png_.get());
+      }
       png_set_gray_to_rgb(png_.get());
       png_read_image(png_.get(), rows.data());
     });
@@ -284,8 +246,8 @@ class PngDecoder {
 
 }  // namespace
 
-void read_png(std::span<const uint8_t> bytes, Pixels& into) {
-  PngDecoder(bytes).read(into);
+void read_png(std::span<const uint8_t> bytes, Pixels& into, bool on_black) {
+  PngDecoder(bytes).read(into, on_black);
 }
 
 void check_png_header(std::span<const uint8_t> bytes) {
@@ -294,16 +256,12 @@ void check_png_header(std::span<const uint8_t> bytes) {
 
 #else
 
-void read_png(std::span<const uint8_t>, Pixels&) {
+void read_png(std::span<const uint8_t>, Pixels&, bool) {
   throw NoDecoder("libpng");
 }
 
 void check_png_header(std::span<const uint8_t>) {
   throw NoDecoder("libpng");
-}
-
-at::Tensor read_png(const std::string& path, int64_t, int64_t) {
-  throw InputError("this lockstep was built without libpng", path, "give the images as an IDX file");
 }
 
 #endif
@@ -312,7 +270,7 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-constexpr const char* kMend = "save the image again as PNG or JPEG, or take it out of the folder";
+constexpr const char* kSaveAgain = "save the image again as PNG or JPEG, or take it out of the folder";
 constexpr size_t kLargestFile = size_t{1} << 31;
 constexpr size_t kHead = size_t{64} << 10;  // what stands before the pixels is seldom longer
 constexpr size_t kTail = 12;                // a PNG's last chunk
@@ -326,15 +284,16 @@ struct Kind {
 using namespace std::string_view_literals;
 constexpr Kind kKinds[] = {
     {"\xFF\xD8\xFF"sv, "\xFF\xD9"sv, read_jpeg, check_jpeg_header},
-    {"\x89PNG\r\n\x1a\n"sv, "IEND\xAE\x42\x60\x82"sv, read_png, check_png_header},
+    {"\x89PNG\r\n\x1a\n"sv, "IEND\xAE\x42\x60\x82"sv,
+     [](Bytes bytes, Pixels& into) { read_png(bytes, into, /*on_black=*/false); }, check_png_header},
 };
 
-/// Others, for the error's words.
-struct Stranger {
+/// Formats that cannot be read, for the error message.
+struct OtherFormat {
   std::string_view begins;
   const char* name;
 };
-constexpr Stranger kStrangers[] = {
+constexpr OtherFormat kOtherFormats[] = {
     {"GIF8"sv, "a GIF"},
     {"BM"sv, "a BMP"},
     {"RIFF"sv, "a WebP"},
@@ -360,9 +319,9 @@ const Kind& kind_of(Bytes bytes) {
   for (const auto& kind : kKinds) {
     if (text.starts_with(kind.begins)) return kind;
   }
-  for (const auto& stranger : kStrangers) {
-    if (text.starts_with(stranger.begins))
-      throw BadImage(format("the file is neither a PNG nor a JPEG, but {}", stranger.name));
+  for (const auto& other : kOtherFormats) {
+    if (text.starts_with(other.begins))
+      throw BadImage(format("the file is neither a PNG nor a JPEG, but {}", other.name));
   }
   throw BadImage("the file is neither a PNG nor a JPEG");
 }
@@ -377,13 +336,13 @@ template <class Work>
 void with_file(const std::string& path, const Work& work) {
   const auto place = [&] { return base::printable(path, 4096); };
   try {
-    base::RegularFile file(path, "the image", kMend);
+    base::RegularFile file(path, "the image", kSaveAgain);
     work(file);
   } catch (const NoDecoder& none) {
     throw InputError(format("this lockstep was built without {}", none.what()), place(),
                      "install its headers and build again: docs/dependencies.md names the packages");
   } catch (const BadImage& bad) {
-    throw DamagedImage(bad.what(), place(), kMend);
+    throw DamagedImage(bad.what(), place(), kSaveAgain);
   } catch (const InputError& unread) {
     throw DamagedImage(unread.what(), unread.where(), unread.hint());
   }
@@ -414,6 +373,31 @@ const Pixels& ImageReader::read(const std::string& path) {
     kind_of(bytes).read(bytes, pixels_);
   });
   return pixels_;
+}
+
+at::Tensor read_png(const std::string& path, int64_t channels) {
+  if (channels != 1 && channels != 3) {
+    throw InputError(format("a PNG cannot be read into {} channels", channels), path,
+                     "give the images as an IDX file");
+  }
+  Pixels image;
+  with_file(path, [&](base::RegularFile& file) {
+    std::vector<uint8_t> bytes;
+    read_png(all_of(file, bytes), image, /*on_black=*/true);
+  });
+  auto planes = at::empty({1, channels, image.height, image.width}, at::kByte);
+  uint8_t* out = planes.mutable_data_ptr<uint8_t>();
+  const int64_t pixels = image.height * image.width;
+  const uint8_t* in = image.rgb.data();
+  for (int64_t i = 0; i < pixels; ++i, in += 3) {
+    if (channels == 1) {
+      // Pillow's convert("L"), Convert.c: ITU-R 601-2 luma in fixed point
+      out[i] = static_cast<uint8_t>((in[0] * 19595 + in[1] * 38470 + in[2] * 7471 + 0x8000) >> 16);
+    } else {
+      for (int64_t c = 0; c < 3; ++c) out[c * pixels + i] = in[c];
+    }
+  }
+  return planes;
 }
 
 void ImageReader::check(const std::string& path) {

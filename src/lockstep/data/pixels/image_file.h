@@ -77,9 +77,9 @@ void check_jpeg_header(std::span<const uint8_t> bytes);
 // PNG by libpng: an image of a folder to Pillow's bits, or one to predict from.
 
 /// As Pillow's convert("RGB") has it, transparency and gamma left out; but 16 bits of grey become 8 as those
-/// of colours do, where Pillow makes nearly all of them white. Throws BadImage for what is cut off or
-/// damaged.
-void read_png(std::span<const uint8_t> bytes, Pixels& into);
+/// of colours do, where Pillow makes nearly all of them white. `on_black` puts transparent parts on black.
+/// Throws BadImage for what is cut off or damaged.
+void read_png(std::span<const uint8_t> bytes, Pixels& into, bool on_black = false);
 
 /// Looks at what stands before the pixels: BadImage where that is cut off or not to be read.
 void check_png_header(std::span<const uint8_t> bytes);
@@ -87,10 +87,9 @@ void check_png_header(std::span<const uint8_t> bytes);
 /// Whether the file begins like a PNG; an InputError where it cannot be read.
 bool is_png(const std::string& path);
 
-/// uint8 [1, channels, height, width]: 1 channel = grey, 3 = RGB; transparent parts on black. Colours become
-/// grey as Pillow's convert("L") has it, 16 bits become 8.
-/// Throws InputError for a damaged file, another number of channels, more than `most_pixels`, or a program
-/// built without libpng.
-at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixels = int64_t{1} << 28);
+/// uint8 [1, channels, height, width]: 1 channel = grey, as Pillow's convert("L") has it, 3 = RGB;
+/// transparent parts on black. InputError for a damaged file, another number of channels, or a program
+/// without libpng.
+at::Tensor read_png(const std::string& path, int64_t channels);
 
 }  // namespace lockstep::data

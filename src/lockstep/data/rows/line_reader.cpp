@@ -100,7 +100,6 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20;
 constexpr size_t kLongestLine = 64 << 20;
-constexpr size_t kMostLineFields = 1 << 20;
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t") == std::string_view::npos;
@@ -166,51 +165,6 @@ bool LineReader::next_of_all(std::string_view& line) {
 
 std::string LineReader::where() const {
   return format("{}:{}", source_.path(), number_);
-}
-
-namespace {
-
-// The text of a quoted field that begins at line[at]; leaves `at` behind the closing quote.
-std::string_view quoted(std::string_view line, size_t& at, const LineReader& lines, std::string& unquoted) {
-  const size_t start = unquoted.size();
-  for (++at;; ++at) {
-    if (at >= line.size())
-      throw InputError("a quote does not end on its line", lines.where(),
-                       R"(close it there; a quote inside of quotes is written "")");
-    if (line[at] == '"' && (++at >= line.size() || line[at] != '"')) break;
-    unquoted += line[at];
-  }
-  return {unquoted.data() + start, unquoted.size() - start};
-}
-
-}  // namespace
-
-void split_fields(std::string_view line, char delimiter, const LineReader& lines,
-                  std::vector<std::string_view>& fields, std::string& unquoted) {
-  fields.clear();
-  unquoted.clear();
-  unquoted.reserve(line.size());  // never grows below: the fields point into it
-  for (size_t at = 0;; ++at) {
-    if (fields.size() == kMostLineFields) {
-      throw InputError(format("more than {} fields in a line", kMostLineFields), lines.where(),
-                       "is task.delimiter the file's?");
-    }
-    const size_t text = line.find_first_not_of(' ', at);
-    if (text != std::string_view::npos && line[text] == '"') {
-      at = text;
-      fields.push_back(quoted(line, at, lines, unquoted));
-      at = std::min(line.find_first_not_of(' ', at), line.size());
-      if (at < line.size() && line[at] != delimiter) {
-        throw InputError(format("something stands between a closing quote and the next '{}'", delimiter),
-                         lines.where(), "remove it, or put the whole field in quotes");
-      }
-    } else {
-      const size_t end = std::min(line.find(delimiter, at), line.size());
-      fields.push_back(line.substr(at, end - at));
-      at = end;
-    }
-    if (at >= line.size()) return;
-  }
 }
 
 }  // namespace lockstep::data

@@ -63,9 +63,4 @@ class LineReader {
   int64_t number_ = 0;
 };
 
-/// Cuts a line into fields, with quotes ("a ""b""") understood. The fields point into the line or into
-/// `unquoted`. Throws InputError(what, where) for a quote that does not end.
-void split_fields(std::string_view line, char delimiter, const LineReader& lines,
-                  std::vector<std::string_view>& fields, std::string& unquoted);
-
 }  // namespace lockstep::data

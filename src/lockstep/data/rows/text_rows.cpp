@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -18,7 +19,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr size_t kMostFields = 1 << 16;
+constexpr size_t kMostFields = 1 << 20;
 constexpr size_t kLargestRow = size_t{64} << 20;
 
 /// Cuts lines into a row's fields; a row goes on in the next line where a quote is open.
@@ -117,6 +118,8 @@ class TableRows : public TextRows {
     named_ = layout.header;
     for (size_t i = 0; i < row_.size(); ++i)
       columns_.push_back(named_ ? std::string(trimmed(row_.field(i))) : format("{}", i));
+    chosen_.resize(row_.size());
+    std::iota(chosen_.begin(), chosen_.end(), size_t{0});
     pending_ = !named_;
   }
 

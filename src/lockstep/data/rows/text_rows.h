@@ -38,7 +38,8 @@ class TextRows {
   const std::vector<std::string>& columns() const { return columns_; }
   /// Whether those are names.
   bool named() const { return named_; }
-  /// What next() gives: these columns, by name or index. InputError where there is none of that name.
+  /// What next() gives: these columns, by name or index; all of a table's without this call. InputError where
+  /// there is none of that name.
   void choose(const std::vector<std::string>& wanted);
   /// The next row's chosen fields, valid until the next call; false at the end of the file. InputError for a
   /// row that is none.
