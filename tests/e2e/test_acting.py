@@ -62,6 +62,7 @@ def test_ppo_learns(train, tmp_path):
     assert status(run)["reward"] == lines[-1]["recent_reward"]
 
 
+@pytest.mark.full  # tests/tasks has its loss
 def test_the_plain_gradient_learns(train, tmp_path):
     run = train(tmp_path, 1, *sets(train__epochs=60, checkpoint__every_epochs=0, optim__lr=0.01, data__batch_size=256,
                                    task__options__steps=128, task__options__environments=16,
@@ -111,11 +112,3 @@ def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, 
     assert told[0].returncode == told[1].returncode == 0, told[0].stderr + told[1].stderr
     assert told[0].stdout == told[1].stdout
     assert re.search(r"^reward +[0-9.]+\nleast +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)
-
-
-REFUSED = {
-    "an unknown option": (sets(task__options__enviroments=4), "environments"),
-    "a method": (sets(task__options__method="dqn"), "take ppo or policy_gradient"),
-    "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
-    "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
-}

@@ -204,17 +204,6 @@ def test_a_branch_without_gradients_needs_find_unused_parameters(train, source_d
         assert "branch.weight" in bad.stderr
 
 
-@pytest.mark.parametrize("ranks, words, searched", [(2, (), False), (3, (), True)])
-def test_layers_in_a_row_are_searched_for_unused_parameters_only_where_bits_hang_on_it(ranks, words, searched, train, source_dir):
-    words = ("train.epochs=2", *words)
-    asked, row = train(source_dir / "configs/pima.yaml", *words, ranks=ranks)
-    assert asked.returncode == 0, asked.output
-    assert ("did not find any unused parameters" in asked.output) == searched  # libtorch's words after a search
-    if not searched:
-        _, plain = train(source_dir / "configs/pima.yaml", "ddp.find_unused_parameters=false", *words, ranks=ranks)
-        assert row["train_loss"] == plain["train_loss"]
-
-
 def test_csv_config_learns(train, source_dir):
     result, last = train(source_dir / "configs/csv.yaml")
     assert result.returncode == 0, result.output

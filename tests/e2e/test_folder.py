@@ -71,15 +71,6 @@ def train(lockstep, mpiexec, images, tmp_path):
     return run
 
 
-def test_the_bits_do_not_depend_on_workers(train, tmp_path):
-    train("none", data__workers=0)
-    train("three", data__workers=3)
-    for name in ("none", "three"):
-        assert len(metrics(tmp_path / f"runs/{name}")) >= 12
-    losses = [[line.get("loss") for line in metrics(tmp_path / f"runs/{name}")] for name in ("none", "three")]
-    assert losses[0] == losses[1]
-
-
 @pytest.mark.mpi
 def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_path):
     train("whole", 2)
@@ -176,8 +167,3 @@ def test_damaged_images_are_left_out_where_that_is_asked_for(train, images):
     assert "3 of 24 images cannot be read, and are left out" in done.output
     assert "1 of 10 images cannot be read, and are left out" in done.output
     assert "train: 21 samples" in done.output and "eval: 9 samples" in done.output
-
-
-WRONG = {
-    "a class to evaluate alone": (lambda root: draw(root / "val/zebra/0.png", 0, 0), "the class zebra is not among the training set's"),
-}

@@ -75,10 +75,3 @@ def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
     left = train(3, PIMA, "left", *sets(train__epochs=5), "--resume", file)
     right = train(3, PIMA, "right", *sets(train__epochs=5), "--resume", file, *SHARDED)
     assert_same_state(left, right)
-
-
-def test_a_dry_run_says_it_too(mpirun, lockstep, source_dir, tmp_path):
-    said = mpirun(2, lockstep, "train", source_dir / "configs/mnist_sharded.yaml", "--dry-run", *sets(data__batch_size=16),
-                  cwd=tmp_path, check=True, quiet=True)
-    assert "optimiser state 1.6 MB of 3.2 MB on this rank" in said.stderr
-    assert "4.8 MB a rank for parameters, gradients and optimiser" in said.stdout

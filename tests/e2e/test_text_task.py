@@ -10,7 +10,6 @@ import pytest
 
 from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
 from train_kit import checkpoints, metrics, sets
-from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("text", "tasks", "data")
 
@@ -133,18 +132,6 @@ def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpiru
     assert document["predictions"][0]["class"] == "good"
 
 
-def test_every_kind_of_file_gives_the_same_run(train, place):
-    rows = [{**row, "text": row["text"] + ', "so' * (i % 3)} for i, row in enumerate(reviews(60))]
-    write_csv(place / "a.csv", rows)
-    write_jsonl(place / "a.jsonl", rows)
-    write_csv(place / "a.dat", rows, delimiter=";")
-    losses = []
-    for file, more in [("a.csv", {}), ("a.jsonl", {}), ("a.dat", {"task__delimiter": ";"})]:
-        train(file, run__name=file, train__log_every=2, **more)
-        losses.append([row["loss"] for row in metrics(place / f"runs/{file}") if row.get("event") == "step"])
-    assert losses[0] and all(one == losses[0] for one in losses)
-
-
 def test_resume_inside_an_epoch_at_another_world_goes_on_with_the_same_samples(train, place, lockstep, mpirun):
     """In the order of lengths, too: the rest of the epoch's list is dealt to the ranks that are there."""
     write_csv(place / "reviews.csv", reviews(200))
@@ -251,16 +238,6 @@ def test_tokens_are_made_once(train, place):
     assert "made" in train("reviews.csv", train__max_steps=1, run__name="new").output
     (place / "words/vocab.txt").write_text((place / "words/vocab.txt").read_text().replace("nice\n", "neat\n"))
     assert "made" in train("reviews.csv", train__max_steps=1, run__name="words").output
-
-
-def test_jobs_that_begin_at_once_share_a_cache(place, lockstep, start):
-    write_csv(place / "reviews.csv", reviews(60))
-    (place / "config.yaml").write_text(CONFIG.format(file="reviews.csv", text="text", folder=place, workers=1))
-    jobs = [start(lockstep, "train", place / "config.yaml",
-                  *sets(train__max_steps=2, run__name=f"job{i}", task__cache=place / "cache"), cwd=place) for i in range(4)]
-    assert [job.wait(PATIENCE) for job in jobs] == [0] * 4
-    assert len(kept(place / "cache")) == 1
-    assert [path.name for path in (place / "cache").iterdir()] == [kept(place / "cache")[0].name]
 
 
 # Bad input: what, where, what to do.

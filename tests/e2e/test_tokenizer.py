@@ -13,7 +13,7 @@ pytest.importorskip("tokenizers", reason="no tokenizers package to compare with"
 from tokenizers import BertWordPieceTokenizer, normalizers
 
 from conftest import SOURCE
-from tokenizer_kit import HARD, KINDS, TRUNCATIONS, Ask, framed, line_of, peer_answers, random_ask, their_answer, theirs, vocabulary, write_folder
+from tokenizer_kit import HARD, KINDS, TRUNCATIONS, Ask, line_of, peer_answers, random_ask, their_answer, theirs, vocabulary, write_folder
 
 pytestmark = pytest.mark.about("text")
 
@@ -119,14 +119,6 @@ def fuzz(peer, folder, tokens, kind, count, seed):
 def test_random_strings(peer, tokens, tmp_path, count, seed):
     for kind in KINDS:
         fuzz(peer, tmp_path / "model", tokens, kind, count, seed)
-
-
-def test_a_text_that_is_not_utf_8_is_refused(peer, tokens, tmp_path):
-    folder = write_folder(tmp_path / "model", tokens)
-    for text in (b"\xff", b"caf\xe9", b"\xe2\x82", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\x80", b"a" * 50 + b"\x80"):
-        first, second, after = peer_answers(peer, folder, [framed(text), framed(b"a", text), framed(b"a")])
-        assert first.startswith("error a text is not UTF-8: byte 0x") and second == first, text
-        assert not after.startswith("error"), text  # and the next one is taken
 
 
 def test_a_folder_that_the_package_saved_alone_is_read(peer, tokens, tmp_path):
