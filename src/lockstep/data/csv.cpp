@@ -266,8 +266,8 @@ void check_names(const std::vector<std::string>& header, bool named, const Colum
   for (const auto& name : header) ++count[name];
   for (size_t i : used) {
     if (!seen.insert(i).second) {
-      throw InputError(format("column '{}' stands twice among the features", base::printable(header[i])),
-                       where, "take it out of task.features once");
+      throw InputError(format("column '{}' is listed twice in task.features", base::printable(header[i])),
+                       where, "remove one of them");
     }
     if (named && count[header[i]] > 1) {
       throw InputError(format("two columns are called '{}'", base::printable(header[i])), where,

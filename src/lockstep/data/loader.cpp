@@ -140,11 +140,11 @@ struct Loader::Pass {
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const Sampler& sampler, LoaderOptions options)
     : dataset_(std::move(dataset)), sampler_(&sampler), options_(options) {
   if (options_.batch_size < 1)
-    throw InputError(format("a batch of {} samples cannot be", options_.batch_size),
-                     "LoaderOptions::batch_size", "give 1 or more");
+    throw InputError(format("batch_size must be at least 1 (got {})", options_.batch_size),
+                     "LoaderOptions::batch_size", "set it to 1 or more");
   if (options_.workers < 0)
-    throw InputError(format("{} loader workers cannot be", options_.workers), "LoaderOptions::workers",
-                     "give 0 or more");
+    throw InputError(format("workers must be at least 0 (got {})", options_.workers),
+                     "LoaderOptions::workers", "give 0 or more");
 }
 
 Loader::Loader(Loader&&) noexcept = default;

@@ -143,10 +143,10 @@ class NodeLoad {
       tensors.push_back(text);
     }
     const auto& file = arena_.file_->file;
+    const auto facts = facts_of(file);
     return base::pack_texts({format("{}", node_.node_rank),
-                             format("/proc/{}/fd/{}", ::getpid(), file.number()),
-                             format("{}", facts_of(file).st_ino), format("{}", arena_.file_->end), set_.text,
-                             base::pack_texts(tensors)});
+                             format("/proc/{}/fd/{}", ::getpid(), file.number()), format("{}", facts.st_ino),
+                             format("{}", facts.st_size), set_.text, base::pack_texts(tensors)});
   }
 
   bool map(const std::vector<std::string>& offers) {
@@ -161,7 +161,7 @@ class NodeLoad {
   bool map_offer(const std::vector<std::string>& texts) {
     const base::Descriptor file(::open(texts[1].c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     const auto bytes = std::stoll(texts[3]);
-    if (!file || facts_of(file).st_size < bytes || format("{}", facts_of(file).st_ino) != texts[2])
+    if (!file || facts_of(file).st_size != bytes || format("{}", facts_of(file).st_ino) != texts[2])
       return false;
     set_.text = texts[4];
     if (bytes == 0) return true;  // no tensors

@@ -75,7 +75,7 @@ DistributedSampler::DistributedSampler(int64_t size, SamplerOptions options)
   check_rank(options.rank, options.world);
   check_bucket(options_, size);
   if (size < 0)
-    throw Error("a data set cannot have fewer than no samples", "DistributedSampler",
+    throw Error("the size of a data set cannot be negative", "DistributedSampler",
                 "give the data set's size()");
 }
 
