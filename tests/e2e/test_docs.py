@@ -104,7 +104,7 @@ def troubles():
 
 
 def test_the_doctor_has_the_checks_that_the_page_and_the_errors_name():
-    names = ("rules_job.cpp", "rules_node.cpp", "rules_compute.cpp", "session.h", "doctor.cpp")
+    names = ("rules_job.cpp", "rules_node.cpp", "session.h", "doctor.cpp")
     code = "".join((SOURCE / "src/tools/doctor" / name).read_text() for name in names)
     prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", TROUBLES.read_text()))
     named = {check for _, checks in troubles() for check in checks} | set(re.findall(r"`(\w+)`", prose))
