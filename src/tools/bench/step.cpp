@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/step_report.h"
@@ -60,7 +60,6 @@ class TrainingSteps {
   /// Whether a loss that has been read was not a number.
   bool diverged() const { return losses_.bad().has_value(); }
   train::PhaseClock& clock() { return clock_; }
-  const train::Learner& learner() const { return learner_; }
   /// Of this rank, in all steps taken.
   int64_t samples() const { return samples_; }
 
@@ -144,17 +143,6 @@ Counted counted_with_libtorch(train::Setup& setup) {
   return counted;
 }
 
-// The least memory traffic of an update: parameters, gradients and state read, parameters and state written.
-void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learner& learner) {
-  if (setup.settings.optim.sharded && setup.mesh->data().world() > 1) return;  // and sends them around
-  double parameters = 0;
-  for (const auto& tensor : learner.model->parameters())
-    if (tensor.requires_grad()) parameters += static_cast<double>(tensor.nbytes());
-  const double state = train::state_bytes_of(*learner.optimizer);
-  rank.update_holds = 2 * parameters + state;
-  rank.update_bytes = 3 * parameters + 2 * state;
-}
-
 void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps& rank) {
   std::vector<double> seconds(static_cast<size_t>(count));
   steps.read_pending();
@@ -182,11 +170,10 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
 }
 
 // Of the peaks before the steps and after them the better one. Collective.
-void find_peak(const Team& team, const Peak& before, const Peak& after, RankSteps& rank, StepFound& found) {
-  std::vector<double> sums{before.flops, after.flops, before.bytes, after.bytes};
+void find_peak(const Team& team, double before, double after, RankSteps& rank, StepFound& found) {
+  std::vector<double> sums{before, after};
   team.sum(sums);
-  rank.peak.flops = sums[1] > sums[0] ? after.flops : before.flops;
-  rank.peak.bytes = sums[3] > sums[2] ? after.bytes : before.bytes;
+  rank.peak = sums[1] > sums[0] ? after : before;
   found.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
 }
 
@@ -221,15 +208,13 @@ StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   RankSteps rank;
   rank.host = team.job().host;
   rank.threads = setup.session->threads();
-  rank.cache = static_cast<double>(cache_bytes());
   Counted counted;
   const bool own_kernels = setup.settings.train.kernels != KernelChoice::exact;
   if (own_kernels) counted = counted_with_libtorch(setup);
   TrainingSteps steps(setup);
   if (!own_kernels) counted = counted_step(steps);
-  weigh_update(rank, setup, steps.learner());
   const bool on_cpu = team.device().is_cpu();
-  const auto before = on_cpu ? measure_peak(team) : Peak{};
+  const double before = on_cpu ? measure_peak(team) : 0;
   const auto warm = warm_up(steps, team);
   found.warm_up = warm.steps + (own_kernels ? 0 : 1);
   const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
@@ -244,7 +229,8 @@ StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;
   rank.work = {counted.work.forward * part, counted.work.backward * part};
   if (on_cpu) find_peak(team, before, measure_peak(team), rank, found);
-  for (const auto& text : team.all_gather(packed(rank))) found.ranks.push_back(unpacked(text));
+  for (const auto& text : team.all_gather(base::as_line(nlohmann::json(rank))))
+    found.ranks.push_back(nlohmann::json::parse(text).get<RankSteps>());
   return found;
 }
 
@@ -260,14 +246,11 @@ void check(const StepBench& bench) {
 int step(const StepBench& asked) {
   check(asked);
   auto setup = train::set_up(command_of(asked));
-  on_first(*setup.team, [&] { check_place(asked.out); });
+  check_place(*setup.team, asked.out);
   const auto found = measure_steps(setup, asked);
-  on_first(*setup.team, [&] {
-    const auto page = page_of(found);
-    if (!asked.json) return print_and_write(page, asked.out);
-    output::print(json_of(found));
-    write_page(page, asked.out);
-  });
+  report_on_first(
+      *setup.team, asked.out, [&] { return page_of(found); },
+      asked.json ? [&] { return json_of(found); } : std::function<std::string()>());
   return kDone;
 }
 
