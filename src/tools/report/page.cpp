@@ -9,6 +9,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "tools/report/numbers.h"
 #include "tools/report/page_html.inc"
 
 namespace lockstep::report {
@@ -81,6 +82,47 @@ std::string json_in_html(const ordered_json& json) {
   return safe;
 }
 
+// --- as text ---
+
+constexpr size_t kWidth = 78;
+constexpr std::string_view kFills = "#=+-:.o*";
+
+std::string fit(const std::string& text, size_t width) {
+  auto cut = base::printable(text, 400);
+  if (base::letters(cut) <= width) return cut;
+  while (base::letters(cut) > width - 2) cut.pop_back();
+  return cut + "..";
+}
+
+std::string left_of(const std::string& text, size_t width) {
+  return text + std::string(width - std::min(width, base::letters(text)), ' ');
+}
+
+std::string right_of(const std::string& text, size_t width) {
+  return std::string(width - std::min(width, base::letters(text)), ' ') + text;
+}
+
+std::string trimmed(const std::string& line) {
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+double height_of(const std::vector<double>& values, size_t parts) {
+  double sum = 0;
+  for (size_t i = 0; i < std::min(parts, values.size()); ++i) sum += values[i] > 0 ? values[i] : 0;
+  return sum;
+}
+
+// Ends are rounded, not lengths, so that a stack is as long as its sum.
+std::string stack(const std::vector<double>& values, size_t parts, double most, size_t columns) {
+  std::string drawn;
+  for (size_t part = 0; part < parts; ++part) {
+    const auto end =
+        static_cast<size_t>(std::lround(height_of(values, part + 1) / most * static_cast<double>(columns)));
+    if (end > drawn.size()) drawn.append(end - drawn.size(), kFills[part % kFills.size()]);
+  }
+  return drawn;
+}
+
 }  // namespace
 
 ordered_json chart_json(const Chart& chart) {
@@ -130,12 +172,11 @@ void Page::table(const Table& rows) {
 }
 
 void Page::chart(const Chart& chart) {
-  print("\n" + text_chart(chart));
   add("chart", chart_json(chart));
 }
 
 void Page::bars(const Bars& bars) {
-  print("\n" + text_chart(bars));
+  print("\n" + text_bars(bars));
   add("bars", {{"title", bars.title},
                {"y_label", bars.y_label},
                {"names", bars.names},
@@ -159,6 +200,42 @@ std::string Page::html() const {
     rest.remove_prefix(value == std::end(values) ? 2 : value->first.size());
   }
   return html += rest;
+}
+
+std::string aligned(const Table& rows) {
+  std::vector<size_t> widths(rows.at(0).size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], base::letters(row[i]));
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i)
+      line += i == 0 ? left_of(row[i], widths[i]) : "  " + right_of(row[i], widths[i]);
+    text += trimmed(line);
+  }
+  return text;
+}
+
+std::string text_bars(const Bars& bars) {
+  constexpr size_t kNumber = 9;
+  const size_t parts = bars.parts.size();
+  size_t longest = 1;
+  double most = 0;
+  for (size_t i = 0; i < bars.names.size(); ++i) {
+    longest = std::max(longest, std::min(base::letters(base::printable(bars.names[i], 400)), kWidth / 3));
+    most = std::max(most, height_of(bars.values[i], parts));
+  }
+  auto text = fit(bars.title, kWidth) + "\n";
+  for (size_t i = 0; parts > 1 && i < parts; ++i)
+    text += format("  {} ", kFills[i % kFills.size()]) + fit(bars.parts[i], kWidth - 4) + "\n";
+  text += fit(without_unit(bars.y_label), kWidth) + "\n";
+  for (size_t i = 0; i < bars.names.size(); ++i) {
+    const size_t columns = kWidth - longest - kNumber - 3;
+    text += left_of(fit(bars.names[i], longest), longest) + " |" +
+            left_of(stack(bars.values[i], parts, most > 0 ? most : 1, columns), columns) + " " +
+            axis_text(height_of(bars.values[i], parts), bars.y_label) + "\n";
+  }
+  return text;
 }
 
 }  // namespace lockstep::report

@@ -1,5 +1,6 @@
 #pragma once
-// A page of text, tables and charts, as one HTML file that needs nothing else, and as text for a terminal.
+// A page of text, tables and charts, as one HTML file that needs nothing else, and as text for a terminal,
+// which has no line charts.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,6 +44,7 @@ class Page {
   /// Small print.
   void note(const std::string& text);
   void table(const Table& rows);
+  /// Of the page alone.
   void chart(const Chart& chart);
   void bars(const Bars& bars);
   /// An item of the page alone: {kind: value}, with a kind that page.html draws.
@@ -63,7 +65,6 @@ nlohmann::ordered_json chart_json(const Chart& chart);
 
 // For a terminal, in ASCII but for the names: at most 78 columns wide.
 std::string aligned(const Table& rows);
-std::string text_chart(const Chart& chart);
-std::string text_chart(const Bars& bars);
+std::string text_bars(const Bars& bars);
 
 }  // namespace lockstep::report
