@@ -19,8 +19,8 @@
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/process/report.h"
 #include "tools/doctor/measure.h"
+#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -140,16 +140,6 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
   return findings.empty();
 }
 
-// Whether the ranks of each node are numbered consecutively, and some node has several.
-bool are_consecutive(const Cluster& cluster) {
-  std::vector<int> nodes;
-  for (const RankFacts& facts : cluster.ranks) nodes.push_back(facts.job.node_rank);
-  const std::set<int> all(nodes.begin(), nodes.end());
-  const size_t world = nodes.size();
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  return nodes.size() == all.size() && all.size() < world;
-}
-
 // Whether every rank has a GPU; otherwise adds why not.
 bool all_have_gpus(Session& session, Findings& findings) {
   const auto own = [&]() -> Json {
@@ -157,22 +147,15 @@ bool all_have_gpus(Session& session, Findings& findings) {
     return !device.error.empty() ? device.error : device.choice.is_cuda() ? "" : "no GPU here";
   };
   return session.round(own, [&](const std::vector<Json>& values) -> Json {
-    launch::Grouped missing;
-    size_t without = 0;
-    for (size_t rank = 0; rank < values.size(); ++rank) {
-      if (values[rank] == "") continue;
-      launch::add(missing, values[rank], static_cast<int>(rank));
-      ++without;
-    }
-    std::vector<std::string> texts;
-    for (const auto& [text, ranks] : missing) texts.push_back(launch::with_ranks(text, ranks, values.size()));
-    const auto text = "not tried: " + base::join(texts, "; ");
-    if (without == values.size())
-      findings.push_back(ok(text));
-    else if (without > 0)
-      findings.push_back(
-          failure(text, "ask the scheduler for a GPU for every rank, or set launch.device to cpu"));
-    return without == 0;
+    std::vector<std::pair<int, Finding>> missing;
+    for (size_t rank = 0; rank < values.size(); ++rank)
+      if (values[rank] != "")
+        missing.emplace_back(
+            rank, failure("not tried: " + values[rank].get<std::string>(),
+                          "ask the scheduler for a GPU for every rank, or set launch.device to cpu"));
+    for (const Finding& finding : of_ranks(missing, values.size()))
+      findings.push_back(missing.size() == values.size() ? ok(finding.says) : finding);
+    return missing.empty();
   });
 }
 
@@ -254,10 +237,10 @@ void measure_shared(Session& session, Findings& findings) {
   BackendTest test(session, "shared", c10::kCPU);
   test.open();
   if (test.opened() == "shared") return test.measure(findings);
-  findings.push_back(are_consecutive(session.cluster)
+  findings.push_back(session.job().nodes == 1
                          ? warning("the ranks share no memory, so training on CPUs sums over gloo",
                                    "see the check shm: a larger /dev/shm, and the same one for all ranks")
-                         : ok("training on CPUs uses gloo here: no node has several consecutive ranks"));
+                         : ok("training on CPUs uses gloo here"));
 }
 
 void measure_gloo(Session& session, Findings& findings) {
@@ -269,7 +252,7 @@ void measure_gloo(Session& session, Findings& findings) {
 
 void measure_mpi(Session& session, Findings& findings) {
   if (!session.runtime.has_mpi()) return findings.push_back(ok("not tried: MPI did not start the ranks"));
-  if (!can_measure(session, session.store_problem, findings)) return;
+  if (!can_measure(session, "", findings)) return;
   session.round([]() -> Json {
     comm::require_threads();
     return {};

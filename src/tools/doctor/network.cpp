@@ -255,7 +255,7 @@ void measure_reach(Session& session, Findings& findings) {
       for (const size_t partner : partners_of(own, places.size())) partners.push_back(places.at(partner));
     return {{"tried", partners.size()}, {"unreached", unreached_among(partners, job.host)}};
   };
-  const auto problems =
+  const std::string problem =
       session.round(connect, [&](const std::vector<Session::Json>& values) -> Session::Json {
         std::vector<Unreached> unreached;
         size_t tried = 0;
@@ -264,15 +264,9 @@ void measure_reach(Session& session, Findings& findings) {
           for (const auto& one : value["unreached"]) unreached.push_back(one.get<Unreached>());
         }
         if (tried > 0) findings.push_back(reach_finding(unreached, tried));
-        std::string store;
-        if (by_rank[0].is_null()) store = "the ranks meet at rank 0's address, and it has none";
-        for (const auto& one : unreached)
-          if (!by_rank[0].is_null() && Session::Json(one.to) == by_rank[0])
-            store = format("the ranks meet at rank 0's address, which {} does not reach", one.from);
-        return {{"gloo", unreached.empty() ? "" : "the nodes do not reach each other"}, {"store", store}};
+        return unreached.empty() ? "" : "the nodes do not reach each other";
       });
-  if (session.gloo_problem.empty()) session.gloo_problem = problems["gloo"];
-  session.store_problem = problems["store"];
+  if (session.gloo_problem.empty()) session.gloo_problem = problem;
 }
 
 }  // namespace lockstep::doctor

@@ -41,9 +41,8 @@ class Session {
 
   launch::Runtime& runtime;
   const DoctorSettings& settings;
-  Cluster cluster = {};            // on rank 0: the facts of all ranks
-  std::string gloo_problem = {};   // why no backend over gloo can open
-  std::string store_problem = {};  // why the ranks cannot meet to open any backend
+  Cluster cluster = {};           // on rank 0: the facts of all ranks
+  std::string gloo_problem = {};  // why no backend over gloo can open
 
  private:
   Json reply_to(const std::vector<std::string>& texts, const Answer& answer) const;
