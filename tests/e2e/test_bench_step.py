@@ -125,11 +125,3 @@ def test_a_bench_that_is_killed_leaves_nothing_and_says_who(start, mpiexec, mpi,
         assert "rank 1" in said and ("has died" in said or "exited on signal 9" in said), said
     printed = process.stdout.read()  # hydra has words of its own
     assert (printed == "" if mpi is OPEN_MPI else "median" not in printed) and not list(folder.iterdir())
-
-
-@pytest.mark.mpi
-def test_bad_input_is_said_once_for_all(mpirun, lockstep, source_dir):
-    words = "--steps is a number from 1 to 100000"
-    result = mpirun(2, lockstep, "bench", "step", "configs/pima.yaml", "--steps", "0", cwd=source_dir, quiet=True)
-    assert result.returncode == 2, result.output
-    assert result.stderr.count(words) == 1 and result.stderr.count("to do:") == 1, result.output

@@ -1,13 +1,10 @@
 #include "tools/bench/dp_vs_ddp.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +18,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/comm/meet/lookup.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/replicas/device_memory.h"
@@ -172,19 +170,6 @@ Part read_part(const std::string& text) {
   return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
 }
 
-std::string free_port() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{
-      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      listener >= 0 && ::bind(listener, plain, size) == 0 && ::getsockname(listener, plain, &size) == 0;
-  if (listener >= 0) ::close(listener);
-  if (!found) throw Error("no free port on the loopback interface", "bench dp-vs-ddp");
-  return std::to_string(ntohs(address.sin_port));
-}
-
 std::vector<std::string> words_of(const std::string& way, const DpVsDdp& wanted) {
   std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                     "bench",
@@ -221,7 +206,7 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
 Part run_way(const std::string& way, const DpVsDdp& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
   const auto words = words_of(way, wanted);
-  const auto port = world > 1 ? free_port() : "";
+  const auto port = std::to_string(comm::listen_on("127.0.0.1").port);  // a free one
   std::vector<std::optional<std::string>> answers(static_cast<size_t>(world));
   std::vector<std::jthread> threads;
   for (int64_t rank = 0; rank < world; ++rank)
