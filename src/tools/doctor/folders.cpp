@@ -143,7 +143,8 @@ void read_entries(const fs::path& place, FolderView& view) {
   std::error_code failed;
   if (!fs::is_directory(place)) take(fs::directory_entry(place));
   fs::recursive_directory_iterator at;
-  if (fs::is_directory(place)) at = fs::recursive_directory_iterator(place, failed);
+  if (fs::is_directory(place))
+    at = fs::recursive_directory_iterator(place, fs::directory_options::follow_directory_symlink, failed);
   for (; !failed && at != end(at) && sizes.size() < kMostEntries; at.increment(failed)) {
     if (at.depth() + 1 == kDepth) at.disable_recursion_pending();
     take(*at);
@@ -415,11 +416,11 @@ void measure_folders(Session& session, Findings& findings) {
     const auto seen = [&](const std::string& path, Purpose purpose) {
       auto view = path.empty() ? FolderView() : view_of(path, purpose, kAnswer);
       view.host = session.job().host;
-      own_kind = view.kind;
       return view;
     };
-    const auto data = seen(places.data, Purpose::to_read);
-    return {data, seen(places.runs, Purpose::to_write)};
+    const auto data = seen(places.data, Purpose::to_read), runs = seen(places.runs, Purpose::to_write);
+    own_kind = runs.kind;
+    return {data, runs};
   };
   const auto answer = session.round(look, [&](const std::vector<Session::Json>& values) -> Session::Json {
     Views data, runs;

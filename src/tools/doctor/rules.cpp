@@ -79,7 +79,8 @@ Finding failure_of(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   const std::string what = error.what();
   const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
-  return failure(what.substr(0, what.find('\n')) + where, known ? known->hint() : "report this as a bug");
+  return failure(what.substr(0, what.find('\n')) + where,
+                 known ? known->hint() : "if nothing here explains it, report it as a bug");
 }
 
 std::vector<Machine> machines_of(const Cluster& cluster) {
