@@ -22,8 +22,8 @@ RankSteps rank_of(double unit, const std::string& host = "node") {
   return rank;
 }
 
-StepFound found_of(std::vector<RankSteps> ranks) {
-  StepFound found;
+StepResult found_of(std::vector<RankSteps> ranks) {
+  StepResult found;
   found.training = {"task", "model", "cpu", "gloo", "ddp", "fp32", "nchw", "exact"};
   found.steps = 50;
   found.samples = 256;
@@ -31,7 +31,7 @@ StepFound found_of(std::vector<RankSteps> ranks) {
   return found;
 }
 
-bool says(const StepFound& found, const std::string& words) {
+bool says(const StepResult& found, const std::string& words) {
   for (const auto& note : notes_of(found))
     if (note.find(words) != std::string::npos) return true;
   return false;

@@ -241,7 +241,7 @@ class Bench {
   ProcessGroup mpi_;     // where MPI is
 };
 
-struct AllReduceFound {
+struct AllReduceResult {
   struct Row {
     std::string name;
     const Algorithm* algorithm;   // null: not one of lockstep's
@@ -255,18 +255,18 @@ struct AllReduceFound {
   bool is_crowded = false;  // more ranks than cores
 };
 
-AllReduceFound measure_ways(Bench& bench, const AllReduceBench& asked) {
+AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   const auto& team = bench.session().team();
-  AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
-  found.network = bench.network();
-  found.is_crowded = has_more_ranks_than_cores(team);
-  const auto ways = bench.ways(found.notes);
-  for (const auto& way : ways) found.rows.push_back({way.name, way.algorithm, {}});
+  AllReduceResult result{.asked = asked, .ranks = {team.world(), team.job().nodes}};
+  result.network = bench.network();
+  result.is_crowded = has_more_ranks_than_cores(team);
+  const auto ways = bench.ways(result.notes);
+  for (const auto& way : ways) result.rows.push_back({way.name, way.algorithm, {}});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
-    for (size_t way = 0; way < times.size(); ++way) found.rows[way].seconds.push_back(times[way]);
+    for (size_t way = 0; way < times.size(); ++way) result.rows[way].seconds.push_back(times[way]);
   }
-  return found;
+  return result;
 }
 
 // --- the result ---
@@ -313,8 +313,8 @@ report::Chart chart_by_size(const std::string& title, const std::string& y_label
   return chart;
 }
 
-std::string setting(const AllReduceFound& found) {
-  const auto& [asked, ranks, net, rows, notes, crowded] = found;
+std::string setting(const AllReduceResult& result) {
+  const auto& [asked, ranks, net, rows, notes, crowded] = result;
   auto text = format(
       "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a "
       "byte",
@@ -326,11 +326,11 @@ std::string setting(const AllReduceFound& found) {
   return text;
 }
 
-report::Page page_of(const AllReduceFound& found) {
-  const auto& sizes = found.asked.sizes;
+report::Page page_of(const AllReduceResult& result) {
+  const auto& sizes = result.asked.sizes;
   std::vector<TimeCurve> all, own, models;  // own: the algorithms alone
   report::Table formulas = {{"algorithm", "what it does", "seconds"}};
-  for (const auto& [name, algorithm, seconds] : found.rows) {
+  for (const auto& [name, algorithm, seconds] : result.rows) {
     const int look = static_cast<int>(all.size());
     all.push_back({name, seconds, false, look});
     if (!algorithm) continue;
@@ -338,7 +338,7 @@ report::Page page_of(const AllReduceFound& found) {
     models.push_back({name, {}, true, look});
     for (const auto size : sizes)
       models.back().seconds.push_back(
-          algorithm->seconds(found.ranks, static_cast<double>(size), found.network));
+          algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
     formulas.push_back({name, algorithm->summary, algorithm->formula});
   }
   auto with_models = all;
@@ -352,14 +352,14 @@ report::Page page_of(const AllReduceFound& found) {
                          : std::string();
   const auto time = [](double /*bytes*/, double seconds) { return seconds; };
   // what a connection would carry if each rank sent 2 (P-1)/P of the bytes, the least there is
-  const double least = 2.0 * (found.ranks.world - 1) / found.ranks.world;
+  const double least = 2.0 * (result.ranks.world - 1) / result.ranks.world;
   const auto bandwidth = [least](double bytes, double seconds) { return least * bytes / seconds / 1e6; };
 
   report::Page page("lockstep bench allreduce");
   page.section("Time and bus bandwidth");
-  page.text(setting(found));
-  for (const auto& note : found.notes) page.note(note);
-  page.note(format("every sum was checked; medians of {}, the slowest rank's time", found.asked.rounds));
+  page.text(setting(result));
+  for (const auto& note : result.notes) page.note(note);
+  page.note(format("every sum was checked; medians of {}, the slowest rank's time", result.asked.rounds));
   page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
   page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
   page.section("The numbers");
@@ -367,7 +367,7 @@ report::Page page_of(const AllReduceFound& found) {
     const double value = curve.seconds[i] * 1e6;
     return format("{:.{}f}", value, value >= 100 ? 0 : 1);
   }));
-  if (found.is_crowded)
+  if (result.is_crowded)
     page.text("more ranks than cores: they wait for one another's turns, which the models do not include");
   page.section("Who wins where");
   page.table(table_by_size("times the fastest", sizes, all, [&](const TimeCurve& curve, size_t i) {
@@ -453,8 +453,8 @@ int all_reduce(const AllReduceBench& asked) {
   Bench bench(asked);
   const auto& team = bench.session().team();
   check_place(team, asked.out);
-  const auto found = measure_ways(bench, asked);
-  report_on_first(team, asked.out, [&] { return page_of(found); });
+  const auto result = measure_ways(bench, asked);
+  report_on_first(team, asked.out, [&] { return page_of(result); });
   return kDone;
 }
 

@@ -40,7 +40,7 @@ struct Step {
   double loss = 0;
 };
 
-struct OverlapFound {
+struct OverlapResult {
   struct Network {
     double latency, bandwidth;
     std::vector<Timing> timings;  // in the order of methods()
@@ -263,13 +263,13 @@ double hidden(const Timing& timing) {
   return std::max(0.0, timing.busy - timing.shows);
 }
 
-std::string network_text(const OverlapFound::Network& network) {
+std::string network_text(const OverlapResult::Network& network) {
   return network.latency > 0 || network.bandwidth > 0
              ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
              : std::string("the network as it is");
 }
 
-report::Bars network_bars(const OverlapFound::Network& network) {
+report::Bars network_bars(const OverlapResult::Network& network) {
   report::Bars bars;
   bars.title = "A step: " + network_text(network);
   bars.y_label = "time (s)";
@@ -283,18 +283,18 @@ report::Bars network_bars(const OverlapFound::Network& network) {
 }
 
 // From a bucket for each parameter to one for all.
-report::Chart sweep_of(const OverlapFound& found) {
+report::Chart sweep_of(const OverlapResult& result) {
   report::Chart chart;
   chart.title = "A step over the size of its buckets";
   chart.x_label = "bucket_cap_mb";
   chart.y_label = "time per step (s)";
-  for (const auto& network : found.networks) {
+  for (const auto& network : result.networks) {
     report::Series series;
     series.name = network_text(network);
     const size_t count = network.timings.size() - kSweep;
     for (size_t i = 0; i < count; ++i) {
       const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
-      series.x.push_back(i == 0 ? 0 : found.megabytes / part);
+      series.x.push_back(i == 0 ? 0 : result.megabytes / part);
       series.y.push_back(network.timings[kSweep + i].seconds);
     }
     chart.series.push_back(std::move(series));
@@ -302,20 +302,21 @@ report::Chart sweep_of(const OverlapFound& found) {
   return chart;
 }
 
-report::Page page_of(const OverlapFound& found) {
+report::Page page_of(const OverlapResult& result) {
   report::Page page("lockstep bench overlap");
   page.section("What was trained");
-  page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", found.task, found.megabytes,
-                   found.world, found.algorithm));
+  page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", result.task, result.megabytes,
+                   result.world, result.algorithm));
   page.text(format("every method had the same losses{}; medians of {} steps, the slowest rank's time",
-                   found.world == 2 ? ", bit for bit" : " but for the order of the sums", found.asked.steps));
-  for (const auto& network : found.networks) {
+                   result.world == 2 ? ", bit for bit" : " but for the order of the sums",
+                   result.asked.steps));
+  for (const auto& network : result.networks) {
     page.section(network_text(network));
     page.table(table_of(network.timings));
     page.bars(network_bars(network));
   }
   page.section("The size of the buckets");
-  page.chart(sweep_of(found));
+  page.chart(sweep_of(result));
   return page;
 }
 
@@ -345,18 +346,18 @@ int overlap(const OverlapBench& asked) {
   auto& all_reduce = all_reduce_of(setup.team->group());
   check_place(*setup.team, asked.out);
   const auto batches = some_batches(setup, asked.steps + kWarmUpTurns);
-  OverlapFound found{.asked = asked,
-                     .world = setup.team->world(),
-                     .algorithm = setup.settings.launch.allreduce,
-                     .task = setup.settings.task.name,
-                     .megabytes = megabytes_of(setup)};
-  const auto compared = methods(found.megabytes);
+  OverlapResult result{.asked = asked,
+                       .world = setup.team->world(),
+                       .algorithm = setup.settings.launch.allreduce,
+                       .task = setup.settings.task.name,
+                       .megabytes = megabytes_of(setup)};
+  const auto compared = methods(result.megabytes);
   for (const auto& delay : {Delay{}, Delay{asked.latency, asked.bandwidth}}) {
     setup.team->barrier();
     all_reduce.set_delay(delay);
-    found.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
+    result.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
   }
-  report_on_first(*setup.team, asked.out, [&] { return page_of(found); });
+  report_on_first(*setup.team, asked.out, [&] { return page_of(result); });
   return kDone;
 }
 

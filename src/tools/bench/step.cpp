@@ -170,11 +170,11 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
 }
 
 // Of the peaks before the steps and after them the better one. Collective.
-void find_peak(const Team& team, double before, double after, RankSteps& rank, StepFound& found) {
+void find_peak(const Team& team, double before, double after, RankSteps& rank, StepResult& result) {
   std::vector<double> sums{before, after};
   team.sum(sums);
   rank.peak = sums[1] > sums[0] ? after : before;
-  found.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
+  result.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
 }
 
 // Collective.
@@ -184,10 +184,10 @@ bool has_diverged(const TrainingSteps& steps, const Team& team) {
   return bad[0] > 0;
 }
 
-StepFound::Training training_of(const train::Setup& setup) {
+StepResult::Training training_of(const train::Setup& setup) {
   const auto& settings = setup.settings;
   const auto& job = setup.team->job();
-  StepFound::Training training;
+  StepResult::Training training;
   training.task = settings.task.name;
   training.model = config::chosen_name(settings, "model.name");
   training.device = setup.team->device().str();
@@ -201,10 +201,10 @@ StepFound::Training training_of(const train::Setup& setup) {
 }
 
 // Collective.
-StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
+StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto& team = *setup.team;
-  StepFound found{.asked = asked, .training = training_of(setup)};
-  found.crowded = has_more_ranks_than_cores(team);
+  StepResult result{.asked = asked, .training = training_of(setup)};
+  result.crowded = has_more_ranks_than_cores(team);
   RankSteps rank;
   rank.host = team.job().host;
   rank.threads = setup.session->threads();
@@ -216,22 +216,22 @@ StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   const bool on_cpu = team.device().is_cpu();
   const double before = on_cpu ? measure_peak(team) : 0;
   const auto warm = warm_up(steps, team);
-  found.warm_up = warm.steps + (own_kernels ? 0 : 1);
+  result.warm_up = warm.steps + (own_kernels ? 0 : 1);
   const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
-  found.steps = asked.steps.value_or(std::max(fitting, kFewest));
-  log::info(format("timing {} steps, about {}", found.steps,
-                   report::seconds_text(warm.a_step * static_cast<double>(found.steps))));
+  result.steps = asked.steps.value_or(std::max(fitting, kFewest));
+  log::info(format("timing {} steps, about {}", result.steps,
+                   report::seconds_text(warm.a_step * static_cast<double>(result.steps))));
   const auto samples = steps.samples();
-  time_steps(steps, team, found.steps, rank);
-  found.diverged = has_diverged(steps, team);
-  const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(found.steps);
-  found.samples = taken * setup.mesh->data().world();
+  time_steps(steps, team, result.steps, rank);
+  result.diverged = has_diverged(steps, team);
+  const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(result.steps);
+  result.samples = taken * setup.mesh->data().world();
   const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;
   rank.work = {counted.work.forward * part, counted.work.backward * part};
-  if (on_cpu) find_peak(team, before, measure_peak(team), rank, found);
+  if (on_cpu) find_peak(team, before, measure_peak(team), rank, result);
   for (const auto& text : team.all_gather(base::as_line(nlohmann::json(rank))))
-    found.ranks.push_back(nlohmann::json::parse(text).get<RankSteps>());
-  return found;
+    result.ranks.push_back(nlohmann::json::parse(text).get<RankSteps>());
+  return result;
 }
 
 }  // namespace
@@ -247,10 +247,10 @@ int step(const StepBench& asked) {
   check(asked);
   auto setup = train::set_up(command_of(asked));
   check_place(*setup.team, asked.out);
-  const auto found = measure_steps(setup, asked);
+  const auto result = measure_steps(setup, asked);
   report_on_first(
-      *setup.team, asked.out, [&] { return page_of(found); },
-      asked.json ? [&] { return json_of(found); } : std::function<std::string()>());
+      *setup.team, asked.out, [&] { return page_of(result); },
+      asked.json ? [&] { return json_of(result); } : std::function<std::string()>());
   return kDone;
 }
 

@@ -75,64 +75,64 @@ report::Bars phase_bars(const std::vector<RankSteps>& ranks) {
   return bars;
 }
 
-Table speed_table(const StepFound& found) {
+Table speed_table(const StepResult& result) {
   Table table = {{"arithmetic", "a step", "a second", "of peak"}};
   for (const auto& part : step_parts()) {
-    if (!found.is_counted() || (part.key != std::string("step") && !found.has_peak())) continue;
-    const auto speed = speed_of(part, found.ranks);
+    if (!result.is_counted() || (part.key != std::string("step") && !result.has_peak())) continue;
+    const auto speed = speed_of(part, result.ranks);
     table.push_back({part.name, report::work_text(speed.a_step), report::work_text(speed.a_second) + "/s",
                      report::percent_text(speed.of_peak)});
   }
   return table;
 }
 
-std::string headline(const StepFound& found) {
-  const auto& training = found.training;
-  const auto& first = found.ranks.front();
+std::string headline(const StepResult& result) {
+  const auto& training = result.training;
+  const auto& first = result.ranks.front();
   return format("{}, {}: {} on {} node{}, {} thread{} each, {}\n{}, {}, {}, kernels {}, {}", training.task,
                 training.model.empty() ? "the task's own model" : training.model,
-                ranks_text(found.ranks.size()), training.nodes, training.nodes == 1 ? "" : "s", first.threads,
-                first.threads == 1 ? "" : "s", training.device, training.mode, training.precision,
-                training.layout, training.kernels, training.backend);
+                ranks_text(result.ranks.size()), training.nodes, training.nodes == 1 ? "" : "s",
+                first.threads, first.threads == 1 ? "" : "s", training.device, training.mode,
+                training.precision, training.layout, training.kernels, training.backend);
 }
 
-std::string steps_line(const StepFound& found) {
-  const auto scale = scale_of(found.ranks);
-  const auto mean = spread_over(found.ranks, &RankSteps::step).mean;
-  const auto longest = spread_over(found.ranks, &RankSteps::longest).most;
-  const auto least = spread_over(found.ranks, &RankSteps::least).least;
-  const auto median = spread_over(found.ranks, &RankSteps::median).median;
+std::string steps_line(const StepResult& result) {
+  const auto scale = scale_of(result.ranks);
+  const auto mean = spread_over(result.ranks, &RankSteps::step).mean;
+  const auto longest = spread_over(result.ranks, &RankSteps::longest).most;
+  const auto least = spread_over(result.ranks, &RankSteps::least).least;
+  const auto median = spread_over(result.ranks, &RankSteps::median).median;
   return format(
       "{} steps after {} to warm up, {:.0f} samples a step: {:.0f} samples a second\n"
       "a step takes {:.1f} {} (median {:.1f}, {:.1f} to {:.1f})",
-      found.steps, found.warm_up, found.samples, found.samples / mean, mean * scale.factor, scale.name,
+      result.steps, result.warm_up, result.samples, result.samples / mean, mean * scale.factor, scale.name,
       median * scale.factor, least * scale.factor, longest * scale.factor);
 }
 
-std::string slowest_line(const StepFound& found) {
-  const auto scale = scale_of(found.ranks);
-  const auto [slowest, fastest] = ends(found.ranks);
-  const auto& rank = found.ranks[slowest];
+std::string slowest_line(const StepResult& result) {
+  const auto scale = scale_of(result.ranks);
+  const auto [slowest, fastest] = ends(result.ranks);
+  const auto& rank = result.ranks[slowest];
   return format("most work of its own: rank {} on {}, {:.1f} of {:.1f} {} (mean {:.1f})", slowest,
                 base::printable(rank.host), rank.own_work() * scale.factor, rank.step() * scale.factor,
-                scale.name, spread_over(found.ranks, &RankSteps::own_work).mean * scale.factor);
+                scale.name, spread_over(result.ranks, &RankSteps::own_work).mean * scale.factor);
 }
 
-std::string peak_text(const StepFound& found) {
+std::string peak_text(const StepResult& result) {
   double peak = 0;
-  for (const auto& rank : found.ranks) peak += rank.peak;
-  return format("peak of {} at once: {}/s (large fp32 matrix products)", ranks_text(found.ranks.size()),
+  for (const auto& rank : result.ranks) peak += rank.peak;
+  return format("peak of {} at once: {}/s (large fp32 matrix products)", ranks_text(result.ranks.size()),
                 report::work_text(peak));
 }
 
-void note_peaks(const StepFound& found, std::vector<std::string>& notes) {
-  const auto peaks = spread_over(found.ranks, &RankSteps::peak);
+void note_peaks(const StepResult& result, std::vector<std::string>& notes) {
+  const auto peaks = spread_over(result.ranks, &RankSteps::peak);
   if (peaks.least < (1 - kUnevenPeak) * peaks.most)
     notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
                            report::work_text(peaks.most), peaks.at_most));
-  if (found.missing > kUnevenPeak)
+  if (result.missing > kUnevenPeak)
     notes.push_back(format("the machine was uneven: {} of its peak was not there before or after the steps",
-                           report::percent_text(found.missing)));
+                           report::percent_text(result.missing)));
 }
 
 ordered_json phases_json(const train::PhaseSeconds& phases) {
@@ -211,47 +211,47 @@ report::Table phase_table(const std::vector<RankSteps>& ranks) {
   return table;
 }
 
-std::vector<std::string> notes_of(const StepFound& found) {
+std::vector<std::string> notes_of(const StepResult& result) {
   std::vector<RankTime> times;
-  for (const auto& rank : found.ranks) times.push_back({rank.host, rank.processors});
+  for (const auto& rank : result.ranks) times.push_back({rank.host, rank.processors});
   auto notes = busy_nodes(times);
-  const auto& training = found.training;
-  if (found.crowded) notes.emplace_back("more ranks than cores: they wait for one another's turns");
-  if (found.diverged)
+  const auto& training = result.training;
+  if (result.crowded) notes.emplace_back("more ranks than cores: they wait for one another's turns");
+  if (result.diverged)
     notes.emplace_back("a loss was no number: `lockstep train` with this config ends there");
-  if (!found.has_peak()) notes.emplace_back("phases are the GPU's own time; no peak of a GPU is measured");
+  if (!result.has_peak()) notes.emplace_back("phases are the GPU's own time; no peak of a GPU is measured");
   if (training.precision != "fp32")
     notes.push_back(format("the peak is of fp32: {} has instructions of its own", training.precision));
   if (training.kernels != "exact")
     notes.emplace_back("counted is what libtorch would do: kernels of our own may need fewer operations");
-  if (!found.is_counted())
+  if (!result.is_counted())
     notes.emplace_back("no matrix product and no convolution was seen: the arithmetic is not counted");
-  if (found.has_peak()) note_peaks(found, notes);
+  if (result.has_peak()) note_peaks(result, notes);
   return notes;
 }
 
-report::Page page_of(const StepFound& found) {
+report::Page page_of(const StepResult& result) {
   report::Page page("lockstep bench step");
   page.section("What was trained");
-  page.text(headline(found) + "\n" + steps_line(found));
+  page.text(headline(result) + "\n" + steps_line(result));
   page.section("Where the time goes");
-  page.table(phase_table(found.ranks));
-  if (found.ranks.size() > 1) page.text(slowest_line(found));
-  page.bars(phase_bars(found.ranks));
-  const auto speeds = speed_table(found);
+  page.table(phase_table(result.ranks));
+  if (result.ranks.size() > 1) page.text(slowest_line(result));
+  page.bars(phase_bars(result.ranks));
+  const auto speeds = speed_table(result);
   page.section("How far from the peak");
   if (speeds.size() > 1) page.table(speeds);
-  if (found.has_peak()) page.text(peak_text(found));
-  for (const auto& note : notes_of(found)) page.note(base::wrapped("- " + note, 78));
+  if (result.has_peak()) page.text(peak_text(result));
+  for (const auto& note : notes_of(result)) page.note(base::wrapped("- " + note, 78));
   return page;
 }
 
-std::string json_of(const StepFound& found) {
-  const auto& training = found.training;
-  const double step = spread_over(found.ranks, &RankSteps::step).mean;
+std::string json_of(const StepResult& result) {
+  const auto& training = result.training;
+  const double step = spread_over(result.ranks, &RankSteps::step).mean;
   ordered_json json = {{"schema", 1},
-                       {"config", found.asked.command.config},
-                       {"program", found.asked.command.program},
+                       {"config", result.asked.command.config},
+                       {"program", result.asked.command.program},
                        {"task", training.task},
                        {"model", training.model},
                        {"device", training.device},
@@ -260,22 +260,22 @@ std::string json_of(const StepFound& found) {
                        {"precision", training.precision},
                        {"layout", training.layout},
                        {"kernels", training.kernels},
-                       {"world", found.ranks.size()},
+                       {"world", result.ranks.size()},
                        {"nodes", training.nodes},
-                       {"warm_up", found.warm_up},
-                       {"steps", found.steps},
-                       {"samples_a_step", found.samples},
+                       {"warm_up", result.warm_up},
+                       {"steps", result.steps},
+                       {"samples_a_step", result.samples},
                        {"seconds_a_step", step},
-                       {"samples_per_second", found.samples / step},
-                       {"phases", phases_json(mean_phases(found.ranks))}};
+                       {"samples_per_second", result.samples / step},
+                       {"phases", phases_json(mean_phases(result.ranks))}};
   for (const auto& part : step_parts()) {
-    const auto speed = speed_of(part, found.ranks);
+    const auto speed = speed_of(part, result.ranks);
     json["arithmetic"][part.key] = {
         {"flop", speed.a_step}, {"flops", speed.a_second}, {"of_peak", speed.of_peak}};
   }
-  json["notes"] = notes_of(found);
+  json["notes"] = notes_of(result);
   json["ranks"] = ordered_json::array();
-  for (size_t i = 0; i < found.ranks.size(); ++i) json["ranks"].push_back(rank_json(found.ranks[i], i));
+  for (size_t i = 0; i < result.ranks.size(); ++i) json["ranks"].push_back(rank_json(result.ranks[i], i));
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -55,7 +55,7 @@ struct StepPart {
 const std::vector<StepPart>& step_parts();
 Speed speed_of(const StepPart& part, const std::vector<RankSteps>& ranks);
 
-struct StepFound {
+struct StepResult {
   struct Training {
     std::string task, model, device, backend, mode, precision, layout, kernels;
     int nodes = 1;
@@ -81,9 +81,9 @@ struct StepFound {
 report::Table phase_table(const std::vector<RankSteps>& ranks);
 
 /// What a reader has to know to read the numbers rightly.
-std::vector<std::string> notes_of(const StepFound& found);
+std::vector<std::string> notes_of(const StepResult& result);
 
-report::Page page_of(const StepFound& found);
-std::string json_of(const StepFound& found);
+report::Page page_of(const StepResult& result);
+std::string json_of(const StepResult& result);
 
 }  // namespace lockstep::bench
