@@ -157,6 +157,10 @@ Problems far_from_gpu(const RankFacts& facts, const Cluster&) {
                   facts.cores.mask)}};
 }
 
+std::string locality_text(const Cluster& cluster) {
+  return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
+}
+
 // "sm_90" runs on 9.0 and later of its generation, "sm_90a" on 9.0 only, "compute_90" on 9.0 and all later
 bool runs_on(const std::string& architecture, const Gpu& gpu) {
   const auto line = architecture.find('_');
@@ -357,7 +361,7 @@ Problems blocked_signals(const RankFacts& facts, const Cluster&) {
 const Check kNodeChecks[] = {
     {"cores", cores_text},
     {"threads", threads_text},
-    {"locality"},
+    {"locality", locality_text},
     {"gpus", gpus_text, gpu_table},
     {"libtorch", libtorch_text},
     {"host", host_text},
