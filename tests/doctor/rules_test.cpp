@@ -20,7 +20,7 @@ RankFacts good_rank(int local, int node, int local_world, int nodes) {
                .host = "n" + std::to_string(node),
                .launcher = "openmpi"};
   facts.machine = facts.job.host;
-  facts.cores = {.mask = std::to_string(local), .machine_cores = 3, .machine_threads = 3};
+  facts.cores = {.mask = std::to_string(local), .machine_cores = 3};
   facts.memory = {
       .total = 8LL << 30, .available = 8LL << 30, .swap = 0, .shm_total = 1LL << 30, .shm_free = 1LL << 30};
   facts.limits.files = {1 << 16, 1 << 16};
@@ -132,11 +132,12 @@ INSTANTIATE_TEST_SUITE_P(
              "warning: ranks 0 and 1 are bound to cores that they share (CPUs 0 and 1)\n"},
         Case{"bound_to_numa_nodes", "cores", cluster({4}),
              [](RankFacts& f) { f.cores.mask = f.job.rank < 2 ? "0-1" : "2-3"; }, "ok: "},
-        Case{"not_bound", "cores", cluster({3}), [](RankFacts& f) { f.cores.mask = "0-3"; }, "ok: "},
-        Case{"idle", "cores", cluster({2}), [](RankFacts& f) { f.cores.machine_threads = 64; },
-             "warning: ranks 0 and 1 may use 2 of 64 CPUs\n"},
+        Case{"not_bound", "cores", cluster({3}),
+             [](RankFacts& f) { f.cores.mask = "0-3", f.cores.cores = 3; }, "ok: "},
+        Case{"idle", "cores", cluster({2}), [](RankFacts& f) { f.cores.machine_cores = 64; },
+             "warning: ranks 0 and 1 may use 2 of 64 cores\n"},
         Case{"not_ours", "cores", cluster({2}),
-             [](RankFacts& f) { f.cores.machine_threads = 64, f.job.scheduler = "slurm"; }, "ok: "},
+             [](RankFacts& f) { f.cores.machine_cores = 64, f.job.scheduler = "slurm"; }, "ok: "},
         Case{"threads", "threads", cluster({2}),
              [](RankFacts& f) { if (f.job.rank == 1) f.variables["OMP_NUM_THREADS"] = "8"; },
              "warning: rank 1: OMP_NUM_THREADS=8 is more than"},

@@ -88,7 +88,6 @@ void collect_cores(RankFacts& facts, const DoctorSettings&) {
   cores.mask = mask.units;
   cores.cores = mask.cores;
   cores.machine_cores = mask.machine_cores;
-  cores.machine_threads = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   cores.whole = whole_cores(mask.units);
   if (const auto quota = launch::cpu_quota()) {
     cores.quota = quota->cores;

@@ -31,7 +31,6 @@ struct Cores {
   std::string whole = {};       // the mask with the other hardware threads of its cores
   int cores = 1;                // of the mask
   int machine_cores = 1;        // of the node
-  int machine_threads = 1;      // hardware threads of the node
   double quota = 0;             // of a control group; 0 = none
   std::string quota_file = {};  // that sets it
 };
@@ -84,8 +83,7 @@ struct RankFacts {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, uuid, name, bus, near, memory, major, minor)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cores, mask, whole, cores, machine_cores, machine_threads,
-                                                quota, quota_file)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cores, mask, whole, cores, machine_cores, quota, quota_file)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Memory, total, available, swap, limit, used, limit_file,
                                                 shm_total, shm_free, shm_device, shm_error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limit, soft, hard)

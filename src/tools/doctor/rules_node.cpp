@@ -60,13 +60,17 @@ Problems crowded_cores(const Machine& machine) {
                   base::join({masks.begin(), masks.end()}, " and "))}};
 }
 
-// In a batch job the other CPUs may be another job's.
+// In a batch job the other cores may be another job's.
 Problems idle_cores(const Machine& machine) {
   const RankFacts& first = *machine.front();
-  const size_t used = cpus_of(machine), all = static_cast<size_t>(first.cores.machine_threads);
-  if (first.job.scheduler != "none" || machine.size() < 2 || used * 2 > all) return {};
+  std::map<std::string, int> cores_by_mask;
+  for (const RankFacts* facts : machine) cores_by_mask[facts->cores.mask] = facts->cores.cores;
+  int used = 0;
+  for (const auto& [mask, cores] : cores_by_mask) used += cores;
+  if (first.job.scheduler != "none" || machine.size() < 2 || used * 2 > first.cores.machine_cores) return {};
   if (!crowded_cores(machine).empty()) return {};
-  return {{format("{} may use {} of {} CPUs", ranks_in(numbers_of(machine)), used, all)}};
+  return {
+      {format("{} may use {} of {} cores", ranks_in(numbers_of(machine)), used, first.cores.machine_cores)}};
 }
 
 launch::ThreadShare share_of(const RankFacts& facts, const Cluster& cluster) {
