@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 
 namespace lockstep::report {
 namespace {

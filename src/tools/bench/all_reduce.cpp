@@ -16,7 +16,6 @@
 #include "lockstep/parallel/session.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/measure.h"
-#include "tools/report/numbers.h"
 
 namespace lockstep::bench {
 namespace {

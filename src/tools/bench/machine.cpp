@@ -12,7 +12,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process/cpus.h"
 #include "tools/bench/measure.h"
-#include "tools/report/numbers.h"
 
 namespace lockstep::bench {
 namespace {

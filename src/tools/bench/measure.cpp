@@ -9,7 +9,6 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::bench {

@@ -14,7 +14,6 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/ddp.h"
 #include "tools/bench/measure.h"
-#include "tools/report/numbers.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/acting.h"
 #include "trainer/step/feed.h"

@@ -11,7 +11,6 @@
 #include "lockstep/base/log.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/step_report.h"
-#include "tools/report/numbers.h"
 #include "trainer/config/chosen.h"
 #include "trainer/step/step.h"
 

@@ -5,7 +5,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 
 namespace lockstep::bench {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 #include "tools/report/page.h"
 #include "tools/report/run_list.h"
 
