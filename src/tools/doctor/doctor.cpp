@@ -161,7 +161,7 @@ class Output {
  public:
   explicit Output(bool json) : json_(json) {}
 
-  /// Before anything is printed: all ranks' facts, or this rank's, which then speaks for itself.
+  /// Before anything is printed: all ranks' facts, or this rank's, which then reports for itself.
   void set_cluster(Cluster cluster, int rank) {
     const std::lock_guard lock(mutex_);
     cluster_ = std::move(cluster);
@@ -247,7 +247,7 @@ class Doctor {
     }
     set_own(own);
     start();
-    if (!meet()) return leave_alone({});
+    if (!meet()) return report_alone({});
     if (reports()) output_.add_facts(early_);
     return measure();
   }
@@ -299,7 +299,7 @@ class Doctor {
     early_.push_back(std::move(finding));
   }
 
-  // Ranks that met and were told different things can still exchange their facts.
+  // Ranks that met with different settings can still exchange their facts.
   bool meet() {
     if (!may_meet_) return false;
     watchdog_.begin(kMeeting, 2 * timeout_ + kSlack);
@@ -337,7 +337,7 @@ class Doctor {
       } catch (const std::exception& error) {
         findings.push_back(failure_of(error));
       }
-      if (session_->is_broken()) return leave_broken(measurement.name, findings);
+      if (session_->is_broken()) return end_broken_session(measurement.name, findings);
       if (reports()) output_.add(measurement.name, findings);
     }
     watchdog_.begin("the end", kMeasure);
@@ -349,20 +349,20 @@ class Doctor {
   }
 
   // A rank that is stopped never comes to the end, so the others do not wait for it.
-  int leave_broken(const char* check, Findings findings) {
+  int end_broken_session(const char* check, Findings findings) {
     for (Finding& finding : findings) finding.check = check;
-    if (std::ranges::count(session_->lost(), 0) > 0) return leave_alone(findings);
+    if (std::ranges::count(session_->lost(), 0) > 0) return report_alone(findings);
     if (rank_ != 0) {
       std::this_thread::sleep_for(kAfterRankZero);
     } else {
       output_.add(check, findings);
       output_.finish();
     }
-    return leave_now();
+    return exit_now();
   }
 
   // The ranks cannot meet: one on each host reports what it knows.
-  int leave_alone(const Findings& findings) {
+  int report_alone(const Findings& findings) {
     watchdog_.begin("reporting alone", kCollect);
     output_.set_cluster({{own_}}, rank_);
     if (rank_ > 0) std::this_thread::sleep_for(kAfterRankZero);
@@ -374,10 +374,10 @@ class Doctor {
     } else {
       std::this_thread::sleep_for(kAfterRankZero);
     }
-    return leave_now();
+    return exit_now();
   }
 
-  int leave_now() {
+  int exit_now() {
     if (runtime_->has_mpi() && own_.job.world > 1) runtime_->abort(kFailed);
     runtime_.reset();
     int size = 0;  // an MPI that was up before the environment was found wrong

@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 using Views = std::vector<FolderView>;
 
 constexpr const char* kProbeName = ".lockstep-doctor-";
-constexpr const char* kSilent = "the file system did not answer in time";
+constexpr const char* kNoAnswer = "the file system did not answer in time";
 constexpr size_t kMostEntries = 1000, kOpenedFiles = 32, kNamedHosts = 4;
 constexpr size_t kProbeBytes = 256 << 10;
 constexpr int kDepth = 2;                     // torchvision's MNIST/raw
@@ -210,14 +210,14 @@ std::string hosts_text(std::vector<std::string> hosts) {
 Findings problems_of(const std::string& what, const Views& views, const std::string& remedy) {
   std::map<std::string, std::vector<std::string>> hosts_by_problem;
   for (const auto& view : views) {
-    const auto problem = view.answered ? view.problem : kSilent;
+    const auto problem = view.answered ? view.problem : kNoAnswer;
     if (!problem.empty()) hosts_by_problem[problem].push_back(view.host);
   }
   Findings findings;
   for (const auto& [problem, hosts] : hosts_by_problem)
-    findings.push_back(
-        failure(format("{} on {}: {}", what, hosts_text(hosts), problem),
-                problem == kSilent ? "look at the mount there (mount, df) and at its file server" : remedy));
+    findings.push_back(failure(
+        format("{} on {}: {}", what, hosts_text(hosts), problem),
+        problem == kNoAnswer ? "look at the mount there (mount, df) and at its file server" : remedy));
   return findings;
 }
 

@@ -35,7 +35,7 @@ class Session {
 
   const Job& job() const { return runtime.job(); }
   bool is_first_of_node() const { return job().rank == 0 || job().local_rank == 0; }
-  /// The ranks that did not come to a round. No round works after that.
+  /// The ranks that did not take part in a round. No round works after that.
   const std::vector<int>& lost() const { return lost_; }
   bool is_broken() const { return is_broken_; }
 
