@@ -15,7 +15,7 @@ TRACED = ('if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec strace -D 
           '-e trace=%file,write -o trace "$@"; else exec "$@"; fi')
 
 
-SUMMED_WRONGLY = r"\bsummed \d+ floats wrongly\b"  # src/tools/bench/ways.cpp
+SUMMED_WRONGLY = r"\bsummed \d+ floats wrongly\b"  # src/tools/bench/all_reduce.cpp
 
 
 class WrongSum(Exception):

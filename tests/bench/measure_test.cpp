@@ -1,9 +1,9 @@
 // What benches read, and the tables that they make.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "tools/bench/all_reduce_report.h"
-#include "tools/bench/dp_vs_ddp.h"
+#include "tools/bench/all_reduce.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/overlap.h"
 
@@ -43,19 +43,39 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
 }
 
 TEST(Curves, ManyAreShownAsTheFastestFew) {
-  const std::vector<int64_t> sizes = {4, 1024};
   std::vector<TimeCurve> curves;
   for (int i = 0; i < 7; ++i) curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, false, i});
   const auto few = fastest_few(curves);
   ASSERT_EQ(few.size(), kFewCurves);
   EXPECT_EQ(few.front().name, "way2");
   EXPECT_EQ(fastest_few({curves[0], curves[1]}).size(), 2U);
-  EXPECT_EQ(ratio_table(sizes, curves)[2], (std::vector<std::string>{"way1", "2.0", "2.7"}));
 }
 
-TEST(Curves, TheBusBandwidthOfAPerfectRingIsThatOfALine) {
-  const auto chart = bandwidth_chart({1'000'000}, {{"ring", {1.5}}}, 4);  // 2 * 3/4 of them in 1.5 s
-  EXPECT_DOUBLE_EQ(chart.series[0].y[0], 1.0);
+TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
+  std::vector<std::pair<size_t, int>> turns;
+  const auto medians = medians_in_turns(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},
+                                        [&](size_t method, int round) -> std::vector<double> {
+                                          turns.emplace_back(method, round);
+                                          return {10.0 * static_cast<double>(method) + round, -1.0 * round};
+                                        });
+  EXPECT_EQ(medians, (std::vector<std::vector<double>>{{2, -2}, {12, -2}}));
+  EXPECT_EQ(turns.size(), 8U);
+  EXPECT_EQ(turns[1], (std::pair<size_t, int>{1, 0})) << "one after the other within a round";
+}
+
+// One rank alone: its sum is its own numbers.
+TEST(AllReduce, AWrongSumIsAnError) {
+  const Team team({}, {}, at::kCPU);
+  const Way right{.name = "right", .sum = [](at::Tensor&) {}};
+  const Way wrong{.name = "wrong", .sum = [](at::Tensor& tensor) { tensor.view({-1})[-1] += 1; }};
+  EXPECT_EQ(measured(team, {right, right}, 400, 3, [] {}).size(), 2u);
+  try {
+    measured(team, {right, wrong}, 400, 3, [] {});
+    FAIL() << "a wrong sum was taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "wrong summed 100 floats wrongly");
+    EXPECT_EQ(error.exit_status(), kFailed);
+  }
 }
 
 TEST(Overlap, IsWhatOfTheExchangeDoesNotShow) {
@@ -65,23 +85,6 @@ TEST(Overlap, IsWhatOfTheExchangeDoesNotShow) {
   EXPECT_EQ(table[1], (std::vector<std::string>{"compute only", "100.0", "0.0", "0.0", "0.0", "-"}));
   EXPECT_EQ(table[2], (std::vector<std::string>{"after backward", "140.0", "40.0", "42.0", "0.0", "0"}));
   EXPECT_EQ(table[3], (std::vector<std::string>{"DDP's buckets", "110.0", "50.0", "10.0", "40.0", "80"}));
-}
-
-TEST(DpVsDdp, SaysWhichOfTwoIsSlower) {
-  DpVsDdpResults results;
-  const std::vector<double> times = {0.070, 0.024, 0.030};
-  for (size_t i = 0; i < kWays.size(); ++i) results.seconds[kWays[i]] = {times[i] - 0.001, times[i] + 0.001};
-  for (const auto& ways : {kWays, kWide}) {
-    for (const auto& way : ways) results.last[way] = {};
-  }
-  const auto text = page_of(results, "facts").as_text();
-  const auto line = [&](const std::string& way) {
-    const auto begin = text.find("\n" + way + "  ") + 1;
-    return text.substr(begin, text.find('\n', begin) - begin);
-  };
-  EXPECT_NE(line("dp").find("2.33x slower"), std::string::npos) << text;
-  EXPECT_NE(line("dp, loss inside").find("1.25x faster"), std::string::npos) << text;
-  EXPECT_EQ(line("ddp").find('x'), std::string::npos) << text;
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "lockstep/launch/process/report.h"
-#include "tools/doctor/collect.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -21,12 +20,12 @@ RankFacts good_rank(int local, int node, int local_world, int nodes) {
                .host = "n" + std::to_string(node),
                .launcher = "openmpi"};
   facts.machine = facts.job.host;
-  facts.cores = {.mask = std::to_string(local), .machine_cores = 3, .machine_threads = 3, .numa = {"0-3"}};
+  facts.cores = {.mask = std::to_string(local), .machine_cores = 3};
   facts.memory = {
       .total = 8LL << 30, .available = 8LL << 30, .swap = 0, .shm_total = 1LL << 30, .shm_free = 1LL << 30};
   facts.limits.files = {1 << 16, 1 << 16};
   facts.cpu_capability = "AVX2";
-  facts.cpu_flags = {"avx2"};
+  facts.has_avx2 = true;
   facts.versions = {{"lockstep", "1"}, {"libtorch", "2"}};
   return facts;
 }
@@ -49,11 +48,11 @@ Cluster with_gpus(const std::vector<int>& ranks_a_machine) {
   Cluster all = cluster(ranks_a_machine);
   for (RankFacts& facts : all.ranks) {
     facts.gpu = facts.job.local_rank;
-    facts.cores.numa = {"0", "1"};
-    for (const char* bus : {"0000:17:00.0", "0000:65:00.0"}) {
-      facts.gpus.push_back({.uuid = facts.job.host + bus, .name = "H200", .bus = bus});
-      facts.cores.gpu_near.push_back(std::to_string(facts.gpus.size() - 1));
-    }
+    for (const char* bus : {"0000:17:00.0", "0000:65:00.0"})
+      facts.gpus.push_back({.uuid = facts.job.host + bus,
+                            .name = "H200",
+                            .bus = bus,
+                            .near = std::to_string(facts.gpus.size())});
   }
   return all;
 }
@@ -89,7 +88,10 @@ class Rules : public testing::TestWithParam<Case> {};
 TEST_P(Rules, FindTheFault) {
   const auto& [name, check, all, break_rank, says] = GetParam();
   Cluster broken = all;
-  for (RankFacts& facts : broken.ranks) break_rank(facts);
+  for (RankFacts& facts : broken.ranks) {
+    break_rank(facts);
+    if (facts.cores.whole.empty()) facts.cores.whole = facts.cores.mask;
+  }
   const auto findings = findings_of(check, broken);
   EXPECT_TRUE(said(findings).starts_with(says)) << said(findings);
   for (const Finding& finding : findings) {
@@ -105,11 +107,9 @@ INSTANTIATE_TEST_SUITE_P(
              [](RankFacts& f) { f.job.phantom = "alone, but 4 tasks", f.job.phantom_hint = "use srun"; },
              "failure: alone, but 4 tasks\n"},
         Case{"launcher_warning", "launcher", cluster({1}), [](RankFacts& f) { f.job.warnings = {"odd"}; },
-             "ok: openmpi (unknown)\nwarning: odd\n"},
+             "warning: odd\n"},
         Case{"uneven", "ranks", cluster({2, 1}), [](RankFacts&) {},
              "warning: 3 ranks on 2 machines, unevenly (n0: 2, n1: 1)\n"},
-        Case{"missing", "ranks", cluster({2, 2}), [](RankFacts& f) { f.job.world = 5; },
-             "failure: rank 4 of 5 did not come\n"},
         Case{"kernel", "versions", cluster({2}),
              [](RankFacts& f) { if (f.job.rank == 1) f.versions["kernel"] = "5"; },
              "warning: kernel is not set on rank 0, 5 on rank 1\n"},
@@ -127,14 +127,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"one_core_on_each_node", "cores", cluster({2, 2}), [](RankFacts& f) { f.cores.mask = "0"; },
              "warning: n0: ranks 0 and 1 have 1 CPU to share (0)\nwarning: n1: ranks 2 and 3 have 1 CPU"},
         Case{"overlap", "cores", cluster({2}), [](RankFacts& f) { f.cores.mask = f.job.rank ? "1-2" : "0-1"; },
-             "warning: ranks 0 and 1 are bound to CPUs that overlap (0-1 and 1-2)\n"},
+             "warning: ranks 0 and 1 are bound to cores that they share (CPUs 0-1 and 1-2)\n"},
         Case{"hyperthreads", "cores", cluster({2}), [](RankFacts& f) { f.cores.whole = "0-1"; },
-             "warning: ranks 0 and 1 are bound to hardware threads of the same cores (0 and 1)\n"},
-        Case{"not_bound", "cores", cluster({3}), [](RankFacts& f) { f.cores.mask = "0-3"; }, "ok: "},
-        Case{"idle", "cores", cluster({2}), [](RankFacts& f) { f.cores.machine_threads = 64; },
-             "warning: ranks 0 and 1 may use 2 of 64 CPUs\n"},
+             "warning: ranks 0 and 1 are bound to cores that they share (CPUs 0 and 1)\n"},
+        Case{"bound_to_numa_nodes", "cores", cluster({4}),
+             [](RankFacts& f) { f.cores.mask = f.job.rank < 2 ? "0-1" : "2-3"; }, "ok: "},
+        Case{"not_bound", "cores", cluster({3}),
+             [](RankFacts& f) { f.cores.mask = "0-3", f.cores.cores = 3; }, "ok: "},
+        Case{"idle", "cores", cluster({2}), [](RankFacts& f) { f.cores.machine_cores = 64; },
+             "warning: ranks 0 and 1 may use 2 of 64 cores\n"},
         Case{"not_ours", "cores", cluster({2}),
-             [](RankFacts& f) { f.cores.machine_threads = 64, f.job.scheduler = "slurm"; }, "ok: "},
+             [](RankFacts& f) { f.cores.machine_cores = 64, f.job.scheduler = "slurm"; }, "ok: "},
         Case{"threads", "threads", cluster({2}),
              [](RankFacts& f) { if (f.job.rank == 1) f.variables["OMP_NUM_THREADS"] = "8"; },
              "warning: rank 1: OMP_NUM_THREADS=8 is more than"},
@@ -143,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"far_gpu", "locality", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
              "warning: rank 1: cuda:0 is close to CPUs 0, and the rank may only use 1\n"},
         Case{"one_gpu_for_two", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
-             "failure: ranks 0 and 1 use one GPU (n00000:17:00.0)\n"},
+             "failure: ranks 0 and 1 use one GPU (0000:17:00.0 on node 0)\n"},
         Case{"parts_of_a_gpu", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpus[1].bus = f.gpus[0].bus; },
              "failure: ranks 0 and 1 use parts (MIG) of one GPU (0000:17:00.0 on node 0)\n"},
         Case{"two_kinds", "gpus", with_gpus({1, 1}),
@@ -176,18 +179,18 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"files", "limits", cluster({1}), [](RankFacts& f) { f.limits.files.hard = 10; },
              "failure: a process may open 10 files, and 1 rank needs "},
         Case{"locked_with_infiniband", "limits", cluster({1}),
-             [](RankFacts& f) { f.limits.locked = {64 << 10, 64 << 10}, f.walls.infiniband = true; },
+             [](RankFacts& f) { f.limits.locked = {64 << 10, 64 << 10}, f.infiniband = true; },
              "warning: locked memory: at most 64.0 KiB"},
         Case{"locked", "limits", cluster({1}), [](RankFacts& f) { f.limits.locked = {64 << 10, 64 << 10}; }, "ok: "},
         Case{"stack", "limits", cluster({1}), [](RankFacts& f) { f.limits.stack.soft = 1 << 10; },
              "warning: a stack: at most 1.0 KiB"},
         Case{"container", "container", cluster({1}),
-             [](RankFacts& f) { f.walls = {.container = "Apptainer", .nvidia_kernel = true}; },
+             [](RankFacts& f) { f.container = "Apptainer", f.nvidia_driver = true; },
              "warning: this node has GPUs, but the Apptainer container lacks"},
         Case{"container_for_cpus", "container", cluster({1}),
-             [](RankFacts& f) { f.walls = {.container = "Apptainer", .nvidia_kernel = true}, f.wanted = "cpu"; },
+             [](RankFacts& f) { f.container = "Apptainer", f.nvidia_driver = true, f.wanted = "cpu"; },
              "ok: Apptainer\n"},
-        Case{"signals", "signals", cluster({1}), [](RankFacts& f) { f.walls.blocked_signals = {"SIGTERM"}; },
+        Case{"signals", "signals", cluster({1}), [](RankFacts& f) { f.blocked_signals = {"SIGTERM"}; },
              "failure: SIGTERM is blocked"},
         Case{"odd_variables", "variables", cluster({1}),
              [](RankFacts& f) { f.variables = {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_IB_DISABLE", "0"}}; },
@@ -214,12 +217,6 @@ TEST(Checks, HaveTheNamesThatErrorsOfARunUse) {
   for (const Check& check : checks()) EXPECT_TRUE(names.emplace(check.name).second) << check.name;
   for (const Measurement& one : kMeasurements) EXPECT_TRUE(names.insert(one.name).second) << one.name;
   for (const auto& hint : launch::doctor_hints()) EXPECT_TRUE(names.contains(hint.check)) << hint.check;
-}
-
-TEST(Drawings, ShowRanksAndGpusByNumaNode) {
-  EXPECT_EQ(findings_of("locality", with_gpus({2})).at(0).drawing,
-            "n0  NUMA 0  CPUs 0             rank 0  GPU 0000:17:00.0 (rank 0)\n"
-            "n0  NUMA 1  CPUs 1             rank 1  GPU 0000:65:00.0 (rank 1)\n");
 }
 
 TEST(Libtorch, RunsOnTheGpusItWasBuiltFor) {

@@ -82,9 +82,6 @@ class Told:
         assert bool(found[0]["remedy"]) == (verdict != "ok")
         return found[0]
 
-    def line(self, check, words):
-        assert [f for f in self.of(check) if words in f["says"]], self.said(check)
-
     def is_well(self, *checks):
         for check in checks:
             assert self.of(check), f"{check} said nothing"

@@ -38,10 +38,8 @@ def test_every_way_is_measured_beside_its_model(bench, tmp_path):
     html = page.read_text()
     assert "2 (P-1) alpha" in html and "times the fastest" in html
     charts = {title: len(re.findall('"name":', series)) for title, series in re.findall(r'"title":"([^"]*)".*?"series":(.*?\}\])\}', html)}
-    # no chart, on the page or in the terminal, has more lines than eyes tell apart
+    # no chart has more lines than eyes tell apart
     assert set(charts.values()) == {5, len(WAYS) + 7}, charts
-    legend = result.stdout.partition("All-reduce: time over size")[2].partition("\ntime\n")[0]
-    assert legend.startswith(", the 5 fastest at 256 KiB") and len(legend.strip().splitlines()) == 6, legend
     assert "times the fastest" in result.stdout
 
 
@@ -63,6 +61,7 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     (2, ["overlap", "configs/pima.yaml", "--set", "train.accumulate=2"], "the bench does not measure this key"),
     (1, ["overlap", "configs/pima.yaml"], "one rank has nothing to exchange"),
     (2, ["allreduce", "--out", "times.svg"], "name a file that ends in .html"),
+    (2, ["step", "configs/pima.yaml", "--steps", "0"], "--steps is a number from 1 to 100000"),
 ])
 def test_bad_input_is_said_once_for_all(bench, source_dir, world, args, words):
     result = bench(world, *args, cwd=source_dir)

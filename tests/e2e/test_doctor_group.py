@@ -72,9 +72,7 @@ def test_two_nodes_that_are_well(cluster):
     report.one("shared", "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
     for backend in ("gloo", "mpi"):
         report.one(backend, "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
-        assert not report.of(backend, "failure") and len(report.of(backend)) == 3
-        report.line(backend, "between rank 0 (n1) and rank 2 (n2)")  # slow or not, as busy as this machine is
-        report.line(backend, "within a node is between rank ")
+        assert not report.of(backend, "failure")  # slow or not, as busy as this machine is
     report.one("nccl", "ok", "not tried: no GPU here")
     assert not list(cluster.folder.rglob(".lockstep-doctor*")) and not list((cluster.folder / "runs").iterdir())
 

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 
 namespace lockstep::report {
 namespace {
@@ -77,52 +76,16 @@ TEST(Page, AMillionPointsAreASmallPageWithTheirPeak) {
   EXPECT_EQ(y.size(), json["series"][0]["x"].size());
 }
 
-Chart speeds() {
-  return {.title = "Speed",
-          .x_label = "message (bytes)",
-          .y_label = "time (s)",
-          .series = {{std::string(300, 'x') + "\x1b[2J\n", {4, 1024, 1048576}, {1e-6, 4e-6, 2e-3}},
-                     {"model", {4, 1048576}, {1e-6, 1e-3}, true}},
-          .log_x = true,
-          .log_y = true};
-}
-
-TEST(TextChart, FitsATerminalAndHasNoControlLetters) {
-  for (const auto& text :
-       {text_chart(speeds()),
-        text_chart(Bars{
-            std::string(300, 'y'), "s", {std::string(99, 'z'), "\x1b"}, {"a", "b"}, {{1, 2}, {kNan}}})}) {
-    for (const auto& line : lines_of(text)) EXPECT_LE(base::letters(line), 78U) << line;
-    EXPECT_EQ(count(text, "\x1b"), 0U);
-  }
-  EXPECT_NE(text_chart(speeds()).find("    2 ms |"), std::string::npos) << text_chart(speeds());
-}
-
-TEST(TextChart, DrawsFromEndToEnd) {
-  std::vector<std::string> rows;
-  for (const auto& line : lines_of(text_chart(Chart{"Loss", "step", "loss", {{"a", {0, 10}, {0, 1}}}}))) {
-    if (line.find('|') != std::string::npos) rows.push_back(line.substr(line.find('|') + 1));
-  }
-  ASSERT_EQ(rows.size(), 16U);
-  EXPECT_EQ(rows.front().find_last_of('*'), 67U);
-  EXPECT_EQ(rows.back().find('*'), 0U);
-}
-
-TEST(TextChart, IsThereForWhateverComes) {
-  for (const auto& series : std::vector<std::vector<Series>>{{},
-                                                             {{"a", {}, {}}},
-                                                             {{"a", {1, 2}, {kNan, INFINITY}}},
-                                                             {{"a", {1, 2}, {5, 5}}},
-                                                             {{"a", {1, 2}, {1e299, 1e299}}},
-                                                             {{"a", {1}, {-1e300}}}}) {
-    for (const bool log : {false, true})
-      EXPECT_EQ(count(text_chart(Chart{"t", "", "", series, log, log}), "|"), 16U);
-  }
-}
-
-TEST(TextChart, BarsAreAsLongAsTheirSums) {
+TEST(TextBars, FitATerminalAndHaveNoControlLetters) {
   const auto text =
-      text_chart(Bars{"Phases", "time (s)", {"rank 0", "rank 1"}, {"data", "forward"}, {{1, 2}, {0.5, 1.5}}});
+      text_bars({std::string(300, 'y'), "s", {std::string(99, 'z'), "\x1b"}, {"a", "b"}, {{1, 2}, {kNan}}});
+  for (const auto& line : lines_of(text)) EXPECT_LE(base::letters(line), 78U) << line;
+  EXPECT_EQ(count(text, "\x1b"), 0U);
+}
+
+TEST(TextBars, AreAsLongAsTheirSums) {
+  const auto text =
+      text_bars({"Phases", "time (s)", {"rank 0", "rank 1"}, {"data", "forward"}, {{1, 2}, {0.5, 1.5}}});
   const auto bar = [&](const std::string& name) {
     const auto line = text.substr(text.find(name + " |"));
     return std::count_if(line.begin(), line.begin() + static_cast<int64_t>(line.find('\n')),

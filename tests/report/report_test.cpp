@@ -76,20 +76,6 @@ TEST_F(Report, OfARunThatFailedBeforeItsFirstStepSaysSo) {
   EXPECT_TRUE(has(html, "No step was logged"));
 }
 
-TEST_F(Report, ARunThatLoggedNoStepSaysWhyItHasNoCurveOfThem) {
-  const auto quiet = run("quiet <run>"), talks = run("talks");
-  const std::string epoch = R"({"event":"epoch","epoch":0,"step":10,"train_loss":0.5,"reward":20})"
-                            "\n";
-  write(quiet, "metrics.jsonl", epoch);
-  write(talks, "metrics.jsonl",
-        R"({"event":"step","step":5,"loss":0.7,"lr":0.1})"
-        "\n" +
-            epoch);
-  EXPECT_TRUE(has(report({quiet}), "No step was logged (train.log_every)"));
-  EXPECT_FALSE(has(report({talks}), "No step"));
-  EXPECT_TRUE(has(report({quiet, talks}), "No step of quiet \\u003crun> was logged"));
-}
-
 TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
   const auto folder = run("half");
   write(folder, "status.json", kStatus);
@@ -167,7 +153,7 @@ TEST_F(Report, ThreeAttemptsAreRowsAndAKilledOneIsNamed) {
             {"number":2,"state":"running","reason":""},{"number":3,"state":"done","reason":"epochs"}]})");
   const auto html = report({folder});
   EXPECT_TRUE(has(html, "stopped early: SIGUSR1"));
-  EXPECT_TRUE(has(html, "ended without a word"));
+  EXPECT_TRUE(has(html, "ended without a status"));
   EXPECT_TRUE(has(html, "finished all epochs"));
   EXPECT_TRUE(has(html, "a (2), b (1)"));
 }

@@ -1,5 +1,7 @@
 #include "tools/bench/all_reduce.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -8,28 +10,39 @@
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/memory/reduction.h"
+#include "lockstep/comm/shared_tensors.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/session.h"
-#include "tools/bench/all_reduce_report.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/measure.h"
-#include "tools/bench/ways.h"
 
 namespace lockstep::bench {
 namespace {
 
-comm::Facts facts_of(const AllReduceBench& asked) {
-  std::string sizes;
-  for (const auto size : asked.sizes) sizes += format("{} ", size);
-  return {{"the program", asked.program},
-          {"the command", "bench allreduce"},
-          {"--algorithm", asked.algorithm},
-          {"--backend", asked.backend},
-          {"--sizes", sizes},
-          {"--rounds", std::to_string(asked.rounds)},
-          {"--latency", format("{}", asked.latency)},
-          {"--bandwidth", format("{}", asked.bandwidth)}};
+using Sizes = std::vector<int64_t>;
+using Tensors = std::vector<at::Tensor>;
+
+// --- the ways ---
+
+Way through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU) {
+  const auto sum = [group](at::Tensor& tensor) {
+    Tensors tensors = {tensor};
+    group->allreduce(tensors)->wait();
+    if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
+  };
+  return {.name = name, .sum = sum, .device = device};
+}
+
+Way in_shared_memory(const std::string& name, const ProcessGroup& group) {
+  Way way = through(name, group);
+  way.shares = group;
+  return way;
+}
+
+void plain_mpi(at::Tensor& tensor) {
+  mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
+                         mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
 }
 
 std::vector<const Algorithm*> chosen(const std::string& name) {
@@ -39,10 +52,48 @@ std::vector<const Algorithm*> chosen(const std::string& name) {
   return all;
 }
 
-void plain_mpi(at::Tensor& tensor) {
-  mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
-                         mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
+// --- checked and timed ---
+
+constexpr int64_t kSmall = 64 << 10;  // bytes
+constexpr int kCallsOfSmall = 8;      // in a row, as one is too short to time
+
+// Small whole numbers, others in each round: their sums are exact, and the last round's are wrong.
+at::Tensor numbers(int64_t items, int round, int rank) {
+  return at::arange(items, at::kFloat).add_(13 * rank + round).remainder_(64);
 }
+
+at::Tensor sum_of_numbers(int64_t items, int round, int world) {
+  auto sum = at::zeros({items});
+  for (int rank = 0; rank < world; ++rank) sum.add_(numbers(items, round, rank));
+  return sum;
+}
+
+// The tensors lie in the same memory in every round, as gradients do in training. Ways that need the same
+// kind of memory use the same tensors.
+class Places {
+ public:
+  explicit Places(int64_t bytes) : bytes_(bytes) {}
+
+  Tensors& of(const Way& way) {
+    for (auto& place : places_)
+      if (place.way->device == way.device && place.way->shares == way.shares) return place.tensors;
+    Place& place = places_.emplace_back(Place{&way, {}});
+    for (int call = 0; call < (bytes_ <= kSmall ? kCallsOfSmall : 1); ++call)
+      place.tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
+    comm::share(way.shares, place.tensors);
+    return place.tensors;
+  }
+
+ private:
+  struct Place {
+    const Way* way;
+    Tensors tensors;
+  };
+  const int64_t bytes_;
+  std::vector<Place> places_;
+};
+
+// --- alpha, beta and gamma of this machine ---
 
 constexpr size_t kFew = 8, kMany = 1 << 20;
 constexpr size_t kRounds = 15;
@@ -83,8 +134,8 @@ double adding_a_byte() {
   return best / kMany;
 }
 
-// Alpha, beta and gamma of this machine. A ping-pong of a small and of a large message between rank 0 and the
-// first rank of another node, or rank 1; and adding numbers. Collective.
+// A ping-pong of a small and of a large message between rank 0 and the first rank of another node, or rank 1,
+// and adding numbers. Collective.
 Network measure_network(const Team& team, const ProcessGroup& group) {
   auto* carrier = dynamic_cast<comm::Carrier*>(group->getBackend(c10::kCPU).get());
   if (!carrier) throw Error("the group carries no messages of collectives", "bench allreduce");
@@ -101,7 +152,22 @@ Network measure_network(const Team& team, const ProcessGroup& group) {
   return {.alpha = values[0], .beta = values[1], .gamma = values[2]};
 }
 
-// The job that measures: its ranks, its groups.
+// --- the job that measures ---
+
+comm::Facts facts_of(const AllReduceBench& asked) {
+  std::string sizes;
+  for (const auto size : asked.sizes) sizes += format("{} ", size);
+  return {{"the program", asked.program},
+          {"the command", "bench allreduce"},
+          {"--algorithm", asked.algorithm},
+          {"--backend", asked.backend},
+          {"--sizes", sizes},
+          {"--rounds", std::to_string(asked.rounds)},
+          {"--latency", format("{}", asked.latency)},
+          {"--bandwidth", format("{}", asked.bandwidth)}};
+}
+
+// Its ranks and its groups.
 class Bench {
  public:
   explicit Bench(const AllReduceBench& asked) : asked_(asked) {
@@ -147,7 +213,7 @@ class Bench {
   }
 
   /// A barrier. gloo's releases one rank long before the other, which would distort a sum of microseconds.
-  /// The one in shared memory spins; two in a row, so that a rank that is late for the first is in time for
+  /// The one in shared memory spins. Two in a row, so that a rank that is late for the first is in time for
   /// the second.
   void line_up() const {
     const auto& spins = shared_ && on_one_node() ? shared_ : mpi_;
@@ -174,27 +240,201 @@ class Bench {
   ProcessGroup mpi_;     // where MPI is
 };
 
-// Collective.
-std::string caution_of(const Team& team) {
-  if (!has_more_ranks_than_cores(team)) return "";
-  return "more ranks than cores: they wait for one another's turns, which the models do not include";
-}
+struct AllReduceResult {
+  struct Row {
+    std::string name;
+    const Algorithm* algorithm;   // null: not one of lockstep's
+    std::vector<double> seconds;  // one for each size
+  };
+  AllReduceBench asked;
+  Ranks ranks;
+  Network network = {};
+  std::vector<Row> rows = {};
+  std::vector<std::string> notes = {};
+  bool is_crowded = false;  // more ranks than cores
+};
 
-AllReduceFound measure_ways(Bench& bench, const AllReduceBench& asked) {
+AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   const auto& team = bench.session().team();
-  AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
-  found.network = bench.network();
-  found.caution = caution_of(team);
-  const auto ways = bench.ways(found.notes);
-  for (const auto& way : ways) found.rows.push_back({way.name, way.algorithm, {}});
+  AllReduceResult result{.asked = asked, .ranks = {team.world(), team.job().nodes}};
+  result.network = bench.network();
+  result.is_crowded = has_more_ranks_than_cores(team);
+  const auto ways = bench.ways(result.notes);
+  for (const auto& way : ways) result.rows.push_back({way.name, way.algorithm, {}});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
-    for (size_t way = 0; way < times.size(); ++way) found.rows[way].seconds.push_back(times[way]);
+    for (size_t way = 0; way < times.size(); ++way) result.rows[way].seconds.push_back(times[way]);
   }
-  return found;
+  return result;
+}
+
+// --- the result ---
+
+const TimeCurve& fastest(const std::vector<TimeCurve>& curves, size_t size) {
+  return *std::ranges::min_element(curves, {},
+                                   [size](const TimeCurve& curve) { return curve.seconds[size]; });
+}
+
+std::string size_text(int64_t size) {
+  return report::bytes_text(static_cast<double>(size));
+}
+
+// A row for each curve, a column for each size; text(curve, i) is a cell.
+template <class Text>
+report::Table table_by_size(const std::string& head, const Sizes& sizes, const std::vector<TimeCurve>& curves,
+                            const Text& text) {
+  report::Table table = {{head}};
+  for (const auto size : sizes) table[0].push_back(size_text(size));
+  for (const auto& curve : curves) {
+    table.push_back({curve.name});
+    for (size_t i = 0; i < sizes.size(); ++i) table.back().push_back(text(curve, i));
+  }
+  return table;
+}
+
+template <class Value>
+report::Chart chart_by_size(const std::string& title, const std::string& y_label, const Sizes& sizes,
+                            const std::vector<TimeCurve>& curves, const Value& value) {
+  report::Chart chart = {.title = title,
+                         .x_label = "message (bytes)",
+                         .y_label = y_label,
+                         .series = {},
+                         .log_x = true,
+                         .log_y = true};
+  for (const auto& curve : curves) {
+    report::Series series = {curve.name, {}, {}, curve.is_model, curve.look};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      series.x.push_back(static_cast<double>(sizes[i]));
+      series.y.push_back(value(series.x.back(), curve.seconds[i]));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+std::string setting(const AllReduceResult& result) {
+  const auto& [asked, ranks, net, rows, notes, crowded] = result;
+  auto text = format(
+      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a "
+      "byte",
+      ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
+      net.beta * 1e9, net.gamma * 1e9);
+  if (asked.latency > 0 || asked.bandwidth > 0)
+    text += "; simulated slow network (gloo, MPI and NCCL are not): " +
+            delay_text(asked.latency, asked.bandwidth);
+  return text;
+}
+
+report::Page page_of(const AllReduceResult& result) {
+  const auto& sizes = result.asked.sizes;
+  std::vector<TimeCurve> all, own, models;  // own: the algorithms alone
+  report::Table formulas = {{"algorithm", "what it does", "seconds"}};
+  for (const auto& [name, algorithm, seconds] : result.rows) {
+    const int look = static_cast<int>(all.size());
+    all.push_back({name, seconds, false, look});
+    if (!algorithm) continue;
+    own.push_back(all.back());
+    models.push_back({name, {}, true, look});
+    for (const auto size : sizes)
+      models.back().seconds.push_back(
+          algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
+    formulas.push_back({name, algorithm->summary, algorithm->formula});
+  }
+  auto with_models = all;
+  for (auto model : models) {
+    model.name += " (model)";
+    with_models.push_back(std::move(model));
+  }
+  const auto few = fastest_few(all);
+  const auto which = few.size() < all.size()
+                         ? format(", the {} fastest at {}", few.size(), size_text(sizes.back()))
+                         : std::string();
+  const auto time = [](double /*bytes*/, double seconds) { return seconds; };
+  // what a connection would carry if each rank sent 2 (P-1)/P of the bytes, the least there is
+  const double least = 2.0 * (result.ranks.world - 1) / result.ranks.world;
+  const auto bandwidth = [least](double bytes, double seconds) { return least * bytes / seconds / 1e6; };
+
+  report::Page page("lockstep bench allreduce");
+  page.section("Time and bus bandwidth");
+  page.text(setting(result));
+  for (const auto& note : result.notes) page.note(note);
+  page.note(format("every sum was checked; medians of {}, the slowest rank's time", result.asked.rounds));
+  page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
+  page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
+  page.section("The numbers");
+  page.table(table_by_size("microseconds", sizes, with_models, [](const TimeCurve& curve, size_t i) {
+    const double value = curve.seconds[i] * 1e6;
+    return format("{:.{}f}", value, value >= 100 ? 0 : 1);
+  }));
+  if (result.is_crowded)
+    page.text("more ranks than cores: they wait for one another's turns, which the models do not include");
+  page.section("Who wins where");
+  page.table(table_by_size("times the fastest", sizes, all, [&](const TimeCurve& curve, size_t i) {
+    const double ratio = curve.seconds[i] / fastest(all, i).seconds[i];
+    return format("{:.{}f}", ratio, ratio < 10 ? 1 : 0);
+  }));
+  page.text("fastest algorithm, measured: " + crossovers(sizes, own));
+  page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
+  page.section("Way by way");
+  page.add("one_by_one", report::chart_json(chart_by_size("All-reduce: time over size", "time (s)", sizes,
+                                                          with_models, time)));
+  page.section("What each costs");
+  page.add("table", formulas);
+  return page;
 }
 
 }  // namespace
+
+std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+                             const std::function<void()>& line_up) {
+  const int64_t items = bytes / int64_t{sizeof(float)};
+  Places places(bytes);
+  const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
+    const Way& way = ways[method];
+    Tensors& tensors = places.of(way);
+    const auto own = numbers(items, round, team.rank()), want = sum_of_numbers(items, round, team.world());
+    for (auto& tensor : tensors) tensor.copy_(own);
+    line_up();
+    const auto begin = Clock::now();
+    for (auto& tensor : tensors) way.sum(tensor);
+    const double seconds = since(begin) / static_cast<double>(tensors.size());
+    team.together([&] {
+      for (const auto& tensor : tensors)
+        if (!at::equal(tensor.cpu(), want))
+          throw Error(format("{} summed {} floats wrongly", way.name, items), "bench allreduce",
+                      "a bug of lockstep or of the library under it: please report it");
+    });
+    return {seconds};
+  };
+  std::vector<double> times;
+  for (const auto& way : medians_in_turns(team, {ways.size(), rounds, /*warm_up=*/1}, take_turn))
+    times.push_back(way[0]);
+  return times;
+}
+
+std::string crossovers(const Sizes& sizes, const std::vector<TimeCurve>& curves) {
+  std::string text;
+  for (size_t i = 0; i < sizes.size() && !curves.empty(); ++i) {
+    const auto& name = fastest(curves, i).name;
+    const bool last = i + 1 == sizes.size();
+    if (!last && fastest(curves, i + 1).name == name) continue;
+    text += (text.empty() ? "" : ", then ") + name;
+    if (!last) text += " up to " + size_text(sizes[i]);
+  }
+  return text;
+}
+
+std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves) {
+  if (curves.size() <= kFewCurves) return curves;
+  std::vector<double> times;
+  for (const auto& curve : curves) times.push_back(curve.seconds.back());
+  std::ranges::sort(times);
+  std::vector<TimeCurve> few;
+  for (const auto& curve : curves) {
+    if (few.size() < kFewCurves && curve.seconds.back() <= times[kFewCurves - 1]) few.push_back(curve);
+  }
+  return few;
+}
 
 void check(const AllReduceBench& bench) {
   chosen(bench.algorithm);
@@ -211,9 +451,9 @@ int all_reduce(const AllReduceBench& asked) {
   check(asked);
   Bench bench(asked);
   const auto& team = bench.session().team();
-  on_first(team, [&] { check_place(asked.out); });
-  const auto found = measure_ways(bench, asked);
-  on_first(team, [&] { print_and_write(page_of(found), asked.out); });
+  check_place(team, asked.out);
+  const auto result = measure_ways(bench, asked);
+  report_on_first(team, asked.out, [&] { return page_of(result); });
   return kDone;
 }
 

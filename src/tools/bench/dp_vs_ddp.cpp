@@ -1,26 +1,157 @@
 #include "tools/bench/dp_vs_ddp.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/comm/meet/lookup.h"
 #include "lockstep/launch/identify.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/replicas/device_memory.h"
 #include "tools/bench/measure.h"
-#include "tools/report/numbers.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
+#include "trainer/step/step.h"
 
 namespace lockstep::bench {
 namespace {
+
+const std::vector<std::string> kWays = {"dp", "dp, loss inside", "ddp"};
+const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak memory where outputs are wide
+
+// What one process of a way found.
+struct Part {
+  std::vector<double> losses;   // of the whole batch, a step
+  std::vector<double> seconds;  // a step
+  std::vector<double> peaks;    // bytes, a device
+  int64_t batch = 0;            // samples of a step
+};
+
+// --- one process of a way ---
+
+constexpr int64_t kWarmUp = 3;  // steps: libtorch's own start, DDP's buckets
+constexpr int64_t kInputs = 64, kOutputs = 20'000, kSamples = 256;
+
+std::vector<double> as_doubles(const std::vector<int64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+train::Command command_of_way(const std::string& way, const DpVsDdp& wanted) {
+  train::Command command;
+  command.config = wanted.config;
+  command.sets = wanted.sets;
+  command.launcher = "none";
+  const auto set = [&command](const std::string& text) { command.sets.push_back(text); };
+  set("train.accumulate=1");
+  if (way == "ddp") {
+    command.launcher = "torchrun";
+    set("train.mode=ddp");
+    return command;
+  }
+  set("train.mode=data_parallel");
+  set(format("data_parallel.devices={}", wanted.devices));
+  set(format("data_parallel.loss_in_forward={}", way == "dp, loss inside"));
+  return command;
+}
+
+Settings settings_of(const std::string& config, const std::vector<std::string>& sets) {
+  const auto file = config::read_config_text(config);
+  return config::load_settings(file.text, file.name, sets, launch::current_environment()).settings;
+}
+
+struct Head : torch::nn::Cloneable<Head> {
+  Head() { reset(); }
+  void reset() override { linear = register_module("linear", torch::nn::Linear(kInputs, kOutputs)); }
+  at::Tensor forward(const at::Tensor& x) { return linear->forward(x); }
+  torch::nn::Linear linear{nullptr};
+};
+
+at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
+  return torch::nn::functional::cross_entropy(output, target);
+}
+
+Part train_part(const std::string& way, const DpVsDdp& wanted) {
+  auto command = command_of_way(way, wanted);
+  if (way != "ddp")  // the config's batch is that of one rank; DataParallel takes the batches of all
+    command.sets.push_back(format(
+        "data.batch_size={}", settings_of(command.config, command.sets).data.batch_size * wanted.devices));
+  auto setup = train::set_up(command);
+  const auto& team = *setup.team;
+  const auto device = team.device();
+  parallel::DeviceMemory memory(way == "ddp" ? std::vector{device}
+                                             : devices_like(device, static_cast<int>(wanted.devices)));
+  auto learner = train::make_learner(setup);
+  if (!learner.source->is_shared())
+    throw InputError(
+        format("task {} acts, and each rank of DDP learns from samples of its own", setup.settings.task.name),
+        "task.name", "take a config with a data set; lockstep bench step measures this one");
+  train::TrainingStep step(setup, learner);
+  const train::Feed feed = learner.source->feed(setup.settings);
+  train::TrainingState state;
+  train::PhaseClock clock;
+  train::LossTrace losses;
+  Part found;
+  found.batch = learner.rounds.step_samples;
+  auto epoch = feed.epoch(state);
+  auto begin = Clock::now();
+  for (auto& batches : epoch) {
+    step.run(++state.step, batches, losses, clock);
+    losses.read_pending();
+    const auto now = Clock::now();
+    found.losses.push_back(losses.last());
+    if (state.step > kWarmUp) found.seconds.push_back(std::chrono::duration<double>(now - begin).count());
+    // without the old buckets, which DDP has replaced and gloo may still hold
+    if (state.step == kWarmUp) memory.restart();
+    if (state.step == kWarmUp + wanted.steps) break;
+    begin = now;
+  }
+  if (found.seconds.empty())
+    throw InputError("an epoch has too few steps to measure", wanted.config, "take a smaller batch");
+  team.sum(found.losses);
+  for (auto& loss : found.losses) loss /= team.world();
+  team.max(found.seconds);
+  for (const auto& text : team.all_gather(format("{}", memory.peaks()[0])))
+    found.peaks.push_back(std::stod(text));
+  if (way != "ddp") found.peaks = as_doubles(memory.peaks());
+  return found;
+}
+
+Part wide_head(bool loss_inside, int64_t devices) {
+  const auto places = devices_like(visible_devices().front(), static_cast<int>(devices));
+  parallel::DeviceMemory memory(places);
+  torch::manual_seed(0);
+  Part found;
+  found.batch = kSamples;
+  const auto model = data_parallel(Head(), places);
+  const auto input = torch::randn({kSamples, kInputs}).to(places.front());
+  const auto target = torch::randint(kOutputs, {kSamples}).to(places.front());
+  for (int step = 0; step < 3; ++step) {  // the first takes its devices one by one
+    memory.restart();
+    model->zero_grad();
+    const auto loss =
+        loss_inside ? model->loss(input, target, loss_of) : loss_of(model->forward(input), target);
+    loss.backward();
+    found.losses.push_back(loss.item<double>());
+  }
+  found.peaks = as_doubles(memory.peaks());
+  return found;
+}
+
+// --- all ways, in turn ---
 
 constexpr double kRounding = 1e-4;  // of a loss, after a few steps
 // The workshop's notebook "0.24 Distributed Training: DataParallel vs DistributedDataParallel" (F. Hirwa
@@ -28,17 +159,15 @@ constexpr double kRounding = 1e-4;  // of a loss, after a few steps
 constexpr double kNotebookDp = 18.31, kNotebookDdp = 6.09;
 constexpr std::chrono::minutes kLongest{10};  // one run
 
-std::string free_port() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{
-      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      listener >= 0 && ::bind(listener, plain, size) == 0 && ::getsockname(listener, plain, &size) == 0;
-  if (listener >= 0) ::close(listener);
-  if (!found) throw Error("no free port on the loopback interface", "bench dp-vs-ddp");
-  return std::to_string(ntohs(address.sin_port));
+// A loss that is not finite is null in JSON.
+Part read_part(const std::string& text) {
+  const auto json = nlohmann::json::parse(base::unpack_outcome(text));
+  const auto numbers = [&](const char* key) {
+    std::vector<double> numbers;
+    for (const auto& value : json.at(key)) numbers.push_back(value.is_null() ? NAN : value.get<double>());
+    return numbers;
+  };
+  return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
 }
 
 std::vector<std::string> words_of(const std::string& way, const DpVsDdp& wanted) {
@@ -74,29 +203,30 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
 
 // Starts the processes of a way, waits for all, and returns the first one's result. The error of any of them
 // is thrown.
-DpVsDdpFound run_way(const std::string& way, const DpVsDdp& wanted) {
+Part run_way(const std::string& way, const DpVsDdp& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
   const auto words = words_of(way, wanted);
-  const auto port = world > 1 ? free_port() : "";
+  const auto port = std::to_string(comm::listen_on("127.0.0.1").port);  // a free one
   std::vector<std::optional<std::string>> answers(static_cast<size_t>(world));
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < world; ++rank) {
+  std::vector<std::jthread> threads;
+  for (int64_t rank = 0; rank < world; ++rank)
     threads.emplace_back([&, rank] {
       const auto settings = way == "ddp" ? rank_settings(rank, world, port) : std::vector<std::string>();
       answers[static_cast<size_t>(rank)] = base::capture(words, kLongest, settings);
     });
-  }
-  for (auto& thread : threads) thread.join();
+  threads.clear();  // joins
+  bool all_answered = true;
   for (const auto& answer : answers) {
-    if (answer) (void)read_outcome(*answer);  // throws its error
+    if (answer) (void)read_part(*answer);  // throws its error
+    all_answered = all_answered && answer;
   }
-  if (!std::all_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.has_value(); }))
+  if (!all_answered)
     throw Error("a process of '" + way + "' failed or took too long", "bench dp-vs-ddp",
                 "try the same config with `lockstep train`");
-  return read_outcome(*answers.front());
+  return read_part(*answers.front());
 }
 
-void verify(const std::string& way, const DpVsDdpFound& found, const DpVsDdpFound& other) {
+void verify(const std::string& way, const Part& found, const Part& other) {
   bool alike = found.losses.size() == other.losses.size() && found.batch == other.batch;
   for (size_t i = 0; alike && i < found.losses.size(); ++i) {
     const double scale = std::max(1.0, std::abs(other.losses[i]));
@@ -110,19 +240,13 @@ void verify(const std::string& way, const DpVsDdpFound& found, const DpVsDdpFoun
   if (!alike) throw Error("'" + way + "' took other steps than DDP", "bench dp-vs-ddp");
 }
 
-// The mean of the ranks' weighted means is not the weighted mean of all samples.
-void check_config(const DpVsDdp& wanted) {
-  const auto file = config::read_config_text(wanted.config);
-  const auto loaded = config::load_settings(file.text, file.name, wanted.sets, launch::current_environment());
-  const auto& task = loaded.settings.task;
-  if (!task.weighs_classes()) return;
-  throw InputError(
-      format("with task.class_weights {} DDP's loss differs from that of one process", task.class_weights),
-      wanted.config, "compare without them: --set task.class_weights=none");
-}
+struct Results {
+  std::map<std::string, std::vector<double>> seconds;  // a step, a run
+  std::map<std::string, Part> last;
+};
 
-DpVsDdpResults measure_runs(const DpVsDdp& wanted) {
-  DpVsDdpResults results;
+Results measure_runs(const DpVsDdp& wanted) {
+  Results results;
   for (int64_t run = 0; run < wanted.repeats; ++run) {
     for (const auto& way : kWays) {
       auto found = run_way(way, wanted);
@@ -134,6 +258,8 @@ DpVsDdpResults measure_runs(const DpVsDdp& wanted) {
   for (const auto& way : kWide) results.last[way] = run_way(way, wanted);
   return results;
 }
+
+// --- the result ---
 
 std::string mib_of(const std::vector<double>& bytes) {
   std::string text;
@@ -149,7 +275,7 @@ std::string against(double times_as_long) {
                            : format("{:.2f}x faster", 1 / times_as_long);
 }
 
-report::Table speed_rows(const DpVsDdpResults& results) {
+report::Table speed_rows(const Results& results) {
   report::Table rows = {
       {"way", "ms a step: min", "median", "max", "samples/s", "against ddp", "peak MiB, device by device"}};
   const double base = spread_of(results.seconds.at("ddp")).median;
@@ -168,20 +294,20 @@ report::Table speed_rows(const DpVsDdpResults& results) {
   return rows;
 }
 
-report::Table wide_rows(const DpVsDdpResults& results) {
+report::Table wide_rows(const Results& results) {
   report::Table rows = {{"64 -> 20000 outputs, batch 256", "peak MiB, device by device"}};
   for (const auto& way : kWide) rows.push_back({way, mib_of(results.last.at(way).peaks)});
   return rows;
 }
 
-report::Bars speed_bars(const DpVsDdpResults& results) {
+report::Bars speed_bars(const Results& results) {
   report::Bars bars{
       .title = "A step", .y_label = "median (s)", .names = kWays, .parts = {"time"}, .values = {}};
   for (const auto& way : kWays) bars.values.push_back({spread_of(results.seconds.at(way)).median});
   return bars;
 }
 
-report::Bars memory_bars(const DpVsDdpResults& results) {
+report::Bars memory_bars(const Results& results) {
   report::Bars bars{.title = "Peak memory a device, wide outputs",
                     .y_label = "memory (bytes)",
                     .names = {},
@@ -197,9 +323,7 @@ report::Bars memory_bars(const DpVsDdpResults& results) {
   return bars;
 }
 
-}  // namespace
-
-report::Page page_of(const DpVsDdpResults& results, const std::string& facts) {
+report::Page page_of(const Results& results, const std::string& facts) {
   report::Page page("DataParallel against DistributedDataParallel");
   page.section("A step");
   page.text(facts + "\n");
@@ -211,10 +335,17 @@ report::Page page_of(const DpVsDdpResults& results, const std::string& facts) {
   return page;
 }
 
+}  // namespace
+
 void dp_vs_ddp(const DpVsDdp& wanted) {
+  const Team alone({}, {}, at::kCPU);
   check_out(wanted.out);
-  check_place(wanted.out);
-  check_config(wanted);
+  check_place(alone, wanted.out);
+  const auto weights = settings_of(wanted.config, wanted.sets).task;
+  if (weights.weighs_classes())  // the mean of the ranks' weighted means is not that of all samples
+    throw InputError(format("with task.class_weights {} DDP's loss differs from that of one process",
+                            weights.class_weights),
+                     wanted.config, "compare without them: --set task.class_weights=none");
   const auto results = measure_runs(wanted);
   const auto& ddp = results.last.at("ddp");
   const auto facts = format(
@@ -222,7 +353,19 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
       "agree.",
       wanted.config, wanted.devices, ddp.batch, wanted.steps, wanted.steps == 1 ? "" : "s", wanted.repeats,
       wanted.repeats == 1 ? "" : "s", ddp.losses.size());
-  print_and_write(page_of(results, facts), wanted.out);
+  report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
+}
+
+std::string dp_vs_ddp_part(const std::string& way, const DpVsDdp& wanted) {
+  return base::pack_outcome([&] {
+    const auto found =
+        way.starts_with("wide") ? wide_head(way == kWide[1], wanted.devices) : train_part(way, wanted);
+    return nlohmann::json({{"losses", found.losses},
+                           {"seconds", found.seconds},
+                           {"peaks", found.peaks},
+                           {"batch", found.batch}})
+        .dump();
+  });
 }
 
 }  // namespace lockstep::bench

@@ -9,7 +9,6 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::bench {
@@ -41,6 +40,27 @@ Spread spread_of(std::vector<double> numbers) {
           .median = (numbers[(count - 1) / 2] + numbers[count / 2]) / 2,
           .most = numbers.back(),
           .at_most = static_cast<size_t>(at_most)};
+}
+
+std::vector<std::vector<double>> medians_in_turns(
+    const Team& team, const Turns& turns,
+    const std::function<std::vector<double>(size_t method, int round)>& measure) {
+  std::vector<double> all;  // round by round, method by method
+  for (int round = 0; round < turns.warm_up + turns.rounds; ++round) {
+    for (size_t method = 0; method < turns.methods; ++method) {
+      const auto numbers = measure(method, round);
+      if (round >= turns.warm_up) all.insert(all.end(), numbers.begin(), numbers.end());
+    }
+  }
+  team.max(all);
+  const size_t a_round = all.size() / static_cast<size_t>(turns.rounds), a_turn = a_round / turns.methods;
+  std::vector<std::vector<double>> medians(turns.methods);
+  for (size_t at = 0; at < a_round; ++at) {
+    std::vector<double> values;
+    for (size_t i = at; i < all.size(); i += a_round) values.push_back(all[i]);
+    medians[at / a_turn].push_back(spread_of(std::move(values)).median);
+  }
+  return medians;
 }
 
 double parse_latency(const std::string& text) {
@@ -80,17 +100,21 @@ void check_out(const std::string& file) {
                    "name a file that ends in .html");
 }
 
-void check_place(const std::string& file) {
-  if (!file.empty()) base::check_output(file, "name another with --out");
+void check_place(const Team& team, const std::string& file) {
+  team.from_first([&] {
+    if (!file.empty()) base::check_output(file, "name another with --out");
+    return std::string();
+  });
 }
 
-void write_page(const report::Page& page, const std::string& file) {
-  if (!file.empty()) base::write_output(file, page.html(), "name another file with --out");
-}
-
-void print_and_write(const report::Page& page, const std::string& file) {
-  output::print(page.as_text());
-  write_page(page, file);
+void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
+                     const std::function<std::string()>& json) {
+  team.from_first([&] {
+    const auto drawn = page();
+    output::print(json ? json() : drawn.as_text());
+    if (!file.empty()) base::write_output(file, drawn.html(), "name another file with --out");
+    return std::string();
+  });
 }
 
 }  // namespace lockstep::bench

@@ -1,8 +1,9 @@
 #pragma once
-// What all benches share: times and their spread, option values, where a page goes.
+// What all benches share: times and their spread, methods that take turns, option values, the page.
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,18 @@ struct Spread {
 /// Of at least one number.
 Spread spread_of(std::vector<double> numbers);
 
+struct Turns {
+  size_t methods = 0;
+  int rounds = 0;
+  int warm_up = 0;  // rounds before these, which do not count
+};
+/// In each round every method takes its turn, so that other load on the machine affects all alike. `measure`
+/// returns the numbers of one turn on this rank, the same count for all. Returns for each method the medians
+/// over the rounds of each number's largest value over the ranks. Collective.
+std::vector<std::vector<double>> medians_in_turns(
+    const Team& team, const Turns& turns,
+    const std::function<std::vector<double>(size_t method, int round)>& measure);
+
 /// "200us", "1.5ms", "0": seconds. InputError otherwise.
 double parse_latency(const std::string& text);
 /// "1Gbit", "100Mbit": bytes per second; "0": no limit. InputError otherwise.
@@ -37,20 +50,11 @@ std::string delay_text(double latency, double bandwidth);
 
 /// InputError unless `file` is empty or ends in .html.
 void check_out(const std::string& file);
-/// InputError where it cannot be written.
-void check_place(const std::string& file);
-/// Nothing where `file` is empty.
-void write_page(const report::Page& page, const std::string& file);
-/// Prints the page's text, and writes the page.
-void print_and_write(const report::Page& page, const std::string& file);
-
-/// Rank 0 does it; every rank throws its error. Collective.
-template <class Action>
-void on_first(const Team& team, const Action& action) {
-  team.from_first([&] {
-    action();
-    return std::string();
-  });
-}
+/// On rank 0: InputError where `file` cannot be written. Every rank throws it. Collective.
+void check_place(const Team& team, const std::string& file);
+/// On rank 0: prints the page's text, or `json` where it is not empty, and writes the page if `file` is not
+/// empty. Collective.
+void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
+                     const std::function<std::string()>& json = {});
 
 }  // namespace lockstep::bench

@@ -14,7 +14,6 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/ddp.h"
 #include "tools/bench/measure.h"
-#include "tools/report/numbers.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/acting.h"
 #include "trainer/step/feed.h"
@@ -40,7 +39,7 @@ struct Step {
   double loss = 0;
 };
 
-struct OverlapFound {
+struct OverlapResult {
   struct Network {
     double latency, bandwidth;
     std::vector<Timing> timings;  // in the order of methods()
@@ -76,8 +75,6 @@ class Trainee {
         parameters[i].register_hook([last = last_gradient_](const at::Tensor&) { *last = Clock::now(); });
     }
   }
-
-  const Method& method() const { return method_; }
 
   /// Forward, backward, exchange, update; a barrier comes first. Collective.
   Step step(const Batch& batch) {
@@ -225,44 +222,33 @@ void check_losses(const Method& method, double loss, double wanted, int world) {
       "bench overlap", "a bug of lockstep: please report it");
 }
 
-// All methods' steps on one batch. A step takes as long as on the slowest rank, and the exchange as long as
-// on the rank that waited least: what others wait beyond that, they wait for its computing.
-std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& trainees, const Batch& batch) {
-  std::vector<double> values, losses;
-  const auto generator = rng_state().clone();  // all draw the same numbers for Dropout
-  for (auto& trainee : trainees) {
-    set_rng_state(generator);
-    const auto step = trainee.step(batch);
-    values.insert(values.end(), {step.seconds, -step.busy, -step.shows});
-    losses.push_back(step.loss);
-  }
-  setup.team->max(values);
-  setup.team->sum(losses);
-  std::vector<Timing> timings;
-  for (size_t i = 0; i < trainees.size(); ++i) {
-    check_losses(trainees[i].method(), losses[i], losses[1], setup.team->world());
-    timings.push_back({trainees[i].method().name, values[3 * i], -values[3 * i + 1], -values[3 * i + 2]});
-  }
-  return timings;
-}
-
-double median_of(const std::vector<std::vector<Timing>>& turns, size_t method, double Timing::*what) {
-  std::vector<double> values;
-  for (size_t i = kWarmUpTurns; i < turns.size(); ++i) values.push_back(turns[i][method].*what);
-  return spread_of(std::move(values)).median;
-}
-
-// The methods take turns, so that other load on the machine affects all alike.
+// The methods take turns, batch by batch. A step takes as long as on the slowest rank, and the exchange as
+// long as on the rank that waited least: what others wait beyond that, they wait for its computing.
 std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& methods,
                           const std::vector<Batch>& batches) {
   std::vector<Trainee> trainees;
   for (const auto& method : methods) trainees.emplace_back(setup, method);
-  std::vector<std::vector<Timing>> turns;
-  for (const auto& batch : batches) turns.push_back(turn(setup, trainees, batch));
+  at::Tensor generator;  // all draw the same numbers for Dropout
+  std::vector<double> losses;
+  const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
+    if (method == 0) generator = rng_state().clone();
+    set_rng_state(generator);
+    const auto step = trainees[method].step(batches[static_cast<size_t>(round)]);
+    losses.push_back(step.loss);
+    if (losses.size() == methods.size()) {
+      setup.team->sum(losses);
+      for (size_t i = 0; i < losses.size(); ++i)
+        check_losses(methods[i], losses[i], losses[1], setup.team->world());
+      losses.clear();
+    }
+    return {step.seconds, -step.busy, -step.shows};
+  };
+  const auto medians = medians_in_turns(
+      *setup.team, {methods.size(), static_cast<int>(batches.size()) - kWarmUpTurns, kWarmUpTurns},
+      take_turn);
   std::vector<Timing> timings;
   for (size_t i = 0; i < methods.size(); ++i)
-    timings.push_back({methods[i].name, median_of(turns, i, &Timing::seconds),
-                       median_of(turns, i, &Timing::busy), median_of(turns, i, &Timing::shows)});
+    timings.push_back({methods[i].name, medians[i][0], -medians[i][1], -medians[i][2]});
   return timings;
 }
 
@@ -276,13 +262,13 @@ double hidden(const Timing& timing) {
   return std::max(0.0, timing.busy - timing.shows);
 }
 
-std::string network_text(const OverlapFound::Network& network) {
+std::string network_text(const OverlapResult::Network& network) {
   return network.latency > 0 || network.bandwidth > 0
              ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
              : std::string("the network as it is");
 }
 
-report::Bars network_bars(const OverlapFound::Network& network) {
+report::Bars network_bars(const OverlapResult::Network& network) {
   report::Bars bars;
   bars.title = "A step: " + network_text(network);
   bars.y_label = "time (s)";
@@ -296,18 +282,18 @@ report::Bars network_bars(const OverlapFound::Network& network) {
 }
 
 // From a bucket for each parameter to one for all.
-report::Chart sweep_of(const OverlapFound& found) {
+report::Chart sweep_of(const OverlapResult& result) {
   report::Chart chart;
   chart.title = "A step over the size of its buckets";
   chart.x_label = "bucket_cap_mb";
   chart.y_label = "time per step (s)";
-  for (const auto& network : found.networks) {
+  for (const auto& network : result.networks) {
     report::Series series;
     series.name = network_text(network);
     const size_t count = network.timings.size() - kSweep;
     for (size_t i = 0; i < count; ++i) {
       const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
-      series.x.push_back(i == 0 ? 0 : found.megabytes / part);
+      series.x.push_back(i == 0 ? 0 : result.megabytes / part);
       series.y.push_back(network.timings[kSweep + i].seconds);
     }
     chart.series.push_back(std::move(series));
@@ -315,28 +301,21 @@ report::Chart sweep_of(const OverlapFound& found) {
   return chart;
 }
 
-std::string what_was_trained(const OverlapFound& found) {
-  return format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", found.task, found.megabytes,
-                found.world, found.algorithm);
-}
-
-std::string same_losses(const OverlapFound& found) {
-  return found.world == 2 ? "every method had the same losses, bit for bit"
-                          : "every method had the same losses but for the order of the sums";
-}
-
-report::Page page_of(const OverlapFound& found) {
+report::Page page_of(const OverlapResult& result) {
   report::Page page("lockstep bench overlap");
   page.section("What was trained");
-  page.text(what_was_trained(found));
-  page.text(same_losses(found) + format("; medians of {} steps, the slowest rank's time", found.asked.steps));
-  for (const auto& network : found.networks) {
+  page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", result.task, result.megabytes,
+                   result.world, result.algorithm));
+  page.text(format("every method had the same losses{}; medians of {} steps, the slowest rank's time",
+                   result.world == 2 ? ", bit for bit" : " but for the order of the sums",
+                   result.asked.steps));
+  for (const auto& network : result.networks) {
     page.section(network_text(network));
     page.table(table_of(network.timings));
     page.bars(network_bars(network));
   }
   page.section("The size of the buckets");
-  page.chart(sweep_of(found));
+  page.chart(sweep_of(result));
   return page;
 }
 
@@ -364,20 +343,20 @@ int overlap(const OverlapBench& asked) {
   const auto setup = train::set_up(with_messages(asked.command, asked));
   check_setting(setup);
   auto& all_reduce = all_reduce_of(setup.team->group());
-  on_first(*setup.team, [&] { check_place(asked.out); });
+  check_place(*setup.team, asked.out);
   const auto batches = some_batches(setup, asked.steps + kWarmUpTurns);
-  OverlapFound found{.asked = asked,
-                     .world = setup.team->world(),
-                     .algorithm = setup.settings.launch.allreduce,
-                     .task = setup.settings.task.name,
-                     .megabytes = megabytes_of(setup)};
-  const auto compared = methods(found.megabytes);
+  OverlapResult result{.asked = asked,
+                       .world = setup.team->world(),
+                       .algorithm = setup.settings.launch.allreduce,
+                       .task = setup.settings.task.name,
+                       .megabytes = megabytes_of(setup)};
+  const auto compared = methods(result.megabytes);
   for (const auto& delay : {Delay{}, Delay{asked.latency, asked.bandwidth}}) {
     setup.team->barrier();
     all_reduce.set_delay(delay);
-    found.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
+    result.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
   }
-  on_first(*setup.team, [&] { print_and_write(page_of(found), asked.out); });
+  report_on_first(*setup.team, asked.out, [&] { return page_of(result); });
   return kDone;
 }
 

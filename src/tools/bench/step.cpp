@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/step_report.h"
-#include "tools/report/numbers.h"
 #include "trainer/config/chosen.h"
 #include "trainer/step/step.h"
 
@@ -60,7 +59,6 @@ class TrainingSteps {
   /// Whether a loss that has been read was not a number.
   bool diverged() const { return losses_.bad().has_value(); }
   train::PhaseClock& clock() { return clock_; }
-  const train::Learner& learner() const { return learner_; }
   /// Of this rank, in all steps taken.
   int64_t samples() const { return samples_; }
 
@@ -144,17 +142,6 @@ Counted counted_with_libtorch(train::Setup& setup) {
   return counted;
 }
 
-// The least memory traffic of an update: parameters, gradients and state read, parameters and state written.
-void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learner& learner) {
-  if (setup.settings.optim.sharded && setup.mesh->data().world() > 1) return;  // and sends them around
-  double parameters = 0;
-  for (const auto& tensor : learner.model->parameters())
-    if (tensor.requires_grad()) parameters += static_cast<double>(tensor.nbytes());
-  const double state = train::state_bytes_of(*learner.optimizer);
-  rank.update_holds = 2 * parameters + state;
-  rank.update_bytes = 3 * parameters + 2 * state;
-}
-
 void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps& rank) {
   std::vector<double> seconds(static_cast<size_t>(count));
   steps.read_pending();
@@ -182,12 +169,11 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
 }
 
 // Of the peaks before the steps and after them the better one. Collective.
-void find_peak(const Team& team, const Peak& before, const Peak& after, RankSteps& rank, StepFound& found) {
-  std::vector<double> sums{before.flops, after.flops, before.bytes, after.bytes};
+void find_peak(const Team& team, double before, double after, RankSteps& rank, StepResult& result) {
+  std::vector<double> sums{before, after};
   team.sum(sums);
-  rank.peak.flops = sums[1] > sums[0] ? after.flops : before.flops;
-  rank.peak.bytes = sums[3] > sums[2] ? after.bytes : before.bytes;
-  found.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
+  rank.peak = sums[1] > sums[0] ? after : before;
+  result.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
 }
 
 // Collective.
@@ -197,10 +183,10 @@ bool has_diverged(const TrainingSteps& steps, const Team& team) {
   return bad[0] > 0;
 }
 
-StepFound::Training training_of(const train::Setup& setup) {
+StepResult::Training training_of(const train::Setup& setup) {
   const auto& settings = setup.settings;
   const auto& job = setup.team->job();
-  StepFound::Training training;
+  StepResult::Training training;
   training.task = settings.task.name;
   training.model = config::chosen_name(settings, "model.name");
   training.device = setup.team->device().str();
@@ -214,38 +200,37 @@ StepFound::Training training_of(const train::Setup& setup) {
 }
 
 // Collective.
-StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
+StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto& team = *setup.team;
-  StepFound found{.asked = asked, .training = training_of(setup)};
-  found.crowded = has_more_ranks_than_cores(team);
+  StepResult result{.asked = asked, .training = training_of(setup)};
+  result.crowded = has_more_ranks_than_cores(team);
   RankSteps rank;
   rank.host = team.job().host;
   rank.threads = setup.session->threads();
-  rank.cache = static_cast<double>(cache_bytes());
   Counted counted;
   const bool own_kernels = setup.settings.train.kernels != KernelChoice::exact;
   if (own_kernels) counted = counted_with_libtorch(setup);
   TrainingSteps steps(setup);
   if (!own_kernels) counted = counted_step(steps);
-  weigh_update(rank, setup, steps.learner());
   const bool on_cpu = team.device().is_cpu();
-  const auto before = on_cpu ? measure_peak(team) : Peak{};
+  const double before = on_cpu ? measure_peak(team) : 0;
   const auto warm = warm_up(steps, team);
-  found.warm_up = warm.steps + (own_kernels ? 0 : 1);
+  result.warm_up = warm.steps + (own_kernels ? 0 : 1);
   const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
-  found.steps = asked.steps.value_or(std::max(fitting, kFewest));
-  log::info(format("timing {} steps, about {}", found.steps,
-                   report::seconds_text(warm.a_step * static_cast<double>(found.steps))));
+  result.steps = asked.steps.value_or(std::max(fitting, kFewest));
+  log::info(format("timing {} steps, about {}", result.steps,
+                   report::seconds_text(warm.a_step * static_cast<double>(result.steps))));
   const auto samples = steps.samples();
-  time_steps(steps, team, found.steps, rank);
-  found.diverged = has_diverged(steps, team);
-  const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(found.steps);
-  found.samples = taken * setup.mesh->data().world();
+  time_steps(steps, team, result.steps, rank);
+  result.diverged = has_diverged(steps, team);
+  const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(result.steps);
+  result.samples = taken * setup.mesh->data().world();
   const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;
   rank.work = {counted.work.forward * part, counted.work.backward * part};
-  if (on_cpu) find_peak(team, before, measure_peak(team), rank, found);
-  for (const auto& text : team.all_gather(packed(rank))) found.ranks.push_back(unpacked(text));
-  return found;
+  if (on_cpu) find_peak(team, before, measure_peak(team), rank, result);
+  for (const auto& text : team.all_gather(base::as_line(nlohmann::json(rank))))
+    result.ranks.push_back(nlohmann::json::parse(text).get<RankSteps>());
+  return result;
 }
 
 }  // namespace
@@ -260,14 +245,11 @@ void check(const StepBench& bench) {
 int step(const StepBench& asked) {
   check(asked);
   auto setup = train::set_up(command_of(asked));
-  on_first(*setup.team, [&] { check_place(asked.out); });
-  const auto found = measure_steps(setup, asked);
-  on_first(*setup.team, [&] {
-    const auto page = page_of(found);
-    if (!asked.json) return print_and_write(page, asked.out);
-    output::print(json_of(found));
-    write_page(page, asked.out);
-  });
+  check_place(*setup.team, asked.out);
+  const auto result = measure_steps(setup, asked);
+  report_on_first(
+      *setup.team, asked.out, [&] { return page_of(result); },
+      asked.json ? [&] { return json_of(result); } : std::function<std::string()>());
   return kDone;
 }
 

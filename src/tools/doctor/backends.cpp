@@ -4,18 +4,23 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/process/report.h"
 #include "tools/doctor/measure.h"
+#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -30,7 +35,8 @@ constexpr Milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000};
 constexpr auto kSum = 6s;  // for one collective
 constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
 constexpr int kSmallRounds = 10, kRounds = 3;
-constexpr double kLongest = 0.02;  // seconds for a MiB: if it takes longer, 16 MiB are not tried
+constexpr double kLongest = 0.02;    // seconds for a MiB: if it takes longer, 16 MiB are not tried
+constexpr double kEthernet = 125e6;  // bytes a second: 1 Gbit/s
 
 float number(int64_t item, int round, int rank) {
   return static_cast<float>((item + 13 * rank + round) % kPeriod);
@@ -41,7 +47,7 @@ struct Device {
   std::string error;
 };
 
-// libtorch keeps what it once believed about CUDA, so the CUDA half is loaded before the first tensor.
+// libtorch keeps what it once believed about CUDA, so this loads the CUDA half before the first tensor.
 const Device& device_of(const Session& session) {
   static const Device device = [&] {
     Device own;
@@ -98,11 +104,15 @@ class BackendTest {
     double large = slowest_sum(kMiddle, kRounds);
     const int64_t bytes = large <= kLongest ? kLarge : kMiddle;
     if (bytes == kLarge) large = slowest_sum(kLarge, kRounds);
-    const int world = session_.job().world;
-    findings.push_back(ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {}", world,
-                                 time_text(small), bytes >> 20, time_text(large),
-                                 speed_text(bus_bandwidth(bytes, large, world)))));
-    if (device_.is_cpu()) time_connections(findings);  // between GPUs NCCL sends
+    const auto& job = session_.job();
+    const double speed = bus_bandwidth(bytes, large, job.world);
+    findings.push_back(ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {:.0f} MB/s",
+                                 job.world, time_text(small), bytes >> 20, time_text(large), speed / 1e6)));
+    if (job.nodes > 1 && speed < kEthernet)
+      findings.push_back(warning(
+          format("slow between nodes: {:.0f} MB/s", speed / 1e6),
+          "that is 1 Gbit/s Ethernet or less: set GLOO_SOCKET_IFNAME (for MPI its own variable) to the "
+          "cluster's fast network, if there is another"));
   }
 
   std::string opened() const { return group_->getBackend(device_.type())->getBackendName(); }
@@ -115,37 +125,13 @@ class BackendTest {
         .get<double>();
   }
 
-  void time_connections(Findings& findings) {
-    const auto time = [&]() -> Json {
-      std::vector<PairTime> times;
-      auto* carrier = dynamic_cast<comm::Carrier*>(group_->getBackend(c10::kCPU).get());
-      if (!carrier) return times;
-      const auto failed = carrier->carry({"timing the connections", 0, kSum}, [&](Messenger& messenger) {
-        std::vector<int> nodes;
-        for (int rank = 0; rank < messenger.world(); ++rank) nodes.push_back(messenger.node_of(rank));
-        times = time_pairs(messenger, pairs_to_time(nodes));
-      });
-      if (failed) std::rethrow_exception(failed);
-      return times;
-    };
-    session_.round(time, [&](const std::vector<Json>& values) -> Json {
-      std::vector<PairTime> all;
-      for (const auto& value : values)
-        for (const auto& one : value) all.push_back(one.get<PairTime>());
-      std::vector<std::string> hosts;
-      for (const RankFacts& facts : session_.cluster.ranks) hosts.push_back(facts.job.host);
-      append(findings, pair_findings(all, hosts));
-      return {};
-    });
-  }
-
   Session& session_;
   std::string backend_;
   at::Device device_;
   ProcessGroup group_;
 };
 
-// What all checks of backends say where there is nothing to measure. True where there is something.
+// Whether there is something to measure; otherwise adds the reason.
 bool can_measure(Session& session, const std::string& problem, Findings& findings) {
   if (session.job().world == 1)
     findings.push_back(ok("one rank has nothing to exchange"));
@@ -154,40 +140,40 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
   return findings.empty();
 }
 
-// Whether the ranks of each node are numbered consecutively, and some node has several.
-bool are_consecutive(const Cluster& cluster) {
-  std::vector<int> nodes;
-  for (const RankFacts& facts : cluster.ranks) nodes.push_back(facts.job.node_rank);
-  const std::set<int> all(nodes.begin(), nodes.end());
-  const size_t world = nodes.size();
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  return nodes.size() == all.size() && all.size() < world;
-}
-
-// The ranks that have no GPU, by what they say; true where every rank has one.
+// Whether every rank has a GPU; otherwise adds why not.
 bool all_have_gpus(Session& session, Findings& findings) {
   const auto own = [&]() -> Json {
     const Device& device = device_of(session);
     return !device.error.empty() ? device.error : device.choice.is_cuda() ? "" : "no GPU here";
   };
   return session.round(own, [&](const std::vector<Json>& values) -> Json {
-    launch::Grouped missing;
-    size_t without = 0;
-    for (size_t rank = 0; rank < values.size(); ++rank) {
-      if (values[rank] == "") continue;
-      launch::add(missing, values[rank], static_cast<int>(rank));
-      ++without;
-    }
-    std::vector<std::string> texts;
-    for (const auto& [text, ranks] : missing) texts.push_back(launch::with_ranks(text, ranks, values.size()));
-    const auto text = "not tried: " + base::join(texts, "; ");
-    if (without == values.size())
-      findings.push_back(ok(text));
-    else if (without > 0)
-      findings.push_back(
-          failure(text, "ask the scheduler for a GPU for every rank, or set launch.device to cpu"));
-    return without == 0;
+    std::vector<std::pair<int, Finding>> missing;
+    for (size_t rank = 0; rank < values.size(); ++rank)
+      if (values[rank] != "")
+        missing.emplace_back(
+            rank, failure("not tried: " + values[rank].get<std::string>(),
+                          "ask the scheduler for a GPU for every rank, or set launch.device to cpu"));
+    for (const Finding& finding : of_ranks(missing, values.size()))
+      findings.push_back(missing.size() == values.size() ? ok(finding.says) : finding);
+    return missing.empty();
   });
+}
+
+// The devices of InfiniBand and Slingshot.
+std::vector<std::string> fabric_here() {
+  std::vector<std::string> found;
+  for (const char* folder : {"/sys/class/infiniband", "/sys/class/cxi"}) {
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failed))
+      found.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::string after(const std::string& line, const std::string& mark) {
+  const auto at = line.find(mark);
+  return at == std::string::npos ? "" : base::trimmed(line.substr(at + mark.size()));
 }
 
 }  // namespace
@@ -217,6 +203,33 @@ double bus_bandwidth(int64_t bytes, double seconds, int world) {
   return 2.0 * (world - 1) / world * static_cast<double>(bytes) / seconds;
 }
 
+NcclLog read_nccl_log(const std::string& text) {
+  NcclLog log;
+  std::istringstream lines(text);
+  std::set<std::string> transports;
+  for (std::string line; std::getline(lines, line);) {
+    const auto network = after(line, "Using network ");
+    if (!network.empty()) log.network = network;
+    if (line.find("Channel ") != std::string::npos) transports.insert(after(line, " via "));
+  }
+  transports.erase("");
+  log.transport = base::join({transports.begin(), transports.end()}, ", ");
+  return log;
+}
+
+Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes) {
+  const auto known = [](const std::string& text) { return text.empty() ? "not reported" : text; };
+  const auto what = format("network {}, channels {}", known(log.network), known(log.transport));
+  const bool uses_sockets =
+      log.network.starts_with("Socket") || log.transport.find("NET/Socket") != std::string::npos;
+  if (nodes < 2 || !uses_sockets || fabric.empty()) return ok(what);
+  return warning(
+      format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
+      "give NCCL the fabric: load the site's plug-in (aws-ofi-nccl for Slingshot and EFA), check that "
+      "libibverbs and /dev/infiniband are there (in a container, too), and unset NCCL_IB_DISABLE and "
+      "NCCL_NET");
+}
+
 // What `auto` uses.
 void measure_shared(Session& session, Findings& findings) {
   device_of(session);
@@ -224,10 +237,10 @@ void measure_shared(Session& session, Findings& findings) {
   BackendTest test(session, "shared", c10::kCPU);
   test.open();
   if (test.opened() == "shared") return test.measure(findings);
-  findings.push_back(are_consecutive(session.cluster)
+  findings.push_back(session.job().nodes == 1
                          ? warning("the ranks share no memory, so training on CPUs sums over gloo",
                                    "see the check shm: a larger /dev/shm, and the same one for all ranks")
-                         : ok("training on CPUs uses gloo here: no node has several consecutive ranks"));
+                         : ok("training on CPUs uses gloo here"));
 }
 
 void measure_gloo(Session& session, Findings& findings) {
@@ -239,27 +252,30 @@ void measure_gloo(Session& session, Findings& findings) {
 
 void measure_mpi(Session& session, Findings& findings) {
   if (!session.runtime.has_mpi()) return findings.push_back(ok("not tried: MPI did not start the ranks"));
-  if (!can_measure(session, session.store_problem, findings)) return;
-  BackendTest test(session, "mpi", c10::kCPU);
+  if (!can_measure(session, "", findings)) return;
   session.round([]() -> Json {
     comm::require_threads();
     return {};
   });
+  BackendTest test(session, "mpi", c10::kCPU);
   test.open();
   test.measure(findings);
 }
 
+// The last measurement, so it may set NCCL's log for the rest of this process.
 void measure_nccl(Session& session, Findings& findings) {
   if (!all_have_gpus(session, findings) || !can_measure(session, session.gloo_problem, findings)) return;
-  const NcclLog log;
-  const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
+  const base::TemporaryFolder folder;
+  const auto log = folder.path() + "/nccl.log";
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv("NCCL_DEBUG_FILE", log.c_str(), 1);
+  ::unsetenv("NCCL_DEBUG_SUBSYS");
   const auto report = [&] {
-    Nccl nccl;
-    find_library(nccl);
-    read_log(log.text(), nccl);
-    nccl.fabric = fabric_here();
-    findings.push_back(nccl_finding(nccl, session.job().nodes));
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    findings.push_back(nccl_finding(read_nccl_log(text.str()), fabric_here(), session.job().nodes));
   };
+  const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
   BackendTest test(session, "nccl", at::Device(c10::kCUDA, index));
   try {
     test.open();

@@ -1,8 +1,6 @@
-#include "tools/doctor/collect.h"
-
+// The facts of one rank and its node.
 #include <ATen/Version.h>
 #include <dlfcn.h>
-#include <hwloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,22 +13,24 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
+#include <set>
 #include <sstream>
 #include <string_view>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/shared_memory.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/comm/meet/lookup.h"
 #include "lockstep/launch/control_groups.h"
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/identify.h"
 #include "lockstep/launch/layout.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
+#include "tools/doctor/facts.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -38,12 +38,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kNameService{5'000};
-constexpr size_t kSharedProbe = 1 << 20;   // a job on one node needs less to meet
+constexpr size_t kSharedProbe = 1 << 20;   // bytes in /dev/shm
 constexpr long long kNoLimit = 1LL << 60;  // control groups version 1 report a number near 2^63
 
 // --- environment and versions ---
 
-// Variables of launchers, schedulers and the libraries below. No other variable leaves the process.
+// Variables of launchers, schedulers and libraries. No other variable leaves the process.
 constexpr std::string_view kPrefixes[] = {
     "SLURM",      "PBS_",         "OMPI_",  "PMI_",    "PMIX_",     "PALS_",  "FLUX_",  "LSB_",
     "JSM_",       "PRTE_",        "MPI",    "I_MPI_",  "UCX_",      "FI_",    "NCCL_",  "GLOO_",
@@ -52,7 +52,7 @@ constexpr std::string_view kPrefixes[] = {
 constexpr std::string_view kNames[] = {"RANK",       "WORLD_SIZE",  "LOCAL_RANK",         "LOCAL_WORLD_SIZE",
                                        "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",        "NCPUS",
                                        "LD_PRELOAD", "TMPDIR",      "TORCHELASTIC_RUN_ID"};
-// Between an MPI's daemons: long, and with the job's keys in them.
+// Used between an MPI's daemons: long, and they contain the job's keys.
 constexpr std::string_view kInternal[] = {"OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMIX_SERVER_", "PMIX_DSTORE_",
                                           "PRTE_MCA_"};
 
@@ -72,41 +72,14 @@ void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
 
 // --- cores ---
 
-struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-struct FreeBitmap {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
-
-// with packages and groups: without them a NUMA node appears to have all of the machine's cores
-Topology load_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) throw Error("hwloc_topology_init failed", "hwloc");
-  Topology topology(raw);
-  if (hwloc_topology_load(raw) != 0) throw Error("hwloc_topology_load failed", "hwloc");
-  return topology;
-}
-
-std::string list_of(hwloc_const_bitmap_t bitmap) {
-  char* text = nullptr;
-  if (hwloc_bitmap_list_asprintf(&text, bitmap) < 0) return "";
-  const std::unique_ptr<char, decltype(&free)> owner(text, &free);
-  return text;
-}
-
-// Two hardware threads of one core slow each other down as two ranks on one thread do.
-std::string whole_cores(hwloc_topology_t topology, const std::string& mask_text) {
-  const Bitmap mask(hwloc_bitmap_alloc()), whole(hwloc_bitmap_alloc());
-  if (hwloc_bitmap_list_sscanf(mask.get(), mask_text.c_str()) != 0) return mask_text;
-  hwloc_bitmap_copy(whole.get(), mask.get());
-  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core));) {
-    if (hwloc_bitmap_intersects(core->cpuset, mask.get()))
-      hwloc_bitmap_or(whole.get(), whole.get(), core->cpuset);
-  }
-  return list_of(whole.get());
+// With the other hardware threads of each core: two ranks on one core slow each other down.
+std::string whole_cores(const std::string& mask) {
+  std::set<std::string> siblings;
+  for (const int cpu : cpus_in(mask))
+    siblings.insert(
+        base::first_line(format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)));
+  siblings.erase("");
+  return siblings.empty() ? mask : base::join({siblings.begin(), siblings.end()}, ",");
 }
 
 void collect_cores(RankFacts& facts, const DoctorSettings&) {
@@ -115,16 +88,11 @@ void collect_cores(RankFacts& facts, const DoctorSettings&) {
   cores.mask = mask.units;
   cores.cores = mask.cores;
   cores.machine_cores = mask.machine_cores;
+  cores.whole = whole_cores(mask.units);
   if (const auto quota = launch::cpu_quota()) {
     cores.quota = quota->cores;
     cores.quota_file = quota->because;
   }
-  const Topology topology = load_topology();
-  cores.whole = whole_cores(topology.get(), mask.units);
-  cores.machine_threads = hwloc_bitmap_weight(hwloc_topology_get_topology_cpuset(topology.get()));
-  for (hwloc_obj_t node = nullptr;
-       (node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node));)
-    cores.numa.push_back(list_of(node->cpuset));
 }
 
 // --- memory ---
@@ -142,7 +110,7 @@ long long memory_stat(const fs::path& folder, const std::string& name) {
   return 0;
 }
 
-// The cache counts as used, and the kernel gives it back on demand.
+// The kernel counts the file cache as used, but frees it on demand.
 void collect_group(Memory& memory) {
   for (const auto& [folder, version_1] : launch::control_groups("memory")) {
     const auto file = folder / (version_1 ? "memory.limit_in_bytes" : "memory.max");
@@ -194,7 +162,6 @@ Limit limit_of(__rlimit_resource resource) {
 void collect_limits(RankFacts& facts, const DoctorSettings&) {
   facts.limits = {.files = limit_of(RLIMIT_NOFILE),
                   .locked = limit_of(RLIMIT_MEMLOCK),
-                  .core = limit_of(RLIMIT_CORE),
                   .stack = limit_of(RLIMIT_STACK),
                   .processes = limit_of(RLIMIT_NPROC),
                   .memory = limit_of(RLIMIT_AS)};
@@ -212,7 +179,7 @@ std::string container_in(const launch::Environment& environment) {
   return exists("/.dockerenv") ? "Docker" : "";
 }
 
-// of a mask as /proc/self/status shows it
+// The signals that end a job, of a mask as /proc/self/status shows it.
 std::vector<std::string> signals_in(const std::string& mask) {
   const unsigned long long bits = std::strtoull(mask.c_str(), nullptr, 16);
   std::vector<std::string> names;
@@ -221,17 +188,16 @@ std::vector<std::string> signals_in(const std::string& mask) {
   return names;
 }
 
-void collect_walls(RankFacts& facts, const DoctorSettings& settings) {
-  Walls& walls = facts.walls;
-  walls.container = container_in(settings.environment);
-  walls.nvidia_devices = exists("/dev/nvidia0") || exists("/dev/nvidiactl");
-  walls.nvidia_kernel = exists("/proc/driver/nvidia/version");
-  walls.cuda_library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;  // never closed
-  walls.blocked_signals = signals_in(base::field("/proc/self/status", "SigBlk:"));
+void collect_system(RankFacts& facts, const DoctorSettings& settings) {
+  facts.container = container_in(settings.environment);
+  facts.nvidia_driver =
+      exists("/dev/nvidia0") || exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
+  facts.cuda_library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;  // never closed
+  facts.blocked_signals = signals_in(base::field("/proc/self/status", "SigBlk:"));
   std::error_code ignored;
   const auto temporary = launch::text_of(settings.environment, "TMPDIR");
-  if (!temporary.empty() && !fs::is_directory(temporary, ignored)) walls.no_folder = temporary;
-  walls.infiniband = fs::directory_iterator("/sys/class/infiniband", ignored) != fs::directory_iterator();
+  if (!temporary.empty() && !fs::is_directory(temporary, ignored)) facts.missing_tmpdir = temporary;
+  facts.infiniband = fs::directory_iterator("/sys/class/infiniband", ignored) != fs::directory_iterator();
 }
 
 void collect_host(RankFacts& facts, const DoctorSettings&) {
@@ -265,6 +231,7 @@ Gpu gpu_of(int index) {
   const auto identity = launch::identify_gpu(index);
   Gpu gpu{.uuid = identity.uuid, .bus = identity.bus};
   for (char& letter : gpu.bus) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  if (!gpu.bus.empty()) gpu.near = base::first_line("/sys/bus/pci/devices/" + gpu.bus + "/local_cpulist");
   int device = 0;
   const auto get = driver_function<int(int*, int)>("cuDeviceGet");
   if (!get || get(&device, index) != 0) return gpu;
@@ -285,31 +252,17 @@ void collect_gpus(RankFacts& facts, const DoctorSettings& settings) {
   if (settings.device == "cpu") return;
   const launch::GpuCount count = launch::count_gpus(settings.environment);
   facts.gpus_because = count.because;
-  if (const auto ask = driver_function<int(int*)>("cuDriverGetVersion")) ask(&facts.driver);
-  if (facts.driver > 0)
-    facts.versions["CUDA driver"] =
-        std::to_string(facts.driver / 1000) + "." + std::to_string(facts.driver % 1000 / 10);
-  for (int index = 0; index < count.count; ++index) {
-    facts.gpus.push_back(gpu_of(index));
-    const std::string& bus = facts.gpus.back().bus;
-    facts.cores.gpu_near.push_back(
-        bus.empty() ? "" : base::first_line("/sys/bus/pci/devices/" + bus + "/local_cpulist"));
-  }
+  int driver = 0;
+  const auto ask = driver_function<int(int*)>("cuDriverGetVersion");
+  if (ask && ask(&driver) == 0 && driver > 0)
+    facts.versions["CUDA driver"] = format("{}.{}", driver / 1000, driver % 1000 / 10);
+  for (int index = 0; index < count.count; ++index) facts.gpus.push_back(gpu_of(index));
 }
 
-std::vector<std::string> processor_flags() {
-  constexpr std::array kFlags = {"avx2",        "fma",      "avx512f", "avx512_vnni",
-                                 "avx512_bf16", "amx_tile", "amx_bf16"};
-  std::istringstream words(base::field("/proc/cpuinfo", "flags"));
-  std::vector<std::string> found;
-  for (std::string word; words >> word;)
-    if (std::ranges::find(kFlags, word) != kFlags.end()) found.push_back(word);
-  return found;
-}
-
-// the GPU half of libtorch is loaded only where there are GPUs
+// Loads the GPU half of libtorch only where there are GPUs.
 void collect_libtorch(RankFacts& facts, const DoctorSettings&) {
-  facts.cpu_flags = processor_flags();
+  const auto flags = " " + base::field("/proc/cpuinfo", "flags") + " ";
+  facts.has_avx2 = flags.find(" avx2 ") != std::string::npos;
   const bool with_cuda = !facts.gpus.empty() && facts.versions["CUDA"] != "not built in";
   if (with_cuda) comm::cuda();  // before anything else of libtorch
   facts.cpu_capability = at::get_cpu_capability();
@@ -327,7 +280,7 @@ constexpr Collector kCollectors[] = {
     {"cores", collect_cores},
     {"memory", collect_memory},
     {"limits", collect_limits},
-    {"walls", collect_walls},
+    {"system", collect_system},
     {"host name", collect_host},
     {"GPUs", collect_gpus},
     {"libtorch", collect_libtorch},
@@ -339,8 +292,6 @@ RankFacts collect(const DoctorSettings& settings, const std::function<void(const
   RankFacts facts;
   facts.job.host = launch::current_surroundings({}).host;
   facts.pid = ::getpid();
-  struct stat space {};
-  if (::stat("/proc/self/ns/pid", &space) == 0) facts.pid_space = space.st_ino;
   facts.machine = launch::own_seat(facts.job).machine;
   for (const Collector& collector : kCollectors) {
     begin(collector.name);
@@ -350,7 +301,6 @@ RankFacts collect(const DoctorSettings& settings, const std::function<void(const
       facts.failed[collector.name] = error.what();
     }
   }
-  facts.clock = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return facts;
 }
 
@@ -361,6 +311,18 @@ void choose_gpu(RankFacts& facts) {
   } catch (const std::exception& error) {
     facts.device_error = error.what();
   }
+}
+
+std::vector<int> cpus_in(const std::string& mask) {
+  std::vector<int> cpus;
+  for (const auto& part : base::split(mask, ',')) {
+    if (part.empty()) continue;
+    const int first = std::atoi(part.c_str());
+    const auto dash = part.find('-');
+    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 // "...-gencode;arch=compute_90,code=sm_90;-gencode;arch=compute_90,code=compute_90..."

@@ -10,43 +10,42 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
-#include "tools/doctor/collect.h"
-#include "tools/doctor/measure.h"
-#include "tools/doctor/report.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
 namespace {
 
+using nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
+constexpr int kSchema = 1;
+constexpr size_t kLongestLine = 2000;
 constexpr milliseconds kCollect{10'000};       // for one collector
-constexpr milliseconds kRound{15'000};         // for all ranks to come
+constexpr milliseconds kRound{15'000};         // for all ranks to take part
 constexpr milliseconds kSlack{5'000};          // the layers below time out so much later, with other messages
-constexpr milliseconds kLeave{10'000};         // for all ranks to come to the end
+constexpr milliseconds kLeave{10'000};         // for all ranks to finish
 constexpr milliseconds kMeasure{40'000};       // for one measurement
 constexpr milliseconds kAfterRankZero{2'000};  // it prints first, and its launcher may then end the others
-constexpr unsigned kLastWords = 2, kLastWordsOfSignal = 1;  // seconds; mpirun kills a second after SIGTERM
-constexpr const char* kReportHint = "give --report a file that can be written";
+constexpr unsigned kLastPrint = 2, kLastPrintOnSignal = 1;  // seconds; mpirun kills a second after SIGTERM
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
 constexpr const char* kMpiInit = "MPI_Init";
 constexpr const char* kMeeting = "meeting";
 
-// A person's shorter timeout counts; a longer one would outlast the doctor.
+// A shorter timeout of the user's counts. A longer one would exceed the doctor's time.
 milliseconds round_timeout(const launch::Environment& environment) {
   try {
     const auto seconds = launch::count_of(environment, kJoinTimeout);
@@ -103,24 +102,70 @@ class Watchdog {
   std::jthread thread_;
 };
 
+// --- the findings as text and as JSON ---
+
+// `tag` begins every line.
+std::string as_text(const Finding& finding, const std::string& tag) {
+  static constexpr const char* names[] = {"ok", "warning", "failure"};
+  const auto says = base::printable(finding.says, kLongestLine);
+  std::string text =
+      format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
+  std::istringstream below((finding.remedy.empty() ? "" : "to do: " + finding.remedy + "\n") +
+                           finding.drawing);
+  for (std::string line; std::getline(below, line);)
+    text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";
+  return text;
+}
+
+FindingLevel worst_of(const Findings& findings) {
+  FindingLevel worst = FindingLevel::ok;
+  for (const Finding& finding : findings) worst = std::max(worst, finding.verdict);
+  return worst;
+}
+
+// "14 ok, 1 warning, no failure, 2.3 s"
+std::string summary(const Findings& findings, double seconds) {
+  const auto number = [&](FindingLevel level) {
+    return static_cast<size_t>(std::ranges::count(findings, level, &Finding::verdict));
+  };
+  const auto some = [&](FindingLevel level, const char* what) {
+    return number(level) == 0 ? format("no {}", what) : counted(number(level), what);
+  };
+  return format("{} ok, {}, {}, {:.1f} s\n", number(FindingLevel::ok), some(FindingLevel::warning, "warning"),
+                some(FindingLevel::failure, "failure"), seconds);
+}
+
+// docs/doctor.md has the schema.
+std::string as_json(const Findings& findings, const Cluster& cluster, double seconds) {
+  ordered_json list = ordered_json::array(), ranks = ordered_json::array();
+  for (const Finding& finding : findings)
+    list.push_back({{"check", finding.check},
+                    {"verdict", nlohmann::json(finding.verdict)},
+                    {"says", finding.says},
+                    {"remedy", finding.remedy},
+                    {"drawing", finding.drawing}});
+  for (const RankFacts& facts : cluster.ranks) ranks.push_back(ordered_json(nlohmann::json(facts)));
+  const ordered_json json = {{"schema", kSchema},
+                             {"verdict", nlohmann::json(worst_of(findings))},
+                             {"seconds", seconds},
+                             {"world", cluster.world()},
+                             {"complete", cluster.complete()},
+                             {"findings", list},
+                             {"ranks", ranks}};
+  // One line if several processes print. The environment may hold bytes that are not UTF-8.
+  return json.dump(cluster.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 // What was found so far, printed as it comes unless --json asks for everything at the end.
 class Output {
  public:
-  explicit Output(const DoctorSettings& settings) : settings_(settings) {}
+  explicit Output(bool json) : json_(json) {}
 
-  /// Before anything is printed: all ranks' facts, or this rank's, which then speaks for itself.
+  /// Before anything is printed: all ranks' facts, or this rank's, which then reports for itself.
   void set_cluster(Cluster cluster, int rank) {
     const std::lock_guard lock(mutex_);
     cluster_ = std::move(cluster);
-    const Job& job = cluster_.ranks.front().job;
     tag_ = cluster_.complete() ? "" : format("[rank {}] ", rank);
-    suffix_ = !job.phantom.empty()               ? format(".{}-{}", job.host, ::getpid())
-              : cluster_.complete() || rank == 0 ? ""
-                                                 : format(".rank{}", rank);
-  }
-  void set_private_paths(const std::vector<std::string>& paths) {
-    const std::lock_guard lock(mutex_);
-    private_paths_ = paths;
   }
 
   /// Once: the heading, `early`, and what the rules find in the cluster's facts. Checks in `early` are
@@ -129,7 +174,7 @@ class Output {
     const std::lock_guard lock(mutex_);
     if (std::exchange(has_facts_, true)) return;
     const Job& job = cluster_.ranks.front().job;
-    if (!settings_.json)
+    if (!json_)
       print(format("{}{} on {}, launcher {}\n", tag_, counted(static_cast<size_t>(job.world), "rank"),
                    counted(static_cast<size_t>(job.nodes), "node"), job.launcher));
     for (const Finding& finding : early) add_locked(finding.check, finding);
@@ -143,18 +188,17 @@ class Output {
     for (const Finding& finding : findings) add_locked(check, finding);
   }
 
-  /// Once: the summary, and the report. Nothing is added after it.
+  /// Once: the summary. Nothing is added after it.
   void finish() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_finished_, true)) return;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun_;
-    print(settings_.json ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
-    if (!settings_.report.empty()) write_report(passed.count());
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    print(json_ ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
   }
 
-  bool has_failed() const {
+  bool has_failure() const {
     const std::lock_guard lock(mutex_);
-    return report_failed_ || worst_of(findings_) == FindingLevel::failure;
+    return worst_of(findings_) == FindingLevel::failure;
   }
 
  private:
@@ -166,50 +210,33 @@ class Output {
   void add_locked(const std::string& check, Finding finding) {
     if (is_finished_) return;
     finding.check = check;
-    if (!settings_.json) print(as_text(finding, tag_));
+    if (!json_) print(as_text(finding, tag_));
     findings_.push_back(std::move(finding));
   }
 
-  void write_report(double seconds) {
-    try {
-      auto findings = findings_;
-      for (Finding& finding : findings)
-        if (finding.names_config)
-          finding.says = "the config cannot be used (its text is left out here)", finding.remedy = "";
-      auto secrets = secrets_of(cluster_, settings_.environment);
-      secrets["path"].insert(secrets["path"].end(), private_paths_.begin(), private_paths_.end());
-      const auto path = settings_.report + suffix_;
-      base::write_output(path, anonymous(as_json(findings, cluster_, seconds), secrets), kReportHint);
-      if (!suffix_.empty()) log::error(format("the report of this process is in {}", path));
-    } catch (const std::exception& error) {
-      log::error(describe(error));
-      report_failed_ = true;
-    }
-  }
-
-  const DoctorSettings& settings_;
-  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  const bool json_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   Cluster cluster_;
   Findings findings_;
-  std::vector<std::string> private_paths_;
-  std::string tag_, suffix_;
-  bool has_facts_ = false, is_finished_ = false, report_failed_ = false;
+  std::string tag_;
+  bool has_facts_ = false, is_finished_ = false;
 };
+
+// --- from the start to the end ---
 
 class Doctor {
  public:
   explicit Doctor(const DoctorSettings& settings)
       : settings_(settings),
         timeout_(round_timeout(settings.environment)),
-        output_(settings),
+        output_(settings.json),
         watchdog_(settings.limit, [this](int signal, const std::string& stage, milliseconds limit) {
           end_early(signal, stage, limit);
         }) {}
 
   int run() {
     const auto self = launch::rank_by_environment(settings_.environment);
-    if (self.rank == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
     RankFacts own =
         collect(settings_, [this](const char* name) { watchdog_.begin(name, std::min(kCollect, timeout_)); });
     own.job.rank = self.rank;
@@ -218,29 +245,29 @@ class Doctor {
       own.job.launcher = launch::detect_launcher(settings_.environment, settings_.launcher);
     } catch (const Error&) {  // start() reports it
     }
-    know(own);
+    set_own(own);
     start();
-    if (!meet()) return leave_alone({});
+    if (!meet()) return report_alone({});
     if (reports()) output_.add_facts(early_);
     return measure();
   }
 
  private:
-  void know(const RankFacts& own) {
+  void set_own(const RankFacts& own) {
     own_ = own;
     rank_ = own.job.rank;
     output_.set_cluster({{own}}, rank_);
     has_facts_ = true;
   }
 
-  void take_job(const Job& job) {
+  void set_job(const Job& job) {
     RankFacts own = own_;
     own.job = job;
     choose_gpu(own);
-    know(own);
+    set_own(own);
   }
 
-  // Where the environment cannot be right, the process is examined alone.
+  // If the environment contradicts itself, the process is examined alone.
   void start() {
     watchdog_.begin(kMpiInit, timeout_);
     const launch::RuntimeOptions options{
@@ -253,7 +280,7 @@ class Doctor {
       runtime_ = std::make_unique<launch::Runtime>("none", options);
     }
     const int rank = rank_;
-    take_job(runtime_->job());
+    set_job(runtime_->job());
     const bool is_phantom = !own_.job.phantom.empty();
     may_meet_ = may_meet_ && (!is_phantom || own_.job.world == 1);  // not in the place of another rank
     if (!may_meet_) {
@@ -264,7 +291,7 @@ class Doctor {
     }
   }
 
-  // Where the ranks have met.
+  // Of ranks that have met.
   bool reports() const { return rank_ == 0 && !is_silent_; }
 
   void add_early(const char* check, Finding finding) {
@@ -272,7 +299,7 @@ class Doctor {
     early_.push_back(std::move(finding));
   }
 
-  // Ranks that met and were told different things can still exchange their facts.
+  // Ranks that met with different settings can still exchange their facts.
   bool meet() {
     if (!may_meet_) return false;
     watchdog_.begin(kMeeting, 2 * timeout_ + kSlack);
@@ -282,7 +309,7 @@ class Doctor {
       add_early(kMeeting, failure_of(error));
       if (!dynamic_cast<const InputError*>(&error) || !runtime_->has_met()) return false;
     }
-    take_job(runtime_->job());
+    set_job(runtime_->job());
     session_.emplace(*runtime_, settings_, timeout_);
     try {
       session_->round([this] { return Session::Json(own_); },
@@ -310,33 +337,32 @@ class Doctor {
       } catch (const std::exception& error) {
         findings.push_back(failure_of(error));
       }
-      output_.set_private_paths(session_->private_paths);
-      if (session_->is_broken()) return leave_broken(measurement.name, findings);
+      if (session_->is_broken()) return end_broken_session(measurement.name, findings);
       if (reports()) output_.add(measurement.name, findings);
     }
     watchdog_.begin("the end", kMeasure);
     if (reports()) output_.finish();
     // rank 0's verdict is everyone's; a phantom that is silent has failed
-    const bool failed = runtime_->broadcast(is_silent_ || output_.has_failed() ? "failed" : "") == "failed";
+    const bool failed = runtime_->broadcast(is_silent_ || output_.has_failure() ? "failed" : "") == "failed";
     runtime_.reset();
     return failed ? kFailed : kDone;
   }
 
-  // A rank that is stopped never comes to the end, so nobody waits for it.
-  int leave_broken(const char* check, Findings findings) {
+  // A rank that is stopped never comes to the end, so the others do not wait for it.
+  int end_broken_session(const char* check, Findings findings) {
     for (Finding& finding : findings) finding.check = check;
-    if (std::ranges::count(session_->lost(), 0) > 0) return leave_alone(findings);
+    if (std::ranges::count(session_->lost(), 0) > 0) return report_alone(findings);
     if (rank_ != 0) {
       std::this_thread::sleep_for(kAfterRankZero);
     } else {
       output_.add(check, findings);
       output_.finish();
     }
-    return leave_now();
+    return exit_now();
   }
 
   // The ranks cannot meet: one on each host reports what it knows.
-  int leave_alone(const Findings& findings) {
+  int report_alone(const Findings& findings) {
     watchdog_.begin("reporting alone", kCollect);
     output_.set_cluster({{own_}}, rank_);
     if (rank_ > 0) std::this_thread::sleep_for(kAfterRankZero);
@@ -348,10 +374,10 @@ class Doctor {
     } else {
       std::this_thread::sleep_for(kAfterRankZero);
     }
-    return leave_now();
+    return exit_now();
   }
 
-  int leave_now() {
+  int exit_now() {
     if (runtime_->has_mpi() && own_.job.world > 1) runtime_->abort(kFailed);
     runtime_.reset();
     int size = 0;  // an MPI that was up before the environment was found wrong
@@ -365,11 +391,10 @@ class Doctor {
   [[noreturn]] void end_early(int signal, const std::string& stage, milliseconds limit) {
     if (signal == 0 && rank_ > 0) std::this_thread::sleep_for(kAfterRankZero);
     ::signal(SIGALRM, SIG_DFL);
-    ::alarm(signal == 0 ? kLastWords : kLastWordsOfSignal);  // output may hang, too
+    ::alarm(signal == 0 ? kLastPrint : kLastPrintOnSignal);  // output may hang, too
     const launch::ErrorReporter reporter(settings_.environment);
-    // who ends one rank ends all of them, so on a signal only rank 0 reports
-    const bool speaks = rank_ == 0 || (signal == 0 && reporter.is_ours());
-    if (speaks && !is_silent_) report_end(signal, stage, limit);
+    // a launcher that ends one rank ends all of them, so on a signal only rank 0 reports
+    if (!is_silent_ && (rank_ == 0 || (signal == 0 && reporter.is_ours()))) report_end(signal, stage, limit);
     remove_probes();
     if (signal == 0) ::_exit(kFailed);
     ::signal(signal, SIG_DFL);

@@ -16,14 +16,13 @@ struct DoctorSettings {
   std::string data = {};    // a folder in place of the config's
   std::string runs = {};
   bool json = false;
-  std::string report = {};                           // a file to send to others; empty = none
   std::map<std::string, std::string> versions = {};  // of the program: "libtorch" -> "2.11.0"
   launch::Environment environment = {};              // as the process found it
   std::chrono::milliseconds limit{55'000};           // for everything together
 };
 
 /// Collective where the ranks can meet. Prints on rank 0, or on one rank of each host where the ranks cannot
-/// meet; returns the exit status. Leaves the process where something hangs, after printing what was found.
+/// meet. Returns the exit status. If something hangs, prints what was found and ends the process.
 int run(const DoctorSettings& settings);
 
 }  // namespace lockstep::doctor

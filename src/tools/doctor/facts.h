@@ -1,13 +1,15 @@
 #pragma once
-// What one rank knows of itself and its node, and what a check finds. A new fact: a field here, its name in
-// the list below, and a line in collect.cpp.
+// What one rank knows about itself and its node, and what a check finds. To add a fact: a field here, its
+// name in the list of JSON fields below, and a line in collect.cpp.
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lockstep/launch/job.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Job, rank, world, local_rank, local_world, node_rank, nodes,
@@ -19,21 +21,18 @@ namespace lockstep::doctor {
 
 struct Gpu {
   std::string uuid = {}, name = {}, bus = {};  // bus: "0000:17:00.0"
+  std::string near = {};                       // the CPUs close to it, "0-15"; empty = unknown
   long long memory = 0;                        // bytes
   int major = 0, minor = 0;                    // compute capability
 };
 
-/// Cores and NUMA nodes, as hwloc reports them.
 struct Cores {
-  std::string mask = {};                   // hardware threads this process may run on, "0-3,8"
-  std::string whole = {};                  // the mask with the other hardware threads of its cores
-  int cores = 1;                           // of the mask
-  int machine_cores = 1;                   // of the node
-  int machine_threads = 1;                 // hardware threads of the node
-  double quota = 0;                        // of a control group; 0 = none
-  std::string quota_file = {};             // that sets it
-  std::vector<std::string> numa = {};      // the hardware threads of each NUMA node, "0-15"
-  std::vector<std::string> gpu_near = {};  // by GPU: the hardware threads close to it; "" = unknown
+  std::string mask = {};        // CPUs (hardware threads) that this process may use, "0-3,8"
+  std::string whole = {};       // the mask with the other hardware threads of its cores
+  int cores = 1;                // of the mask
+  int machine_cores = 1;        // of the node
+  double quota = 0;             // of a control group; 0 = none
+  std::string quota_file = {};  // that sets it
 };
 
 /// Bytes; -1 = not known, or no limit.
@@ -51,63 +50,64 @@ struct Limit {
   long long soft = -1, hard = -1;
 };
 
-/// The process's surroundings.
-struct Walls {
-  std::string container = {};                     // "Docker", "Apptainer", ...; empty = none detected
-  bool nvidia_devices = false;                    // /dev/nvidia0 or /dev/nvidiactl exists
-  bool nvidia_kernel = false;                     // the host's kernel has the driver
-  bool cuda_library = false;                      // libcuda.so.1 can be opened
-  bool infiniband = false;                        // /sys/class/infiniband has a device
-  std::vector<std::string> blocked_signals = {};  // of those that end a job
-  std::string no_folder = {};                     // TMPDIR, where it is not a folder
-};
-
 struct ProcessLimits {
-  Limit files = {}, locked = {}, core = {}, stack = {}, processes = {}, memory = {};
+  Limit files = {}, locked = {}, stack = {}, processes = {}, memory = {};
 };
 
 struct RankFacts {
   Job job = {};
   long pid = 0;
-  unsigned long pid_space = 0;  // its PID namespace
-  std::string machine = {};     // the same for two ranks on one machine, whatever its name is
-  double clock = 0;             // seconds since 1970, when these facts were collected
+  std::string machine = {};  // the same for two ranks on one machine, whatever its name is
   std::map<std::string, std::string> versions = {};   // "lockstep", "libtorch", "MPI", "kernel", ...
   std::map<std::string, std::string> variables = {};  // of the environment, those that concern a run
   std::string wanted = "auto";                        // --device
   std::string device_error = {};                      // why no device could be chosen
-  int driver = 0;                                     // CUDA's, 12040; 0 = none
   std::vector<Gpu> gpus = {};                         // visible to this process
   int gpu = -1;                                       // the one it uses
   std::string gpus_because = {};                      // who counted them
   Cores cores = {};
   Memory memory = {};
   ProcessLimits limits = {};
-  Walls walls = {};
-  std::string host_error = {};  // why the host's name does not resolve
-  std::vector<std::string> host_addresses = {};
+  std::string container = {};                      // "Docker", "Apptainer", ...; empty = none detected
+  bool nvidia_driver = false;                      // the node has it
+  bool cuda_library = false;                       // libcuda.so.1 can be opened
+  bool infiniband = false;                         // the node has such a device
+  std::vector<std::string> blocked_signals = {};   // of those that end a job
+  std::string missing_tmpdir = {};                 // TMPDIR, where it is not a folder
+  std::string host_error = {};                     // why the host's name does not resolve
+  std::vector<std::string> host_addresses = {};    // that it resolves to
   std::string cpu_capability = {};                 // what libtorch uses: "AVX512"
-  std::vector<std::string> cpu_flags = {};         // the processor's, of those that matter: "avx2"
+  bool has_avx2 = false;                           // the processor
   std::vector<std::string> torch_archs = {};       // GPU architectures libtorch was built for: "sm_90"
   std::map<std::string, std::string> failed = {};  // collector -> its error
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, uuid, name, bus, memory, major, minor)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cores, mask, whole, cores, machine_cores, machine_threads,
-                                                quota, quota_file, numa, gpu_near)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, uuid, name, bus, near, memory, major, minor)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cores, mask, whole, cores, machine_cores, quota, quota_file)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Memory, total, available, swap, limit, used, limit_file,
                                                 shm_total, shm_free, shm_device, shm_error)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Walls, container, nvidia_devices, nvidia_kernel, cuda_library,
-                                                infiniband, blocked_signals, no_folder)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limit, soft, hard)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLimits, files, locked, core, stack, processes, memory)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, job, pid, pid_space, machine, clock, versions,
-                                                variables, wanted, device_error, driver, gpus, gpu,
-                                                gpus_because, cores, memory, limits, walls, host_error,
-                                                host_addresses, cpu_capability, cpu_flags, torch_archs,
-                                                failed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLimits, files, locked, stack, processes, memory)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, job, pid, machine, versions, variables, wanted,
+                                                device_error, gpus, gpu, gpus_because, cores, memory, limits,
+                                                container, nvidia_driver, cuda_library, infiniband,
+                                                blocked_signals, missing_tmpdir, host_error, host_addresses,
+                                                cpu_capability, has_avx2, torch_archs, failed)
 
-/// The facts of all ranks that answered, by rank.
+/// A rank's facts, collected on its own node without asking other ranks. `begin` gets the name of each
+/// collector before it starts. A collector that fails leaves its error in `failed`. The job is not known yet.
+RankFacts collect(const DoctorSettings& settings, const std::function<void(const char* name)>& begin);
+
+/// Which of its GPUs this rank uses, once its job is known.
+void choose_gpu(RankFacts& facts);
+
+/// "sm_90", "compute_90", ...: the GPU architectures in the text of at::show_config().
+std::vector<std::string> architectures_in(const std::string& config);
+
+/// "0-3,8" -> 0, 1, 2, 3, 8
+std::vector<int> cpus_in(const std::string& mask);
+
+/// The facts of all ranks, or of one where the ranks cannot meet; by rank.
 struct Cluster {
   std::vector<RankFacts> ranks = {};
   /// How many ranks the job has.
@@ -122,13 +122,12 @@ NLOHMANN_JSON_SERIALIZE_ENUM(FindingLevel, {{FindingLevel::ok, "ok"},
 
 struct Finding {
   FindingLevel verdict = FindingLevel::ok;
-  std::string says;           // one line
-  std::string remedy = {};    // what to do; empty where all is well
-  std::string drawing = {};   // lines below it: a table, a topology
-  std::string check = {};     // the check's name
-  bool names_config = false;  // quotes a config, which a report for others must not
+  std::string says;          // one line
+  std::string remedy = {};   // what to do; empty where all is well
+  std::string drawing = {};  // lines below it, for example a table
+  std::string check = {};    // the check's name
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, verdict, says, remedy, drawing, check, names_config)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, verdict, says, remedy, drawing, check)
 
 using Findings = std::vector<Finding>;
 

@@ -1,10 +1,7 @@
 // The check folders: the data and run folders from every node, and whether the nodes share the run folder and
 // its lock.
-#include "tools/doctor/measure.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -19,7 +16,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <thread>
 
@@ -29,6 +25,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "tools/doctor/measure.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 #include "trainer/config/config_text.h"
@@ -44,16 +41,15 @@ using Clock = std::chrono::steady_clock;
 using Views = std::vector<FolderView>;
 
 constexpr const char* kProbeName = ".lockstep-doctor-";
+constexpr const char* kNoAnswer = "the file system did not answer in time";
 constexpr size_t kMostEntries = 1000, kOpenedFiles = 32, kNamedHosts = 4;
 constexpr size_t kProbeBytes = 256 << 10;
 constexpr int kDepth = 2;                     // torchvision's MNIST/raw
 constexpr long long kLittleRoom = 1LL << 30;  // a few checkpoints of a small model
-constexpr double kSlow = 2;                   // seconds until another node sees a file
-constexpr auto kAnswer = 5s;                  // for a file system to answer
-constexpr auto kSee = 5s;                     // until a file of another node is seen
+constexpr auto kAnswer = 5s;                  // for a file system to respond
+constexpr auto kSee = 5s;                     // until another node's file is seen: NFS caches attributes
 
-// What `work` returns or throws, from a thread; nothing where it takes longer: the thread is left behind with
-// all that it holds.
+// What `work` returns or throws, from a thread. Nothing if it takes longer: the thread is then left behind.
 template <class Result>
 std::optional<Result> within(std::chrono::milliseconds timeout, std::function<Result()> work) {
   auto promise = std::make_shared<std::promise<Result>>();
@@ -69,76 +65,104 @@ std::optional<Result> within(std::chrono::milliseconds timeout, std::function<Re
   return future.get();
 }
 
+// --- the doctor's own files in the run folder ---
+
+struct LiveProbes {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+
+// Never destroyed: a thread that hangs may return at any time.
+LiveProbes& live_probes() {
+  static auto* all = new LiveProbes;
+  return *all;
+}
+
+void remove_path(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// A new file or folder, removed with this object or by remove_probes(). Throws Error with the system's
+// reason.
+class Probe {
+ public:
+  enum class Kind { file, folder };
+  Probe(const std::string& folder, Kind kind) : path_((fs::path(folder) / kProbeName).string() + "XXXXXX") {
+    if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
+    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data())) throw Error(std::strerror(errno), folder);
+    const std::lock_guard lock(live_probes().mutex);
+    live_probes().paths.insert(path_);
+  }
+  ~Probe() {
+    remove_path(path_);
+    const std::lock_guard lock(live_probes().mutex);
+    live_probes().paths.erase(path_);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+  const std::string& path() const { return path_; }
+  base::Descriptor& file() { return file_; }
+
+ private:
+  std::string path_;
+  base::Descriptor file_;
+};
+
 // --- one node's view ---
 
 std::string file_system_name(long magic) {
   static const std::map<long, const char*> names = {
-      {0x6969, "nfs"},       {0x0BD00BD0, "lustre"}, {0x47504653, "gpfs"},    {0x19830326, "beegfs"},
-      {0x65735546, "fuse"},  {0x00C36400, "ceph"},   {0x01021994, "tmpfs"},   {0xEF53, "ext4"},
-      {0x58465342, "xfs"},   {0x9123683E, "btrfs"},  {0x794C7630, "overlay"}, {0x2FC12FC1, "zfs"},
-      {0xFF534D42, "cifs"},  {0xFE534D42, "smb"},    {0x01021997, "9p"},      {0x20030528, "orangefs"},
-      {0x7461636F, "ocfs2"}, {0x01161970, "gfs2"},   {0x5346414F, "afs"},     {0x73717368, "squashfs"},
-      {0xAAD7AAEA, "panfs"}, {0x786F4256, "vboxsf"}, {0x858458F6, "ramfs"},
-  };
+      {0x6969, "nfs"},      {0x0BD00BD0, "lustre"}, {0x47504653, "gpfs"},  {0x19830326, "beegfs"},
+      {0x65735546, "fuse"}, {0x00C36400, "ceph"},   {0x01021994, "tmpfs"}, {0xEF53, "ext4"},
+      {0x58465342, "xfs"},  {0x9123683E, "btrfs"},  {0x2FC12FC1, "zfs"},   {0x794C7630, "overlay"}};
   const auto found = names.find(magic);
   return found == names.end() ? format("0x{:x}", static_cast<unsigned long>(magic)) : found->second;
 }
 
+// Why a byte of the file cannot be read; empty where it can.
+std::string why_unreadable(const fs::path& path) {
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  char byte = 0;
+  if (file && ::read(file.number(), &byte, 1) >= 0) return "";
+  return format("{}: {}", base::printable(path.filename().string()), std::strerror(errno));
+}
+
 // Names and sizes in order, whatever order the file system lists them in.
-class Listing {
- public:
-  explicit Listing(FolderView& view) : view_(view) {}
-
-  void read(const fs::path& place) {
-    fs::is_directory(place) ? read(place, place, 1) : take(fs::directory_entry(place), place.parent_path());
-    base::Sha256 digest;
-    for (const auto& [name, size] : sizes_) {
-      const auto line = format("{}\n{}\n", name, size);
-      digest.add(line.data(), line.size());
-    }
-    view_.entries = static_cast<long long>(sizes_.size());
-    view_.digest = whole_ ? digest.hex() : "";
-  }
-
- private:
-  void read(const fs::path& root, const fs::path& folder, int depth) {
-    std::error_code failed;
-    std::vector<fs::path> inner;
-    for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-         entry.increment(failed)) {
-      if (sizes_.size() >= kMostEntries) return void(whole_ = false);  // which of them were seen is by chance
-      take(*entry, root);
-      std::error_code unknown;
-      if (entry->is_directory(unknown)) inner.push_back(entry->path());
-    }
-    if (failed && view_.unreadable.empty()) view_.unreadable = failed.message();
-    if (depth == kDepth) return;
-    for (const auto& next : inner) read(root, next, depth + 1);
-  }
-
-  void take(const fs::directory_entry& entry, const fs::path& root) {
+void read_entries(const fs::path& place, FolderView& view) {
+  std::map<std::string, long long> sizes;
+  size_t opened = 0;
+  const auto take = [&](const fs::directory_entry& entry) {
     std::error_code unknown;
     const bool is_file = entry.is_regular_file(unknown);
-    const auto size = is_file ? static_cast<long long>(entry.file_size(unknown)) : -1;
-    sizes_[entry.path().lexically_relative(root).string()] = unknown ? -2 : size;
-    if (!is_file || opened_++ >= kOpenedFiles || !view_.unreadable.empty()) return;
-    const base::Descriptor file(::open(entry.path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    char byte = 0;
-    if (!file || ::read(file.number(), &byte, 1) < 0)
-      view_.unreadable =
-          format("{}: {}", base::printable(entry.path().filename().string()), std::strerror(errno));
+    sizes[entry.path().lexically_relative(place).string()] =
+        is_file ? static_cast<long long>(entry.file_size(unknown)) : -1;
+    if (is_file && opened++ < kOpenedFiles && view.problem.empty())
+      view.problem = why_unreadable(entry.path());
+  };
+  std::error_code failed;
+  if (!fs::is_directory(place)) take(fs::directory_entry(place));
+  fs::recursive_directory_iterator at;
+  if (fs::is_directory(place))
+    at = fs::recursive_directory_iterator(place, fs::directory_options::follow_directory_symlink, failed);
+  for (; !failed && at != end(at) && sizes.size() < kMostEntries; at.increment(failed)) {
+    if (at.depth() + 1 == kDepth) at.disable_recursion_pending();
+    take(*at);
   }
-
-  FolderView& view_;
-  bool whole_ = true;
-  size_t opened_ = 0;
-  std::map<std::string, long long> sizes_;
-};
+  if (failed && view.problem.empty()) view.problem = failed.message();
+  base::Sha256 digest;
+  for (const auto& [name, size] : sizes) {
+    const auto line = format("{}\n{}\n", name, size);
+    digest.add(line.data(), line.size());
+  }
+  view.entries = static_cast<long long>(sizes.size());
+  if (sizes.size() < kMostEntries) view.digest = digest.hex();  // of more it is chance which were listed
+}
 
 // By writing: a file system may be read-only, full or over a quota whatever the permissions say.
 std::string why_unwritable(const std::string& folder) {
   try {
-    Probe probe(folder, kProbeName, Probe::Kind::file);
+    Probe probe(folder, Probe::Kind::file);
     const bool written = base::write_all(probe.file().number(), std::string(kProbeBytes, 'x')) &&
                          (::fsync(probe.file().number()) == 0 || errno == EINVAL) && probe.file().close();
     return written ? "" : std::strerror(errno);
@@ -158,8 +182,7 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
   const auto type = fs::status(there, failed).type();
   if (type != fs::file_type::directory && !(to_read && type == fs::file_type::regular)) {
     const bool is_other = type != fs::file_type::not_found && type != fs::file_type::none;
-    view.unreadable = is_other ? std::strerror(ENOTDIR) : failed ? failed.message() : std::strerror(ENOENT);
-    if (!to_read) view.unwritable = view.unreadable;
+    view.problem = is_other ? std::strerror(ENOTDIR) : failed ? failed.message() : std::strerror(ENOENT);
     return view;
   }
   struct statfs kind {};
@@ -167,177 +190,46 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
   struct statvfs room {};
   if (::statvfs(there.c_str(), &room) == 0 && room.f_blocks > 0)
     view.free = static_cast<long long>(room.f_bavail) * static_cast<long long>(room.f_frsize);
-  to_read ? Listing(view).read(there) : void(view.unwritable = why_unwritable(view.there));
+  if (to_read) {
+    read_entries(there, view);
+  } else {
+    view.problem = why_unwritable(view.there);
+  }
   return view;
 }
 
 // --- what the views mean ---
 
-std::string hosts_text(const std::vector<std::string>& hosts) {
-  const size_t named = std::min(hosts.size(), kNamedHosts);
-  const auto text = base::join({hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(named)}, ", ");
-  return hosts.size() > named ? format("{} and {} more", text, hosts.size() - named) : text;
+std::string hosts_text(std::vector<std::string> hosts) {
+  const size_t more = hosts.size() - std::min(hosts.size(), kNamedHosts);
+  hosts.resize(hosts.size() - more);
+  return base::join(hosts, ", ") + (more > 0 ? format(" and {} more", more) : "");
 }
 
-// One failure for each text that nodes have in common.
-void add_by_text(Findings& findings, const Views& views,
-                 const std::function<std::string(const FolderView&)>& text, const std::string& what,
-                 const std::string& remedy) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> texts;
+// One failure for each problem, which names the hosts that have it.
+Findings problems_of(const std::string& what, const Views& views, const std::string& remedy) {
+  std::map<std::string, std::vector<std::string>> hosts_by_problem;
   for (const auto& view : views) {
-    const auto own = text(view);
-    if (own.empty()) continue;
-    const auto same = std::ranges::find_if(texts, [&](const auto& one) { return one.first == own; });
-    same == texts.end() ? texts.push_back({own, {view.host}}) : same->second.push_back(view.host);
-  }
-  for (const auto& [own, hosts] : texts)
-    findings.push_back(failure(format("{} on {}: {}", what, hosts_text(hosts), own), remedy));
-}
-
-void add_silent(Findings& findings, const std::string& what, const Views& views) {
-  add_by_text(
-      findings, views,
-      [](const FolderView& view) { return view.answered ? "" : "the file system did not answer in time"; },
-      what, "look at the mount there (mount, df) and at its file server");
-}
-
-void add_problems(Findings& findings, const std::string& what, const Views& views,
-                  std::string FolderView::*problem, const std::string& remedy) {
-  add_by_text(
-      findings, views, [&](const FolderView& view) { return view.answered ? view.*problem : ""; }, what,
-      remedy);
-}
-
-Finding all_well(const std::string& what, const FolderView& first, const std::string& more) {
-  const auto room = first.free < 0 ? "" : format(", {} free", bytes_text(first.free));
-  return ok(format("{} ({}{}): {}", what, first.kind, room, more));
-}
-
-Finding hanging_lock(const std::string& host, const std::string& folder) {
-  return failure(format("the lock of a run in {} did not answer in time on {}", folder, host),
-                 "a run would hang there: look at the mount's locks (NFS: rpc.statd and lockd on the node "
-                 "and the server, "
-                 "firewall), or set run.dir to another file system");
-}
-
-Findings findings_of(const FolderAccess& access, const Views& views) {
-  const FolderView& first = views.front();
-  constexpr const char* kShare = "set run.dir to a folder of a file system that all nodes share";
-  if (access.seen_after < 0) {
-    const auto own = std::ranges::find(views, access.rank, &FolderView::rank);
-    return {
-        failure(format("{} is not the same on all nodes: {} ({}) does not see what {} writes there ({})",
-                       first.there, access.host, own == views.end() ? "" : own->kind, first.host, first.kind),
-                kShare)};
+    const auto problem = view.answered ? view.problem : kNoAnswer;
+    if (!problem.empty()) hosts_by_problem[problem].push_back(view.host);
   }
   Findings findings;
-  if (!access.unwritten.empty())
-    findings.push_back(
-        failure(format("{} cannot write beside rank 0's file: {}", access.host, access.unwritten),
-                "give the job's user the right to write there on every node"));
-  else if (!access.arrived)
+  for (const auto& [problem, hosts] : hosts_by_problem)
     findings.push_back(failure(
-        format("{} does not see what {} writes to {}", first.host, access.host, first.there), kShare));
-  if (access.seen_after > kSlow)
-    findings.push_back(
-        warning(format("{} sees a new file after {:.1f} s", access.host, access.seen_after),
-                "attributes are cached there (NFS: actimeo, lookupcache): a run waits that long"));
-  if (access.lock_hangs)
-    findings.push_back(hanging_lock(access.host, first.there));
-  else if (!access.lock_held)
-    findings.push_back(
-        failure(format("locks do not work between nodes: {} gets the run's lock while {} holds it",
-                       access.host, first.host),
-                "have the file system mounted with locks for the whole cluster (NFS: without local_lock; "
-                "Lustre: with -o "
-                "flock, not localflock), or never start two jobs with one run.name"));
-  else if (!access.lock_error.empty())
-    findings.push_back(
-        warning(format("the file system has no locks on {}: {}", access.host, access.lock_error),
-                "runs then rely on signs of life, which takes up to a minute: have it mounted with locks "
-                "(NFS: without "
-                "nolock; Lustre: with -o flock)"));
+        format("{} on {}: {}", what, hosts_text(hosts), problem),
+        problem == kNoAnswer ? "look at the mount there (mount, df) and at its file server" : remedy));
   return findings;
 }
 
-// --- probes ---
-
-struct LiveProbes {
-  std::mutex mutex;
-  std::set<std::string> paths;
-};
-
-// never destroyed: a thread that hangs may return at any time
-LiveProbes& live_probes() {
-  static auto* all = new LiveProbes;
-  return *all;
+std::string room_of(const FolderView& view) {
+  return view.free < 0 ? view.kind : format("{}, {} free", view.kind, bytes_text(view.free));
 }
 
-void remove_path(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
-}
-
-std::string word_of(int rank, const std::string& folder) {
-  return format("{}-{}", fs::path(folder).filename().string(), rank);
-}
-
-// The system's reason where it fails.
-std::string write_word(const std::string& folder, int rank) {
-  const auto file = fs::path(folder) / std::to_string(rank);
-  base::Descriptor open(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (open && base::write_all(open.number(), word_of(rank, folder)) && ::fsync(open.number()) == 0 &&
-      open.close())
-    return "";
-  return std::strerror(errno);
-}
-
-// Seconds until the rank's file is there; -1 where it is not in time.
-double seen_after(const std::string& folder, int rank, Clock::time_point end) {
-  const auto begin = Clock::now();
-  do {
-    std::ifstream text(fs::path(folder) / std::to_string(rank));
-    std::string word;
-    if (text >> word && word == word_of(rank, folder))
-      return std::chrono::duration<double>(Clock::now() - begin).count();
-    std::this_thread::sleep_for(20ms);
-  } while (Clock::now() < end);
-  return -1;
-}
-
-// A folder with rank 0's file in it, and a run's lock on it.
-struct LockProbe {
-  explicit LockProbe(const std::string& there) : folder(there, kProbeName, Probe::Kind::folder) {
-    const auto failed = write_word(folder.path(), 0);
-    if (!failed.empty()) throw Error(failed, there);
-    lock = run_folder::RunLock::take(folder.path());
-  }
-  Probe folder;
-  std::optional<run_folder::RunLock> lock;
-};
-
-void try_lock(const std::string& folder, FolderAccess& access) {
-  const base::Descriptor file(::open((fs::path(folder) / "lock").c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) return;
-  const bool taken = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
-  if (!taken && errno != EWOULDBLOCK) access.lock_error = std::strerror(errno);
-  if (taken) ::flock(file.number(), LOCK_UN);
-  access.lock_held = run_folder::in_use(folder);
-  if (taken && access.lock_held) access.lock_error = "they only work within a node";
-}
-
-FolderAccess access_to(const std::string& folder, const Job& job) {
-  FolderAccess access{.rank = job.rank, .host = job.host};
-  access.seen_after = seen_after(folder, 0, Clock::now() + kSee);
-  if (access.seen_after < 0) return access;
-  if (job.rank != 0) access.unwritten = write_word(folder, job.rank);
-  const auto locks = within<FolderAccess>(kAnswer, [folder, access]() mutable {
-    try_lock(folder, access);
-    return access;
-  });
-  if (locks) return *locks;
-  access.lock_hangs = true;
-  return access;
+Finding lock_hangs(const std::string& host, const std::string& folder) {
+  return failure(
+      format("the lock of a run in {} did not answer in time on {}", folder, host),
+      "a run would hang there: look at the mount's locks (NFS: rpc.statd and lockd on the node and the "
+      "server, firewall), or set run.dir to another file system");
 }
 
 // --- the measurement ---
@@ -360,27 +252,44 @@ Places places_of(const DoctorSettings& asked) {
   return places;
 }
 
-// Rank 0's, on every rank.
-Places agreed_places(Session& session) {
-  try {
-    const auto own = [&] {
-      return session.job().rank == 0 ? Session::Json(places_of(session.settings)) : nullptr;
-    };
-    return session.round(own, [](const auto& values) { return values[0]; }).get<Places>();
-  } catch (RoundFailed& failed) {
-    for (Finding& finding : failed.findings) finding.names_config = !session.is_broken();
-    throw;
+// A folder with rank 0's file in it, and a run's lock on it.
+struct LockProbe {
+  explicit LockProbe(const std::string& there) : folder(there, Probe::Kind::folder) {
+    std::ofstream(fs::path(folder.path()) / "0") << "x";
+    lock = run_folder::RunLock::take(folder.path());
   }
+  Probe folder;
+  std::optional<run_folder::RunLock> lock;
+};
+
+bool sees_file_of(int rank, const std::string& folder, Clock::time_point end) {
+  std::error_code ignored;
+  while (!fs::exists(fs::path(folder) / std::to_string(rank), ignored)) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(20ms);
+  }
+  return true;
 }
 
-// Rank 0 puts a folder there, and the first rank of each other node (alone, rank 0 itself) looks at it.
-void measure_sharing(Session& session, const Views& views, Findings& findings) {
+FolderAccess access_to(const std::string& folder, const Job& job, const std::string& kind) {
+  FolderAccess access{.host = job.host, .kind = kind};
+  access.sees_file = sees_file_of(0, folder, Clock::now() + kSee);
+  if (!access.sees_file) return access;
+  std::ofstream(fs::path(folder) / std::to_string(job.rank)) << "x";
+  const auto held = within<bool>(kAnswer, [folder] { return run_folder::in_use(folder); });
+  access.hangs = !held;
+  access.sees_lock = held.value_or(false);
+  return access;
+}
+
+// Rank 0 makes a folder there, and the first rank of each other node (alone, rank 0 itself) looks at it.
+void measure_sharing(Session& session, const FolderView& first, const std::string& own_kind,
+                     Findings& findings) {
   const Job& job = session.job();
   std::shared_ptr<LockProbe> probe;
   const auto make = [&]() -> Session::Json {
     if (job.rank != 0) return {};
-    const auto there = views.front().there;
-    const auto made = within<std::shared_ptr<LockProbe>>(kAnswer, [there] {
+    const auto made = within<std::shared_ptr<LockProbe>>(kAnswer, [there = first.there] {
       try {
         return std::make_shared<LockProbe>(there);
       } catch (const Error& error) {
@@ -388,7 +297,7 @@ void measure_sharing(Session& session, const Views& views, Findings& findings) {
                     "look at the quota of files there, or set run.dir to another folder");
       }
     });
-    if (!made) findings.push_back(hanging_lock(job.host, there));
+    if (!made) findings.push_back(lock_hangs(job.host, first.there));
     probe = made.value_or(nullptr);
     return probe ? probe->folder.path() : "";
   };
@@ -396,18 +305,17 @@ void measure_sharing(Session& session, const Views& views, Findings& findings) {
   const bool looks = job.nodes == 1 ? job.rank == 0 : job.local_rank == 0 && job.rank != 0;
   session.round(
       [&]() -> Session::Json {
-        return looks && !folder.empty() ? Session::Json(access_to(folder, job)) : nullptr;
+        return looks && !folder.empty() ? Session::Json(access_to(folder, job, own_kind)) : nullptr;
       },
       [&](const std::vector<Session::Json>& values) -> Session::Json {
         std::vector<FolderAccess> accesses;
         const auto end = Clock::now() + kSee;
-        for (const auto& value : values) {
-          if (value.is_null()) continue;
-          auto& access = accesses.emplace_back(value.get<FolderAccess>());
-          access.arrived =
-              access.seen_after >= 0 && access.unwritten.empty() && seen_after(folder, access.rank, end) >= 0;
+        for (size_t rank = 0; rank < values.size(); ++rank) {
+          if (values[rank].is_null()) continue;
+          auto& access = accesses.emplace_back(values[rank].get<FolderAccess>());
+          access.is_seen = access.sees_file && sees_file_of(static_cast<int>(rank), folder, end);
         }
-        if (!folder.empty()) append(findings, sharing_findings(views, accesses));
+        if (!folder.empty()) append(findings, sharing_findings(first, accesses));
         return {};
       });
 }
@@ -420,78 +328,74 @@ FolderView view_of(const std::string& path, Purpose purpose, std::chrono::millis
 }
 
 Findings data_findings(const std::string& path, const Views& views) {
-  Findings findings;
   const auto what = "the data folder " + path;
-  add_silent(findings, what, views);
-  add_problems(findings, what, views, &FolderView::unreadable,
-               "put the data there on every node, mount it there, or set data.root");
+  const FolderView& first = views.front();
+  Findings findings =
+      problems_of(what, views, "put the data there on every node, mount it there, or set data.root");
+  if (!findings.empty()) return findings;
   std::vector<std::string> others;
   for (const auto& view : views)
-    if (!view.digest.empty() && !views.front().digest.empty() && view.digest != views.front().digest)
+    if (!view.digest.empty() && !first.digest.empty() && view.digest != first.digest)
       others.push_back(view.host);
-  if (findings.empty() && !others.empty())
-    findings.push_back(failure(format("{} holds other files on {} than on {}, by their names and sizes", what,
-                                      hosts_text(others), views.front().host),
-                               "copy the data to every node again, or put it where all nodes see the same"));
-  if (findings.empty())
-    findings.push_back(all_well(what, views.front(),
-                                format("read on {}{}, {} entries checked", counted(views.size(), "node"),
-                                       views.size() == 1 ? "" : ", the same files", views.front().entries)));
-  return findings;
+  if (!others.empty())
+    return {failure(format("{} holds other files on {} than on {}, by their names and sizes", what,
+                           hosts_text(others), first.host),
+                    "copy the data to every node again, or put it where all nodes see the same")};
+  return {
+      ok(format("{} ({}): read on {}{}, {} entries checked", what, room_of(first),
+                counted(views.size(), "node"), views.size() == 1 ? "" : ", the same files", first.entries))};
 }
 
 Findings runs_findings(const std::string& path, const Views& views) {
-  Findings findings;
   const auto what = "the run folder " + path;
   const FolderView& first = views.front();
-  add_silent(findings, what, views);
-  add_problems(findings, what, views, &FolderView::unwritable,
-               "set run.dir to a folder that every node can write to, and that has room");
-  for (const auto& view : views)
+  Findings findings =
+      problems_of(what, views, "set run.dir to a folder that every node can write to, and that has room");
+  for (const auto& view : views) {
     if (view.answered && view.there != first.there)
       findings.push_back(failure(
           format("{}: {} has {}, and {} only {}", what, first.host, first.there, view.host, view.there),
           "mount it there, or set run.dir to a folder that all nodes see"));
-  const auto small = std::ranges::find_if(views, [](const FolderView& view) {
-    return view.free >= 0 && view.free < kLittleRoom && view.unwritable.empty();
-  });
-  if (small != views.end())
-    findings.push_back(
-        warning(format("{}: {} are free there on {}", what, bytes_text(small->free), small->host),
-                "free disk space, or set run.dir to a larger file system"));
-  if (findings.empty())
-    findings.push_back(all_well(what, first, format("written on {}", counted(views.size(), "node"))));
-  return findings;
-}
-
-Findings sharing_findings(const Views& views, const std::vector<FolderAccess>& accesses) {
-  Findings findings;
-  double slowest = 0;
-  for (const auto& access : accesses) {
-    append(findings, findings_of(access, views));
-    slowest = std::max(slowest, access.seen_after);
+    else if (view.free >= 0 && view.free < kLittleRoom && view.problem.empty())
+      findings.push_back(
+          warning(format("{}: {} are free there on {}", what, bytes_text(view.free), view.host),
+                  "free disk space, or set run.dir to a larger file system"));
   }
   if (findings.empty())
-    findings.push_back(ok(views.size() == 1
-                              ? "the run's lock works"
-                              : format("{} nodes see each other's files within {:.2f} s, and the run's "
-                                       "lock works between them",
-                                       views.size(), slowest)));
+    findings.push_back(
+        ok(format("{} ({}): written on {}", what, room_of(first), counted(views.size(), "node"))));
   return findings;
 }
 
-Probe::Probe(const std::string& folder, const std::string& name, Kind kind)
-    : path_((fs::path(folder) / (name + "XXXXXX")).string()) {
-  if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
-  if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data())) throw Error(std::strerror(errno), folder);
-  const std::lock_guard lock(live_probes().mutex);
-  live_probes().paths.insert(path_);
-}
-
-Probe::~Probe() {
-  remove_path(path_);
-  const std::lock_guard lock(live_probes().mutex);
-  live_probes().paths.erase(path_);
+Findings sharing_findings(const FolderView& first, const std::vector<FolderAccess>& accesses) {
+  constexpr const char* kShare = "set run.dir to a folder of a file system that all nodes share";
+  Findings findings;
+  for (const auto& access : accesses) {
+    if (!access.sees_file)
+      findings.push_back(
+          failure(format("{} is not the same on all nodes: {} ({}) does not see what {} writes there ({})",
+                         first.there, access.host, access.kind, first.host, first.kind),
+                  kShare));
+    else if (!access.is_seen)
+      findings.push_back(failure(
+          format("{} does not see what {} writes to {}", first.host, access.host, first.there), kShare));
+    else if (access.hangs)
+      findings.push_back(lock_hangs(access.host, first.there));
+    else if (!access.sees_lock)
+      findings.push_back(
+          failure(format("locks do not work between nodes: {} gets the run's lock while {} holds it",
+                         access.host, first.host),
+                  "have the file system mounted with locks for the whole cluster (NFS: without local_lock; "
+                  "Lustre: with "
+                  "-o flock, not localflock), or never start two jobs with one run.name"));
+  }
+  if (findings.empty())
+    findings.push_back(
+        ok(accesses.size() == 1 && accesses[0].host == first.host
+               ? "the run's lock works"
+               : format("{} nodes see each other's files, and the run's lock works between them",
+                        accesses.size() + 1)));
+  return findings;
 }
 
 void remove_probes() {
@@ -500,24 +404,26 @@ void remove_probes() {
 }
 
 void measure_folders(Session& session, Findings& findings) {
-  const auto places = agreed_places(session);
-  for (const auto& place : {places.data, places.runs})  // a finding may name any folder above
-    for (fs::path path = place; path.has_relative_path(); path = path.parent_path())
-      session.private_paths.push_back(path.string());
+  const auto own_places = [&] {
+    return session.job().rank == 0 ? Session::Json(places_of(session.settings)) : nullptr;
+  };
+  const auto places = session.round(own_places, [](const auto& values) { return values[0]; }).get<Places>();
   if (places.data.empty())
     findings.push_back(ok("no data folder was given: name a config, or --data FOLDER"));
+  std::string own_kind;
   const auto look = [&]() -> Session::Json {
     if (!session.is_first_of_node()) return nullptr;
     const auto seen = [&](const std::string& path, Purpose purpose) {
       auto view = path.empty() ? FolderView() : view_of(path, purpose, kAnswer);
-      view.rank = session.job().rank;
       view.host = session.job().host;
       return view;
     };
-    return {seen(places.data, Purpose::to_read), seen(places.runs, Purpose::to_write)};
+    const auto data = seen(places.data, Purpose::to_read), runs = seen(places.runs, Purpose::to_write);
+    own_kind = runs.kind;
+    return {data, runs};
   };
-  Views data, runs;
-  const bool may_share = session.round(look, [&](const std::vector<Session::Json>& values) {
+  const auto answer = session.round(look, [&](const std::vector<Session::Json>& values) -> Session::Json {
+    Views data, runs;
     for (const auto& value : values) {
       if (value.is_null()) continue;
       data.push_back(value[0].get<FolderView>());
@@ -525,9 +431,10 @@ void measure_folders(Session& session, Findings& findings) {
     }
     if (!places.data.empty()) append(findings, data_findings(places.data, data));
     append(findings, runs_findings(places.runs, runs));
-    return runs.front().answered && runs.front().unwritable.empty();
+    return runs.front();
   });
-  if (may_share) measure_sharing(session, runs, findings);
+  const auto first = answer.get<FolderView>();
+  if (first.answered && first.problem.empty()) measure_sharing(session, first, own_kind, findings);
 }
 
 }  // namespace lockstep::doctor

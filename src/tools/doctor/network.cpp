@@ -1,17 +1,9 @@
 // The checks interfaces and reach: which addresses the nodes have, and whether they reach each other there.
-#include "tools/doctor/measure.h"
-
-#include <arpa/inet.h>
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
+#include <future>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -19,6 +11,7 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/lookup.h"
+#include "tools/doctor/measure.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
@@ -27,10 +20,9 @@ namespace {
 
 using comm::NetworkAddress;
 using Networks = std::vector<RankNetwork>;
-using Milliseconds = std::chrono::milliseconds;
 
 constexpr size_t kDrawnNodes = 16, kFewNodes = 16, kNamedFailures = 4;
-constexpr Milliseconds kConnect{3000};
+constexpr std::chrono::seconds kConnect{3};
 constexpr const char* kGloo = "GLOO_SOCKET_IFNAME";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
 
@@ -39,17 +31,14 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// by the names that InfiniBand, Slingshot and Omni-Path give their interfaces
+// --- interfaces ---
+
+// By the names that InfiniBand, Slingshot and Omni-Path give their interfaces.
 bool is_fabric(const std::string& interface) {
   return std::ranges::any_of(std::array{"ib", "hsn", "hfi", "opa"},
                              [&](const char* prefix) { return interface.starts_with(prefix); });
 }
 
-bool is_ipv4(const std::string& address) {
-  return address.find(':') == std::string::npos;
-}
-
-// The first rank of each node.
 Networks first_of_nodes(const Networks& networks) {
   std::map<int, RankNetwork> by_node;
   for (const auto& network : networks) by_node.emplace(network.node, network);
@@ -73,23 +62,6 @@ std::string drawing_of(const Networks& nodes) {
   return base::join(lines, "\n");
 }
 
-void add_subnets(Findings& findings, const Networks& nodes) {
-  std::map<std::string, std::vector<std::string>> subnets;
-  for (const auto& network : nodes)
-    for (const auto& entry : network.interfaces)
-      if (entry.address == network.gloo)
-        subnets[subnet_of(entry)].push_back(format("{} ({})", network.host, entry.interface));
-  if (subnets.size() < 2) return;
-  std::vector<std::string> parts;
-  for (const auto& [subnet, hosts] : subnets)
-    parts.push_back(format("{} on {}{}", subnet, hosts.front(),
-                           hosts.size() > 1 ? format(" and {} more", hosts.size() - 1) : ""));
-  findings.push_back(
-      warning("gloo's addresses are in different subnets: " + base::join(parts, ", "),
-              format("if no router connects them, set {} to an interface that all nodes have in one network",
-                     kGloo)));
-}
-
 // A fabric's interface that every node has and gloo does not use.
 void add_unused_fabric(Findings& findings, const Networks& nodes) {
   std::map<std::string, size_t> count;
@@ -97,15 +69,15 @@ void add_unused_fabric(Findings& findings, const Networks& nodes) {
     if (is_fabric(network.gloo_interface())) return;
     std::set<std::string> own;
     for (const auto& entry : network.interfaces)
-      if (is_fabric(entry.interface) && is_ipv4(entry.address)) own.insert(entry.interface);
+      if (is_fabric(entry.interface) && entry.address.find(':') == std::string::npos)  // IPv4
+        own.insert(entry.interface);
     for (const auto& name : own) ++count[name];
   }
-  const auto common =
-      std::ranges::find_if(count, [&](const auto& entry) { return entry.second == nodes.size(); });
-  if (common != count.end())
-    findings.push_back(warning(format("gloo uses {}, and every node has the faster {}",
-                                      nodes.front().gloo_interface(), common->first),
-                               format("set {}={} on all ranks", kGloo, common->first)));
+  for (const auto& [name, number] : count)
+    if (number == nodes.size())
+      return findings.push_back(warning(
+          format("gloo uses {}, and every node has the faster {}", nodes.front().gloo_interface(), name),
+          format("set {}={} on all ranks", kGloo, name)));
 }
 
 // Where gloo or NCCL finds no interface.
@@ -128,8 +100,8 @@ std::string names_of(const Networks& nodes, std::string (*name)(const RankNetwor
   return names.empty() ? "none" : base::join({names.begin(), names.end()}, ", ");
 }
 
-// "ib", "=eth0", "^docker,lo": prefixes, whole names, or neither.
-const NetworkAddress* first_match(const RankNetwork& network, std::string wish) {
+// `wish`, as NCCL_SOCKET_IFNAME: "ib" a prefix, "=eth0" a whole name, "^docker,lo" neither of these prefixes.
+std::string first_match(const RankNetwork& network, std::string wish) {
   const bool none_of = wish.starts_with('^');
   if (none_of) wish.erase(0, 1);
   const bool whole = wish.starts_with('=');
@@ -139,25 +111,66 @@ const NetworkAddress* first_match(const RankNetwork& network, std::string wish) 
       const auto name = one.substr(0, one.find(':'));
       return !name.empty() && (whole ? entry.interface == name : entry.interface.starts_with(name));
     });
-    if (named != none_of) return &entry;
+    if (named != none_of) return entry.interface;
   }
-  return nullptr;
+  return "";
 }
 
-std::shared_ptr<const addrinfo> numeric(const std::string& address, int port) {
-  const auto found = comm::look_up(address, static_cast<std::uint16_t>(port), kConnect);
-  if (found.code != 0) throw Error(format("'{}' is not an address", address), "lockstep doctor");
-  return found.addresses;
+// --- connections ---
+
+/// Where a node listens.
+struct Place {
+  std::string host, address;
+  int port = 0;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, host, address, port)
+
+/// A connection that failed.
+struct Unreached {
+  std::string from;  // a host
+  Place to;
+  std::string why;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unreached, from, to, why)
+
+// All other nodes of a few, otherwise the neighbours and node 0.
+std::set<size_t> partners_of(size_t node, size_t count) {
+  std::set<size_t> partners = {0, (node + 1) % count, (node + count - 1) % count};
+  for (size_t other = 0; count <= kFewNodes && other < count; ++other) partners.insert(other);
+  partners.erase(node);
+  return partners;
 }
 
-base::Descriptor socket_for(const addrinfo& address, int flags) {
-  return base::Descriptor(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+// Connects to all at once.
+std::vector<Unreached> unreached_among(const std::vector<Place>& places, const std::string& from) {
+  const auto deadline = std::chrono::steady_clock::now() + kConnect;
+  std::vector<std::future<std::string>> attempts;
+  for (const Place& place : places)
+    attempts.push_back(std::async(std::launch::async, [&place, deadline] {
+      std::string why = format("no answer in {} s", kConnect.count());
+      const auto port = static_cast<std::uint16_t>(place.port);
+      return comm::connect_to(place.address, port, deadline, why) ? "" : why;
+    }));
+  std::vector<Unreached> unreached;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (const auto why = attempts[i].get(); !why.empty()) unreached.push_back({from, places[i], why});
+  return unreached;
 }
 
-int error_of(int socket) {
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+Finding reach_finding(const std::vector<Unreached>& unreached, size_t tried) {
+  if (unreached.empty()) return ok(format("the nodes reach each other: {} connections tried", tried));
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(unreached.size(), kNamedFailures); ++i) {
+    const auto& [from, to, why] = unreached[i];
+    texts.push_back(
+        format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
+  }
+  if (unreached.size() > kNamedFailures)
+    texts.push_back(format("and {} more", unreached.size() - kNamedFailures));
+  return failure(
+      base::join(texts, "; "),
+      "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the right one, a "
+      "firewall between the nodes must let all ports of ip_local_port_range through");
 }
 
 }  // namespace
@@ -184,28 +197,14 @@ std::string nccl_interface(const RankNetwork& network) {
   std::vector<std::string> wishes = {"ib", "^docker,lo,virbr", "docker", "lo", "virbr"};
   if (!network.nccl_wanted.empty()) wishes = {network.nccl_wanted};
   for (const auto& wish : wishes)
-    if (const auto* found = first_match(network, wish)) return found->interface;
+    if (const auto found = first_match(network, wish); !found.empty()) return found;
   return "";
-}
-
-std::string subnet_of(const NetworkAddress& address) {
-  const int family = is_ipv4(address.address) ? AF_INET : AF_INET6;
-  std::array<unsigned char, 16> bytes{};
-  if (::inet_pton(family, address.address.c_str(), bytes.data()) != 1) return address.address;
-  for (int bit = address.bits; bit < 128; ++bit)
-    bytes[static_cast<size_t>(bit / 8)] &= static_cast<unsigned char>(~(0x80U >> (bit % 8)));
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  ::inet_ntop(family, bytes.data(), text.data(), text.size());
-  return format("{}/{}", text.data(), address.bits);
 }
 
 Findings network_findings(const Networks& networks, int nodes) {
   Findings findings = refused_choices(networks);
   const auto first = first_of_nodes(networks);
-  if (nodes > 1) {
-    add_subnets(findings, first);
-    add_unused_fabric(findings, first);
-  }
+  if (nodes > 1) add_unused_fabric(findings, first);
   const auto nccl = names_of(first, nccl_interface);
   const auto gloo = names_of(first, [](const RankNetwork& network) { return network.gloo_interface(); });
   if (findings.empty())
@@ -214,72 +213,6 @@ Findings network_findings(const Networks& networks, int nodes) {
                                               gloo, nodes, nccl)));
   findings.front().drawing = drawing_of(first);
   return findings;
-}
-
-std::pair<base::Descriptor, int> listen_at(const std::string& address) {
-  const auto place = numeric(address, 0);
-  auto socket = socket_for(*place, 0);
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  if (!socket || ::bind(socket.number(), place->ai_addr, place->ai_addrlen) != 0 ||
-      ::listen(socket.number(), SOMAXCONN) != 0 ||
-      ::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
-    throw Error(format("cannot listen at {}: {}", address, std::strerror(errno)), "lockstep doctor");
-  const int port = own.ss_family == AF_INET ? ntohs(reinterpret_cast<sockaddr_in&>(own).sin_port)
-                                            : ntohs(reinterpret_cast<sockaddr_in6&>(own).sin6_port);
-  return {std::move(socket), port};
-}
-
-std::vector<std::string> connect_to(const std::vector<Listener>& listeners, Milliseconds timeout) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<std::string> failed(listeners.size(), format("no answer in {} s", timeout.count() / 1000.0));
-  std::vector<base::Descriptor> sockets;
-  std::vector<pollfd> waiting;  // by listener; poll() skips a negative number
-  for (size_t i = 0; i < listeners.size(); ++i) {
-    const auto address = numeric(listeners[i].address, listeners[i].port);
-    sockets.push_back(socket_for(*address, SOCK_NONBLOCK));
-    const int begun = ::connect(sockets[i].number(), address->ai_addr, address->ai_addrlen);
-    if (begun != 0 && errno != EINPROGRESS) failed[i] = std::strerror(errno), sockets[i].close();
-    waiting.push_back({sockets[i].number(), POLLOUT, 0});
-  }
-  const auto open = [](const pollfd& one) { return one.fd >= 0; };
-  for (const auto end = Clock::now() + timeout; std::ranges::any_of(waiting, open) && Clock::now() < end;) {
-    ::poll(waiting.data(), waiting.size(), 50);
-    for (size_t i = 0; i < waiting.size(); ++i) {
-      if (waiting[i].fd < 0 || !waiting[i].revents) continue;
-      const int error = error_of(waiting[i].fd);
-      failed[i] = error == 0 ? "" : std::strerror(error);
-      waiting[i].fd = -1;
-    }
-  }
-  return failed;
-}
-
-std::vector<size_t> partners_of(size_t node, size_t count) {
-  std::set<size_t> partners;
-  if (count <= kFewNodes) {
-    for (size_t other = 0; other < count; ++other) partners.insert(other);
-  } else {
-    partners = {0, (node + 1) % count, (node + count - 1) % count};
-  }
-  partners.erase(node);
-  return {partners.begin(), partners.end()};
-}
-
-Finding reach_finding(const std::vector<Unreached>& unreached, size_t tried) {
-  if (unreached.empty()) return ok(format("the nodes reach each other: {} connections tried", tried));
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(unreached.size(), kNamedFailures); ++i) {
-    const auto& [from, to, why] = unreached[i];
-    texts.push_back(
-        format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
-  }
-  if (unreached.size() > kNamedFailures)
-    texts.push_back(format("and {} more", unreached.size() - kNamedFailures));
-  return failure(
-      base::join(texts, "; "),
-      "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the right one, a "
-      "firewall between the nodes must let all ports of ip_local_port_range through");
 }
 
 void measure_interfaces(Session& session, Findings& findings) {
@@ -297,36 +230,32 @@ void measure_interfaces(Session& session, Findings& findings) {
   });
 }
 
-// Whatever the backend, the ranks first meet at rank 0's address.
+// The first rank of each node listens at gloo's address, and connects to others. Whatever the backend, the
+// ranks of a job first meet at rank 0's address.
 void measure_reach(Session& session, Findings& findings) {
   const Job& job = session.job();
   if (job.nodes == 1) return;
-  base::Descriptor listening;
+  comm::Listener listener;
   const auto listen = [&]() -> Session::Json {
     const auto network = network_of(job, comm::network_facts(variable(kGloo)), "");
     if (!session.is_first_of_node() || network.gloo.empty()) return nullptr;
-    auto [socket, port] = listen_at(network.gloo);
-    listening = std::move(socket);
-    return Listener{job.host, network.gloo, port};
+    listener = comm::listen_on(network.gloo);
+    return Place{job.host, network.gloo, listener.port};
   };
   const auto by_rank = session.round(listen, [](const auto& values) { return values; });
-  std::vector<Listener> listeners;
+  std::vector<Place> places;
   size_t own = by_rank.size();
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (static_cast<int>(rank) == job.rank) own = listeners.size();
-    if (!by_rank[rank].is_null()) listeners.push_back(by_rank[rank].get<Listener>());
+    if (static_cast<int>(rank) == job.rank) own = places.size();
+    if (!by_rank[rank].is_null()) places.push_back(by_rank[rank].get<Place>());
   }
   const auto connect = [&]() -> Session::Json {
-    if (!session.is_first_of_node()) return {{"tried", 0}, {"unreached", Session::Json::array()}};
-    std::vector<Listener> wanted;
-    for (const size_t partner : partners_of(own, listeners.size())) wanted.push_back(listeners[partner]);
-    std::vector<Unreached> unreached;
-    const auto failed = connect_to(wanted, kConnect);
-    for (size_t i = 0; i < wanted.size(); ++i)
-      if (!failed[i].empty()) unreached.push_back({job.host, wanted[i], failed[i]});
-    return {{"tried", wanted.size()}, {"unreached", unreached}};
+    std::vector<Place> partners;
+    if (session.is_first_of_node() && !places.empty())
+      for (const size_t partner : partners_of(own, places.size())) partners.push_back(places.at(partner));
+    return {{"tried", partners.size()}, {"unreached", unreached_among(partners, job.host)}};
   };
-  const auto problems =
+  const std::string problem =
       session.round(connect, [&](const std::vector<Session::Json>& values) -> Session::Json {
         std::vector<Unreached> unreached;
         size_t tried = 0;
@@ -335,15 +264,9 @@ void measure_reach(Session& session, Findings& findings) {
           for (const auto& one : value["unreached"]) unreached.push_back(one.get<Unreached>());
         }
         if (tried > 0) findings.push_back(reach_finding(unreached, tried));
-        std::string store;
-        if (by_rank[0].is_null()) store = "the ranks meet at rank 0's address, and it has none";
-        for (const auto& one : unreached)
-          if (!by_rank[0].is_null() && Session::Json(one.to) == by_rank[0])
-            store = format("the ranks meet at rank 0's address, which {} does not reach", one.from);
-        return {{"gloo", unreached.empty() ? "" : "the nodes do not reach each other"}, {"store", store}};
+        return unreached.empty() ? "" : "the nodes do not reach each other";
       });
-  if (session.gloo_problem.empty()) session.gloo_problem = problems["gloo"];
-  session.store_problem = problems["store"];
+  if (session.gloo_problem.empty()) session.gloo_problem = problem;
 }
 
 }  // namespace lockstep::doctor

@@ -1,10 +1,10 @@
-#include "tools/doctor/rules.h"
-
+// How rules are evaluated.
 #include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/launch/process/report.h"
+#include "tools/doctor/rules.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -38,25 +38,21 @@ Findings apply(const Rule& rule, const Cluster& cluster) {
 
 std::vector<Check> checks() {
   std::vector<Check> all;
-  for (const auto& subject : {job_subject(), compute_subject(), node_subject()})
-    all.insert(all.end(), subject.checks.begin(), subject.checks.end());
+  for (const auto& table : {job_rules(), node_rules()})
+    all.insert(all.end(), table.checks.begin(), table.checks.end());
   return all;
 }
 
 Findings evaluate(const Check& check, const Cluster& cluster) {
   Findings findings;
   try {
-    for (const auto& subject : {job_subject(), compute_subject(), node_subject()})
-      for (const Rule& rule : subject.rules)
+    for (const auto& table : {job_rules(), node_rules()})
+      for (const Rule& rule : table.rules)
         if (rule.check == check.name) append(findings, apply(rule, cluster));
-    const bool has_failed = std::ranges::count(findings, FindingLevel::failure, &Finding::verdict) > 0;
-    if (check.ok && (findings.empty() || (check.ok_beside_warnings && !has_failed)))
-      findings.insert(findings.begin(), ok(check.ok(cluster)));
+    if (check.ok && findings.empty()) findings.push_back(ok(check.ok(cluster)));
     if (check.drawing && !findings.empty()) findings.front().drawing = check.drawing(cluster);
-  } catch (const Error& error) {  // a rank's environment is wrong: OMP_NUM_THREADS=many
+  } catch (const std::exception& error) {  // for example, of a variable that is not a number
     findings.push_back(failure_of(error));
-  } catch (const std::exception& error) {
-    findings.push_back(failure(format("the check itself failed: {}", error.what()), "report this as a bug"));
   }
   for (Finding& finding : findings) finding.check = std::string(check.name);
   return findings;
@@ -83,7 +79,8 @@ Finding failure_of(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   const std::string what = error.what();
   const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
-  return failure(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
+  return failure(what.substr(0, what.find('\n')) + where,
+                 known ? known->hint() : "if nothing here explains it, report it as a bug");
 }
 
 std::vector<Machine> machines_of(const Cluster& cluster) {
@@ -114,12 +111,6 @@ std::string ranks_in(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return format("rank {}", ranks.front());
   if (ranks.size() == 2) return format("ranks {} and {}", ranks[0], ranks[1]);
   return "ranks " + launch::ranges(ranks);
-}
-
-std::string ranks_in(const Machine& machine) {
-  std::vector<int> ranks;
-  for (const RankFacts* facts : machine) ranks.push_back(facts->job.rank);
-  return ranks_in(ranks);
 }
 
 }  // namespace lockstep::doctor

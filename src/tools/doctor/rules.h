@@ -21,7 +21,9 @@ using Problems = std::vector<Problem>;
 /// The ranks of one machine, in order.
 using Machine = std::vector<const RankFacts*>;
 
-/// One row: what is wrong, how bad that is, and what to do. Of each rank, each machine, or all ranks.
+inline constexpr auto kWarning = FindingLevel::warning, kFailure = FindingLevel::failure;
+
+/// One row: what is wrong with a rank, a machine or the cluster, how bad that is, and what to do.
 struct Rule {
   std::string_view check;
   FindingLevel level;
@@ -31,22 +33,19 @@ struct Rule {
   const char* remedy;
 };
 
-/// A check: the rules of its name, and what it says where none of them finds anything (null: nothing).
+/// The rules of one name, and what is printed where none of them finds a problem (null: nothing).
 struct Check {
   std::string_view name;
   std::string (*ok)(const Cluster& cluster) = nullptr;
   std::string (*drawing)(const Cluster& cluster) = nullptr;  // below its first finding; may be null
-  bool ok_beside_warnings = false;
 };
 
-/// The checks and rules of one subject.
-struct Subject {
+struct RuleTable {
   std::span<const Check> checks;
   std::span<const Rule> rules;
 };
-Subject job_subject();      // launcher, ranks, versions, facts, variables
-Subject node_subject();     // host, memory, shm, limits, container, signals
-Subject compute_subject();  // cores, threads, locality, gpus, libtorch
+RuleTable job_rules();   // launcher, ranks, versions, facts, variables
+RuleTable node_rules();  // cores, threads, GPUs, libtorch, host name, memory, limits, container, signals
 
 /// All checks, in the order in which they are printed.
 std::vector<Check> checks();
@@ -57,6 +56,7 @@ Findings evaluate(const Check& check, const Cluster& cluster);
 Findings of_ranks(const std::vector<std::pair<int, Finding>>& found, size_t world);
 /// An error as a finding: what and where, with the error's own hint.
 Finding failure_of(const std::exception& error);
+
 std::vector<Machine> machines_of(const Cluster& cluster);
 /// "3.5 GiB"; "unlimited" below zero.
 std::string bytes_text(long long number);
@@ -64,6 +64,5 @@ std::string bytes_text(long long number);
 std::string counted(size_t number, const char* what);
 /// "rank 3", "ranks 0 and 1", "ranks 0-2,5"
 std::string ranks_in(const std::vector<int>& ranks);
-std::string ranks_in(const Machine& machine);
 
 }  // namespace lockstep::doctor

@@ -1,27 +1,247 @@
-// Rules about each node: its host name, memory, /dev/shm, limits, container and signals.
+// Rules about each node and what its ranks compute on.
 #include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/open_files.h"
+#include "lockstep/launch/process/cpus.h"
 #include "tools/doctor/rules.h"
 
 namespace lockstep::doctor {
 namespace {
 
-constexpr auto kWarn = FindingLevel::warning, kFail = FindingLevel::failure;
-constexpr long long kMiB = 1 << 20, kGiB = 1 << 30;
-constexpr long long kLittleMemory = kGiB, kTooLittleMemory = 256 * kMiB;  // for a rank
-constexpr long long kSmallShm = 128 * kMiB;                               // a container's default is 64
-constexpr const char* kMoreShm =
-    "docker run --ipc=host, or --shm-size=1g; otherwise remove what dead processes left there";
-constexpr const char* kMoreMemory =
-    "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?";
-constexpr const char* kResolve =
-    "add it to /etc/hosts or DNS; with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME it is not needed";
+using launch::masks_overlap;
 
-bool below(long long value, long long bound) {
-  return value >= 0 && value < bound;
+constexpr long long kMiB = 1 << 20, kGiB = 1 << 30;
+
+std::vector<int> numbers_of(const Machine& machine) {
+  std::vector<int> ranks;
+  for (const RankFacts* facts : machine) ranks.push_back(facts->job.rank);
+  return ranks;
+}
+
+// --- cores and threads ---
+
+size_t cpus_of(const Machine& machine) {
+  std::set<int> all;
+  for (const RankFacts* facts : machine)
+    for (const int cpu : cpus_in(facts->cores.mask)) all.insert(cpu);
+  return all.size();
+}
+
+// The ranks that share a core with a rank of another mask, or have fewer CPUs than there are ranks of this
+// mask.
+Machine crowded_ranks(const Machine& machine) {
+  Machine crowded;
+  for (const RankFacts* one : machine) {
+    const auto is_in_its_way = [&](const RankFacts* other) {
+      return other->cores.mask != one->cores.mask && masks_overlap(other->cores.whole, one->cores.whole);
+    };
+    const auto alike = std::ranges::count_if(
+        machine, [&](const RankFacts* other) { return other->cores.mask == one->cores.mask; });
+    if (std::ranges::any_of(machine, is_in_its_way) || alike > std::ssize(cpus_in(one->cores.mask)))
+      crowded.push_back(one);
+  }
+  return crowded;
+}
+
+Problems crowded_cores(const Machine& machine) {
+  const Machine crowded = crowded_ranks(machine);
+  if (crowded.empty()) return {};
+  std::set<std::string> masks;
+  for (const RankFacts* facts : crowded) masks.insert(facts->cores.mask);
+  const auto ranks = ranks_in(numbers_of(crowded));
+  if (masks.size() == 1)
+    return {{format("{} have {} to share ({})", ranks, counted(cpus_of(crowded), "CPU"), *masks.begin())}};
+  return {{format("{} are bound to cores that they share (CPUs {})", ranks,
+                  base::join({masks.begin(), masks.end()}, " and "))}};
+}
+
+// In a batch job the other cores may be another job's.
+Problems idle_cores(const Machine& machine) {
+  const RankFacts& first = *machine.front();
+  std::map<std::string, int> cores_by_mask;
+  for (const RankFacts* facts : machine) cores_by_mask[facts->cores.mask] = facts->cores.cores;
+  int used = 0;
+  for (const auto& [mask, cores] : cores_by_mask) used += cores;
+  if (first.job.scheduler != "none" || machine.size() < 2 || used * 2 > first.cores.machine_cores) return {};
+  if (!crowded_cores(machine).empty()) return {};
+  return {
+      {format("{} may use {} of {} cores", ranks_in(numbers_of(machine)), used, first.cores.machine_cores)}};
+}
+
+launch::ThreadShare share_of(const RankFacts& facts, const Cluster& cluster) {
+  const Cores& cores = facts.cores;
+  const auto quota =
+      cores.quota > 0 ? std::optional(launch::CpuQuota{cores.quota, cores.quota_file}) : std::nullopt;
+  const auto sharers = std::ranges::count_if(cluster.ranks, [&](const RankFacts& other) {
+    return other.machine == facts.machine && masks_overlap(other.cores.mask, cores.mask);
+  });
+  return launch::choose_threads(facts.job, facts.variables, {cores.mask, cores.cores, cores.machine_cores},
+                                static_cast<int>(sharers), quota);
+}
+
+Problems too_many_threads(const RankFacts& facts, const Cluster& cluster) {
+  const auto share = share_of(facts, cluster);
+  return share.warnings.empty() ? Problems() : Problems{{share.warnings.front()}};
+}
+
+std::string cores_text(const Cluster& cluster) {
+  const Cores& cores = cluster.ranks.front().cores;
+  return format("{} may use {} of {} cores{}", cluster.ranks.size() == 1 ? "this rank" : "rank 0",
+                cores.cores, cores.machine_cores,
+                cores.quota > 0 ? format(", {:.2g} cores' time by {}", cores.quota, cores.quota_file) : "");
+}
+
+std::string threads_text(const Cluster& cluster) {
+  const auto share = share_of(cluster.ranks.front(), cluster);
+  return format("{} a rank ({})", share.threads, share.because);
+}
+
+// --- GPUs ---
+
+const Gpu* own_gpu(const RankFacts& facts) {
+  const auto index = static_cast<size_t>(facts.gpu);
+  return facts.gpu >= 0 && index < facts.gpus.size() ? &facts.gpus[index] : nullptr;
+}
+
+using RanksBy = std::map<std::string, std::vector<int>>;
+
+// "A on rank 0, B on ranks 1 and 2"
+std::string text_of(const RanksBy& kinds) {
+  std::vector<std::string> parts;
+  for (const auto& [name, ranks] : kinds) parts.push_back(format("{} on {}", name, ranks_in(ranks)));
+  return base::join(parts, ", ");
+}
+
+// The parts of a divided GPU (MIG) have a UUID each and one bus address. NCCL accepts one rank of them.
+Problems shared_gpus(const Cluster& cluster) {
+  RanksBy ranks_by_bus;
+  std::map<std::string, std::set<std::string>> uuids_by_bus;
+  for (const RankFacts& facts : cluster.ranks) {
+    const Gpu* gpu = own_gpu(facts);
+    if (!gpu || gpu->bus.empty()) continue;
+    const auto bus = format("{} on node {}", gpu->bus, facts.job.node_rank);
+    ranks_by_bus[bus].push_back(facts.job.rank);
+    uuids_by_bus[bus].insert(gpu->uuid);
+  }
+  Problems problems;
+  for (const auto& [bus, ranks] : ranks_by_bus) {
+    if (ranks.size() < 2) continue;
+    const bool has_parts = uuids_by_bus[bus].size() > 1;
+    problems.push_back(
+        {format("{} use {} ({})", ranks_in(ranks), has_parts ? "parts (MIG) of one GPU" : "one GPU", bus)});
+  }
+  return problems;
+}
+
+Problems no_device(const RankFacts& facts, const Cluster&) {
+  return facts.device_error.empty() ? Problems() : Problems{{facts.device_error}};
+}
+
+// Only if nothing worse is wrong.
+Problems mixed_gpus(const Cluster& cluster, bool some_without) {
+  RanksBy kinds;
+  for (const RankFacts& facts : cluster.ranks) {
+    if (!facts.device_error.empty()) return {};
+    const Gpu* gpu = own_gpu(facts);
+    kinds[gpu ? gpu->name : "none"].push_back(facts.job.rank);
+  }
+  if (kinds.size() < 2 || kinds.contains("none") != some_without || !shared_gpus(cluster).empty()) return {};
+  return {{"the ranks' GPUs differ: " + text_of(kinds)}};
+}
+
+Problems far_from_gpu(const RankFacts& facts, const Cluster&) {
+  const Gpu* gpu = own_gpu(facts);
+  if (!gpu || gpu->near.empty() || masks_overlap(gpu->near, facts.cores.mask)) return {};
+  return {{format("cuda:{} is close to CPUs {}, and the rank may only use {}", facts.gpu, gpu->near,
+                  facts.cores.mask)}};
+}
+
+std::string locality_text(const Cluster& cluster) {
+  return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
+}
+
+// "sm_90" runs on 9.0 and later of its generation, "sm_90a" on 9.0 only, "compute_90" on 9.0 and all later
+bool runs_on(const std::string& architecture, const Gpu& gpu) {
+  const auto line = architecture.find('_');
+  if (line == std::string::npos) return false;
+  const int number = std::atoi(architecture.c_str() + line + 1), own = gpu.major * 10 + gpu.minor;
+  if (std::isalpha(static_cast<unsigned char>(architecture.back()))) return number == own;
+  if (architecture.starts_with("compute_")) return number <= own;
+  return number / 10 == gpu.major && number <= own;
+}
+
+Problems unsupported_gpu(const RankFacts& facts, const Cluster&) {
+  const Gpu* gpu = own_gpu(facts);
+  if (!gpu || gpu->major == 0 || facts.torch_archs.empty()) return {};
+  if (std::ranges::any_of(facts.torch_archs, [&](const auto& name) { return runs_on(name, *gpu); }))
+    return {};
+  return {{format("libtorch was built for {}, and {} is sm_{}{}", base::join(facts.torch_archs, " "),
+                  gpu->name, gpu->major, gpu->minor)}};
+}
+
+Problems driver_outside(const RankFacts& facts, const Cluster&) {
+  if (facts.cuda_library || !facts.nvidia_driver || facts.wanted == "cpu") return {};
+  if (facts.container.empty())
+    return {{"this node has GPUs, but the driver's library (libcuda.so.1) is missing",
+             "install the driver's library, or add its folder to LD_LIBRARY_PATH"}};
+  return {{format("this node has GPUs, but the {} container lacks the driver's library (libcuda.so.1)",
+                  facts.container)}};
+}
+
+std::string gpus_text(const Cluster& cluster) {
+  const RankFacts& first = cluster.ranks.front();
+  const Gpu* gpu = own_gpu(first);
+  if (first.wanted == "cpu") return "not used: the device is cpu";
+  return gpu ? "one a rank: " + gpu->name : "none, ranks compute on the CPU: " + first.gpus_because;
+}
+
+std::string gpu_table(const Cluster& cluster) {
+  std::string text;
+  for (const RankFacts& facts : cluster.ranks)
+    if (const Gpu* gpu = own_gpu(facts))
+      text +=
+          format("rank {}  cuda:{}  {}  {}  {}  sm_{}{}  {}  near CPUs {}\n", facts.job.rank, facts.gpu,
+                 gpu->uuid, gpu->name, bytes_text(gpu->memory), gpu->major, gpu->minor, gpu->bus, gpu->near);
+  return text;
+}
+
+// --- libtorch on the processor ---
+
+Problems unused_instructions(const RankFacts& facts, const Cluster&) {
+  const std::string& used = facts.cpu_capability;
+  if (!facts.has_avx2 || used == "AVX2" || used == "AVX512") return {};
+  return {{format("libtorch computes without AVX2 ({}), which this processor has", used)}};
+}
+
+Problems uneven_instructions(const Cluster& cluster) {
+  RanksBy kinds;
+  for (const RankFacts& facts : cluster.ranks) kinds[facts.cpu_capability].push_back(facts.job.rank);
+  if (kinds.size() < 2) return {};
+  return {{"libtorch uses different instructions on the ranks: " + text_of(kinds)}};
+}
+
+std::string libtorch_text(const Cluster& cluster) {
+  const RankFacts& facts = cluster.ranks.front();
+  return format("CPU capability {}{}", facts.cpu_capability,
+                facts.torch_archs.empty() ? "" : ", GPUs " + base::join(facts.torch_archs, " "));
+}
+
+// --- host name, memory, limits, signals ---
+
+Problems unresolved(const RankFacts& facts, const Cluster& cluster, bool is_needed) {
+  const bool needed = machines_of(cluster).size() > 1 && !facts.variables.contains("GLOO_SOCKET_IFNAME");
+  if (facts.host_error.empty() || needed != is_needed) return {};
+  return {{format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error)}};
+}
+
+std::string host_text(const Cluster& cluster) {
+  const RankFacts& first = cluster.ranks.front();
+  return format("{} is {}", first.job.host, base::join(first.host_addresses, ", "));
 }
 
 std::string text_of(const Memory& memory) {
@@ -50,6 +270,10 @@ Problems memory_between(const Machine& machine, long long least, long long bound
                   text_of(machine.front()->memory))}};
 }
 
+std::string memory_text(const Cluster& cluster) {
+  return text_of(cluster.ranks.front().memory);
+}
+
 Problems broken_shm(const Machine& machine) {
   const Memory& first = machine.front()->memory;
   for (const RankFacts* facts : machine) {
@@ -64,6 +288,23 @@ Problems broken_shm(const Machine& machine) {
   return {};
 }
 
+Problems small_shm(const Machine& machine) {
+  constexpr long long kSmall = 128 * kMiB;  // a container's default is 64
+  const Memory& memory = machine.front()->memory;
+  if (!broken_shm(machine).empty() || memory.shm_free >= kSmall) return {};
+  return {{format("/dev/shm has {} free of {}; NCCL takes about 10 MiB for each pair of ranks",
+                  bytes_text(memory.shm_free), bytes_text(memory.shm_total))}};
+}
+
+std::string shm_text(const Cluster& cluster) {
+  const Memory& memory = cluster.ranks.front().memory;
+  return format("/dev/shm: {} free of {}", bytes_text(memory.shm_free), bytes_text(memory.shm_total));
+}
+
+bool below(long long value, long long bound) {
+  return value >= 0 && value < bound;
+}
+
 Problems few_files(const RankFacts& facts, const Cluster&) {
   const auto needed = static_cast<long long>(comm::files_for(facts.job));
   const long long hard = facts.limits.files.hard;
@@ -75,17 +316,15 @@ Problems few_files(const RankFacts& facts, const Cluster&) {
 
 struct LeastLimit {
   Limit ProcessLimits::*limit;
-  const char* what;
-  const char* option;
   long long bound;
-  const char* why;
+  const char *what, *option, *why;
 };
 
 constexpr LeastLimit kLeast[] = {
-    {&ProcessLimits::stack, "a stack", "-s", 1 * kMiB, "libtorch and MPI need more"},
-    {&ProcessLimits::processes, "processes of a user", "-u", 256,
+    {&ProcessLimits::stack, 1 * kMiB, "a stack", "-s", "libtorch and MPI need more"},
+    {&ProcessLimits::processes, 256, "processes of a user", "-u",
      "each rank has a dozen threads, which count"},
-    {&ProcessLimits::memory, "a process's address space", "-v", 64 * kGiB, "CUDA alone reserves more"},
+    {&ProcessLimits::memory, 64 * kGiB, "a process's address space", "-v", "CUDA alone reserves more"},
 };
 
 Problems low_limits(const RankFacts& facts, const Cluster&) {
@@ -102,107 +341,103 @@ Problems low_limits(const RankFacts& facts, const Cluster&) {
   return problems;
 }
 
-Problems unresolved(const RankFacts& facts, const Cluster& cluster, bool is_needed) {
-  const bool needed = machines_of(cluster).size() > 1 && !facts.variables.contains("GLOO_SOCKET_IFNAME");
-  if (facts.host_error.empty() || needed != is_needed) return {};
-  return {{format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error)}};
-}
-
-Problems driver_outside(const RankFacts& facts, const Cluster&) {
-  const Walls& walls = facts.walls;
-  if (walls.cuda_library || !(walls.nvidia_devices || walls.nvidia_kernel) || facts.wanted == "cpu")
-    return {};
-  if (walls.container.empty())
-    return {{"this node has GPUs, but the driver's library (libcuda.so.1) is missing",
-             "install the driver's library, or add its folder to LD_LIBRARY_PATH"}};
-  return {{format("this node has GPUs, but the {} container lacks the driver's library (libcuda.so.1)",
-                  walls.container)}};
-}
-
-std::string host_text(const Cluster& cluster) {
-  const RankFacts& first = cluster.ranks.front();
-  return format("{} is {}", first.job.host, base::join(first.host_addresses, ", "));
-}
-
-std::string memory_text(const Cluster& cluster) {
-  return text_of(cluster.ranks.front().memory);
-}
-
-std::string shm_text(const Cluster& cluster) {
-  const Memory& memory = cluster.ranks.front().memory;
-  return format("/dev/shm: {} free of {}", bytes_text(memory.shm_free), bytes_text(memory.shm_total));
+Problems little_locked_memory(const RankFacts& facts, const Cluster&) {
+  if (!facts.infiniband || !below(facts.limits.locked.soft, kGiB)) return {};
+  return {{format("locked memory: at most {}, and InfiniBand locks what it sends",
+                  bytes_text(facts.limits.locked.soft))}};
 }
 
 std::string limits_text(const Cluster& cluster) {
   const ProcessLimits& limits = cluster.ranks.front().limits;
-  return format("files {} (hard {}), locked {}, stack {}, core {}", limits.files.soft, limits.files.hard,
-                bytes_text(limits.locked.soft), bytes_text(limits.stack.soft), bytes_text(limits.core.soft));
+  return format("files {} (hard {}), locked {}, stack {}", limits.files.soft, limits.files.hard,
+                bytes_text(limits.locked.soft), bytes_text(limits.stack.soft));
 }
 
-std::string container_text(const Cluster& cluster) {
-  const auto& container = cluster.ranks.front().walls.container;
-  return container.empty() ? "none detected" : container;
+Problems blocked_signals(const RankFacts& facts, const Cluster&) {
+  const auto& blocked = facts.blocked_signals;
+  if (blocked.empty()) return {};
+  return {{format("{} {} blocked: at the job's end a run would write no checkpoint",
+                  base::join(blocked, ", "), blocked.size() == 1 ? "is" : "are")}};
 }
+
+// --- the table ---
 
 const Check kNodeChecks[] = {
+    {"cores", cores_text},
+    {"threads", threads_text},
+    {"locality", locality_text},
+    {"gpus", gpus_text, gpu_table},
+    {"libtorch", libtorch_text},
     {"host", host_text},
     {"memory", memory_text},
     {"shm", shm_text},
     {"limits", limits_text},
-    {"container", container_text},
+    {"container",
+     [](const Cluster& cluster) {
+       const auto& container = cluster.ranks.front().container;
+       return container.empty() ? "none detected" : container;
+     }},
     {"signals",
      [](const Cluster&) { return std::string("SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 reach the ranks"); }},
 };
 
+constexpr const char* kMoreShm =
+    "docker run --ipc=host, or --shm-size=1g; otherwise remove what dead processes left there";
+constexpr const char* kMoreMemory =
+    "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?";
+constexpr const char* kResolve =
+    "add it to /etc/hosts or DNS; with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME it is not needed";
+constexpr long long kLittleMemory = kGiB, kTooLittleMemory = 256 * kMiB;  // for a rank
+
 const Rule kNodeRules[] = {
-    {"host", kFail, [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, true); },
-     kResolve},
-    {"host", kWarn, [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, false); },
-     kResolve},
-    {"memory", kFail, [](const Machine& machine) { return memory_between(machine, 0, kTooLittleMemory); },
+    {"cores", kWarning, crowded_cores,
+     "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core "
+     "--map-by "
+     "slot:PE=N; check that no taskset stands before the program"},
+    {"cores", kWarning, idle_cores,
+     "mpirun binds each rank to one core: --bind-to none, or --map-by slot:PE=N, gives them the rest"},
+    {"threads", kWarning, too_many_threads,
+     "set OMP_NUM_THREADS to the share, or leave it out: lockstep takes the share"},
+    {"locality", kWarning, far_from_gpu,
+     "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"},
+    {"gpus", kFailure, shared_gpus,
+     "ask the scheduler for a GPU a rank (--gpus-per-node, ngpus=), start fewer ranks a node, or train on "
+     "CPUs: launch.device=cpu"},
+    {"gpus", kFailure, no_device, "ask for as many GPUs a node as ranks, or set launch.device to cpu"},
+    {"gpus", kFailure, [](const Cluster& cluster) { return mixed_gpus(cluster, true); },
+     "some ranks would train on CPUs while the others wait: ask for GPUs on every node, or set launch.device "
+     "to cpu"},
+    {"gpus", kWarning, [](const Cluster& cluster) { return mixed_gpus(cluster, false); },
+     "every step waits for the slowest: ask for nodes of one kind (-C, gpu_type)"},
+    {"libtorch", kWarning, uneven_instructions,
+     "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or "
+     "none"},
+    {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/install.md)"},
+    {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
+    {"host", kFailure,
+     [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, true); }, kResolve},
+    {"host", kWarning,
+     [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, false); }, kResolve},
+    {"memory", kFailure, [](const Machine& machine) { return memory_between(machine, 0, kTooLittleMemory); },
      kMoreMemory},
-    {"memory", kWarn,
+    {"memory", kWarning,
      [](const Machine& machine) { return memory_between(machine, kTooLittleMemory, kLittleMemory); },
      kMoreMemory},
-    {"shm", kFail, broken_shm, kMoreShm},
-    {"shm", kWarn,
-     [](const Machine& machine) {
-       const Memory& memory = machine.front()->memory;
-       if (!broken_shm(machine).empty() || memory.shm_free >= kSmallShm) return Problems();
-       return Problems{{format("/dev/shm has {} free of {}; NCCL takes about 10 MiB for each pair of ranks",
-                               bytes_text(memory.shm_free), bytes_text(memory.shm_total))}};
-     },
-     kMoreShm},
-    {"limits", kFail, few_files, "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
-    {"limits", kWarn,
-     [](const RankFacts& facts, const Cluster& all) {
-       const long long hard = facts.limits.files.hard;
-       if (!below(hard, 1024) || !few_files(facts, all).empty()) return Problems();
-       return Problems{{format("a process may open {} files", hard)}};
-     },
-     "raise the hard limit: ulimit -Hn"},
-    {"limits", kWarn, low_limits, ""},
-    {"limits", kWarn,
-     [](const RankFacts& facts, const Cluster&) {
-       if (!facts.walls.infiniband || !below(facts.limits.locked.soft, kGiB)) return Problems();
-       return Problems{{format("locked memory: at most {}, and InfiniBand locks what it sends",
-                               bytes_text(facts.limits.locked.soft))}};
-     },
+    {"shm", kFailure, broken_shm, kMoreShm},
+    {"shm", kWarning, small_shm, kMoreShm},
+    {"limits", kFailure, few_files,
+     "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
+    {"limits", kWarning, low_limits, ""},
+    {"limits", kWarning, little_locked_memory,
      "ulimit -l unlimited; for Slurm: PropagateResourceLimitsExcept=MEMLOCK"},
-    {"container", kWarn, driver_outside, "docker run --gpus all; apptainer exec --nv"},
-    {"signals", kFail,
-     [](const RankFacts& facts, const Cluster&) {
-       const auto& blocked = facts.walls.blocked_signals;
-       if (blocked.empty()) return Problems();
-       return Problems{{format("{} {} blocked: at the job's end a run would write no checkpoint",
-                               base::join(blocked, ", "), blocked.size() == 1 ? "is" : "are")}};
-     },
+    {"container", kWarning, driver_outside, "docker run --gpus all; apptainer exec --nv"},
+    {"signals", kFailure, blocked_signals,
      "the process that starts the program blocks them: look at the script, wrapper or MPI before it"},
 };
 
 }  // namespace
 
-Subject node_subject() {
+RuleTable node_rules() {
   return {kNodeChecks, kNodeRules};
 }
 

@@ -37,7 +37,7 @@ Session::Json Session::round(const std::function<Json()>& work, const Answer& an
   return reply["value"];
 }
 
-// On rank 0, where nothing may be thrown: the other ranks wait for the answer.
+// On rank 0. Throws nothing, because the other ranks wait for the answer.
 Session::Json Session::reply_to(const std::vector<std::string>& texts, const Answer& answer) const {
   try {
     std::vector<Json> values;
@@ -76,11 +76,6 @@ Finding Session::missing(const std::exception& error) const {
 std::string time_text(double seconds) {
   if (seconds >= 1) return format("{:.1f} s", seconds);
   return seconds >= 1e-3 ? format("{:.1f} ms", seconds * 1e3) : format("{:.0f} us", seconds * 1e6);
-}
-
-std::string speed_text(double bytes_second) {
-  return bytes_second >= 1e9 ? format("{:.1f} GB/s", bytes_second / 1e9)
-                             : format("{:.1f} MB/s", bytes_second / 1e6);
 }
 
 }  // namespace lockstep::doctor

@@ -1,5 +1,6 @@
 #pragma once
-// The ranks of the job together: rounds in which every rank sends JSON to rank 0, which answers all of them.
+// Rounds in which every rank of the job sends JSON to rank 0, which answers all of them; and what is measured
+// in such rounds.
 
 #include <chrono>
 #include <functional>
@@ -8,15 +9,14 @@
 #include <vector>
 
 #include "lockstep/launch/process/runtime.h"
-#include "tools/doctor/doctor.h"
 #include "tools/doctor/facts.h"
 
 namespace lockstep::doctor {
 
-/// A round failed: thrown on every rank that took part.
+/// A round failed. Every rank that took part throws it, with the same findings.
 struct RoundFailed : std::exception {
   explicit RoundFailed(Findings findings) : findings(std::move(findings)) {}
-  Findings findings;  // the same on all of them
+  Findings findings;
 };
 
 class Session {
@@ -29,22 +29,20 @@ class Session {
   Session(launch::Runtime& runtime, const DoctorSettings& settings, std::chrono::milliseconds timeout)
       : runtime(runtime), settings(settings), timeout_(timeout) {}
 
-  /// Collective: does `work` on this rank and returns rank 0's answer to everyone's. Where `work` threw on
-  /// some ranks, or a rank did not come, it throws RoundFailed on every rank.
+  /// Collective: does `work` on this rank and returns rank 0's answer to all ranks' values. If `work` threw
+  /// on some ranks, or a rank did not respond, it throws RoundFailed on every rank.
   Json round(const std::function<Json()>& work, const Answer& answer = {});
 
   const Job& job() const { return runtime.job(); }
   bool is_first_of_node() const { return job().rank == 0 || job().local_rank == 0; }
-  /// The ranks that did not come to a round; there is no round after that.
+  /// The ranks that did not take part in a round. No round works after that.
   const std::vector<int>& lost() const { return lost_; }
   bool is_broken() const { return is_broken_; }
 
   launch::Runtime& runtime;
   const DoctorSettings& settings;
-  Cluster cluster = {};                         // on rank 0: the facts of all ranks
-  std::string gloo_problem = {};                // why no backend over gloo can open
-  std::string store_problem = {};               // why the ranks cannot meet to open any backend
-  std::vector<std::string> private_paths = {};  // that a report for others must not name
+  Cluster cluster = {};           // on rank 0: the facts of all ranks
+  std::string gloo_problem = {};  // why no backend over gloo can open
 
  private:
   Json reply_to(const std::vector<std::string>& texts, const Answer& answer) const;
@@ -56,7 +54,7 @@ class Session {
 };
 
 /// What the ranks measure together. Every rank calls each of these in the table's order and adds its
-/// findings; only rank 0's are printed.
+/// findings. Only rank 0's are printed.
 struct Measurement {
   const char* name;
   void (*run)(Session& session, Findings& findings);
@@ -80,8 +78,10 @@ inline constexpr Measurement kMeasurements[] = {
     {"nccl", measure_nccl},
 };
 
-/// "12 us", "4.5 ms"; "850.0 MB/s"
+/// "12 us", "4.5 ms"
 std::string time_text(double seconds);
-std::string speed_text(double bytes_second);
+
+/// Removes the doctor's own files in the run folder: for a process that is about to end.
+void remove_probes();
 
 }  // namespace lockstep::doctor

@@ -1,6 +1,4 @@
 // The checks deadline and clocks.
-#include "tools/doctor/measure.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -8,6 +6,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/format.h"
+#include "tools/doctor/measure.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -15,8 +14,8 @@ namespace {
 
 constexpr long kShortJob = 600;  // seconds
 constexpr int kClockRounds = 8;
-constexpr double kMuch = 1;      // seconds: nobody sets that clock
-constexpr double kTooMuch = 30;  // half of what the run folder's lock takes as a sign of life
+constexpr double kMuch = 1;      // seconds: no time service sets that clock
+constexpr double kTooMuch = 30;  // seconds: then the run folder's lock cannot tell old from new
 
 std::string utc(launch::Time end) {
   const std::time_t when = std::chrono::system_clock::to_time_t(end);
@@ -33,7 +32,6 @@ std::string span_text(long seconds) {
   return format("{} h {} min", seconds / 3600, seconds / 60 % 60);
 }
 
-// docs/how-to/cluster.md describes each
 std::string signals_of(const std::string& scheduler) {
   if (scheduler == "slurm")
     return "Slurm then sends SIGTERM, and SIGKILL after its KillWait; sbatch --signal=USR1@60 warns earlier";
@@ -42,8 +40,8 @@ std::string signals_of(const std::string& scheduler) {
   return "SIGTERM comes then";
 }
 
-// What is certain of it.
-double at_least(const ClockSkew& skew) {
+// The error of the measurement taken off.
+double least_skew(const ClockSkew& skew) {
   return std::max(0.0, std::abs(skew.ahead) - skew.error);
 }
 
@@ -62,16 +60,10 @@ std::vector<base::ClockRound> clock_rounds_in(const Session::Json& json) {
 
 Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now) {
   if (job.scheduler == "none") return ok("no batch job, so no time limit");
-  if (!end && (job.scheduler == "lsf" || job.scheduler == "flux"))
-    return warning(format("the end time of {} job {} is unknown: only Slurm and PBS can be asked",
-                          job.scheduler, job.job_id),
-                   "set train.max_seconds, or have the batch system send a signal first (bsub -wt and -wa, "
-                   "flux --signal): "
-                   "otherwise a run does not stop before the end");
   if (!end)
     return warning(
         format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
-        "is squeue, scontrol or qstat in PATH here? A run only stops early where it knows the end");
+        "Slurm and PBS are asked (are squeue, scontrol or qstat in PATH?); elsewhere set train.max_seconds");
   const long left = std::chrono::duration_cast<std::chrono::seconds>(*end - now).count();
   const std::string says =
       format("the job ends {} ({}); {}", left < 0 ? "in the past" : "in " + span_text(left), utc(*end),
@@ -85,15 +77,15 @@ Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch
 
 Finding clocks_finding(const std::vector<ClockSkew>& skews) {
   if (skews.empty()) return ok("one rank: one clock");
-  const auto worst = *std::ranges::max_element(skews, {}, at_least);
-  if (at_least(worst) <= kMuch)
+  const auto worst = *std::ranges::max_element(skews, {}, least_skew);
+  if (least_skew(worst) <= kMuch)
     return ok(format("the hosts' clocks agree within {}", time_text(std::abs(worst.ahead) + worst.error)));
   const auto says = format("the clock of rank {} (host {}) is {} {} rank 0's, give or take {}", worst.rank,
                            worst.host, time_text(std::abs(worst.ahead)),
                            worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
   const std::string remedy =
       "have that node's clock set: chronyc tracking, timedatectl or ntpq -p there show why it is off";
-  return at_least(worst) > kTooMuch
+  return least_skew(worst) > kTooMuch
              ? failure(says + ": lockstep reads such times to tell whether a run folder is in use", remedy)
              : warning(says, remedy);
 }

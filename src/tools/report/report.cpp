@@ -9,7 +9,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/report/numbers.h"
 #include "tools/report/page.h"
 #include "tools/report/run_list.h"
 
@@ -104,19 +103,6 @@ Chart chart_of(const Runs& runs, const std::vector<size_t>& members, const Pictu
   return chart;
 }
 
-// What would have drawn the training's curves, and is missing.
-void note_missing_steps(Page& page, const Runs& runs) {
-  std::vector<std::string> names;
-  for (const auto& run : runs) {
-    if (!run.steps.contains("loss") && !run.epochs.empty()) names.push_back(run.name);
-  }
-  if (names.empty()) return;
-  page.note(
-      format("No step{} was logged (train.log_every): the training loss and the speed are an epoch's, and "
-             "there is no curve of the learning rate.",
-             runs.size() == 1 ? "" : " of " + base::join(names, ", ")));
-}
-
 // Runs of one task share their axes: its loss says nothing beside another task's.
 void add_curves(Page& page, const Runs& runs) {
   static const std::vector<Picture> pictures = {
@@ -146,7 +132,7 @@ void add_curves(Page& page, const Runs& runs) {
       any = true;
     }
   }
-  any ? note_missing_steps(page, runs) : page.note("No step was logged.");
+  if (!any) page.note("No step was logged.");
 }
 
 // --- what the last evaluation got wrong ---
@@ -376,7 +362,7 @@ std::string hosts_of(const json& attempt) {
 std::string end_of(const json& attempt, bool newest, const RunData& run) {
   auto state = text(attempt, "state");
   if (state == "running" && (!newest || !run.status || run.status->state != run_folder::RunState::running))
-    state = "ended without a word";
+    state = "ended without a status";
   return run_folder::state_in_words(state, text(attempt, "reason"));
 }
 

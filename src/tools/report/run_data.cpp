@@ -95,7 +95,7 @@ void check_is_run(const RunData& run) {
   for (const auto* file : {"config.yaml", "status.json", "metrics.jsonl"}) {
     if (fs::exists(fs::path(run.folder) / file, failed)) return;
   }
-  throw InputError("this is no run's folder", run.folder, "pass the folder of a run, like runs/mnist");
+  throw InputError("not a run folder", run.folder, "pass the folder of a run, like runs/mnist");
 }
 
 }  // namespace
@@ -107,10 +107,10 @@ RunData read_numbers(const fs::path& folder) {
   if (run.name.empty()) run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   check_is_run(run);
   try {
-    auto judged = run_folder::job_status(folder);
-    run.verdict = std::move(judged.text);
-    run.outcome = std::move(judged.outcome);
-    run.status = std::move(judged.status);
+    auto job = run_folder::job_status(folder);
+    run.verdict = std::move(job.text);
+    run.outcome = std::move(job.outcome);
+    run.status = std::move(job.status);
   } catch (const std::exception& error) {
     run.verdict = run.outcome = "unknown";
     run.troubles.push_back(describe(error));

@@ -23,7 +23,7 @@
 namespace lockstep::whoami {
 namespace {
 
-// A missing device is part of the picture: the table comes first, the error after it.
+// A missing device is no error yet: the table is printed first.
 void take_device(Process& process, const std::string& wanted, const launch::Environment& environment) {
   try {
     const launch::DeviceChoice choice = launch::choose_device(process.job, wanted, environment);
@@ -36,14 +36,13 @@ void take_device(Process& process, const std::string& wanted, const launch::Envi
   }
 }
 
-}  // namespace
-
 Process own_process(const launch::Runtime& runtime, const std::string& device,
                     const launch::Environment& environment) {
-  Process process{
-      .job = runtime.job(), .pid = getpid(), .device = {}, .threads = 0, .cpus = {}, .device_error = {}};
+  Process process;
+  process.job = runtime.job();
+  process.pid = getpid();
   const launch::ThreadShare share = launch::share_threads(runtime, environment);
-  take_device(process, device, environment);  // last: from here on nobody waits but who can name the others
+  take_device(process, device, environment);
   process.threads = share.threads;
   process.cpus = launch::own_cpus().units;
   process.job.because["threads"] = share.because;
@@ -51,48 +50,43 @@ Process own_process(const launch::Runtime& runtime, const std::string& device,
   return process;
 }
 
+constexpr std::pair<const char*, int Job::*> kNumbers[] = {{"rank", &Job::rank},
+                                                           {"world", &Job::world},
+                                                           {"local_rank", &Job::local_rank},
+                                                           {"local_world", &Job::local_world},
+                                                           {"node_rank", &Job::node_rank},
+                                                           {"nodes", &Job::nodes}};
+constexpr std::pair<const char*, std::string Job::*> kTexts[] = {{"host", &Job::host},
+                                                                 {"launcher", &Job::launcher},
+                                                                 {"mpi", &Job::mpi},
+                                                                 {"scheduler", &Job::scheduler},
+                                                                 {"job_id", &Job::job_id}};
+
 nlohmann::ordered_json to_json(const Process& process) {
-  const Job& job = process.job;
-  return {{"rank", job.rank},
-          {"world", job.world},
-          {"local_rank", job.local_rank},
-          {"local_world", job.local_world},
-          {"node_rank", job.node_rank},
-          {"nodes", job.nodes},
-          {"host", job.host},
-          {"pid", process.pid},
-          {"launcher", job.launcher},
-          {"mpi", job.mpi},
-          {"scheduler", job.scheduler},
-          {"job_id", job.job_id},
-          {"device", process.device},
-          {"device_error", process.device_error},
-          {"threads", process.threads},
-          {"cpus", process.cpus},
-          {"because", job.because},
-          {"warnings", job.warnings}};
+  nlohmann::ordered_json json;
+  for (const auto& [name, field] : kNumbers) json[name] = process.job.*field;
+  for (const auto& [name, field] : kTexts) json[name] = process.job.*field;
+  json["pid"] = process.pid;
+  json["device"] = process.device;
+  json["device_error"] = process.device_error;
+  json["threads"] = process.threads;
+  json["cpus"] = process.cpus;
+  json["because"] = process.job.because;
+  json["warnings"] = process.job.warnings;
+  return json;
 }
+
+}  // namespace
 
 std::string pack(const Process& process) {
   return base::as_line(to_json(process));
 }
 
 Process unpack(const std::string& text) {
-  const auto json = nlohmann::ordered_json::parse(text);
+  const auto json = nlohmann::json::parse(text);
   Process process;
-  const std::pair<const char*, int Job::*> numbers[] = {{"rank", &Job::rank},
-                                                        {"world", &Job::world},
-                                                        {"local_rank", &Job::local_rank},
-                                                        {"local_world", &Job::local_world},
-                                                        {"node_rank", &Job::node_rank},
-                                                        {"nodes", &Job::nodes}};
-  for (const auto& [name, field] : numbers) json.at(name).get_to(process.job.*field);
-  const std::pair<const char*, std::string Job::*> texts[] = {{"host", &Job::host},
-                                                              {"launcher", &Job::launcher},
-                                                              {"mpi", &Job::mpi},
-                                                              {"scheduler", &Job::scheduler},
-                                                              {"job_id", &Job::job_id}};
-  for (const auto& [name, field] : texts) json.at(name).get_to(process.job.*field);
+  for (const auto& [name, field] : kNumbers) json.at(name).get_to(process.job.*field);
+  for (const auto& [name, field] : kTexts) json.at(name).get_to(process.job.*field);
   json.at("because").get_to(process.job.because);
   json.at("warnings").get_to(process.job.warnings);
   json.at("pid").get_to(process.pid);
@@ -110,7 +104,7 @@ using nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
 
-// the order in which reasons are told
+// In the order in which their reasons are printed.
 constexpr const char* kFields[] = {"launcher",   "mpi",         "mpi_choice", "rank",   "world",
                                    "local_rank", "local_world", "node_rank",  "nodes",  "scheduler",
                                    "job_id",     "host",        "device",     "threads"};
@@ -125,12 +119,12 @@ std::string headline(const Report& report) {
 }
 
 std::string table(const Report& report) {
-  std::string text = format("\n{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n", "rank", "local", "node",
-                            "device", "threads", "pid", "host");
+  constexpr const char* kRow = "{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n";
+  std::string text = "\n" + format(kRow, "rank", "local", "node", "device", "threads", "pid", "host");
   for (const Process& process : report.processes) {
-    text += format("{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n", process.job.rank,
-                   format("{}/{}", process.job.local_rank, process.job.local_world), process.job.node_rank,
-                   process.device, process.threads, process.pid, base::printable(process.job.host));
+    const Job& job = process.job;
+    text += format(kRow, job.rank, format("{}/{}", job.local_rank, job.local_world), job.node_rank,
+                   process.device, process.threads, process.pid, base::printable(job.host));
   }
   return text;
 }
@@ -145,11 +139,7 @@ launch::Grouped reasons_of(const Report& report, const char* field) {
   return groups;
 }
 
-std::string line(const std::string& fields, const std::string& reason) {
-  return format("  {:<24}  {}\n", fields, base::printable(reason, 400));
-}
-
-// fields that have one reason in common share a line
+// Fields that have one reason in common share a line.
 std::string reasons(const Report& report) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const char* field : kFields) {
@@ -167,7 +157,8 @@ std::string reasons(const Report& report) {
     if (groups.size() > kMostReasons) lines.emplace_back(field, "and others: see --json");
   }
   std::string text = "\nwhy\n";
-  for (const auto& [fields, reason] : lines) text += line(fields, reason);
+  for (const auto& [fields, reason] : lines)
+    text += format("  {:<24}  {}\n", fields, base::printable(reason, 400));
   return text;
 }
 
@@ -214,16 +205,16 @@ std::string as_json(const Report& report) {
                              {"ends", report.ends.empty() ? ordered_json() : ordered_json(report.ends)},
                              {"complete", report.complete()},
                              {"ranks", ranks}};
-  // processes that cannot speak as one print one line each
+  // one line if several processes print
   return json.dump(report.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
-constexpr std::chrono::seconds kMeetWithin{10};  // with ranks that are not reached over MPI
+constexpr std::chrono::seconds kMeetWithin{10};  // without MPI
 
-// the scheduler is asked by one process a job
+// Only rank 0 asks the scheduler.
 std::string deadline_text(const Job& job, const launch::Environment& environment) {
   if (job.rank != 0) return "";
   const auto end = launch::job_deadline(job, environment);
@@ -259,16 +250,16 @@ std::string first_line(const std::exception& error) {
   return what.substr(0, what.find('\n'));
 }
 
-// Over MPI they have all come to MPI_Init already.
-std::chrono::milliseconds patience_of(const launch::Runtime& runtime) {
+// Over MPI all ranks have come to MPI_Init already.
+std::chrono::milliseconds timeout_of(const launch::Runtime& runtime) {
   return runtime.has_mpi() ? runtime.join_timeout() : kMeetWithin;
 }
 
-// Why the others cannot be asked; empty where they can. Without MPI they are reached over the network, which
-// may be what is broken: then each speaks for itself.
+// Why the ranks cannot meet; empty where they can. Without MPI they meet over the network, which may be what
+// is broken: then each process prints its own report.
 std::string meet(launch::Runtime& runtime) {
   try {
-    comm::join_ranks(runtime, patience_of(runtime));
+    comm::join_ranks(runtime, timeout_of(runtime));
     return "";
   } catch (const std::exception& error) {
     if (runtime.has_mpi()) throw;
@@ -276,7 +267,6 @@ std::string meet(launch::Runtime& runtime) {
   }
 }
 
-// Only rank 0 reads all the others' lines.
 Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
                const launch::Environment& environment) {
   Answers answers;
@@ -286,7 +276,7 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
   };
   if (apart.empty()) {
     try {
-      answers.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, patience_of(runtime));
+      answers.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, timeout_of(runtime));
       return answers;
     } catch (const std::exception& error) {
       if (runtime.has_mpi()) throw;

@@ -1,7 +1,5 @@
 #pragma once
-// Who the processes of a job are: rank 0 hears them all.
-
-#include <nlohmann/json.hpp>
+// What `lockstep whoami` asks the processes of a job, and prints on rank 0.
 
 #include <optional>
 #include <string>
@@ -13,8 +11,7 @@
 
 namespace lockstep::whoami {
 
-// One process of a job: its rank, and what it will compute on.
-
+/// One process of a job: its rank, and what it computes on.
 struct Process {
   Job job;
   long pid = 0;
@@ -24,16 +21,9 @@ struct Process {
   std::string device_error;  // why there is no device
 };
 
-/// This one; `device` is what is asked for. A device that is missing is in it, and no exception.
-Process own_process(const launch::Runtime& runtime, const std::string& device,
-                    const launch::Environment& environment);
-
-nlohmann::ordered_json to_json(const Process& process);
-/// As it travels to rank 0.
+/// As rank 0 gets it.
 std::string pack(const Process& process);
 Process unpack(const std::string& text);
-
-// What `lockstep whoami` prints: a table of the job's processes and the reasons, or the same as JSON.
 
 struct Report {
   std::vector<Process> processes;  // sorted by rank
@@ -55,8 +45,7 @@ struct Answers {
   launch::GpuIdentity gpu = {};  // this rank's
 };
 
-/// Collective, as far as the ranks reach each other: over the network, where there is no MPI, that may be
-/// what is broken, and then each speaks for itself.
+/// Collective, if the ranks can meet. Otherwise each process reports itself.
 Answers ask_all(launch::Runtime& runtime, const std::string& device);
 
 /// Throws for what is wrong with the job, once the report is printed: a device or ranks that are missing,

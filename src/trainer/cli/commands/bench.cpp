@@ -99,7 +99,7 @@ int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   if (!options.parse(args)) return kDone;
   check_numbers(wanted);
   if (part.empty()) return bench_alone(wanted);
-  output::print(bench::outcome_of(part, wanted));
+  output::print(bench::dp_vs_ddp_part(part, wanted));
   return kDone;
 }
 

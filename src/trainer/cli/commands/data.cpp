@@ -1,30 +1,118 @@
 // lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors.
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/known_sets/known_sets.h"
+#include "lockstep/checkpoint/zip.h"
+#include "lockstep/data/catalog.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
 namespace {
 
+namespace fs = std::filesystem;
+using data::FileState;
+using data::KnownSet;
+
 struct DataArguments {
-  std::vector<data::KnownSet> sets;
-  std::string root;
+  std::vector<KnownSet> sets;
+  std::string root;  // the folder of the one set; empty = data/NAME of each
   data::FetchOptions fetch;
 };
 
-struct DataAction {
-  const char* name;
-  void (*run)(const DataArguments&);
-};
-constexpr DataAction kDataActions[] = {
-    {"list", [](const DataArguments& asked) { known_sets::list(asked.sets, asked.root); }},
-    {"fetch", [](const DataArguments& asked) { known_sets::fetch(asked.sets, asked.root, asked.fetch); }},
-    {"verify", [](const DataArguments& asked) { known_sets::verify(asked.sets, asked.root); }}};
+bool exists(const std::string& path) {
+  std::error_code none;
+  return fs::exists(path, none);
+}
+
+// A file of the set, or one that is unpacked beside its archive.
+std::string place_of(const KnownSet& set, const fs::path& name, const std::string& root) {
+  return (fs::path(data::set_folder(set, root)) / name.filename()).string();
+}
+
+void print_file(const char* state, const std::string& path) {
+  output::line(format("{:<8} {}", state, path));
+}
+
+[[noreturn]] void refuse_other_file(const std::string& path) {
+  throw InputError("there is another file of this name, or a damaged one", path,
+                   "move it away, then fetch again: nothing is overwritten");
+}
+
+void list_sets(const DataArguments& asked) {
+  for (const auto& set : asked.sets) {
+    double bytes = 0;
+    size_t there = 0;
+    for (const auto& file : set.files) {
+      bytes += static_cast<double>(file.bytes);
+      there += exists(place_of(set, file.name, asked.root));
+    }
+    output::line(format("{:<8} {:<44} {:>7.1f} MB  {} of {} files in {}", set.name, set.what, bytes / 1e6,
+                        there, set.files.size(), data::set_folder(set, asked.root)));
+    output::line(format("{:<8} from {}, licence: {}", "", set.mirrors[0], set.licence));
+  }
+}
+
+// Returns how many of the set's files are missing or damaged. What is unpacked is compared with a good
+// archive.
+int verify_set(const KnownSet& set, const std::string& root) {
+  static constexpr const char* kWords[] = {"ok", "missing", "damaged"};
+  int bad = 0;
+  for (const auto& file : set.files) {
+    const auto path = place_of(set, file.name, root);
+    const auto state = data::check_file(path, file);
+    print_file(kWords[static_cast<int>(state)], path);
+    bad += state != FileState::good;
+  }
+  if (bad > 0) return bad;
+  for (const auto& member : set.packed) {
+    const auto path = place_of(set, member, root);
+    const bool good = checkpoint::is_unpacked(place_of(set, set.files[0].name, root), member, path);
+    print_file(good ? "ok" : exists(path) ? "damaged" : "missing", path);
+    bad += !good;
+  }
+  return bad;
+}
+
+// Of several sets those that were fetched.
+void verify_sets(const DataArguments& asked) {
+  int bad = 0;
+  for (const auto& set : asked.sets) {
+    const bool is_there = std::ranges::any_of(
+        set.files, [&](const auto& file) { return exists(place_of(set, file.name, asked.root)); });
+    if (is_there || asked.sets.size() == 1) bad += verify_set(set, asked.root);
+  }
+  if (bad > 0)
+    throw InputError(format("{} file{} missing or damaged", bad, bad == 1 ? " is" : "s are"), "",
+                     "lockstep data fetch brings them");
+}
+
+void fetch_set(const KnownSet& set, const DataArguments& asked) {
+  for (const auto& file : set.files) {
+    const auto path = place_of(set, file.name, asked.root);
+    const auto state = data::check_file(path, file);
+    if (state == FileState::damaged) refuse_other_file(path);
+    std::error_code none;
+    if (state == FileState::good) fs::remove(path + ".part", none);  // of an earlier try
+    if (state == FileState::missing)
+      data::fetch_file(set, file, data::set_folder(set, asked.root), asked.fetch);
+    print_file(state == FileState::good ? "ok" : "fetched", path);
+  }
+  for (const auto& member : set.packed) {
+    const auto archive = place_of(set, set.files[0].name, asked.root),
+               path = place_of(set, member, asked.root);
+    const bool good = checkpoint::is_unpacked(archive, member, path);
+    if (!good && exists(path)) refuse_other_file(path);
+    if (!good) checkpoint::unpack(archive, member, path);
+    print_file(good ? "ok" : "unpacked", path);
+  }
+}
 
 }  // namespace
 
@@ -43,13 +131,17 @@ int run_data(const std::vector<std::string>& args) {
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
     throw InputError("--root needs a SET", "", "lockstep data " + action + " mnist --root DIR");
-  for (const auto& row : kDataActions) {
-    if (action != row.name) continue;
-    row.run(asked);
-    return kDone;
+  if (action == "list") {
+    list_sets(asked);
+  } else if (action == "verify") {
+    verify_sets(asked);
+  } else if (action == "fetch") {
+    for (const auto& one : asked.sets) fetch_set(one, asked);
+  } else {
+    throw InputError(format("data cannot '{}'", base::printable(action)), "",
+                     "lockstep data list, fetch or verify");
   }
-  throw InputError(format("data cannot '{}'", base::printable(action)), "",
-                   "lockstep data list, fetch or verify");
+  return kDone;
 }
 
 }  // namespace lockstep::cli
