@@ -1,4 +1,4 @@
-#include "trainer/config/rules.h"
+#include "trainer/config/load.h"
 
 #include <gtest/gtest.h>
 

@@ -316,23 +316,13 @@ struct LockProbe {
   std::optional<run_folder::RunLock> lock;
 };
 
-void try_lock(const std::string& folder, FolderAccess& access) {
-  const base::Descriptor file(::open((fs::path(folder) / "lock").c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) return;
-  const bool taken = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
-  if (!taken && errno != EWOULDBLOCK) access.lock_error = std::strerror(errno);
-  if (taken) ::flock(file.number(), LOCK_UN);
-  access.lock_held = run_folder::in_use(folder);
-  if (taken && access.lock_held) access.lock_error = "they only work within a node";
-}
-
 FolderAccess access_to(const std::string& folder, const Job& job) {
   FolderAccess access{.rank = job.rank, .host = job.host};
   access.seen_after = seen_after(folder, 0, Clock::now() + kSee);
   if (access.seen_after < 0) return access;
   if (job.rank != 0) access.unwritten = write_word(folder, job.rank);
   const auto locks = within<FolderAccess>(kAnswer, [folder, access]() mutable {
-    try_lock(folder, access);
+    access.lock_held = run_folder::in_use(folder);
     return access;
   });
   if (locks) return *locks;

@@ -73,7 +73,6 @@ Resume find_resume(const Team& team, const std::string& asked) {
     auto path = find_saved(asked);
     if (!fs::is_directory(path)) return std::string();
     run_folder::check_run_folder(path);
-    Provocation::refuse_folder(path);
     return path;
   });
   if (!folder.empty()) return {folder, {}};
@@ -95,15 +94,6 @@ void refuse_idle_early_stop(const Setup& setup) {
                    "raise it, or set train.early_stop to 0");
 }
 
-std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
-  const auto successor = [settings = setup.settings](const fs::path& removed) {
-    auto folder = run_folder::open_successor(settings, removed);
-    tell_job_script(folder.path);
-    return folder;
-  };
-  return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
-}
-
 // What a run chooses when it begins it keeps, whatever it would choose today.
 void go_on_as_begun(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
@@ -121,7 +111,7 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
     const bool goes_on = folder.goes_on;
     if (goes_on) place.before = status_before(path);
     const auto attempt = !goes_on ? 1 : place.before ? place.before->attempt + 1 : 2;
-    place.held = hold(std::move(folder), setup);
+    place.held = std::make_shared<run_folder::HeldFolder>(std::move(folder));
     return format("{:d} {} {}", goes_on, attempt, path.string());
   });
   std::istringstream words(text);
@@ -227,21 +217,10 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
         "train.precision: bf16 is slower than fp32 on this processor, which has no bf16 instructions");
 }
 
-// Whatever was saved beside it: a run whose folder somebody removed is not done.
-void check_still_there(const Setup& setup, const RunPlace& place) {
-  setup.team->from_first([&] {
-    if (const auto removed = place.held->removed())
-      throw Error("the run's folder was removed while it trained", removed->string(),
-                  "what could be saved is in " + place.held->path().string());
-    return std::string();
-  });
-}
-
 // A failure reaches the folder before it reaches the screen.
-RunEnding run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
+RunEnding run_and_tell(Trainer& trainer) {
   try {
     const auto ending = trainer.run();
-    check_still_there(setup, place);
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
@@ -298,7 +277,7 @@ int train(const Command& command, const std::string& asked) {
   if (place.goes_on) go_on(start, learner, setup, place);
   const auto trainer = make_trainer(setup, std::move(learner), start, place);
   say_start(setup, rounds, place, own_kernels);
-  const auto ending = run_and_tell(*trainer, setup, place);
+  const auto ending = run_and_tell(*trainer);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
   say_ending(ending, place);
   return ending.stopped() ? kStoppedEarly : kDone;

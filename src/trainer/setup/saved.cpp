@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/resumable.h"
+#include "trainer/config/chosen.h"
 #include "trainer/config/past_config.h"
 #include "trainer/run_folder/status.h"
 
@@ -65,7 +66,7 @@ void recall_classes(Setup& setup, const Tree& memory) {
   const auto weights = find(memory, "class_weights");
   const auto& task = setup.settings.task;
   setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
-  if ((task.name == "csv" || task.name == "text") && setup.data.regression != task.is_regression()) {
+  if (config::is_read("task.kind", setup.settings) && setup.data.regression != task.is_regression()) {
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
   }

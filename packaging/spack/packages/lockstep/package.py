@@ -35,7 +35,6 @@ class Lockstep(CMakePackage, CudaPackage):
     depends_on("pkgconfig", type="build")
 
     depends_on("mpi@3:", when="+mpi")
-    depends_on("boost+program_options")
     depends_on("yaml-cpp")
     depends_on("nlohmann-json")
     depends_on("hwloc")
