@@ -26,12 +26,6 @@ TEST(Conflicts, NameKeysThatThereAre) {
   }
 }
 
-TEST(Conflicts, AreNotInTheDefaults) {
-  const Settings settings;
-  for (const auto& conflict : conflicts())
-    EXPECT_FALSE(conflict.one.is_made(settings) && conflict.other.is_made(settings)) << conflict.one.key;
-}
-
 TEST(Conflicts, AreSaidWithTheLineOfTheKeyThatIsSet) {
   const std::pair<const char*, const char*> kCases[] = {
       {"ddp: {static_graph: true}\nparallel: {pipeline: 2}",

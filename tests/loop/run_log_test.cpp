@@ -112,21 +112,6 @@ TEST_F(RunLogTest, CutsWhatCameAfterTheCheckpoint) {
   EXPECT_EQ(all[1]["loss"], 3);
 }
 
-TEST_F(RunLogTest, SaysWhatBecameOfTheRun) {
-  auto log = open();
-  log.tell(at_step(5), RunState::stopped_early, "SIGTERM");
-  const auto status = run_.status();
-  EXPECT_EQ(status.state, RunState::stopped_early);
-  EXPECT_EQ(status.reason, "SIGTERM");
-  EXPECT_EQ(status.step, 5);
-}
-
-TEST_F(RunLogTest, NamesAWholeCheckpoint) {
-  auto log = open();
-  log.saved((run_.folder() / "checkpoints" / "step-00000003.pt").string());
-  EXPECT_EQ(run_.status().checkpoint, "checkpoints/step-00000003.pt");
-}
-
 TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {
   run_.attempt.folder.reset();
   auto log = open();

@@ -108,12 +108,6 @@ TEST_F(RunFolderTest, JobsAtOnceGetDifferentFolders) {
   EXPECT_EQ(std::distance(begin, std::filesystem::directory_iterator()), kJobs);
 }
 
-TEST_F(RunFolderTest, AutoStartsAnewWhereThereIsNothing) {
-  const auto folder = open("auto");
-  EXPECT_EQ(folder.path, path("mnist"));
-  EXPECT_FALSE(folder.goes_on);
-}
-
 TEST_F(RunFolderTest, AutoGoesOnWithTheNewestUnfinished) {
   (void)open();
   (void)open();
@@ -154,17 +148,6 @@ TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
                 path("mnist").string());
 }
 
-TEST_F(RunFolderTest, AKeyThatAnOlderLockstepDidNotKnowHadItsDefault) {
-  (void)open();
-  base::replace_file(path("mnist") / "config.yaml", kConfig);
-  const std::string config = kConfig;
-  EXPECT_TRUE(open("auto", config + "checkpoint: {best: true, every_minutes: 0}\n").goes_on);
-  const auto folder = open("auto", config + "checkpoint: {best: false, every_minutes: 0}\n");
-  EXPECT_FALSE(folder.goes_on);
-  EXPECT_NE(folder.notes.at(0).find("checkpoint.best (was true, is false)"), std::string::npos)
-      << folder.notes[0];
-}
-
 TEST_F(RunFolderTest, WhatANewerLockstepWroteIsNamed) {
   (void)open();
   base::replace_file(path("mnist") / "config.yaml",
@@ -203,16 +186,6 @@ TEST_F(RunFolderTest, ALinkInPlaceOfAFileThatIsWrittenIsNotFollowed) {
   (void)open(made.string());
   EXPECT_THROW(MetricsFile(lines, 0), InputError);
   EXPECT_EQ(base::read_text(mine), "a file of my own");
-}
-
-TEST_F(RunFolderTest, FewerEpochsAreAnotherRun) {
-  (void)open();
-  EXPECT_FALSE(open("auto", with(kConfig, "epochs: 2", "epochs: 1")).goes_on);
-}
-
-TEST_F(RunFolderTest, WhereARunIsStartedDoesNotMatter) {
-  (void)open();
-  EXPECT_TRUE(open("auto", with(kConfig, "device: cpu", "device: cuda")).goes_on);
 }
 
 TEST_F(RunFolderTest, ANameThatEndsInANumberIsAnotherRun) {

@@ -72,33 +72,6 @@ TEST_F(RecorderTest, WhatMayWaitIsWrittenBeforeTheNextBeat) {
   EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 100; }));
 }
 
-TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
-  int words[2];
-  ASSERT_EQ(::pipe2(words, O_NONBLOCK), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(words[1], 2);
-    Recorder recorder(hold(50ms), {}, 0);
-    for (;;) ::pause();
-  }
-  const auto beats = [&] {
-    return fs::exists(path("mnist") / "status.json") ? read_status(path("mnist")).updated : 0;
-  };
-  ASSERT_TRUE(comes_true([&] { return beats() > 0; }));
-  ASSERT_TRUE(comes_true([&, first = beats()] { return beats() > first; }));
-  EXPECT_TRUE(comes_true([&] {  // a stop that comes while the heart writes is a slow disk to it
-    ::kill(child, SIGSTOP);
-    std::this_thread::sleep_for(400ms);
-    ::kill(child, SIGCONT);
-    std::this_thread::sleep_for(100ms);
-    char text[512] = {};
-    return ::read(words[0], text, sizeof text - 1) > 0 &&
-           std::string(text).find("stood still") != std::string::npos;
-  }));
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-}
-
 TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
   Recorder recorder(hold(1ms), {}, 0);
   std::thread patience([&] { recorder.last_word("a peer is gone"); });

@@ -49,12 +49,6 @@ TEST_F(Asking, AnEmptyFileMeansTheAttemptThatIsOn) {
   EXPECT_TRUE(requests.asked(RunRequest::stop));
 }
 
-TEST_F(Asking, AFolderOfThatNameIsNoRequest) {
-  Requests requests(folder_, 1);
-  fs::create_directory(request_file(folder_, RunRequest::stop));
-  EXPECT_FALSE(requests.asked(RunRequest::stop));
-}
-
 TEST_F(Asking, AFolderOfThatNameIsInTheWay) {
   fs::create_directory(request_file(folder_, RunRequest::checkpoint));
   EXPECT_THROW(ask(folder_, RunRequest::checkpoint, 1), InputError);

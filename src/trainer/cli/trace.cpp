@@ -1,4 +1,4 @@
-#include "trainer/cli/trace.h"
+#include "trainer/cli/failure.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>

@@ -16,8 +16,6 @@
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/run_folder/console.h"
-#include "trainer/setup/as_world.h"
-#include "trainer/setup/choose_layout.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {

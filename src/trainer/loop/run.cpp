@@ -22,9 +22,8 @@
 #include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/setup/as_world.h"
-#include "trainer/setup/choose_layout.h"
 #include "trainer/setup/saved.h"
+#include "trainer/setup/setup.h"
 
 namespace lockstep::train {
 namespace {

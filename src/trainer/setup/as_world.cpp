@@ -1,4 +1,4 @@
-#include "trainer/setup/as_world.h"
+#include "trainer/setup/setup.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

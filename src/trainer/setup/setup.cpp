@@ -31,7 +31,6 @@
 #include "trainer/modes/model.h"
 #include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/setup/as_world.h"
 #include "trainer/setup/job_config.h"
 
 namespace lockstep::train {
