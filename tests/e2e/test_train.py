@@ -4,12 +4,10 @@ import json
 import pickle
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from conftest import run_process
-from process_kit import PATIENCE
 from train_kit import (MNIST, PIMA, assert_same_run, checkpoints, metrics, newest, sets, status,
                        write_config)
 

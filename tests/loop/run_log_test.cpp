@@ -119,7 +119,7 @@ TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {
   log.step(at_step(1), 1, 0.1);
   log.epoch(at_step(1), 1, {});
   log.tell(at_step(1), RunState::done, "epochs");
-  log.last_word("nobody hears it");
+  log.report_failure("nobody hears it");
   EXPECT_EQ(log.metrics_offset(), 0);
   EXPECT_FALSE(fs::exists(run_.folder() / "status.json"));
 }

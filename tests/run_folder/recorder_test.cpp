@@ -74,7 +74,7 @@ TEST_F(RecorderTest, WhatMayWaitIsWrittenBeforeTheNextBeat) {
 
 TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
   Recorder recorder(hold(1ms), {}, 0);
-  std::thread patience([&] { recorder.last_word("a peer is gone"); });
+  std::thread patience([&] { recorder.report_failure("a peer is gone"); });
   std::thread writer([&] { recorder.saved("checkpoints/step-00000003.pt"); });
   for (int64_t step = 1; step <= 50; ++step) {
     recorder.note([&](RunStatus& status) { status.step = step; });
@@ -110,7 +110,7 @@ TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
   EXPECT_THROW(recorder.add(EpochRecord()), FolderLost);
   EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderLost) << "known by now";
   EXPECT_THROW(held->check(), FolderLost);
-  recorder.last_word("too late");
+  recorder.report_failure("too late");
   EXPECT_EQ(contents(path("mnist")), before);
 }
 

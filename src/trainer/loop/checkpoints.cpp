@@ -203,11 +203,11 @@ bool Checkpoints::is_wanted(const TrainingState& state) {
   const double minutes = std::chrono::duration<double, std::ratio<60>>(Clock::now() - saved_at_).count();
   const double every = subject_.settings.checkpoint.every_minutes;
   return (every > 0 && minutes >= every) ||
-         (requests_->asked(run_folder::RunRequest::checkpoint) && !answer_is_near_);
+         (requests_->asked(run_folder::RunRequest::checkpoint) && !answer_is_pending_);
 }
 
 void Checkpoints::save(const TrainingState& state, const LossTrace& losses) {
-  if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_near_ = true;
+  if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_pending_ = true;
   if (saved_ && is_same_place(*saved_, state)) return;
   take(state, losses, std::exchange(best_is_new_, false) ? Name::both : Name::step);
   saved_ = state;
@@ -260,8 +260,8 @@ void Checkpoints::warn(const std::exception& error) {
 // The file of the request goes when the checkpoint is whole and the status names it, or when it cannot be
 // written.
 void Checkpoints::answer_when_written(const TrainingState& state) {
-  if (!answer_is_near_ || !writer_->idle()) return;
-  answer_is_near_ = false;
+  if (!answer_is_pending_ || !writer_->idle()) return;
+  answer_is_pending_ = false;
   try {
     writer_->wait();
   } catch (const run_folder::FolderLost&) {

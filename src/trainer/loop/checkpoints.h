@@ -65,7 +65,7 @@ class Checkpoints {
   std::optional<TrainingState> saved_;         // what the newest one holds
   Clock::time_point saved_at_ = Clock::now();  // or when the attempt began
   bool best_is_new_ = false;                   // and not yet saved
-  bool answer_is_near_ = false;                // the one that was asked for is being written
+  bool answer_is_pending_ = false;             // the one that was asked for is being written
   bool fails_ = false;                         // the last one could not be written
   std::unique_ptr<CheckpointWriter> writer_;   // where there is a folder
 };

@@ -134,7 +134,7 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
 
 int dry_run(const Command& command, bool as_json) {
   auto begun = begin_job(command);
-  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  if (spawns_ranks(begun)) return spawn_ranks(std::move(begun));
   auto setup = set_up(command, std::move(begun));
   settle_layout(setup);
   auto learner = make_learner(setup);

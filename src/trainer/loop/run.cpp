@@ -55,7 +55,7 @@ std::string job_scripts_file() {
   return file ? file : "";
 }
 
-void tell_job_script(const fs::path& folder) {
+void write_job_scripts_file(const fs::path& folder) {
   const auto file = job_scripts_file();
   if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
 }
@@ -157,13 +157,13 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   setup.team->together([&] {
     if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
-    if (place.held) tell_job_script(place.held->path());
+    if (place.held) write_job_scripts_file(place.held->path());
   });
   return trainer;
 }
 
 // What a run's bits may be compared with.
-void say_all_reduce(const Setup& setup) {
+void log_all_reduce(const Setup& setup) {
   const auto& launch = setup.settings.launch;
   if (!launch.has_algorithm() || !setup.team->group()) return;
   const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
@@ -189,7 +189,7 @@ bool has_bf16_instructions() {
   return (base::field(facts, "flags") + base::field(facts, "Features")).find("bf16") != std::string::npos;
 }
 
-void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
+void log_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
@@ -201,7 +201,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
                      shape.pipeline));
   }
-  say_all_reduce(setup);
+  log_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (own_kernels) {
@@ -217,7 +217,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
 }
 
 // A failure reaches the folder before it reaches the screen.
-RunEnding run_and_tell(Trainer& trainer) {
+RunEnding run_and_report(Trainer& trainer) {
   try {
     const auto ending = trainer.run();
     trainer.tell(ending.state, ending.reason);
@@ -229,7 +229,7 @@ RunEnding run_and_tell(Trainer& trainer) {
   }
 }
 
-void say_ending(const RunEnding& ending, const RunPlace& place) {
+void log_ending(const RunEnding& ending, const RunPlace& place) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");
@@ -244,7 +244,7 @@ void say_ending(const RunEnding& ending, const RunPlace& place) {
 int train(const Command& command, const std::string& asked) {
   const launch::EarlySignals early;
   auto begun = begin_job(command);
-  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  if (spawns_ranks(begun)) return spawn_ranks(std::move(begun));
   auto setup = join_job(command, std::move(begun));
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   compare_ranks(setup);
@@ -275,10 +275,10 @@ int train(const Command& command, const std::string& asked) {
     comm::cuda().record_hangs_in(place.path, setup.team->rank());
   if (place.goes_on) go_on(start, learner, setup, place);
   const auto trainer = make_trainer(setup, std::move(learner), start, place);
-  say_start(setup, rounds, place, own_kernels);
-  const auto ending = run_and_tell(*trainer);
+  log_start(setup, rounds, place, own_kernels);
+  const auto ending = run_and_report(*trainer);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
-  say_ending(ending, place);
+  log_ending(ending, place);
   return ending.stopped() ? kStoppedEarly : kDone;
 }
 

@@ -191,8 +191,8 @@ void RunLog::tell(const TrainingState& state, run_folder::RunState now, const st
   });
 }
 
-void RunLog::last_word(const std::string& reason) noexcept {
-  if (recorder_) recorder_->last_word(reason);
+void RunLog::report_failure(const std::string& reason) noexcept {
+  if (recorder_) recorder_->report_failure(reason);
 }
 
 }  // namespace lockstep::train

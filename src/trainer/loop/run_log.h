@@ -72,7 +72,7 @@ class RunLog {
   void not_saved(const std::string& reason) { recorder_->not_saved(reason); }
   int64_t metrics_offset() const { return recorder_ ? recorder_->metrics_offset() : 0; }
   /// That the run has failed, from a thread in which nothing may be thrown.
-  void last_word(const std::string& reason) noexcept;
+  void report_failure(const std::string& reason) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -193,13 +193,13 @@ namespace {
 // From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
 constexpr double kLongEvaluation = 5;
 
-std::optional<run_folder::Requests> hear_requests(const RunAttempt& attempt) {
+std::optional<run_folder::Requests> requests_of(const RunAttempt& attempt) {
   if (!attempt.folder) return std::nullopt;
   return run_folder::Requests(attempt.folder->path(), attempt.number);
 }
 
 template <class Part>
-Part* if_there(std::optional<Part>& part) {
+Part* pointer_to(std::optional<Part>& part) {
   return part ? &*part : nullptr;
 }
 
@@ -212,13 +212,13 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       state_(start.state),
       feed_(learner_.source->feed(setup.settings)),
       step_(setup, learner_),
-      requests_(hear_requests(start.attempt)),
+      requests_(requests_of(start.attempt)),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
       trace_(*setup.team, learner_.tracer, start.attempt.folder),
       facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
-                   if_there(requests_), log_),
-      watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
+                   pointer_to(requests_), log_),
+      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_) {
   losses_.restart(state_.loss_sum, state_.loss_count);
   if (learner_.graph && setup.team->world() > 1) watch_captured_steps();
 }

@@ -95,7 +95,8 @@ bool replace_stale(const fs::path& lock, const std::string& stale, const std::st
     base::write_whole(
         lock.string(), [&](const base::ByteSink& sink) { sink(text.data(), text.size()); },
         [&] {
-          if (base::read_small_file(lock.string(), kMostLockBytes, "the run's lock") != stale) throw Overtaken();
+          if (base::read_small_file(lock.string(), kMostLockBytes, "the run's lock") != stale)
+            throw Overtaken();
         });
     return true;
   } catch (const Overtaken&) {

@@ -253,7 +253,7 @@ void Recorder::not_saved(const std::string& reason) {
   note([&](RunStatus& status) { status.unsaved = reason; });
 }
 
-void Recorder::last_word(const std::string& reason) noexcept {
+void Recorder::report_failure(const std::string& reason) noexcept {
   try {
     update([&](RunStatus& status) {
       status.state = RunState::failed;

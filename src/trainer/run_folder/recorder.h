@@ -99,7 +99,7 @@ class Recorder {
   /// A checkpoint could not be written: status.json says so until one is whole.
   void not_saved(const std::string& reason);
   /// Reports that the run has failed, as far as possible: for a thread in which nothing may be thrown.
-  void last_word(const std::string& reason) noexcept;
+  void report_failure(const std::string& reason) noexcept;
 
  private:
   void write();

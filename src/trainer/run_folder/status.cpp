@@ -85,7 +85,7 @@ std::string place_of(const RunStatus& status) {
   return status.host.empty() ? "" : " on " + status.host;
 }
 
-void say_died(RunStatus& status) {
+void set_died(RunStatus& status) {
   status.state = RunState::failed;
   status.reason = format("its process{}{} exited without reporting a status{}", process_of(status),
                          place_of(status), status.reason.empty() ? "" : ": " + status.reason);
@@ -191,7 +191,7 @@ StatusReport job_status(const std::filesystem::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between
-    if (status.state == RunState::running) say_died(status);
+    if (status.state == RunState::running) set_died(status);
   }
   const std::string name = name_of(status.state);
   StatusReport report{name, row_of(status.state).exit_status, status};

@@ -86,7 +86,7 @@ void choose_sums(Settings& settings) {
   launch.device = gpus ? "cuda" : "cpu";
 }
 
-bool carries_ranks(const StartedJob& begun) {
+bool spawns_ranks(const StartedJob& begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   compare_worlds(*begun.runtime, world);
   if (world == 0) return false;
@@ -95,7 +95,7 @@ bool carries_ranks(const StartedJob& begun) {
   return job.world != world;
 }
 
-int carry_ranks(StartedJob begun) {
+int spawn_ranks(StartedJob begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   const Job job = begun.runtime->job();
   const auto meeting = meeting_of(*begun.runtime);

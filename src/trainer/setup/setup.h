@@ -68,10 +68,10 @@ void choose_sums(Settings& settings);
 
 /// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
 /// the processes. InputError where the processes disagree on it.
-bool carries_ranks(const StartedJob& begun);
+bool spawns_ranks(const StartedJob& begun);
 
 /// Starts the ranks of this process and returns the status to leave with. Collective.
-int carry_ranks(StartedJob begun);
+int spawn_ranks(StartedJob begun);
 
 /// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given,
 /// where the rank trains.
