@@ -67,10 +67,11 @@ LockRecord read_record(const fs::path& lock) {
   return {json.at("host"), json.at("place"), json.at("pid"), json.at("started"), json.at("since")};
 }
 
-// Seconds since 1970; 0 if there is no such file.
+// Seconds since 1970; 0 if there is no such file. Opening it makes NFS ask its server, which stat() may not.
 double last_sign_of_life(const fs::path& lock) {
+  const base::Descriptor file(::open(lock.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat facts {};
-  if (::stat(lock.c_str(), &facts) != 0) return 0;
+  if (!file || ::fstat(file.number(), &facts) != 0) return 0;
   return static_cast<double>(facts.st_mtim.tv_sec) + 1e-9 * static_cast<double>(facts.st_mtim.tv_nsec);
 }
 
