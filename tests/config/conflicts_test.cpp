@@ -1,4 +1,4 @@
-#include "trainer/config/rules.h"
+#include "trainer/config/load.h"
 
 #include <gtest/gtest.h>
 
@@ -24,12 +24,6 @@ TEST(Conflicts, NameKeysThatThereAre) {
         << one.key << " and " << other.key << " are there twice";
     EXPECT_FALSE(std::string(why).empty() || std::string(hint).empty()) << one.key;
   }
-}
-
-TEST(Conflicts, AreNotInTheDefaults) {
-  const Settings settings;
-  for (const auto& conflict : conflicts())
-    EXPECT_FALSE(conflict.one.is_made(settings) && conflict.other.is_made(settings)) << conflict.one.key;
 }
 
 TEST(Conflicts, AreSaidWithTheLineOfTheKeyThatIsSet) {

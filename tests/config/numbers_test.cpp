@@ -56,25 +56,5 @@ TEST(Numbers, WritesDurationsThatReadBack) {
   EXPECT_EQ(duration_text(10min), "10m");
 }
 
-TEST(Numbers, HintsAtWhatWasMeant) {
-  EXPECT_EQ(number_hint("0x10"), "write 16");
-  EXPECT_EQ(number_hint("0o17"), "write 15");
-  EXPECT_EQ(number_hint("010"), "write 10");
-  EXPECT_EQ(number_hint("000"), "write 0");
-  EXPECT_EQ(number_hint("1e3"), "write 1000");
-  EXPECT_EQ(number_hint("1_000"), "write 1000");
-  EXPECT_EQ(number_hint("1,000"), "write 1000");
-  EXPECT_EQ(number_hint("1,000,000"), "write 1000000");
-  EXPECT_EQ(number_hint("1,5"), "write 1.5");
-  EXPECT_EQ(number_hint("0,0001"), "write 0.0001");
-  EXPECT_EQ(number_hint("ten"), "");
-  EXPECT_EQ(number_hint("0x"), "");
-  EXPECT_EQ(number_hint("1e300"), "");
-  EXPECT_EQ(bool_hint("Yes"), "write true");
-  EXPECT_EQ(bool_hint("OFF"), "write false");
-  EXPECT_EQ(bool_hint("1"), "write true");
-  EXPECT_EQ(bool_hint("maybe"), "");
-}
-
 }  // namespace
 }  // namespace lockstep::config

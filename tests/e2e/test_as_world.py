@@ -260,16 +260,6 @@ def read_what_is_there(terminal):
     return True
 
 
-@pytest.mark.mpi
-def test_only_rank_zero_needs_the_config_and_its_variables(lockstep, mpiexec, run, tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
-    write_config(here, PIMA.replace("name: pima}", f'name: "${{RUN_NAME}}", dir: {tmp_path}/runs}}', 1))
-    words = [lockstep, "train", "config.yaml", *sets(train__as_world=3, train__max_steps=3)]
-    run(mpiexec, "-n", 1, "-wdir", here, "env", "RUN_NAME=told", *words, ":", "-n", 1, "-wdir", there, *words, cwd=tmp_path, check=True)
-    assert newest(tmp_path / "runs/told")["lockstep"]["world"] == 3
-
-
 @pytest.mark.parametrize("left, words", [
     (dict(LOCKSTEP_RANK=1, LOCKSTEP_WORLD_SIZE=2), "unset LOCKSTEP_RANK LOCKSTEP_WORLD_SIZE"),
     (dict(LOCKSTEP_CARRIER=1, LOCKSTEP_MEETING="x"), "")])

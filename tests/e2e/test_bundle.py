@@ -62,7 +62,7 @@ def test_it_holds_no_mpi_nothing_of_the_c_library_and_the_terms_of_all_else(bund
     named = {name for name, _ in rows}
     assert all((bundle / "licences" / text).stat().st_size > 500 for _, text in rows)
     assert {file.name for file in (bundle / "lib").iterdir() if not file.name.startswith("liblockstep")} <= named
-    assert {"libhwloc.a", "libyaml-cpp.a", "libpng.a", "libjpeg.a", "libz.a", "libboost_program_options.a", "libstdc++-12-dev"} <= named
+    assert {"libhwloc.a", "libyaml-cpp.a", "libpng.a", "libjpeg.a", "libz.a", "libstdc++-12-dev"} <= named
 
 
 def test_it_trains_where_only_the_c_library_is(bundle, tmp_path):

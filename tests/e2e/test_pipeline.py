@@ -9,8 +9,8 @@ import pytest
 from conftest import PATIENT
 from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
-from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets,
-                       without_clocks, write_config, write_small_mnist)
+from train_kit import (PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets,
+                       without_clocks, write_config)
 
 pytestmark = pytest.mark.about("parallel", "loop")
 
@@ -72,20 +72,6 @@ def test_micro_batches_that_do_not_divide_the_batch(train):
         for key in {"loss", "train_loss", "eval_loss"} & set(theirs):
             assert ours[key] == pytest.approx(theirs[key], rel=1e-4), (ours, theirs)
     assert {"loss", "train_loss", "eval_loss"} <= {key for line in metrics(whole) for key in line}
-
-
-@pytest.mark.full
-def test_images_through_four_stages(lockstep, train, tmp_path):
-    """Each layer a stage, bf16 between them, in channels_last: what travels keeps dtype and layout."""
-    root = write_small_mnist(tmp_path / "mnist", train=512, test=99)
-    how = dict(config=MNIST, data__root=root, data__batch_size=64, train__max_steps=4, train__eval_every=1,
-               train__precision="bf16", train__layout="channels_last")
-    whole, _ = train(1, "whole", **how)
-    split, said = train(4, "split", parallel__pipeline=4, parallel__micro_batches=1, **how)
-    assert_same_model(whole, split)
-    assert "stage 0 of 4: conv1 (320 parameters)" in said
-    last = metrics(split)[-1]
-    assert last["accuracy"] == metrics(whole)[-1]["accuracy"]
 
 
 def test_a_checkpoint_goes_on_at_any_cut(train):

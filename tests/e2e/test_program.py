@@ -31,7 +31,7 @@ def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path):
     assert [row["event"] for row in metrics(left)][-1] == "epoch"  # every line is JSON
     assert status(left)["state"] == "done"
     (events,) = left.glob("events.out.tfevents.*")
-    for path in (events, left / "lock"):
+    for path in (events, left / "config.yaml"):
         assert b"Epoch" not in path.read_bytes() and b"pima on" not in path.read_bytes()
 
 

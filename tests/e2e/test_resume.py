@@ -79,15 +79,6 @@ def test_killed_at_random_moments(unbroken, lockstep, mpiexec, start, tmp_path):
     assert_same_run(unbroken, tmp_path / "runs/pima")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(4))
-def test_killed_at_many_random_moments(seed, unbroken, lockstep, mpiexec, start, tmp_path):
-    """16 kills; odd seeds write a checkpoint at each step, so that most kills come during a write."""
-    words = LONG + (sets(checkpoint__every_steps=1) if seed % 2 else [])
-    kill_and_resume(lockstep, mpiexec, start, tmp_path, words, kills=4, seed=seed)
-    assert_same_run(unbroken, tmp_path / "runs/pima")
-
-
 @pytest.mark.mpi
 def test_a_stop_inside_an_epoch_is_exact(unbroken, stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch
@@ -206,16 +197,6 @@ def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     there, unbroken_here = newest(tmp_path / "runs/pima-2"), newest(tmp_path / "runs/pima-3")
     assert there["iter_no"] == 9
     assert_same_tensors(there["model"], unbroken_here["model"])
-
-
-@pytest.mark.full
-def test_a_finished_run_goes_on_with_more_epochs(unbroken, lockstep, mpirun, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    words = sets(checkpoint__every_steps=7)
-    mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=2), "--resume", "auto", cwd=tmp_path, check=True)
-    mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS), "--resume", "auto", cwd=tmp_path,
-           check=True)
-    assert_same_run(unbroken, tmp_path / "runs/pima")
 
 
 @pytest.mark.full

@@ -4,12 +4,10 @@ import json
 import pickle
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from conftest import run_process
-from process_kit import PATIENCE
 from train_kit import (MNIST, PIMA, assert_same_run, checkpoints, metrics, newest, sets, status,
                        write_config)
 
@@ -206,11 +204,3 @@ def test_a_bad_loss_stops_the_job(lockstep, mpirun, tmp_path):
     torch = pytest.importorskip("torch")
     for file in checkpoints(folder):
         assert all(torch.isfinite(tensor).all() for tensor in torch.load(file, weights_only=True)["model"].values())
-
-
-def test_two_jobs_at_once_get_two_folders(lockstep, start, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    jobs = [start(lockstep, "train", config, "--resume", "auto", *sets(train__epochs=10), cwd=tmp_path,
-                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
-    assert [job.wait(PATIENCE) for job in jobs] == [0, 0, 0]
-    assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"pima", "pima-2", "pima-3"}

@@ -155,21 +155,6 @@ TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
   EXPECT_EQ(state.step, 2);
 }
 
-TEST(Feed, CountsAStepsOwnSamples) {
-  TrainingState state;
-  const auto feed = feed_of(feed_settings(2, 2), 9);
-  auto epoch = feed.epoch(state);
-  EXPECT_EQ(epoch.steps(), 3);
-  Indices samples;
-  for (auto& batches : epoch) {
-    for ([[maybe_unused]] const auto& batch : batches) {
-    }
-    epoch.advance(state);
-    samples.push_back(batches.samples());
-  }
-  EXPECT_EQ(samples, (Indices{4, 4, 1}));
-}
-
 TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
   const auto feed = feed_of(feed_settings(2, 2), 21);
   TrainingState whole, parted;
@@ -184,16 +169,6 @@ TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
   EXPECT_EQ(parted.step, whole.step);
   EXPECT_EQ(parted.consumed, whole.consumed);
   EXPECT_TRUE(parted.epoch_trained);
-}
-
-TEST(Feed, StandsAtTheSamePlaceOnEveryRank) {
-  const auto settings = feed_settings(2, 1);
-  TrainingState first, second;
-  const auto a = take(feed_of(settings, 10, {0, 2}), first, 2);
-  const auto b = take(feed_of(settings, 10, {1, 2}), second, 2);
-  EXPECT_EQ(first.consumed, 8);
-  EXPECT_EQ(second.consumed, 8);
-  EXPECT_NE(a, b);
 }
 
 TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {

@@ -112,21 +112,6 @@ TEST_F(RunLogTest, CutsWhatCameAfterTheCheckpoint) {
   EXPECT_EQ(all[1]["loss"], 3);
 }
 
-TEST_F(RunLogTest, SaysWhatBecameOfTheRun) {
-  auto log = open();
-  log.tell(at_step(5), RunState::stopped_early, "SIGTERM");
-  const auto status = run_.status();
-  EXPECT_EQ(status.state, RunState::stopped_early);
-  EXPECT_EQ(status.reason, "SIGTERM");
-  EXPECT_EQ(status.step, 5);
-}
-
-TEST_F(RunLogTest, NamesAWholeCheckpoint) {
-  auto log = open();
-  log.saved((run_.folder() / "checkpoints" / "step-00000003.pt").string());
-  EXPECT_EQ(run_.status().checkpoint, "checkpoints/step-00000003.pt");
-}
-
 TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {
   run_.attempt.folder.reset();
   auto log = open();
@@ -134,7 +119,7 @@ TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {
   log.step(at_step(1), 1, 0.1);
   log.epoch(at_step(1), 1, {});
   log.tell(at_step(1), RunState::done, "epochs");
-  log.last_word("nobody hears it");
+  log.report_failure("nobody hears it");
   EXPECT_EQ(log.metrics_offset(), 0);
   EXPECT_FALSE(fs::exists(run_.folder() / "status.json"));
 }

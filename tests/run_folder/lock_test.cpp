@@ -1,34 +1,27 @@
 #include "trainer/run_folder/lock.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/file.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/files/file.h"
-#include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
 
 namespace {
-bool flock_works = true;
 const char* host_name = "here";
 }  // namespace
 
-// These stand before libc's own: a file system without flock, and another host.
-extern "C" int flock(int file, int operation) noexcept {
-  if (flock_works) return static_cast<int>(::syscall(SYS_flock, file, operation));
-  errno = ENOLCK;
-  return -1;
-}
+// Stands before libc's own: another host.
 extern "C" int gethostname(char* name, size_t size) noexcept {
   std::strncpy(name, host_name, size);
   return 0;
@@ -37,28 +30,22 @@ extern "C" int gethostname(char* name, size_t size) noexcept {
 namespace lockstep::run_folder {
 namespace {
 
-double seconds_ago(double seconds) {
-  using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count() - seconds;
-}
-
 class RunLockTest : public ::testing::Test {
  protected:
-  ~RunLockTest() override {
-    flock_works = true;
-    host_name = "here";
-  }
+  ~RunLockTest() override { host_name = "here"; }
   const std::filesystem::path& folder() const { return scratch_.path(); }
-  nlohmann::json record() const { return nlohmann::json::parse(base::read_text(folder() / "lock")); }
+  std::filesystem::path file() const { return folder() / "lock"; }
   // in place, as a job on another node would
   void change_record(const std::string& key, const nlohmann::json& value) const {
-    auto json = record();
+    auto json = nlohmann::json::parse(base::read_text(file()));
     json[key] = value;
-    std::ofstream(folder() / "lock") << json.dump();
+    std::ofstream(file()) << json.dump();
   }
-  void was_heard(double seconds) const {
-    base::replace_file(folder() / "status.json",
-                       nlohmann::json{{"state", "running"}, {"updated", seconds_ago(seconds)}}.dump());
+  void was_renewed(double seconds_ago) const {
+    const auto when = static_cast<long>((unix_now() - seconds_ago) * 1e3);
+    const timespec moment{when / 1000, when % 1000 * 1'000'000};
+    const timespec times[] = {moment, moment};
+    ASSERT_EQ(::utimensat(AT_FDCWD, file().c_str(), times, 0), 0);
   }
   test::TempFolder scratch_;
 };
@@ -96,38 +83,18 @@ class Taker {
   pid_t child_ = 0;
 };
 
-TEST_F(RunLockTest, EachWhoTakesItRaisesTheEpoch) {
-  for (int epoch = 1; epoch <= 3; ++epoch) {
+TEST_F(RunLockTest, IsHeldAsLongAsTheObjectLives) {
+  for (int i = 0; i < 2; ++i) {
     const auto lock = RunLock::take(folder());
     ASSERT_TRUE(lock);
     EXPECT_EQ(lock->hold(), Hold::ours);
-    EXPECT_EQ(record()["epoch"], epoch);
     EXPECT_FALSE(RunLock::take(folder()));
     EXPECT_TRUE(in_use(folder()));
   }
   EXPECT_FALSE(in_use(folder()));
 }
 
-TEST_F(RunLockTest, WhoLostItSeesThatAndLeavesTheRecordAlone) {
-  {
-    const auto lock = RunLock::take(folder());
-    change_record("epoch", 2);
-    EXPECT_EQ(lock->hold(), Hold::taken);
-  }
-  EXPECT_EQ(record()["epoch"], 2);
-  EXPECT_EQ(record()["pid"], ::getpid());
-}
-
-TEST_F(RunLockTest, WhoWritesToARemovedFolderSeesThat) {
-  const auto inside = folder() / "run";
-  std::filesystem::create_directory(inside);
-  const auto lock = RunLock::take(inside);
-  std::filesystem::remove_all(inside);
-  EXPECT_EQ(lock->hold(), Hold::gone);
-}
-
-TEST_F(RunLockTest, WithoutFlockALivingHolderKeepsItAndADeadOneDoesNot) {
-  flock_works = false;
+TEST_F(RunLockTest, ALivingHolderKeepsItAndADeadOneDoesNot) {
   Taker holder(folder());
   ASSERT_TRUE(holder.got_it());
   EXPECT_TRUE(in_use(folder()));
@@ -137,46 +104,50 @@ TEST_F(RunLockTest, WithoutFlockALivingHolderKeepsItAndADeadOneDoesNot) {
   EXPECT_TRUE(RunLock::take(folder()));
 }
 
-TEST_F(RunLockTest, WithoutFlockAnotherProcessOfTheSameNumberIsNotTheHolder) {
-  flock_works = false;
+TEST_F(RunLockTest, AnotherProcessOfTheSameNumberIsNotTheHolder) {
   const auto lock = RunLock::take(folder());
-  EXPECT_TRUE(in_use(folder()));
   change_record("started", 1);
   EXPECT_FALSE(in_use(folder()));
 }
 
-TEST_F(RunLockTest, WithoutFlockAFolderThatWasLeftIsFreeEverywhereAtOnce) {
-  flock_works = false;
-  ASSERT_TRUE(RunLock::take(folder()));
-  was_heard(0);
-  host_name = "elsewhere";
-  EXPECT_TRUE(RunLock::take(folder()));
-}
-
-TEST_F(RunLockTest, WithoutFlockAHolderElsewhereLivesAsLongAsItIsHeard) {
-  flock_works = false;
+TEST_F(RunLockTest, AHolderElsewhereLivesAsLongAsItRenewsTheLock) {
   const auto lock = RunLock::take(folder());
   host_name = "elsewhere";
-  EXPECT_TRUE(in_use(folder())) << "it has only just begun";
-  change_record("since", seconds_ago(1000));
-  EXPECT_FALSE(in_use(folder())) << "never heard";
-  was_heard(1);
   EXPECT_TRUE(in_use(folder()));
   {
     const std::jthread heart([&](const std::stop_token& over) {
-      for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) was_heard(0);
+      for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) lock->renew();
     });
     EXPECT_FALSE(RunLock::take(folder()));
   }
-  was_heard(59.5);  // it died, and its job began again on another node
+  was_renewed(59.5);  // it died, and its job began again on another node
   EXPECT_TRUE(in_use(folder()));
-  const auto other = RunLock::take(folder());
-  ASSERT_TRUE(other);
-  EXPECT_EQ(lock->hold(), Hold::taken);
+  EXPECT_TRUE(RunLock::take(folder()));
+  EXPECT_NE(lock->hold(), Hold::ours);
 }
 
-TEST_F(RunLockTest, WithoutFlockOneOfManyAtOnceGetsIt) {
-  flock_works = false;
+TEST_F(RunLockTest, WhoLostItLeavesTheRecordAlone) {
+  {
+    const auto lock = RunLock::take(folder());
+    change_record("host", "elsewhere");
+    EXPECT_EQ(lock->hold(), Hold::taken);
+  }
+  EXPECT_TRUE(std::filesystem::exists(file()));
+  const auto inside = folder() / "run";
+  std::filesystem::create_directory(inside);
+  const auto lock = RunLock::take(inside);
+  std::filesystem::remove_all(inside);
+  EXPECT_EQ(lock->hold(), Hold::gone);
+}
+
+TEST_F(RunLockTest, WhatAnOlderVersionLeftIsFree) {
+  std::ofstream(file()) << R"({"epoch":3,"host":"x","place":"x","pid":0,"started":0,"since":1})";
+  EXPECT_FALSE(in_use(folder()));
+  EXPECT_TRUE(RunLock::take(folder()));
+}
+
+TEST_F(RunLockTest, OneOfManyAtOnceTakesAStaleLock) {
+  std::ofstream(file()) << "";
   std::vector<std::unique_ptr<Taker>> takers;
   for (int i = 0; i < 8; ++i) takers.push_back(std::make_unique<Taker>(folder()));
   int winners = 0;

@@ -24,10 +24,8 @@ using namespace std::chrono_literals;
 
 class RecorderTest : public ::testing::Test {
  protected:
-  std::shared_ptr<HeldFolder> hold() {
-    return std::make_shared<HeldFolder>(open_run_folder(settings(), ""), [this](const fs::path& removed) {
-      return open_successor(settings(), removed);
-    });
+  std::shared_ptr<HeldFolder> hold(std::chrono::milliseconds beat = 1h) {
+    return std::make_shared<HeldFolder>(open_run_folder(settings(), ""), beat);
   }
   Settings settings() const {
     Settings settings;
@@ -37,7 +35,7 @@ class RecorderTest : public ::testing::Test {
   fs::path path(const std::string& name) const { return scratch_.path() / name; }
   // as another job does
   void take_over(const fs::path& folder) const {
-    std::ofstream(folder / "lock") << R"({"epoch":2,"host":"x","place":"x","pid":1,"started":1,"since":1})";
+    std::ofstream(folder / "lock") << R"({"host":"x","place":"x","pid":1,"started":1,"since":1})";
   }
   test::TempFolder scratch_;
 };
@@ -59,7 +57,7 @@ bool comes_true(const Condition& condition) {
 }
 
 TEST_F(RecorderTest, ALongStepIsNoSilence) {
-  Recorder recorder(hold(), {}, 0, 20ms);
+  Recorder recorder(hold(20ms), {}, 0);
   recorder.note([](RunStatus& status) { status.step = 7; });
   EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 7; }));
   const double then = read_status(path("mnist")).updated;
@@ -68,42 +66,15 @@ TEST_F(RecorderTest, ALongStepIsNoSilence) {
 }
 
 TEST_F(RecorderTest, WhatMayWaitIsWrittenBeforeTheNextBeat) {
-  Recorder recorder(hold(), {}, 0, 1h);
+  Recorder recorder(hold(1h), {}, 0);
   for (int64_t step = 1; step <= 100; ++step)
     recorder.update_soon([&](RunStatus& status) { status.step = step; });
   EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 100; }));
 }
 
-TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
-  int words[2];
-  ASSERT_EQ(::pipe2(words, O_NONBLOCK), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(words[1], 2);
-    Recorder recorder(hold(), {}, 0, 50ms);
-    for (;;) ::pause();
-  }
-  const auto beats = [&] {
-    return fs::exists(path("mnist") / "status.json") ? read_status(path("mnist")).updated : 0;
-  };
-  ASSERT_TRUE(comes_true([&] { return beats() > 0; }));
-  ASSERT_TRUE(comes_true([&, first = beats()] { return beats() > first; }));
-  EXPECT_TRUE(comes_true([&] {  // a stop that comes while the heart writes is a slow disk to it
-    ::kill(child, SIGSTOP);
-    std::this_thread::sleep_for(400ms);
-    ::kill(child, SIGCONT);
-    std::this_thread::sleep_for(100ms);
-    char text[512] = {};
-    return ::read(words[0], text, sizeof text - 1) > 0 &&
-           std::string(text).find("stood still") != std::string::npos;
-  }));
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-}
-
 TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
-  Recorder recorder(hold(), {}, 0, 1ms);
-  std::thread patience([&] { recorder.last_word("a peer is gone"); });
+  Recorder recorder(hold(1ms), {}, 0);
+  std::thread patience([&] { recorder.report_failure("a peer is gone"); });
   std::thread writer([&] { recorder.saved("checkpoints/step-00000003.pt"); });
   for (int64_t step = 1; step <= 50; ++step) {
     recorder.note([&](RunStatus& status) { status.step = step; });
@@ -119,7 +90,7 @@ TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
 }
 
 TEST_F(RecorderTest, ACheckpointThatFailedIsToldUntilOneIsWhole) {
-  Recorder recorder(hold(), {}, 0, 1h);
+  Recorder recorder(hold(1h), {}, 0);
   recorder.not_saved("no room");
   recorder.update([](RunStatus&) {});
   EXPECT_EQ(read_status(path("mnist")).unsaved, "no room");
@@ -129,52 +100,38 @@ TEST_F(RecorderTest, ACheckpointThatFailedIsToldUntilOneIsWhole) {
 
 TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
   const auto held = hold();
-  Recorder recorder(held, {}, 0, 1h);
+  Recorder recorder(held, {}, 0);
   recorder.add(StepRecord{.step = 1});
   take_over(path("mnist"));
   EXPECT_NO_THROW(recorder.add(StepRecord{.step = 2})) << "a log line does not read the lock";
   const auto before = contents(path("mnist"));
-  EXPECT_THROW(recorder.update([](RunStatus& status) { status.step = 2; }), FolderTaken);
-  EXPECT_THROW(recorder.add(StepRecord{.step = 3}), FolderTaken);
-  EXPECT_THROW(recorder.add(EpochRecord()), FolderTaken);
-  EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderTaken) << "known by now";
-  EXPECT_THROW(held->check(path("mnist")), FolderTaken);
-  recorder.last_word("too late");
+  EXPECT_THROW(recorder.update([](RunStatus& status) { status.step = 2; }), FolderLost);
+  EXPECT_THROW(recorder.add(StepRecord{.step = 3}), FolderLost);
+  EXPECT_THROW(recorder.add(EpochRecord()), FolderLost);
+  EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderLost) << "known by now";
+  EXPECT_THROW(held->check(), FolderLost);
+  recorder.report_failure("too late");
   EXPECT_EQ(contents(path("mnist")), before);
 }
 
+TEST_F(RecorderTest, ADeletedFolderIsAnError) {
+  Recorder recorder(hold(), {}, 0);
+  fs::remove_all(path("mnist"));
+  EXPECT_THROW(recorder.update([](RunStatus&) {}), FolderLost);
+  EXPECT_FALSE(fs::exists(path("mnist")));
+}
+
 TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
-  Recorder recorder(hold(), {}, 0, 5ms);
+  Recorder recorder(hold(5ms), {}, 0);
   take_over(path("mnist"));
   EXPECT_TRUE(comes_true([&] {
     try {
       recorder.note([](RunStatus&) {});
       return false;
-    } catch (const FolderTaken&) {
+    } catch (const FolderLost&) {
       return true;
     }
   }));
-}
-
-TEST_F(RecorderTest, WhatWasInARemovedFolderGoesOnBesideIt) {
-  const auto held = hold();
-  Recorder recorder(held, {}, 0, 1h);
-  recorder.add(StepRecord{.step = 1});
-  recorder.saved(path("mnist") / "checkpoints/step-00000001.pt");
-  EXPECT_TRUE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
-  fs::remove_all(path("mnist"));
-  recorder.add(StepRecord{.step = 2});
-  testing::internal::CaptureStderr();
-  recorder.update([](RunStatus& status) { status.step = 2; });
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("was removed"), std::string::npos);
-  EXPECT_EQ(held->removed(), path("mnist"));
-  EXPECT_FALSE(fs::exists(path("mnist")));
-  EXPECT_FALSE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
-  const auto text = base::read_text(path("mnist-2") / "metrics.jsonl");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
-  EXPECT_EQ(base::read_text(path("mnist-2") / "config.yaml"), config::to_yaml(settings()));
-  EXPECT_EQ(read_status(path("mnist-2")).step, 2);
-  EXPECT_EQ(read_status(path("mnist-2")).checkpoint, "");
 }
 
 }  // namespace

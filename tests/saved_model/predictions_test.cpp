@@ -1,5 +1,5 @@
 // What predict writes, of made-up answers.
-#include "trainer/saved_model/predict.h"
+#include "trainer/saved_model/saved_model.h"
 
 #include <gtest/gtest.h>
 

@@ -14,10 +14,6 @@ struct Subcommand {
 
 const std::vector<Subcommand>& commands();
 
-/// Commands that become another program, the course's.
-int run_check(const std::vector<std::string>& args);
-int run_workshop(const std::vector<std::string>& args);
-
 /// Whether the command joins the ranks of a job; the others run anywhere, each process for itself.
 bool joins_job(const std::string& command);
 

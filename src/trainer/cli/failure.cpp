@@ -13,7 +13,6 @@
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
-#include "trainer/cli/trace.h"
 
 namespace lockstep::cli {
 namespace {

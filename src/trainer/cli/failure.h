@@ -3,6 +3,7 @@
 // waiting.
 
 #include <functional>
+#include <string>
 
 #include "lockstep/base/error.h"
 
@@ -23,5 +24,12 @@ int guarded(const std::function<int(bool& alike)>& body);
 
 /// The status, once all that was printed is written; an error where it cannot be.
 int flushed(int status);
+
+// LOCKSTEP_TRACE=1: where the last exception was thrown, as a stack of function names.
+
+bool tracing();
+
+/// The stack of this thread's last throw; empty unless tracing() was on when it happened.
+std::string last_trace();
 
 }  // namespace lockstep::cli

@@ -52,54 +52,31 @@ std::string help() {
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
-// what takes a config, or a run's folder, in a command's place
-std::string command_for(const std::string& name) {
-  std::error_code failed;
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) return "train";
-  return std::filesystem::exists(std::filesystem::path(name) / "config.yaml", failed) ? "status" : "";
-}
-
-std::string meant(const std::string& name, const std::vector<std::string>& names) {
-  if (const auto command = command_for(name); !command.empty())
-    return format("did you mean lockstep {} {}? ", command, base::printable(name));
-  const auto near = base::nearest(name, names);
-  return near ? format("did you mean {}? ", *near) : "";
-}
-
 const Subcommand& find(const std::string& name) {
-  std::vector<std::string> names = {"--help",    "--version", "--cmake-prefix", "--log", "--quiet",
-                                    "--verbose", "help"};
+  std::vector<std::string> names = {"--help", "--version", "--cmake-prefix", "help"};
   for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
+  const auto near = base::nearest(name, names);
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   meant(name, names) + "see: lockstep --help");
+                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
 }
 
-// --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
-size_t take_level(const std::vector<std::string>& args) {
-  if (args.empty()) return 0;
-  if (args[0] == "-q" || args[0] == "--quiet") return set_quiet(), 1;
-  if (args[0] == "-v" || args[0] == "--verbose") return log::set_level(kVerbose), 1;
-  const bool apart = args[0] == "--log";
-  if (!apart && !args[0].starts_with("--log=")) return 0;
-  const size_t used = apart ? 2 : 1;
-  if (args.size() < used) throw UsageError("--log needs a level", "lockstep", "see: lockstep --help");
-  log::set_level(log::parse_level(apart ? args[1] : args[0].substr(6)));
-  return used;
-}
-
-// returns the words that it takes
-std::vector<std::string> take_log(std::vector<std::string>& args) {
-  std::vector<std::string> taken;
-  while (const auto used = take_level(args)) {
-    const auto end = args.begin() + static_cast<std::ptrdiff_t>(used);
-    taken.insert(taken.end(), args.begin(), end);
+// --log LEVEL, -q and -v may stand before the command; they are passed on to it.
+std::vector<std::string> take_level(std::vector<std::string>& args) {
+  std::vector<std::string> level;
+  const auto is_level = [](const std::string& word) {
+    return word == "-q" || word == "--quiet" || word == "-v" || word == "--verbose" ||
+           word.starts_with("--log=");
+  };
+  while (!args.empty() && (is_level(args[0]) || args[0] == "--log")) {
+    const auto end = args.begin() + (args[0] == "--log" && args.size() > 1 ? 2 : 1);
+    level.insert(level.end(), args.begin(), end);
     args.erase(args.begin(), end);
   }
-  return taken;
+  return level;
 }
 
 // `lockstep help train` is `lockstep train --help`
@@ -137,18 +114,19 @@ void become_job(int argc, char** argv) {
   ::execv(path, argv + 1);
 }
 
-int no_working_directory = 0;  // why there is none
+int no_working_directory = 0;  // the reason, as errno
 
-// libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
-// no working directory. An executable's .preinit_array comes before any library's initialisers.
-void stand_somewhere(int argc, char** argv, char**) {
+// Without a working directory, oneMKL ends the process in libtorch's initialisers, before main, with an error
+// that says nothing about it. An executable's .preinit_array runs before any library's initialisers.
+void leave_deleted_directory(int argc, char** argv, char**) {
   become_job(argc, argv);
   char path[PATH_MAX];
   if (::getcwd(path, sizeof path)) return;
   no_working_directory = errno;
   if (::chdir("/") != 0) return;
 }
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**, char**) = stand_somewhere;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**,
+                                                                       char**) = leave_deleted_directory;
 
 void require_working_directory() {
   if (no_working_directory == 0) return;
@@ -174,7 +152,7 @@ namespace {
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   launch::fit_log_to_terminal();
-  const auto level = take_log(args);
+  const auto level = take_level(args);
   turn_help(args);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
@@ -184,9 +162,7 @@ int run(std::vector<std::string> args, bool& alike) {
   require_working_directory();
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
-  // the course is a program of its own, and takes them there
-  if (command.run == run_check || command.run == run_workshop)
-    rest.insert(rest.end(), level.begin(), level.end());
+  rest.insert(rest.end(), level.begin(), level.end());
   return flushed(command.run(rest));
 }
 

@@ -1,13 +1,8 @@
 #include "trainer/cli/options.h"
 
-#include <boost/program_options.hpp>
-
 #include <algorithm>
+#include <boost/program_options.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -15,6 +10,7 @@
 #include "lockstep/launch/identify.h"
 #include "trainer/cli/failure.h"
 #include "trainer/config/keys.h"
+#include "trainer/config/numbers.h"
 #include "trainer/run_folder/console.h"
 
 namespace po = boost::program_options;
@@ -22,319 +18,208 @@ namespace po = boost::program_options;
 namespace lockstep::cli {
 namespace {
 
-// Keys of the config in the place of options or of words: what to write in their place.
+constexpr const char* kWords = "lockstep-words";  // Boost's name for everything without dashes
 
-/// How near a name must be to a key.
-enum class Near { named, spelt };  ///< a key's name or another tool's for it; or a typing error of one
-
-std::string without_dashes(const std::string& option) {
-  return option.substr(std::min(option.find_first_not_of('-'), option.size()));
-}
-
-// the key's path; a section is none
-std::string key_for(const std::string& name, Near near) {
-  auto word = name;
-  std::replace(word.begin(), word.end(), '-', '_');
-  auto path = near == Near::named ? config::meant_key(word) : config::nearest_path(word);
-  if (config::find_key(path)) return path;
-  const auto row = (path.empty() ? word : path) + ".name";  // a section: which model, which optimiser
-  return config::find_key(row) ? row : "";
-}
-
-bool is_flag(const std::string& path) {
-  Settings settings;
-  return std::holds_alternative<bool*>(config::find_key(path)->field(settings));
-}
-
-std::string written(const std::string& path, const std::string& value) {
-  const auto text = base::printable(value);
-  const bool plain = text.find_first_of(" \t\"'$&;|<>()*?[]{}\\`!#") == text.npos;
-  return plain ? format("--set {}={}", path, text) : format("--set '{}={}'", path, text);
-}
-
-// "--fp16" is a value of train.precision
-bool is_value(const std::string& name, const std::string& path) {
-  const auto& choices = config::find_key(path)->rules.choices;
-  return std::find(choices.begin(), choices.end(), name) != choices.end();
-}
-
-// "--epochs=3", or "--epochs" and what follows it
-std::string value_in(const std::vector<std::string>& args, const std::string& name, const std::string& path) {
-  if (is_value(name, path)) return name;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const auto equals = args[i].find('=');
-    if (!args[i].starts_with('-') || without_dashes(args[i].substr(0, equals)) != name) continue;
-    if (equals != args[i].npos) return args[i].substr(equals + 1);
-    if (is_flag(path)) return "true";
-    if (i + 1 < args.size() && !args[i + 1].starts_with("--")) return args[i + 1];
-  }
-  return "VALUE";
-}
-
-/// "--set train.epochs=3" for the option that stands as `--epochs 3` or `--epochs=3` in `args`; empty where
-/// it means no key.
-std::string setting_of_option(const std::string& option, const std::vector<std::string>& args, Near near) {
-  const auto bare = without_dashes(option);
-  const auto name = bare.substr(0, bare.find('='));
-  const auto path = key_for(name, near);
-  return path.empty() ? "" : written(path, value_in(args, name, path));
-}
-
-/// The same of a word without dashes: "train.epochs=3". Empty too where a file has that name.
-std::string setting_of_word(const std::string& word) {
-  const auto equals = word.find('=');
-  std::error_code failed;
-  if (equals == word.npos || std::filesystem::exists(word, failed)) return "";
-  const auto path = key_for(word.substr(0, equals), Near::spelt);
-  return path.empty() ? "" : written(path, word.substr(equals + 1));
-}
-
-/// The same of `--set train.epochs 3` in `args`; empty where each --set has its '='.
-std::string setting_in_two_words(const std::vector<std::string>& args) {
-  for (size_t i = 0; i + 2 < args.size(); ++i) {
-    if (args[i] != "--set" || args[i + 1].find('=') != std::string::npos || args[i + 2].starts_with("--"))
-      continue;
-    const auto path = key_for(args[i + 1], Near::spelt);
-    if (!path.empty()) return written(path, args[i + 2]);
-  }
-  return "";
-}
-
-// before anybody joins a job with it, so that it is said once
-void check_launcher(const std::string& name, const std::string& where) {
-  const auto choices = launch::launcher_choices();
-  if (std::find(choices.begin(), choices.end(), name) != choices.end()) return;
-  throw UsageError(format("unknown launcher '{}'", base::printable(name)), where,
-                   format("choose one of {}", base::join(choices, ", ")));
-}
-
-void check_launcher_in(const std::vector<std::string>& sets) {
-  constexpr std::string_view kSet = "launch.launcher=";
-  for (const auto& set : sets) {
-    if (set.starts_with(kSet)) check_launcher(set.substr(kSet.size()), "--set launch.launcher");
-  }
-}
-
-struct Positional {
-  std::string name;
-  std::string* value;
-  std::string help;
-  bool required;
-  std::vector<std::string>* rest = nullptr;  // in place of value
-};
-
-constexpr const char* kWords = "lockstep-words";  // boost's name for everything without dashes
-
-// a shortened option (--res for --resume) would silently change its meaning when an option is added
+// A shortened option (--res for --resume) would change its meaning when an option is added.
 constexpr int kStyle = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+
+bool is_short(const std::string& name) {
+  return name == "quiet" || name == "verbose" || name == "help";
+}
+
+constexpr size_t kOwn = 4;  // the options that every command has
+
+std::string help_line(const std::string& left, const std::string& help) {
+  if (left.size() > 24) return format("  {}\n  {:24}  {}\n", left, "", help);
+  return format("  {:24}  {}\n", left, help);
+}
+
+// "epochs" of "--epochs=3"; the long name of -h, -q and -v.
+std::string name_in(const std::string& arg) {
+  const auto name = arg.substr(0, arg.find('='));
+  if (name == "-h") return "help";
+  if (name == "-q") return "quiet";
+  if (name == "-v") return "verbose";
+  return name.starts_with("--") ? name.substr(2) : name;
+}
 
 }  // namespace
 
-struct Options::Parts {
-  std::string command;
-  std::string summary;
-  std::vector<std::string> examples;
-  std::vector<Positional> positionals;
-  std::string more;  // the option that a word more is meant for
-  std::vector<std::string> names = {"help", "log", "quiet", "verbose"};
-  std::string lines;
-  std::string notes;
-  std::string heading;  // of the last note
-  po::options_description options;
-  po::variables_map values;
+Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
+    : command_(std::move(command)), summary_(std::move(summary)), examples_(std::move(examples)) {
+  add("log", level_, "LEVEL", "debug, info, warning, error or silent (default info)");
+  flag("quiet", quiet_, "warnings and errors alone, and no lines of a training");
+  flag("verbose", verbose_, "more than usual: --log debug");
+  flag("help", help_, "this page");
+}
 
-  template <class Semantic>
-  void add(const std::string& name, Semantic* semantic, const std::string& placeholder,
-           const std::string& help) {
-    options.add_options()(name.c_str(), semantic);
-    names.push_back(name);
-    lines += line("--" + name + (placeholder.empty() ? "" : " " + placeholder), help);
+void Options::note(const std::string& heading, const std::string& left, const std::string& help) {
+  if (heading != heading_) notes_ += format("\n{}:\n", heading_ = heading);
+  notes_ += help_line(left, help);
+}
+
+void Options::refuse(const std::string& what, const std::string& meant) const {
+  throw UsageError(what, "lockstep " + command_,
+                   (meant.empty() ? "" : format("did you mean {}? ", meant)) +
+                       format("see: lockstep {} --help", command_));
+}
+
+// It may be a slip of the pen, or a key of the config.
+void Options::refuse_unknown(const std::string& arg) const {
+  const auto bare = name_in(arg).substr(std::min(name_in(arg).find_first_not_of('-'), name_in(arg).size()));
+  std::vector<std::string> names;
+  for (const auto& option : options_) names.push_back(option.name);
+  const auto near = base::nearest(bare, names);
+  std::string meant = near ? "--" + *near : "";
+  auto key = find("set") ? config::nearest_path(bare) : "";
+  if (config::find_key(key + ".name")) key += ".name";  // of a section: which model, which optimiser
+  if (config::find_key(key) && (!near || base::edit_distance(bare, *near) > 1)) {
+    const auto equals = arg.find('=');
+    meant =
+        format("--set {}={}", key, equals == arg.npos ? "VALUE" : base::printable(arg.substr(equals + 1)));
   }
+  refuse(format("unknown option '{}'", base::printable(arg)), meant);
+}
 
-  bool takes(const std::string& name) const {
-    return std::find(names.begin(), names.end(), name) != names.end();
+const Options::Option* Options::find(const std::string& name) const {
+  const auto found = std::ranges::find(options_, name, &Option::name);
+  return found == options_.end() ? nullptr : &*found;
+}
+
+bool Options::given(const std::string& name) const {
+  const auto* option = find(name);
+  return option && option->given;
+}
+
+void Options::set(Option& option, const std::string& text) const {
+  const auto wrong = [&](const char* kind) {
+    refuse(format("--{} needs {}, not '{}'", option.name, kind, base::printable(text)));
+  };
+  if (auto** list = std::get_if<std::vector<std::string>*>(&option.value)) {
+    (*list)->push_back(text);
+  } else if (option.given) {
+    refuse(format("--{} is given twice", option.name));
+  } else if (auto** whole = std::get_if<int64_t*>(&option.value)) {
+    const auto value = config::parse_int(text);
+    value ? static_cast<void>(** whole = *value) : wrong("a whole number");
+  } else if (auto** number = std::get_if<double*>(&option.value)) {
+    const auto value = config::parse_number(text);
+    value ? static_cast<void>(** number = *value) : wrong("a number");
+  } else {
+    *std::get<std::string*>(option.value) = text;
   }
+  option.given = true;
+}
 
-  static std::string line(const std::string& left, const std::string& help) {
-    if (left.size() > 24) return format("  {}\n  {:24}  {}\n", left, "", help);
-    return format("  {:24}  {}\n", left, help);
+std::vector<po::option> Options::parsed_options(const std::vector<std::string>& args) const {
+  po::options_description known;
+  for (const auto& option : options_) {
+    const bool is_flag = std::holds_alternative<bool*>(option.value);
+    const auto name = option.name + (is_short(option.name) ? "," + option.name.substr(0, 1) : "");
+    is_flag ? known.add_options()(name.c_str(), "")
+            : known.add_options()(name.c_str(), po::value<std::vector<std::string>>(), "");
   }
-
-  std::string see() const { return format("see: lockstep {} --help", command); }
-
-  // a slip in an option, a key of the config, then whatever is near of either
-  std::string meant_by(const std::string& option, const std::vector<std::string>& args) const {
-    const std::string bare = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-    const auto near = base::nearest(bare, names);
-    if (near && base::edit_distance(bare, *near) <= 1) return "--" + *near;
-    const bool sets = takes("set");
-    if (auto named = sets ? setting_of_option(option, args, Near::named) : ""; !named.empty()) return named;
-    if (near) return "--" + *near;
-    return sets ? setting_of_option(option, args, Near::spelt) : "";
+  known.add_options()(kWords, po::value<std::vector<std::string>>());
+  po::positional_options_description words;
+  words.add(kWords, -1);
+  try {
+    return po::command_line_parser(args)
+        .options(known)
+        .positional(words)
+        .style(kStyle)
+        .allow_unregistered()
+        .run()
+        .options;
+  } catch (const po::invalid_command_line_syntax& error) {
+    const auto option = "--" + name_in(error.get_option_name());
+    refuse(error.kind() == po::invalid_syntax::extra_parameter ? option + " takes no value"
+                                                               : option + " needs a value");
+  } catch (const po::error& error) {
+    refuse(error.what());
   }
+}
 
-  [[noreturn]] void refuse_meaning(const std::string& what, const std::string& meant) const {
-    throw UsageError(what, "lockstep " + command,
-                     (meant.empty() ? "" : format("did you mean {}? ", meant)) + see());
+bool Options::parse(const std::vector<std::string>& args) {
+  const auto end_of_options = std::ranges::find(args, "--");
+  if (std::any_of(args.begin(), end_of_options, [](const auto& arg) { return name_in(arg) == "help"; })) {
+    std::fputs(help().c_str(), stdout);
+    return false;
   }
-
-  [[noreturn]] void unknown(const std::string& option, const std::vector<std::string>& args) const {
-    refuse_meaning(format("unknown option '{}'", base::printable(option)), meant_by(option, args));
-  }
-
-  // before a word is taken for a file, and the next one for one too many
-  void refuse_bare_settings(const std::vector<std::string>& words,
-                            const std::vector<std::string>& args) const {
-    if (!takes("set")) return;
-    if (const auto meant = setting_in_two_words(args); !meant.empty())
-      refuse_meaning("--set takes KEY=VALUE in one word", meant);
-    for (const auto& word : words) {
-      if (const auto meant = setting_of_word(word); !meant.empty())
-        refuse_meaning(format("'{}' is a setting, and there is no --set before it", base::printable(word)),
-                       meant);
+  std::vector<std::string> words;
+  for (const auto& parsed : parsed_options(args)) {
+    if (parsed.unregistered) refuse_unknown(parsed.original_tokens[0]);
+    const auto option = std::ranges::find(options_, parsed.string_key, &Option::name);
+    if (option == options_.end()) {
+      words.insert(words.end(), parsed.value.begin(), parsed.value.end());
+    } else if (auto** flag = std::get_if<bool*>(&option->value)) {
+      **flag = option->given = true;
+    } else {
+      set(*option, parsed.value.at(0));
     }
   }
+  set_level();
+  check_launcher();
+  take_words(words);
+  return true;
+}
 
-  po::variables_map read(const std::vector<std::string>& args) const {
-    po::options_description all;
-    all.add(options).add_options()("help,h", po::bool_switch())("log", po::value<std::string>())(
-        "quiet,q", po::bool_switch())("verbose,v", po::bool_switch())(kWords,
-                                                                      po::value<std::vector<std::string>>());
-    po::positional_options_description words;
-    words.add(kWords, -1);
-    po::variables_map map;
-    try {
-      po::store(po::command_line_parser(args).options(all).positional(words).style(kStyle).run(), map);
-    } catch (const po::unknown_option& error) {
-      unknown(error.get_option_name(), args);
-    } catch (const po::error& error) {
-      throw UsageError(error.what(), "lockstep " + command, see());
-    }
-    return map;
-  }
-
-  void set_level() const {
-    const bool quiet = values["quiet"].as<bool>(), verbose = values["verbose"].as<bool>();
-    const bool named = values.count("log") > 0;
-    if (quiet + verbose + named > 1)
-      throw UsageError("--log, -q and -v say the same thing", "lockstep " + command, "give one of them");
-    if (named) log::set_level(log::parse_level(values["log"].as<std::string>()));
-    if (quiet) set_quiet();
-    if (verbose) log::set_level(kVerbose);
-  }
-
-  void take_words(const std::vector<std::string>& words) const {
-    for (size_t i = 0; i < positionals.size(); ++i) {
-      if (i < words.size() && positionals[i].rest) {
-        return positionals[i].rest->assign(words.begin() + static_cast<int64_t>(i), words.end());
-      } else if (i < words.size()) {
-        *positionals[i].value = words[i];
-      } else if (positionals[i].required) {
-        throw UsageError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
-      }
-    }
-    if (words.size() <= positionals.size()) return;
-    const auto word = base::printable(words[positionals.size()]);
-    const bool open = !more.empty() && values[more].empty();
-    refuse_meaning(format("unexpected argument: '{}'", word), open ? format("--{} {}", more, word) : "");
-  }
-};
-
-void set_quiet() {
+void Options::set_level() const {
+  if (quiet_ + verbose_ + !level_.empty() > 1)
+    throw UsageError("--log, -q and -v say the same thing", "lockstep " + command_, "give one of them");
+  if (!level_.empty()) log::set_level(log::parse_level(level_));
+  if (verbose_) log::set_level(log::Level::debug);
+  if (!quiet_) return;
   log::set_level(log::Level::warning);
   run_folder::silence_trainings();
 }
 
-Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
-    : parts_(std::make_unique<Parts>()) {
-  parts_->command = std::move(command);
-  parts_->summary = std::move(summary);
-  parts_->examples = std::move(examples);
+// Before anybody joins a job with it, so that the error is printed once.
+void Options::check_launcher() const {
+  const auto* launcher = find("launcher");
+  if (!launcher) return;
+  const auto check = [choices = launch::launcher_choices()](const std::string& name,
+                                                            const std::string& where) {
+    if (std::ranges::find(choices, name) != choices.end()) return;
+    throw UsageError(format("unknown launcher '{}'", base::printable(name)), where,
+                     format("choose one of {}", base::join(choices, ", ")));
+  };
+  if (launcher->given) check(*std::get<std::string*>(launcher->value), "--launcher");
+  constexpr std::string_view kKey = "launch.launcher=";
+  if (!given("set")) return;
+  for (const auto& set : *std::get<std::vector<std::string>*>(find("set")->value))
+    if (set.starts_with(kKey)) check(set.substr(kKey.size()), "--set launch.launcher");
 }
 
-Options::~Options() = default;
-
-void Options::positional(const std::string& name, std::string& value, const std::string& help,
-                         bool required) {
-  parts_->positionals.push_back({name, &value, help, required});
-}
-
-void Options::positional(const std::string& name, std::vector<std::string>& values, const std::string& help) {
-  parts_->positionals.push_back({name, nullptr, help, true, &values});
-}
-
-void Options::add(const std::string& name, std::string& value, const std::string& placeholder,
-                  const std::string& help) {
-  parts_->add(name, po::value(&value), placeholder, help);
-}
-
-void Options::add(const std::string& name, std::vector<std::string>& values, const std::string& placeholder,
-                  const std::string& help) {
-  parts_->add(name, po::value(&values), placeholder, help);
-}
-
-void Options::add(const std::string& name, int64_t& value, const std::string& placeholder,
-                  const std::string& help) {
-  parts_->add(name, po::value(&value), placeholder, help);
-}
-
-void Options::add(const std::string& name, double& value, const std::string& placeholder,
-                  const std::string& help) {
-  parts_->add(name, po::value(&value), placeholder, help);
-}
-
-void Options::word_more(const std::string& name) {
-  parts_->more = name;
-}
-
-void Options::flag(const std::string& name, bool& value, const std::string& help) {
-  parts_->add(name, po::bool_switch(&value), "", help);
-}
-
-void Options::note(const std::string& heading, const std::string& left, const std::string& help) {
-  if (heading != parts_->heading) parts_->notes += format("\n{}:\n", parts_->heading = heading);
-  parts_->notes += Parts::line(left, help);
-}
-
-bool Options::parse(const std::vector<std::string>& args) {
-  parts_->values = parts_->read(args);
-  if (parts_->values["help"].as<bool>()) {
-    std::fputs(help().c_str(), stdout);
-    return false;
+void Options::take_words(const std::vector<std::string>& words) const {
+  for (size_t i = 0; i < words_.size(); ++i) {
+    if (i < words.size() && words_[i].rest) {
+      return words_[i].rest->assign(words.begin() + static_cast<int64_t>(i), words.end());
+    } else if (i < words.size()) {
+      *words_[i].value = words[i];
+    } else if (words_[i].required) {
+      refuse(format("{} is missing", words_[i].name));
+    }
   }
-  parts_->set_level();
-  po::notify(parts_->values);
-  if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>(), "--launcher");
-  if (parts_->takes("launcher") && given("set"))
-    check_launcher_in(parts_->values["set"].as<std::vector<std::string>>());
-  const auto words = parts_->values.count(kWords) > 0 ? parts_->values[kWords].as<std::vector<std::string>>()
-                                                      : std::vector<std::string>{};
-  parts_->refuse_bare_settings(words, args);
-  parts_->take_words(words);
-  return true;
-}
-
-bool Options::given(const std::string& name) const {
-  const auto found = parts_->values.find(name);
-  return found != parts_->values.end() && !found->second.empty() && !found->second.defaulted();
+  if (words.size() <= words_.size()) return;
+  const auto word = base::printable(words[words_.size()]);
+  const bool setting = find("set") && word.find('=') != word.npos;
+  refuse(format("unexpected argument: '{}'", word), setting ? "--set " + word : "");
 }
 
 std::string Options::help() const {
-  std::string usage = "usage: lockstep " + parts_->command;
-  std::string words;
-  for (const Positional& word : parts_->positionals) {
-    usage += word.required ? " " + word.name : " [" + word.name + "]";
-    words += Parts::line(word.name, word.help);
+  auto text = format("lockstep {}: {}\n\nusage: lockstep {}", command_, summary_, command_);
+  for (const auto& word : words_) text += word.required ? " " + word.name : " [" + word.name + "]";
+  text += " [options]\n\n";
+  for (const auto& word : words_) text += help_line(word.name, word.help);
+  for (size_t i = 0; i < options_.size(); ++i) {
+    const auto& option = options_[(i + kOwn) % options_.size()];  // what every command has comes last
+    text += help_line((is_short(option.name) ? format("-{}, ", option.name[0]) : "") + "--" + option.name +
+                          (option.placeholder.empty() ? "" : " " + option.placeholder),
+                      option.help);
   }
-  std::string text = format("lockstep {}: {}\n\n{} [options]\n\n{}{}", parts_->command, parts_->summary,
-                            usage, words, parts_->lines);
-  text += Parts::line("--log LEVEL", "debug, info, warning, error or silent (default info)");
-  text += Parts::line("-q, --quiet", "warnings and errors alone, and no lines of a training");
-  text += Parts::line("-v, --verbose", "more than usual: --log debug");
-  text += Parts::line("-h, --help", "this page");
-  text += parts_->notes;
-  if (!parts_->examples.empty()) text += "\nexamples:\n";
-  for (const std::string& example : parts_->examples) text += "  " + example + "\n";
+  text += notes_;
+  if (!examples_.empty()) text += "\nexamples:\n";
+  for (const std::string& example : examples_) text += "  " + example + "\n";
   return text;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A subcommand's arguments in a few lines: --help with examples, errors that name the nearest option.
+// The arguments of a subcommand: --help with examples, and errors that name the nearest option.
 //
 //   std::string path;
 //   std::vector<std::string> sets;
@@ -8,58 +8,82 @@
 //   options.add("set", sets, "KEY=VALUE", "override a key; may be given again");
 //   if (!options.parse(args)) return kDone;      // --help was asked for and printed
 
+#include <boost/program_options/option.hpp>
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "lockstep/base/log.h"
-
 namespace lockstep::cli {
-
-/// What -q asks for: warnings and errors alone, and none of a training's lines.
-void set_quiet();
-inline constexpr auto kVerbose = log::Level::debug;  ///< of -v
 
 /// What to do where the file of --out cannot be written.
 inline constexpr const char* kElsewhere = "choose another place with --out";
 
-/// The arguments of one subcommand. Every one also takes --help, --log LEVEL, -q and -v.
+/// Every subcommand also takes --help, --log LEVEL, -q and -v.
 class Options {
  public:
   Options(std::string command, std::string summary, std::vector<std::string> examples = {});
-  ~Options();
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
   /// A word without dashes; required ones come before optional ones.
-  void positional(const std::string& name, std::string& value, const std::string& help, bool required = true);
-
+  void positional(const std::string& name, std::string& value, const std::string& help,
+                  bool required = true) {
+    words_.push_back({name, &value, nullptr, help, required});
+  }
   /// One word or more, after all others.
-  void positional(const std::string& name, std::vector<std::string>& values, const std::string& help);
+  void positional(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+    words_.push_back({name, nullptr, &values, help, true});
+  }
 
-  /// --name VALUE. A vector may be given again and again; a bool is a flag without a value.
-  void add(const std::string& name, std::string& value, const std::string& placeholder,
-           const std::string& help);
-  void add(const std::string& name, std::vector<std::string>& values, const std::string& placeholder,
-           const std::string& help);
-  void add(const std::string& name, int64_t& value, const std::string& placeholder, const std::string& help);
-  void add(const std::string& name, double& value, const std::string& placeholder, const std::string& help);
-  /// What a word more than there are positionals was meant for: --name of add().
-  void word_more(const std::string& name);
-  void flag(const std::string& name, bool& value, const std::string& help);
+  /// --name VALUE, of a std::string, int64_t or double; a vector of strings may be given again and again.
+  template <class Value>
+  void add(const std::string& name, Value& value, const std::string& placeholder, const std::string& help) {
+    options_.push_back({name, &value, placeholder, help});
+  }
+  void flag(const std::string& name, bool& value, const std::string& help) {
+    options_.push_back({name, &value, "", help});
+  }
   /// A line of --help below the options, under a heading of its own.
   void note(const std::string& heading, const std::string& left, const std::string& help);
 
   /// Fills the variables; false when --help was asked for and has been printed. Throws UsageError.
   bool parse(const std::vector<std::string>& args);
-  /// Whether the option stood on the command line.
+  /// Whether the option was on the command line.
   bool given(const std::string& name) const;
   std::string help() const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Option {
+    std::string name;
+    std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*> value;
+    std::string placeholder, help;
+    bool given = false;
+  };
+  struct Word {
+    std::string name;
+    std::string* value;
+    std::vector<std::string>* rest;  // instead of value
+    std::string help;
+    bool required;
+  };
+
+  [[noreturn]] void refuse(const std::string& what, const std::string& meant = "") const;
+  [[noreturn]] void refuse_unknown(const std::string& arg) const;
+  const Option* find(const std::string& name) const;
+  std::vector<boost::program_options::option> parsed_options(const std::vector<std::string>& args) const;
+  void set(Option& option, const std::string& text) const;
+  void take_words(const std::vector<std::string>& words) const;
+  void check_launcher() const;
+  void set_level() const;
+
+  std::string command_, summary_;
+  std::vector<std::string> examples_;
+  std::vector<Word> words_;
+  std::vector<Option> options_;
+  std::string notes_, heading_;  // heading_: of the last note
+  bool help_ = false, quiet_ = false, verbose_ = false;
+  std::string level_;
 };
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-#include "trainer/cli/trace.h"
+#include "trainer/cli/failure.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
-#include <utility>
 
 #include "lockstep/base/format.h"
 
@@ -30,27 +29,12 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-// the standard library's own names drown ours
-std::string shortened(std::string text) {
-  static const std::array<std::pair<std::string, std::string>, 3> short_names = {{
-      {"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string"},
-      {"std::vector<std::string, std::allocator<std::string > >", "std::vector<std::string>"},
-      {"std::vector<std::string, std::allocator<std::string> >", "std::vector<std::string>"},
-  }};
-  for (const auto& [from, to] : short_names) {
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
-      text.replace(at, from.size(), to);
-    }
-  }
-  return text;
-}
-
 std::string frame_text(int index, void* address) {
   Dl_info info{};
   if (!dladdr(address, &info)) return format("  #{} {}\n", index, address);
   const auto offset = static_cast<const char*>(address) - static_cast<const char*>(info.dli_fbase);
   const std::string file = info.dli_fname ? info.dli_fname : "?";
-  const std::string name = info.dli_sname ? shortened(demangled(info.dli_sname)) : "?";
+  const std::string name = info.dli_sname ? demangled(info.dli_sname) : "?";
   return format("  #{} {} in {}+{:#x}\n", index, name, file.substr(file.rfind('/') + 1), offset);
 }
 

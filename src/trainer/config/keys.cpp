@@ -1,12 +1,13 @@
 #include "trainer/config/keys.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "trainer/config/other_names.h"
 
 namespace lockstep::config {
 namespace {
@@ -369,33 +370,13 @@ struct Expectation {
   std::string operator()(std::map<std::string, std::string>*) const { return "a map of texts"; }
 };
 
-std::vector<std::string> names_in(const std::string& section) {
-  std::vector<std::string> names;
-  for (const Key& key : keys()) {
-    if (key.section() == section) names.push_back(key.name());
-  }
-  return names;
-}
-
-std::string same_name_elsewhere(const std::string& name) {
-  const auto same = [&](const Key& key) { return key.name() == name; };
-  const auto found = std::find_if(keys().begin(), keys().end(), same);
-  return found == keys().end() ? "" : found->path;
-}
-
-// by its path, its name in whatever section, or another tool's name for it
-std::string meant_path(const std::string& path, const std::string& name) {
-  if (find_key(path)) return path;
-  const auto elsewhere = same_name_elsewhere(name);
-  return elsewhere.empty() ? key_by_other_name(name) : elsewhere;
-}
-
-std::string near_name_elsewhere(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Key& key : keys()) names.push_back(key.name());
-  const auto near = base::nearest(name, names);
-  return near ? same_name_elsewhere(*near) : "";
-}
+// The names from other frameworks that people write most often.
+constexpr std::pair<const char*, const char*> kForeignNames[] = {
+    {"learning_rate", "optim.lr"},     {"optimizer", "optim.name"},
+    {"lr_scheduler", "schedule.name"}, {"batch", "data.batch_size"},
+    {"num_epochs", "train.epochs"},    {"max_epochs", "train.epochs"},
+    {"num_workers", "data.workers"},   {"gradient_accumulation_steps", "train.accumulate"},
+    {"fp16", "train.precision"},       {"max_grad_norm", "train.clip_norm"}};
 
 }  // namespace
 
@@ -449,24 +430,23 @@ std::string expected(const Key& key) {
   return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
 }
 
-std::string meant_key(const std::string& word) {
-  const size_t dot = word.find('.');
-  return meant_path(word, dot == std::string::npos ? word : word.substr(dot + 1));
-}
-
-// a letter wrong in the right section, then the right name in the wrong section, then anything near
-std::string nearest_path(const std::string& path) {
-  const size_t dot = path.find('.');
-  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
-  const auto here = base::nearest(name, names_in(section));
-  if (here && base::edit_distance(name, *here) <= 1) return section + "." + *here;
-  if (std::string meant = meant_path(path, name); !meant.empty()) return meant;
-  if (here) return section + "." + *here;
-  std::vector<std::string> all = sections();
-  for (const Key& key : keys()) all.push_back(key.path);
-  const auto near = base::nearest(path, all);
-  return near ? *near : near_name_elsewhere(name);
+std::string nearest_path(const std::string& word) {
+  std::map<std::string, std::string>
+      meanings;  // the sections, the paths, and the names in their first section
+  for (const auto& section : sections()) meanings[section] = section;
+  for (const Key& key : keys()) meanings[key.path] = key.path;
+  for (const auto& [foreign, path] : kForeignNames) meanings[foreign] = path;
+  for (const Key& key : keys()) meanings.emplace(key.name(), key.path);
+  auto path = word;
+  std::replace(path.begin(), path.end(), '-', '_');
+  const auto name = path.substr(path.find('.') + 1);  // the whole word where there is no dot
+  for (const auto& exact : {path, name})
+    if (const auto found = meanings.find(exact); found != meanings.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [each, path_of_it] : meanings) known.push_back(each);
+  for (const auto& spelled : {path, name})
+    if (const auto near = base::nearest(spelled, known)) return meanings.at(*near);
+  return "";
 }
 
 std::string did_you_mean(const std::string& path) {

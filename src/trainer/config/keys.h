@@ -83,14 +83,12 @@ std::vector<std::string> row_names(const Key& key);
 /// What a value must be, in words: "a whole number of at least 1".
 std::string expected(const Key& key);
 
-/// The key that a word names for sure: a path, the name of a key in whatever section, another tool's name for
-/// one ("learning_rate"). Empty where it names none.
-std::string meant_key(const std::string& word);
+/// The key, or the section, that a word most likely means: a path, the name of a key in whatever section, a
+/// name from another framework ("learning_rate"), or what is spelled like one of these. Empty where nothing
+/// is near.
+std::string nearest_path(const std::string& word);
 
-/// The same, or the key or section that is near; empty where nothing is.
-std::string nearest_path(const std::string& path);
-
-/// "did you mean optim.lr?" for a key that does not exist; empty when nothing is near.
+/// "did you mean optim.lr? "; empty where nothing is near.
 std::string did_you_mean(const std::string& path);
 
 }  // namespace lockstep::config

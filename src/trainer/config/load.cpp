@@ -11,8 +11,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/chosen.h"
-#include "trainer/config/other_names.h"
-#include "trainer/config/rules.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 
@@ -193,7 +191,7 @@ class Loader {
   void once(const std::string& path, const TextPlace& place) {
     const auto [first, added] = places_.emplace(path, place);
     if (added) return;
-    throw InputError(format("{} stands twice", path), place.text(),
+    throw InputError(format("duplicate key {}", path), place.text(),
                      format("keep one of them: the other is at {}", first->second.text()));
   }
 
@@ -208,7 +206,8 @@ class Loader {
                        format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
     }
     if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
-      refuse_section(path, name.place, section);
+      throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
+                       did_you_mean(path) + "sections: " + base::join(sections, ", "));
     }
     once(path, name.place);
     if (section.kind == YamlNode::Kind::null) return;
@@ -219,15 +218,6 @@ class Loader {
     for (const auto& entry : section.entries) {
       mistakes_.gather([&] { read_key(path + "." + name_of(*entry.first), *entry.first, *entry.second); });
     }
-  }
-
-  // optimizer: {...} is a section of another name, optimizer: adam a key
-  [[noreturn]] static void refuse_section(const std::string& path, const TextPlace& place,
-                                          const YamlNode& section) {
-    const auto meant = section.kind == YamlNode::Kind::map ? section_by_other_name(path) : "";
-    throw InputError(format("unknown section {}", base::printable(path)), place.text(),
-                     (meant.empty() ? did_you_mean(path) : format("did you mean {}? ", meant)) +
-                         "sections: " + base::join(config::sections(), ", "));
   }
 
   void read_key(const std::string& path, const YamlNode& name, const YamlNode& value) {

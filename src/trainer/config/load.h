@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "trainer/config/settings.h"
 #include "trainer/config/yaml.h"
 
@@ -44,6 +45,56 @@ Loaded load_settings(const std::string& text, const std::string& file_name,
 /// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
 /// depends on their rows. `warnings` then holds those that are new.
 void load_libraries(Loaded& loaded);
+
+// What no single key can say: keys against each other, keys that nothing reads.
+
+/// Replaces `default` by what the chosen rows say it stands for.
+void resolve(Loaded& loaded);
+
+/// Throws InputError where two keys cannot both be.
+void check_together(const Loaded& loaded);
+
+/// The same of the table of conflicts alone: for settings that were changed since.
+void check_conflicts(const Loaded& loaded);
+
+/// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
+void warn_unused(Loaded& loaded);
+
+/// A key that has one of some values.
+struct Choice {
+  const char* key;
+  const char* value;  // in words: "above 1", "fp16"; empty: true, or anything at all
+  bool (*is_made)(const Settings&);
+};
+
+struct Conflict {
+  Choice one, other;
+  const char* why;
+  const char* hint;
+};
+
+/// The table of choices that exclude each other; docs/config.md shows it.
+const std::vector<Conflict>& conflicts();
+
+/// The mistakes of one config, gathered so that a person fixes them in one go.
+class Mistakes {
+ public:
+  /// Does the work, and keeps the error that it ends with.
+  template <class Work>
+  void gather(const Work& work) {
+    try {
+      work();
+    } catch (const InputError& error) {
+      found_.push_back(error);
+    }
+  }
+
+  /// Throws where there were any: the one as it was, or one error that lists them all.
+  void refuse() const;
+
+ private:
+  std::vector<InputError> found_;
+};
 
 // ${NAME}, ${NAME:-default} and $$ in paths, in a default too. Nothing else is special, and no shell is
 // asked.

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <vector>
 
 #include "lockstep/base/format.h"
 
@@ -37,29 +36,6 @@ std::optional<Number> whole_text(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::optional<int64_t> in_base(const std::string& text, const std::string& prefix, int base) {
-  if (!text.starts_with(prefix) || text.size() == prefix.size()) return std::nullopt;
-  int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + prefix.size(), end, value, base);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
-std::string without(std::string text, char unwanted) {
-  text.erase(std::remove(text.begin(), text.end(), unwanted), text.end());
-  return text;
-}
-
-// A comma that three digits do not follow parts no thousands: it is what much of the world writes for a
-// point.
-std::optional<std::string> with_point(const std::string& text) {
-  const size_t comma = text.find(',');
-  if (comma == std::string::npos || text.size() - comma == 4) return std::nullopt;
-  auto changed = text;
-  changed[comma] = '.';
-  return parse_number(changed) ? std::optional(changed) : std::nullopt;
 }
 
 // the longest name first, because "m" begins "ms"
@@ -116,37 +92,6 @@ std::string duration_text(std::chrono::milliseconds duration) {
   if (count != 0 && count % 3'600'000 == 0) return format("{}h", count / 3'600'000);
   if (count != 0 && count % 600'000 == 0) return format("{}m", count / 60'000);
   return format("{}s", count / 1000);
-}
-
-std::string number_hint(const std::string& text) {
-  for (const auto& [prefix, base] : {std::pair("0x", 16), std::pair("0o", 8), std::pair("0b", 2)}) {
-    if (const auto value = in_base(text, prefix, base)) return format("write {}", *value);
-  }
-  if (all_digits(text) && text[0] == '0') {
-    const size_t first = text.find_first_not_of('0');
-    return format("write {}", first == std::string::npos ? "0" : text.substr(first));
-  }
-  if (const auto value = parse_number(text)) {
-    const bool whole = std::trunc(*value) == *value && std::abs(*value) < 1e15;
-    return whole ? format("write {}", static_cast<int64_t>(*value)) : "";
-  }
-  if (const auto point = with_point(text)) return "write " + *point;
-  for (const char mark : {'_', ','}) {
-    if (const std::string bare = without(text, mark); bare != text && parse_int(bare)) return "write " + bare;
-  }
-  return "";
-}
-
-std::string bool_hint(const std::string& text) {
-  std::string word = text;
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const char* yes : {"yes", "y", "on", "1", "true"}) {
-    if (word == yes) return "write true";
-  }
-  for (const char* no : {"no", "n", "off", "0", "false"}) {
-    if (word == no) return "write false";
-  }
-  return "";
 }
 
 }  // namespace lockstep::config

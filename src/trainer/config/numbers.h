@@ -1,6 +1,5 @@
 #pragma once
-// Numbers and durations as a config writes them: one plain reading each, and a hint for the ways that are not
-// read.
+// Numbers and durations as a config writes them. Each has one way to be written.
 
 #include <chrono>
 #include <cstdint>
@@ -22,10 +21,5 @@ std::optional<std::chrono::milliseconds> parse_duration(const std::string& text)
 
 /// The shortest text that parse_duration reads as the same.
 std::string duration_text(std::chrono::milliseconds duration);
-
-/// How to write what was probably meant: 0x10, 010, 1e3 and 1_000 where a whole number stands, yes and on for
-/// true. Empty when nothing is known.
-std::string number_hint(const std::string& text);
-std::string bool_hint(const std::string& text);
 
 }  // namespace lockstep::config

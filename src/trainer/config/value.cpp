@@ -20,7 +20,7 @@ class Reader {
   void operator()(bool* out) const {
     const std::string& text = scalar(node_, !node_.quoted);
     const bool yes = text == "true" || text == "True" || text == "TRUE";
-    if (!yes && text != "false" && text != "False" && text != "FALSE") refuse(node_, bool_hint(text));
+    if (!yes && text != "false" && text != "False" && text != "FALSE") refuse(node_, "");
     *out = yes;
   }
 
@@ -93,14 +93,14 @@ class Reader {
 
   int64_t whole(const YamlNode& node) const {
     const auto value = parse_int(scalar(node, !node.quoted));
-    if (!value) refuse(node, number_hint(node.text));
+    if (!value) refuse(node, "");
     check_range(node, static_cast<double>(*value));
     return *value;
   }
 
   double number(const YamlNode& node) const {
     const auto value = parse_number(scalar(node, !node.quoted));
-    if (!value) refuse(node, number_hint(node.text));
+    if (!value) refuse(node, "");
     check_range(node, *value);
     return *value;
   }
@@ -148,18 +148,16 @@ bool needs_quotes(const std::string& text) {
   return !std::isalpha(first) && first != '_' && !path;
 }
 
-std::string number_text(double value) {
-  return format("{}", value);
-}  // the shortest that reads back the same bits
-
 struct Writer {
   bool path;
 
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(const int64_t* value) const { return std::to_string(*value); }
-  std::string operator()(const double* value) const { return number_text(*value); }
+  std::string operator()(const double* value) const {
+    return format("{}", *value);  // the shortest that reads back the same bits
+  }
   std::string operator()(const std::optional<double>* value) const {
-    return *value ? number_text(**value) : "default";
+    return *value ? format("{}", **value) : "default";
   }
   std::string operator()(const std::chrono::milliseconds* value) const { return duration_text(*value); }
   std::string operator()(const std::string* value) const {

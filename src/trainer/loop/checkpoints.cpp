@@ -180,12 +180,11 @@ bool is_multiple(int64_t number, int64_t every) {
 
 Checkpoints::Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
                          run_folder::Requests* requests, RunLog& log)
-    : subject_(std::move(subject)), log_(log), requests_(requests), found_(attempt.found) {
-  if (!found_.empty()) saved_ = state;
+    : subject_(std::move(subject)), log_(log), requests_(requests) {
+  if (!attempt.found.empty()) saved_ = state;
   if (!attempt.folder) return;
   const auto store = [folder = attempt.folder, keep = subject_.settings.checkpoint.keep] {
-    const auto path = folder->path();
-    return CheckpointStore((path / "checkpoints").string(), keep, [folder, path] { folder->check(path); });
+    return CheckpointStore((folder->path() / "checkpoints").string(), keep, [folder] { folder->check(); });
   };
   writer_ = std::make_unique<CheckpointWriter>(store, [&log](const auto& path) { log.saved(path); });
 }
@@ -204,11 +203,11 @@ bool Checkpoints::is_wanted(const TrainingState& state) {
   const double minutes = std::chrono::duration<double, std::ratio<60>>(Clock::now() - saved_at_).count();
   const double every = subject_.settings.checkpoint.every_minutes;
   return (every > 0 && minutes >= every) ||
-         (requests_->asked(run_folder::RunRequest::checkpoint) && !answer_is_near_);
+         (requests_->asked(run_folder::RunRequest::checkpoint) && !answer_is_pending_);
 }
 
 void Checkpoints::save(const TrainingState& state, const LossTrace& losses) {
-  if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_near_ = true;
+  if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_pending_ = true;
   if (saved_ && is_same_place(*saved_, state)) return;
   take(state, losses, std::exchange(best_is_new_, false) ? Name::both : Name::step);
   saved_ = state;
@@ -243,7 +242,7 @@ void Checkpoints::write(const Tree& tree, Name name) {
   try {
     writer_->submit(tree, name);
     if (std::exchange(fails_, false)) log::info("checkpoints can be written again");
-  } catch (const run_folder::FolderTaken&) {
+  } catch (const run_folder::FolderLost&) {
     throw;
   } catch (const std::exception& error) {  // the one before: a full disk may have room again
     warn(error);
@@ -261,11 +260,11 @@ void Checkpoints::warn(const std::exception& error) {
 // The file of the request goes when the checkpoint is whole and the status names it, or when it cannot be
 // written.
 void Checkpoints::answer_when_written(const TrainingState& state) {
-  if (!answer_is_near_ || !writer_->idle()) return;
-  answer_is_near_ = false;
+  if (!answer_is_pending_ || !writer_->idle()) return;
+  answer_is_pending_ = false;
   try {
     writer_->wait();
-  } catch (const run_folder::FolderTaken&) {
+  } catch (const run_folder::FolderLost&) {
     throw;
   } catch (const std::exception& error) {
     warn(error);
@@ -274,24 +273,10 @@ void Checkpoints::answer_when_written(const TrainingState& state) {
   requests_->answer(run_folder::RunRequest::checkpoint);
 }
 
-void Checkpoints::finish(const TrainingState& state, const LossTrace& losses) {
-  const auto here = subject_.mesh.all().from_first([this] { return last_lies_here() ? "yes" : "no"; });
-  if (here == "yes") return;
-  saved_.reset();
-  save(state, losses);
+void Checkpoints::finish() {
   subject_.mesh.all().together([this] {
     if (writer_) writer_->wait();
   });
-}
-
-bool Checkpoints::last_lies_here() {
-  if (!writer_) return true;
-  try {
-    writer_->wait();
-  } catch (const run_folder::FolderRemoved&) {
-    return false;
-  }
-  return log_.holds(writer_->last_saved().empty() ? found_ : writer_->last_saved());
 }
 
 }  // namespace lockstep::train

@@ -47,9 +47,8 @@ class Checkpoints {
   /// The epoch before `state` is over, and its evaluation was the best so far or not: takes what is due of
   /// newest and best. After the last epoch that is left to the run's end. Collective.
   void save_after_epoch(const TrainingState& state, const LossTrace& losses, bool better, bool last);
-  /// The run is over and its last state is saved: waits until it is written. Where the folder was removed, it
-  /// is written again, beside it. Collective.
-  void finish(const TrainingState& state, const LossTrace& losses);
+  /// The run is over and its last state is saved: waits until it is written. Collective.
+  void finish();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -59,16 +58,14 @@ class Checkpoints {
   void write(const Tree& tree, Name name);
   void answer_when_written(const TrainingState& state);
   void warn(const std::exception& error);
-  bool last_lies_here();
 
   Subject subject_;
   RunLog& log_;
   run_folder::Requests* requests_;             // rank 0's
-  std::string found_;                          // in the folder
   std::optional<TrainingState> saved_;         // what the newest one holds
   Clock::time_point saved_at_ = Clock::now();  // or when the attempt began
   bool best_is_new_ = false;                   // and not yet saved
-  bool answer_is_near_ = false;                // the one that was asked for is being written
+  bool answer_is_pending_ = false;             // the one that was asked for is being written
   bool fails_ = false;                         // the last one could not be written
   std::unique_ptr<CheckpointWriter> writer_;   // where there is a folder
 };

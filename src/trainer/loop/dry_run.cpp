@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,14 +14,14 @@
 #include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/config/chosen.h"
 #include "trainer/loop/run.h"
-#include "trainer/observe/gpu_memory.h"
+#include "trainer/loop/run_log.h"
 #include "trainer/run_folder/console.h"
-#include "trainer/setup/as_world.h"
-#include "trainer/setup/choose_layout.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kTries = 3;  // the first step pays for libtorch's own start
 
@@ -73,64 +72,18 @@ Feed feed_of_single_batches(const Setup& setup, const Learner& learner) {
 }
 
 // What the training would be, and cost.
-struct Outlook {
-  const Setup& setup;
-  const Learner& learner;
-  Size whole;  // of the model, over its stages
-  double rank_megabytes = 0;
-  double step_seconds = 0;
-  std::optional<GpuMemory> gpu;
-
-  const Settings& settings() const { return setup.settings; }
-  std::string model() const {
-    const auto name = config::chosen_name(settings(), "model.name");
-    return name.empty() ? "the task's own" : name;
-  }
-  int64_t samples() const {
-    return settings().data.batch_size * settings().train.accumulate * setup.mesh->data().world();
-  }
-  double seconds() const { return step_seconds * static_cast<double>(learner.rounds.total_steps); }
-};
-
-std::vector<std::string> lines_of(const Outlook& outlook) {
-  const auto& s = outlook.settings();
-  const auto& [setup, learner, whole, rank_megabytes, step_seconds, gpu] = outlook;
-  std::vector<std::string> lines;
-  lines.push_back(format("task        {}: {}", s.task.name, learner.source->description()));
-  lines.push_back(format("model       {}: {} parameters, {:.1f} MB{}", outlook.model(), whole.parameters,
-                         megabytes(whole.bytes),
-                         setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
-  lines.push_back(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
-  if (s.train.layout != ImageLayout::nchw) lines.push_back("layout      " + word_of(s.train.layout));
-  lines.push_back(format(
-      "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
-      rank_megabytes, peak_megabytes(),
-      gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
-  if (const int together = launch::spawned_together(); together > 1)
-    lines.push_back(
-        format("            {} ranks in a process: {:.1f} MB", together, together * rank_megabytes));
-  lines.push_back(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
-                         setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
-                         word_of(s.train.mode)));
-  lines.push_back(format("steps       {} an epoch of {} samples together, {} in all",
-                         learner.rounds.steps_per_epoch, outlook.samples(), learner.rounds.total_steps));
-  lines.push_back(format("time        {:.3g} ms a step, about {} of training", 1e3 * step_seconds,
-                         run_folder::short_time(outlook.seconds())));
-  lines.emplace_back("A dry run: nothing was written.");
-  return lines;
-}
-
-std::string json_of(const Outlook& outlook) {
-  const auto& s = outlook.settings();
-  const auto& [setup, learner, whole, rank_megabytes, step_seconds, gpu] = outlook;
-  nlohmann::ordered_json json = {
+Json facts_of(const Setup& setup, const Learner& learner, const Size& whole, double rank_bytes,
+              double step_seconds) {
+  const auto& s = setup.settings;
+  const auto model = config::chosen_name(s, "model.name");
+  Json json = {
       {"task", s.task.name},
-      {"model", outlook.model()},
+      {"model", model.empty() ? "the task's own" : model},
       {"parameters", whole.parameters},
       {"model_mb", megabytes(whole.bytes)},
       {"optimizer", s.optim.name},
       {"schedule", s.schedule.name},
-      {"rank_mb", rank_megabytes},
+      {"rank_mb", megabytes(rank_bytes)},
       {"peak_mb", peak_megabytes()},
       {"ranks", setup.team->world()},
       {"ranks_in_a_process", launch::spawned_together()},
@@ -140,20 +93,48 @@ std::string json_of(const Outlook& outlook) {
       {"mode", word_of(s.train.mode)},
       {"layout", word_of(s.train.layout)},
       {"steps_per_epoch", learner.rounds.steps_per_epoch},
-      {"samples_per_step", outlook.samples()},
+      {"samples_per_step", s.data.batch_size * s.train.accumulate * setup.mesh->data().world()},
       {"steps", learner.rounds.total_steps},
       {"step_seconds", step_seconds},
-      {"seconds", outlook.seconds()},
+      {"seconds", step_seconds * static_cast<double>(learner.rounds.total_steps)},
   };
-  if (gpu) json["gpu_peak_mb"] = megabytes(gpu->peak), json["gpu_mb"] = megabytes(gpu->total);
-  return base::as_line(json);
+  if (const auto gpu = peak_gpu_memory(*setup.team))
+    json["gpu_peak_mb"] = megabytes(gpu->peak), json["gpu_mb"] = megabytes(gpu->total);
+  return json;
+}
+
+// For people.
+std::string lines_of(const Json& facts, const std::string& samples, bool is_share) {
+  const auto text = [&](const char* key) { return facts[key].get<std::string>(); };
+  const auto whole = [&](const char* key) { return facts[key].get<int64_t>(); };
+  const auto number = [&](const char* key) { return facts[key].get<double>(); };
+  std::string lines = format("task        {}: {}\n", text("task"), samples);
+  lines += format("model       {}: {} parameters, {:.1f} MB{}\n", text("model"), whole("parameters"),
+                  number("model_mb"), is_share ? ", rank 0's share" : "");
+  lines += format("optimiser   {}, schedule {}\n", text("optimizer"), text("schedule"));
+  if (text("layout") != word_of(ImageLayout::nchw)) lines += format("layout      {}\n", text("layout"));
+  lines +=
+      format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
+             number("rank_mb"), number("peak_mb"));
+  if (facts.contains("gpu_mb"))
+    lines += format(", and {:.0f} MB of a GPU's {:.0f}", number("gpu_peak_mb"), number("gpu_mb"));
+  if (const auto together = whole("ranks_in_a_process"); together > 1)
+    lines += format("\n            {} ranks in a process: {:.1f} MB", together,
+                    static_cast<double>(together) * number("rank_mb"));
+  lines += format("\nranks       {} ({}), {}, {} thread(s) each, mode {}\n", whole("ranks"), text("launcher"),
+                  text("device"), whole("threads"), text("mode"));
+  lines += format("steps       {} an epoch of {} samples together, {} in all\n", whole("steps_per_epoch"),
+                  whole("samples_per_step"), whole("steps"));
+  lines += format("time        {:.3g} ms a step, about {} of training\n", 1e3 * number("step_seconds"),
+                  run_folder::short_time(number("seconds")));
+  return lines + "A dry run: nothing was written.";
 }
 
 }  // namespace
 
 int dry_run(const Command& command, bool as_json) {
   auto begun = begin_job(command);
-  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  if (spawns_ranks(begun)) return spawn_ranks(std::move(begun));
   auto setup = set_up(command, std::move(begun));
   settle_layout(setup);
   auto learner = make_learner(setup);
@@ -167,15 +148,11 @@ int dry_run(const Command& command, bool as_json) {
   std::vector<double> whole{static_cast<double>(size.parameters), size.bytes};
   setup.mesh->pipeline().sum(whole);  // over the stages
   const double rank_bytes = 2 * size.bytes + static_cast<double>(state_bytes_of(*learner.optimizer));
-  const Outlook outlook{.setup = setup,
-                        .learner = learner,
-                        .whole = {static_cast<int64_t>(whole[0]), whole[1]},
-                        .rank_megabytes = megabytes(rank_bytes),
-                        .step_seconds = step_seconds,
-                        .gpu = peak_gpu_memory(*setup.team)};
-  if (setup.team->first()) {
-    for (const auto& line : as_json ? std::vector{json_of(outlook)} : lines_of(outlook)) output::line(line);
-  }
+  const auto facts =
+      facts_of(setup, learner, {static_cast<int64_t>(whole[0]), whole[1]}, rank_bytes, step_seconds);
+  if (setup.team->first())
+    output::line(as_json ? base::as_line(facts)
+                         : lines_of(facts, learner.source->description(), setup.mesh->tensor().world() > 1));
   setup.team->barrier();
   return kDone;
 }

@@ -22,9 +22,8 @@
 #include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/setup/as_world.h"
-#include "trainer/setup/choose_layout.h"
 #include "trainer/setup/saved.h"
+#include "trainer/setup/setup.h"
 
 namespace lockstep::train {
 namespace {
@@ -56,7 +55,7 @@ std::string job_scripts_file() {
   return file ? file : "";
 }
 
-void tell_job_script(const fs::path& folder) {
+void write_job_scripts_file(const fs::path& folder) {
   const auto file = job_scripts_file();
   if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
 }
@@ -73,7 +72,6 @@ Resume find_resume(const Team& team, const std::string& asked) {
     auto path = find_saved(asked);
     if (!fs::is_directory(path)) return std::string();
     run_folder::check_run_folder(path);
-    Provocation::refuse_folder(path);
     return path;
   });
   if (!folder.empty()) return {folder, {}};
@@ -95,15 +93,6 @@ void refuse_idle_early_stop(const Setup& setup) {
                    "raise it, or set train.early_stop to 0");
 }
 
-std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
-  const auto successor = [settings = setup.settings](const fs::path& removed) {
-    auto folder = run_folder::open_successor(settings, removed);
-    tell_job_script(folder.path);
-    return folder;
-  };
-  return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
-}
-
 // What a run chooses when it begins it keeps, whatever it would choose today.
 void go_on_as_begun(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
@@ -121,7 +110,7 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
     const bool goes_on = folder.goes_on;
     if (goes_on) place.before = status_before(path);
     const auto attempt = !goes_on ? 1 : place.before ? place.before->attempt + 1 : 2;
-    place.held = hold(std::move(folder), setup);
+    place.held = std::make_shared<run_folder::HeldFolder>(std::move(folder));
     return format("{:d} {} {}", goes_on, attempt, path.string());
   });
   std::istringstream words(text);
@@ -168,13 +157,13 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   setup.team->together([&] {
     if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
-    if (place.held) tell_job_script(place.held->path());
+    if (place.held) write_job_scripts_file(place.held->path());
   });
   return trainer;
 }
 
 // What a run's bits may be compared with.
-void say_all_reduce(const Setup& setup) {
+void log_all_reduce(const Setup& setup) {
   const auto& launch = setup.settings.launch;
   if (!launch.has_algorithm() || !setup.team->group()) return;
   const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
@@ -200,7 +189,7 @@ bool has_bf16_instructions() {
   return (base::field(facts, "flags") + base::field(facts, "Features")).find("bf16") != std::string::npos;
 }
 
-void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
+void log_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
@@ -212,7 +201,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
                      shape.pipeline));
   }
-  say_all_reduce(setup);
+  log_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (own_kernels) {
@@ -227,21 +216,10 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
         "train.precision: bf16 is slower than fp32 on this processor, which has no bf16 instructions");
 }
 
-// Whatever was saved beside it: a run whose folder somebody removed is not done.
-void check_still_there(const Setup& setup, const RunPlace& place) {
-  setup.team->from_first([&] {
-    if (const auto removed = place.held->removed())
-      throw Error("the run's folder was removed while it trained", removed->string(),
-                  "what could be saved is in " + place.held->path().string());
-    return std::string();
-  });
-}
-
 // A failure reaches the folder before it reaches the screen.
-RunEnding run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
+RunEnding run_and_report(Trainer& trainer) {
   try {
     const auto ending = trainer.run();
-    check_still_there(setup, place);
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
@@ -251,7 +229,7 @@ RunEnding run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& pla
   }
 }
 
-void say_ending(const RunEnding& ending, const RunPlace& place) {
+void log_ending(const RunEnding& ending, const RunPlace& place) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");
@@ -266,7 +244,7 @@ void say_ending(const RunEnding& ending, const RunPlace& place) {
 int train(const Command& command, const std::string& asked) {
   const launch::EarlySignals early;
   auto begun = begin_job(command);
-  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  if (spawns_ranks(begun)) return spawn_ranks(std::move(begun));
   auto setup = join_job(command, std::move(begun));
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   compare_ranks(setup);
@@ -297,10 +275,10 @@ int train(const Command& command, const std::string& asked) {
     comm::cuda().record_hangs_in(place.path, setup.team->rank());
   if (place.goes_on) go_on(start, learner, setup, place);
   const auto trainer = make_trainer(setup, std::move(learner), start, place);
-  say_start(setup, rounds, place, own_kernels);
-  const auto ending = run_and_tell(*trainer, setup, place);
+  log_start(setup, rounds, place, own_kernels);
+  const auto ending = run_and_report(*trainer);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
-  say_ending(ending, place);
+  log_ending(ending, place);
   return ending.stopped() ? kStoppedEarly : kDone;
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/format.h"
-#include "trainer/observe/gpu_memory.h"
+#include "lockstep/comm/cuda_plugin.h"
 #include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
@@ -45,6 +45,15 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
 }
 
 }  // namespace
+
+std::optional<GpuMemory> peak_gpu_memory(const Team& team) {
+  if (!team.device().is_cuda()) return {};
+  const int device = team.device().index();
+  std::vector<double> most{static_cast<double>(comm::cuda().peak_bytes(device)),
+                           -static_cast<double>(comm::cuda().total_bytes(device))};
+  team.max(most);
+  return GpuMemory{most[0], -most[1]};
+}
 
 RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
                const RunAttempt& attempt)
@@ -182,8 +191,8 @@ void RunLog::tell(const TrainingState& state, run_folder::RunState now, const st
   });
 }
 
-void RunLog::last_word(const std::string& reason) noexcept {
-  if (recorder_) recorder_->last_word(reason);
+void RunLog::report_failure(const std::string& reason) noexcept {
+  if (recorder_) recorder_->report_failure(reason);
 }
 
 }  // namespace lockstep::train

@@ -25,6 +25,12 @@ struct RunAttempt {
   std::string found = {};  // the checkpoint of that folder which it goes on from, if it does
 };
 
+struct GpuMemory {
+  double peak = 0, total = 0;  // bytes of the rank that held most, and what the smallest of the GPUs has
+};
+/// How much of their GPUs' memory the ranks' tensors held at most; nothing on CPUs. Collective.
+std::optional<GpuMemory> peak_gpu_memory(const Team& team);
+
 class RunLog {
  public:
   /// From `state` on: the folder's metrics are cut to what the state knows of. The attempt's time begins.
@@ -64,11 +70,9 @@ class RunLog {
   void saved(const std::string& checkpoint) { recorder_->saved(checkpoint); }
   /// One could not be written.
   void not_saved(const std::string& reason) { recorder_->not_saved(reason); }
-  /// Does it lie where the run now writes?
-  bool holds(const std::string& checkpoint) { return recorder_->holds(checkpoint); }
   int64_t metrics_offset() const { return recorder_ ? recorder_->metrics_offset() : 0; }
   /// That the run has failed, from a thread in which nothing may be thrown.
-  void last_word(const std::string& reason) noexcept;
+  void report_failure(const std::string& reason) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -134,11 +134,12 @@ std::string device_kind(const Team& team) {
   return device.is_cuda() ? comm::cuda().device_name(device.index()) : "a CPU";
 }
 
-// What it is here, and how a sentence says that it was another.
+// What the bits depend on besides the machine: a checkpoint's key, what it is here, and how a message says
+// that it was different.
 struct Fact {
   const char* key;
   std::string here;
-  const char* was;  // "computed on", say
+  const char* was;
 };
 
 std::vector<Fact> facts_of(const Team& team) {
@@ -149,13 +150,12 @@ std::vector<Fact> facts_of(const Team& team) {
 
 std::vector<std::string> unlike_run(const Team& team, const Tree& extras, Unrecorded unrecorded) {
   std::vector<std::string> unlike;
-  for (const auto& fact : facts_of(team)) {
-    const auto there = find(extras, fact.key);
+  for (const auto& [key, here, was] : facts_of(team)) {
+    const auto there = find(extras, key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs)
-        unlike.push_back(format("written without a word of its {}", fact.key));
-    } else if (const auto was = as_string(*there, fact.key); was != fact.here) {
-      unlike.push_back(format("{} {}, and here it is {}", fact.was, was, fact.here));
+      if (unrecorded == Unrecorded::differs) unlike.push_back(format("written without its {}", key));
+    } else if (const auto before = as_string(*there, key); before != here) {
+      unlike.push_back(format("{} {}, and here it is {}", was, before, here));
     }
   }
   return unlike;

@@ -18,7 +18,6 @@
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/comm/connect.h"
 #include "trainer/observe/agreement.h"
-#include "trainer/observe/gpu_memory.h"
 #include "trainer/run_folder/lock.h"
 #include "trainer/step/evaluate.h"
 
@@ -181,11 +180,8 @@ void RunFacts::tell(run_folder::RunState state, const std::string& reason, int64
 
 void RunFacts::write() noexcept {
   try {
-    const auto path = attempt_.folder->path();
     const auto text = base::as_line(*json_) + "\n";
-    base::write_whole((path / kFile).string(),
-                      [&](const base::ByteSink& sink) { sink(text.data(), text.size()); },
-                      [&] { attempt_.folder->check(path); });
+    attempt_.folder->write_whole(kFile, [&](const base::ByteSink& sink) { sink(text.data(), text.size()); });
     written_ = Clock::now();
   } catch (const std::exception& error) {
     log::warning("report.json could not be written\n" + describe(error));
@@ -197,13 +193,13 @@ namespace {
 // From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
 constexpr double kLongEvaluation = 5;
 
-std::optional<run_folder::Requests> hear_requests(const RunAttempt& attempt) {
+std::optional<run_folder::Requests> requests_of(const RunAttempt& attempt) {
   if (!attempt.folder) return std::nullopt;
-  return run_folder::Requests(attempt.folder, attempt.number);
+  return run_folder::Requests(attempt.folder->path(), attempt.number);
 }
 
 template <class Part>
-Part* if_there(std::optional<Part>& part) {
+Part* pointer_to(std::optional<Part>& part) {
   return part ? &*part : nullptr;
 }
 
@@ -216,13 +212,13 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       state_(start.state),
       feed_(learner_.source->feed(setup.settings)),
       step_(setup, learner_),
-      requests_(hear_requests(start.attempt)),
+      requests_(requests_of(start.attempt)),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
       trace_(*setup.team, learner_.tracer, start.attempt.folder),
       facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
-                   if_there(requests_), log_),
-      watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
+                   pointer_to(requests_), log_),
+      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_) {
   losses_.restart(state_.loss_sum, state_.loss_count);
   if (learner_.graph && setup.team->world() > 1) watch_captured_steps();
 }
@@ -241,7 +237,6 @@ void Trainer::watch_captured_steps() {
 RunEnding Trainer::run() {
   watch_.begin(state_);
   facts_.begin(state_.step);
-  trace_.begin();
   look_at_goal();
   log_.clock().trace(trace_.tracer());
   log_.clock().time_on(setup_.team->device());
@@ -250,7 +245,7 @@ RunEnding Trainer::run() {
   while (!watch_.ending() && state_.epoch < setup_.settings.train.epochs) train_epoch();
   const auto ending = watch_.finish();
   checkpoints_.save(state_, losses_);
-  checkpoints_.finish(state_, losses_);
+  checkpoints_.finish();
   log_.clock().read_pending(/*all=*/true);
   log_.summarize(state_);
   log_.line(learner_.model->summary());

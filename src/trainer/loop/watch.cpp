@@ -35,7 +35,7 @@ RunEnding ending_of(const Agreed& verdicts) {
   }
 }
 
-void say_stopping(const RunEnding& ending) {
+void log_stopping(const RunEnding& ending) {
   if (ending.stopped())
     log::info(format("{}: stopping with a checkpoint; --resume auto goes on from there", ending.reason));
 }
@@ -55,7 +55,7 @@ RunWatch::RunWatch(const Settings& settings, const Team& team, Deadline deadline
 void RunWatch::begin(const TrainingState& state) {
   Agreement once(team_);
   hear(once, state.step, false);
-  if (team_.world() > 1 && !ending_) limit_patience();
+  if (team_.world() > 1 && !ending_) limit_wait_after_sigterm();
   agreement_.begin(state.step);
   if (ending_) return;
   const auto& train = settings_.train;
@@ -66,13 +66,13 @@ void RunWatch::begin(const TrainingState& state) {
   }
 }
 
-void RunWatch::limit_patience() {
+void RunWatch::limit_wait_after_sigterm() {
   const double seconds = launch::grace_seconds(team_.job(), launch::current_environment());
   grace_ = std::make_unique<launch::Grace>(seconds, [this] {
     const std::string reason =
         "SIGTERM came, and the ranks came to no agreement in time: a step takes longer, or a rank is gone";
     log::error(reason);
-    log_.last_word(reason);
+    log_.report_failure(reason);
     ::_exit(kFailed);
   });
 }
@@ -82,7 +82,7 @@ bool RunWatch::is_due(const TrainingState& state) const {
 }
 
 // What may come from outside, at a step's end or inside an evaluation.
-RankReport RunWatch::own_word(bool save) {
+RankReport RunWatch::own_report(bool save) {
   RankReport word;
   word.signal = launch::StopSignals::received();
   const auto end = deadline_ ? deadline_() : std::nullopt;
@@ -94,7 +94,7 @@ RankReport RunWatch::own_word(bool save) {
 
 Agreed RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   losses.read_pending();
-  auto mine = own_word(save);
+  auto mine = own_report(save);
   const double most = settings_.train.max_seconds;
   mine.time_up = team_.first() && most > 0 && log_.seconds() >= most;
   mine.not_finite = losses.bad().has_value();
@@ -114,7 +114,7 @@ void RunWatch::stop_for(const Agreed& verdicts) {
   if (verdicts.stop == Stop::not_finite) return;
   const auto ending = ending_of(verdicts);
   // at once: a launcher that is interrupted may end the ranks while they write
-  if (!ending_) say_stopping(ending);
+  if (!ending_) log_stopping(ending);
   ending_ = ending;
 }
 
@@ -125,7 +125,7 @@ Agreement RunWatch::count_rounds() const {
 }
 
 Agreed RunWatch::hear(Agreement& agreement, int64_t round, bool save) {
-  const auto verdicts = agreement.ask(round, own_word(save));
+  const auto verdicts = agreement.ask(round, own_report(save));
   stop_for(verdicts);
   return verdicts;
 }

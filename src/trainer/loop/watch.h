@@ -76,9 +76,9 @@ class RunWatch {
   bool is_stopping() const { return ending_ && ending_->stopped(); }
 
  private:
-  RankReport own_word(bool save);
+  RankReport own_report(bool save);
   void stop_for(const Agreed& verdicts);
-  void limit_patience();
+  void limit_wait_after_sigterm();
 
   const Settings& settings_;
   const Team& team_;

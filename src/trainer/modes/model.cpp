@@ -25,12 +25,7 @@
 namespace lockstep::train {
 namespace {
 
-// `train.mode: data_parallel`: one process, whose batch is dealt out to its devices.
-
-/// The net moves to the first device; `another` makes one like it. InputError where there are fewer devices.
-std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net, at::Device first,
-                                                       const DataParallelSettings& settings,
-                                                       const std::function<std::shared_ptr<Net>()>& another);
+// `train.mode: data_parallel`: one process, whose batch is split among its devices.
 
 using Wrapped = DataParallel<Net>;
 
@@ -157,20 +152,39 @@ std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team&
 
 }  // namespace
 
+Tree TrainedModel::state_dict() const {
+  const auto own = module_state_dict(*net_);
+  if (!parts_) return own;
+  return is_first_copy_ ? parts_->whole_state_dict(own) : make_dict();
+}
+
+void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
+  load_module_state_dict(
+      *net_, parts_ ? parts_->own_state_dict(module_state_dict(*net_), whole, file) : whole, file);
+}
+
+Tree TrainedModel::whole_optimizer(const Tree& own) const {
+  if (!parts_) return own;
+  return is_first_copy_ ? parts_->whole_optimizer(own) : make_dict();
+}
+
 void TrainedModel::clip_gradients(double most) const {
-  clip_grad_norm_(parameters(), most);
+  if (!parts_) {
+    clip_grad_norm_(parameters(), most);
+  } else {
+    clip_grad_norm_(parameters(), most, [this](const auto& own) { return parts_->whole_norms(own); });
+  }
+}
+
+void TrainedModel::share_overflow(at::Tensor& found) const {
+  if (!parts_) return;
+  std::vector<double> most{found.item<double>()};
+  parts_->team().max(most);
+  found.fill_(most[0]);
 }
 
 std::vector<at::Device> TrainedModel::devices() const {
   return parallel::devices_of(*net_);
-}
-
-Tree TrainedModel::state_dict() const {
-  return module_state_dict(*net_);
-}
-
-void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
-  load_module_state_dict(*net_, whole, file);
 }
 
 void check_mode(const Settings& settings, int world, at::Device device) {
@@ -192,7 +206,9 @@ void check_mode(const Settings& settings, int world, at::Device device) {
                      "start on a GPU, or set train.nvtx to false; train.trace shows where a CPU's time goes");
   }
   if (train.kernels == KernelChoice::fast) fast_kernels();  // an error now where they are not installed
-  warn_of_few_samples(settings);
+  if (settings.parallel.pipeline > 1 && settings.parallel.micro_batches > settings.data.batch_size)
+    log::warning(format("parallel.micro_batches is {}, and a batch has {} samples: using {} micro-batches",
+                        settings.parallel.micro_batches, settings.data.batch_size, settings.data.batch_size));
 }
 
 void to_channels_last(Net& net) {
@@ -217,8 +233,9 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
     return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
                                     supplies.another);
   auto model = over_samples(net, mesh.data(), settings, supplies.tracer);
-  if (mesh.tensor().world() == 1) return model;
-  return make_tensor_model(std::move(net), std::move(model), mesh);
+  if (mesh.tensor().world() > 1)
+    model->set_parts(make_tensor_parts(*net, model->parameters(), mesh.tensor()), mesh.data().first());
+  return model;
 }
 
 }  // namespace lockstep::train

@@ -32,6 +32,24 @@ struct StepContext {
   std::function<void(Phase)> enter = {};                        // what follows is of this phase
 };
 
+/// How ranks hold parts of one model. Checkpoints, norms and overflows are the whole model's. Functions that
+/// make a whole are collective, and useful on rank 0 alone.
+class ModelParts {
+ public:
+  virtual ~ModelParts() = default;
+
+  /// The ranks that hold the other parts.
+  virtual const Team& team() const = 0;
+  virtual Tree whole_state_dict(const Tree& own) const = 0;
+  /// InputError where it is another model's; `file` is for the message.
+  virtual Tree own_state_dict(const Tree& own, const Tree& whole, const std::string& file) const = 0;
+  /// An optimiser's state dict over this rank's parameters, as one over the whole model's, and back.
+  virtual Tree whole_optimizer(const Tree& own) const = 0;
+  virtual Tree own_optimizer(const Tree& whole) const = 0;
+  /// See AllNorms (optim/clip.h).
+  virtual at::Tensor whole_norms(const std::vector<at::Tensor>& own) const = 0;
+};
+
 class TrainedModel {
  public:
   explicit TrainedModel(std::shared_ptr<Net> net) : net_(std::move(net)) {}
@@ -65,29 +83,33 @@ class TrainedModel {
   /// Does a backward wait for other ranks?
   virtual bool exchanges() const { return false; }
 
-  // A checkpoint holds the whole model, wherever its parameters are while it trains. What makes a whole is
-  // collective, and of use on rank 0 alone; what takes one apart has it on every rank.
+  // A checkpoint holds the whole model, wherever its parameters are while it trains. Collective.
 
-  /// The whole model's state dict.
-  virtual Tree state_dict() const;
+  /// From now on ranks hold parts of the model. Other copies than the first have nothing to put together.
+  void set_parts(std::unique_ptr<const ModelParts> parts, bool is_first_copy) {
+    parts_ = std::move(parts);
+    is_first_copy_ = is_first_copy;
+  }
+  Tree state_dict() const;
   /// InputError, before anything is changed, where it is another model's; `file` is for the message.
-  virtual void load_state_dict(const Tree& whole, const std::string& file);
-  /// An optimiser's state dict over parameters(), as one over the whole model's, and back.
-  virtual Tree whole_optimizer(const Tree& own) const { return own; }
-  virtual Tree own_optimizer(const Tree& whole) const { return whole; }
-
-  // Ranks may hold other parameters than this one: what asks for all of them is asked here. Collective.
-
-  /// Scales the gradients so that the whole model's have a 2-norm of at most `most`. Collective.
-  virtual void clip_gradients(double most) const;
-  /// The largest over the ranks that hold other parts of the model, in place.
-  virtual void share_overflow(at::Tensor& /*found*/) const {}
+  void load_state_dict(const Tree& whole, const std::string& file);
+  Tree whole_optimizer(const Tree& own) const;
+  Tree own_optimizer(const Tree& whole) const { return parts_ ? parts_->own_optimizer(whole) : whole; }
+  /// Scales the gradients so that the whole model's have a 2-norm of at most `most`.
+  void clip_gradients(double most) const;
+  /// The largest over the ranks that hold other parts of the model, in place: a step is left out by all, or
+  /// none.
+  void share_overflow(at::Tensor& found) const;
 
   /// The module itself, for checkpoints and evaluation.
   Net& net() const { return *net_; }
 
  protected:
   std::shared_ptr<Net> net_;
+
+ private:
+  std::unique_ptr<const ModelParts> parts_;  // null where each rank has the whole model
+  bool is_first_copy_ = true;
 };
 
 /// What some ways of training need beside the model.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,7 +22,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/optim/clip.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/mesh.h"
@@ -38,9 +37,6 @@
 
 namespace lockstep::train {
 namespace {
-
-// What the stages of a pipeline hold, put together as the whole model's, and taken apart: tensors and
-// optimiser states for a checkpoint, norms for clipping.
 
 // The whole model's numbers of a stage's parameters, in the stage's order.
 std::vector<int64_t> parameters_of_stage(int stage, const Stages& stages) {
@@ -72,66 +68,80 @@ void refuse_other(const Tree& whole, size_t parameters) {
                    "optimizer.param_groups", "use the config that the checkpoint was trained with");
 }
 
-/// The whole model's state dict on stage 0; nothing of use elsewhere. Collective along the line.
-Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = parallel::gather_trees(line, own);
-  auto whole = make_dict();
-  if (all.empty()) return whole;
-  size_t place = 0;
-  for (const auto& [name, shape] : items(stages.shapes)) {
-    const auto stage = static_cast<size_t>(stages.owner_of_entry[place++]);
-    put(whole, name, get(all.at(stage), name.toStringRef()));
-  }
-  return whole;
-}
+// The ranks of a line hold a stage each.
+class StageParts : public ModelParts {
+ public:
+  StageParts(const Team& line, const Stages& stages) : line_(line), stages_(stages) {}
 
-/// The optimiser's over the whole model's parameters, on stage 0. Collective along the line.
-Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = parallel::gather_trees(line, own);
-  if (all.empty()) return make_dict();
-  std::map<int64_t, Tree> states;
-  for (int stage = 0; stage < line.world(); ++stage) {
-    const auto numbers = parameters_of_stage(stage, stages);
-    for (const auto& [index, state] : items(get(all[static_cast<size_t>(stage)], "state")))
-      states.emplace(numbers.at(static_cast<size_t>(as_int(index, "state"))), state);
-  }
-  auto whole = make_dict();
-  for (const auto& [index, state] : states) put(whole, index, state);
-  return make_dict(
-      {{"state", whole}, {"param_groups", group_over(get(own, "param_groups"), stages.parameters.size())}});
-}
+  const Team& team() const override { return line_; }
 
-/// The norms of all stages' gradients, each at its place among the whole model's parameters, so that their
-/// sum has the unsplit model's bits; `own` is undefined where there is no gradient. Collective along the
-/// line.
-at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vector<at::Tensor>& own) {
-  const auto count = static_cast<int64_t>(stages.parameters.size());
-  std::vector<at::Tensor> sums{torch::zeros({count}), torch::zeros({count})};  // is there one; the norm
-  size_t next = 0;
-  for (const auto number : parameters_of_stage(line.rank(), stages)) {
-    const auto& norm = own.at(next++);
-    if (!norm.defined()) continue;
-    sums[0][number] = 1;
-    sums[1][number] = norm;
+  Tree whole_state_dict(const Tree& own) const override {
+    const auto all = parallel::gather_trees(line_, own);
+    auto whole = make_dict();
+    if (all.empty()) return whole;
+    size_t place = 0;
+    for (const auto& [name, shape] : items(stages_.shapes)) {
+      const auto stage = static_cast<size_t>(stages_.owner_of_entry[place++]);
+      put(whole, name, get(all.at(stage), name.toStringRef()));
+    }
+    return whole;
   }
-  line.sum(sums);
-  return sums[1].masked_select(sums[0] > 0).to(line.device());  // where the gradients are
-}
 
-/// A stage's share of an optimiser's state over the whole model. InputError where it is another model's.
-Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {
-  refuse_other(whole, stages.parameters.size());
-  const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));
-  const auto numbers = parameters_of_stage(stage, stages);
-  const auto states = get(whole, "state");
-  auto own = make_dict();
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (const auto state = find(states, theirs.at(static_cast<size_t>(numbers[i]))))
-      put(own, static_cast<int64_t>(i), *state);
+  Tree own_state_dict(const Tree& own, const Tree& whole, const std::string& file) const override {
+    check_state_dict(stages_.shapes, whole, file);
+    auto dict = make_dict();
+    for (const auto& [name, tensor] : items(own)) put(dict, name, *find(whole, name));
+    return dict;
   }
-  return make_dict(
-      {{"state", own}, {"param_groups", group_over(get(whole, "param_groups"), numbers.size())}});
-}
+
+  Tree whole_optimizer(const Tree& own) const override {
+    const auto all = parallel::gather_trees(line_, own);
+    if (all.empty()) return make_dict();
+    std::map<int64_t, Tree> states;
+    for (int stage = 0; stage < line_.world(); ++stage) {
+      const auto numbers = parameters_of_stage(stage, stages_);
+      for (const auto& [index, state] : items(get(all[static_cast<size_t>(stage)], "state")))
+        states.emplace(numbers.at(static_cast<size_t>(as_int(index, "state"))), state);
+    }
+    auto whole = make_dict();
+    for (const auto& [index, state] : states) put(whole, index, state);
+    return make_dict({{"state", whole},
+                      {"param_groups", group_over(get(own, "param_groups"), stages_.parameters.size())}});
+  }
+
+  Tree own_optimizer(const Tree& whole) const override {
+    refuse_other(whole, stages_.parameters.size());
+    const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));
+    const auto numbers = parameters_of_stage(line_.rank(), stages_);
+    const auto states = get(whole, "state");
+    auto own = make_dict();
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (const auto state = find(states, theirs.at(static_cast<size_t>(numbers[i]))))
+        put(own, static_cast<int64_t>(i), *state);
+    }
+    return make_dict(
+        {{"state", own}, {"param_groups", group_over(get(whole, "param_groups"), numbers.size())}});
+  }
+
+  // Each at its place among the whole model's parameters, so that their sum has the unsplit model's bits.
+  at::Tensor whole_norms(const std::vector<at::Tensor>& own) const override {
+    const auto count = static_cast<int64_t>(stages_.parameters.size());
+    std::vector<at::Tensor> sums{torch::zeros({count}), torch::zeros({count})};  // is there one; the norm
+    size_t next = 0;
+    for (const auto number : parameters_of_stage(line_.rank(), stages_)) {
+      const auto& norm = own.at(next++);
+      if (!norm.defined()) continue;
+      sums[0][number] = 1;
+      sums[1][number] = norm;
+    }
+    line_.sum(sums);
+    return sums[1].masked_select(sums[0] > 0).to(line_.device());  // where the gradients are
+  }
+
+ private:
+  const Team line_;
+  const Stages stages_;
+};
 
 // How long the stages of a pipeline wait, measured, beside what the formula says. On GPUs the formula alone:
 // a host's clock sees when work is handed to a GPU, not when it is done.
@@ -142,7 +152,14 @@ class Bubble {
 
   /// Around a batch; the first one, which pays for libtorch's start, is not counted.
   void begin() { begin_ = Clock::now(); }
-  void end();
+  void end() {
+    if (batches_++ == 0) {
+      busy_ = 0;
+      return;
+    }
+    elapsed_ += Seconds(Clock::now() - begin_).count();
+  }
+
   /// This stage's own work.
   template <class Work>
   void busy(const Work& work) {
@@ -150,8 +167,32 @@ class Bubble {
     work();
     busy_ += Seconds(Clock::now() - begin).count();
   }
-  /// For the log; empty before the second batch. Collective.
-  std::string words() const;
+  /// For the log, of each stage the mean over the copies of the model; empty before the second batch.
+  /// Collective.
+  std::string words() const {
+    const auto stages = static_cast<size_t>(mesh_.pipeline().world());
+    const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
+    if (!mesh_.all().device().is_cpu()) {
+      return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
+                    micro_batches_, formula);
+    }
+    std::vector<double> sums(2 * stages, 0.0);
+    const auto own = static_cast<size_t>(mesh_.pipeline().rank());
+    sums[own] = busy_;
+    sums[stages + own] = elapsed_;
+    mesh_.all().sum(sums);
+    double busy = 0, elapsed = 0;
+    std::vector<std::string> shares;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      if (sums[stages + stage] <= 0) return {};
+      busy += sums[stage];
+      elapsed += sums[stages + stage];
+      shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
+    }
+    return format(
+        "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
+        stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "), formula);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -163,40 +204,6 @@ class Bubble {
   double busy_ = 0, elapsed_ = 0;
   int64_t batches_ = 0;
 };
-
-void Bubble::end() {
-  if (batches_++ == 0) {
-    busy_ = 0;
-    return;
-  }
-  elapsed_ += Seconds(Clock::now() - begin_).count();
-}
-
-// Of each stage the mean over the copies of the model.
-std::string Bubble::words() const {
-  const auto stages = static_cast<size_t>(mesh_.pipeline().world());
-  const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
-  if (!mesh_.all().device().is_cpu()) {
-    return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
-                  micro_batches_, formula);
-  }
-  std::vector<double> sums(2 * stages, 0.0);
-  const auto own = static_cast<size_t>(mesh_.pipeline().rank());
-  sums[own] = busy_;
-  sums[stages + own] = elapsed_;
-  mesh_.all().sum(sums);
-  double busy = 0, elapsed = 0;
-  std::vector<std::string> shares;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    if (sums[stages + stage] <= 0) return {};
-    busy += sums[stage];
-    elapsed += sums[stages + stage];
-    shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
-  }
-  return format(
-      "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
-      stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "), formula);
-}
 
 // A batch cut into micro-batches, each with its share in the batch's mean loss.
 
@@ -218,37 +225,6 @@ std::vector<MicroBatch> cut_batch(const at::Tensor& input, const at::Tensor& tar
   return result;
 }
 
-// DDP over the copies of a pipeline: the ranks with the same stage average its gradients, once a batch
-// however many micro-batches it has.
-
-class StageDdp {
- public:
-  using Buckets = std::vector<std::vector<std::string>>;
-
-  /// Does nothing where there is one copy, or nothing to learn in the stage. Collective over the copies.
-  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
-           const std::shared_ptr<Tracer>& tracer);
-
-  bool exchanges() const { return core_ != nullptr; }
-  DdpCore* core() const { return core_.get(); }
-  std::shared_ptr<void> no_sync() const;
-  /// Before a batch's first forward.
-  void begin_batch();
-  /// Before the backward of its last micro-batch, whose root may be replaced: gradients travel while it runs,
-  /// and those of the other micro-batches have added up here before.
-  void begin_last_backward(at::Tensor& root);
-
-  /// Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
-  /// them. Collective over the copies and along the line.
-  Buckets all_buckets(const Team& line) const;
-  void restore_buckets(const Buckets& names) const;
-
- private:
-  std::shared_ptr<StageNet> net_;
-  std::unique_ptr<DdpCore> core_;
-  std::shared_ptr<void> local_;  // a batch's backwards but the last
-};
-
 std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
                                    const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
@@ -264,54 +240,67 @@ std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const T
   return core;
 }
 
-StageDdp::StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
-                   const std::shared_ptr<Tracer>& tracer)
-    : net_(std::move(net)), core_(make_core(net_, copies, settings, tracer)) {}
+// DDP over the copies of a pipeline: the ranks with the same stage average its gradients, once a batch
+// however many micro-batches it has.
 
-std::shared_ptr<void> StageDdp::no_sync() const {
-  return core_ ? std::make_shared<NoSync>(*core_) : nullptr;
-}
+class StageDdp {
+ public:
+  using Buckets = std::vector<std::vector<std::string>>;
 
-void StageDdp::begin_batch() {
-  if (!core_) return;
-  core_->before_forward();
-  local_ = no_sync();
-}
+  /// Does nothing where there is one copy, or nothing to learn in the stage. Collective over the copies.
+  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
+           const std::shared_ptr<Tracer>& tracer)
+      : net_(std::move(net)), core_(make_core(net_, copies, settings, tracer)) {}
 
-void StageDdp::begin_last_backward(at::Tensor& root) {
-  if (!core_) return;
-  local_.reset();
-  core_->after_forward({&root});
-}
+  bool exchanges() const { return core_ != nullptr; }
+  DdpCore* core() const { return core_.get(); }
+  std::shared_ptr<void> no_sync() const { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
 
-StageDdp::Buckets StageDdp::all_buckets(const Team& line) const {
-  std::string mine;
-  if (core_) {
-    for (const auto& bucket : core_->settle_buckets()) mine += base::join(bucket, " ") + "\n";
+  /// Before a batch's first forward.
+  void begin_batch() {
+    if (!core_) return;
+    core_->before_forward();
+    local_ = no_sync();
   }
-  Buckets all;
-  for (const auto& text : line.all_gather(mine)) {
-    std::istringstream lines(text);
-    for (std::string one; std::getline(lines, one);) {
-      std::istringstream words(one);
-      all.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+
+  /// Before the backward of its last micro-batch, whose root may be replaced: gradients travel while it runs,
+  /// and those of the other micro-batches have added up here before.
+  void begin_last_backward(at::Tensor& root) {
+    if (!core_) return;
+    local_.reset();
+    core_->after_forward({&root});
+  }
+
+  /// Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
+  /// them. Collective over the copies and along the line.
+  Buckets all_buckets(const Team& line) const {
+    const auto mine = core_ ? core_->settle_buckets() : Buckets{};
+    Buckets all;
+    for (const auto& text : line.all_gather(nlohmann::json(mine).dump())) {
+      const auto theirs = nlohmann::json::parse(text).get<Buckets>();
+      all.insert(all.end(), theirs.begin(), theirs.end());
     }
+    return all;
   }
-  return all;
-}
 
-void StageDdp::restore_buckets(const Buckets& names) const {
-  if (!core_) return;
-  const auto own = net_->named_parameters();
-  Buckets buckets;
-  for (const auto& bucket : names) {
-    std::vector<std::string> here;
-    std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
-                 [&](const auto& name) { return own.contains(name); });
-    if (!here.empty()) buckets.push_back(here);
+  void restore_buckets(const Buckets& names) const {
+    if (!core_) return;
+    const auto own = net_->named_parameters();
+    Buckets buckets;
+    for (const auto& bucket : names) {
+      std::vector<std::string> here;
+      std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
+                   [&](const auto& name) { return own.contains(name); });
+      if (!here.empty()) buckets.push_back(here);
+    }
+    core_->restore_buckets(buckets);
   }
-  core_->restore_buckets(buckets);
-}
+
+ private:
+  std::shared_ptr<StageNet> net_;
+  std::unique_ptr<DdpCore> core_;
+  std::shared_ptr<void> local_;  // a batch's backwards but the last
+};
 
 using parallel::StageLine;
 
@@ -324,18 +313,46 @@ struct Alive {
 
 class PipelineModel : public TrainedModel {
  public:
-  PipelineModel(std::unique_ptr<StageLine> line, std::shared_ptr<StageNet> net, Stages stages,
-                const Mesh& mesh, const Settings& settings, const std::shared_ptr<Tracer>& tracer)
+  PipelineModel(std::unique_ptr<StageLine> line, std::shared_ptr<StageNet> net, const Mesh& mesh,
+                const Settings& settings, const std::shared_ptr<Tracer>& tracer)
       : TrainedModel(net),
         line_(std::move(line)),
         stage_(net),
-        stages_(std::move(stages)),
-        is_first_copy_(mesh.data().first()),
         ddp_(net, mesh.data(), settings.ddp, tracer),
         micro_batches_(settings.parallel.micro_batches),
         bubble_(mesh, std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
 
-  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override;
+  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
+    const auto batches = cut_batch(input, target, micro_batches_, context.weight);
+    const auto count = static_cast<int64_t>(batches.size());
+    const int stages = line_->stages(), stage = line_->stage();
+    std::vector<Alive> alive(batches.size());
+    auto loss = torch::zeros({}, at::dtype(at::kDouble).device(line_->team().device()));
+    bubble_.begin();
+    ddp_.begin_batch();
+    for (const auto& [messages, turn] :
+         parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
+      if (!messages.empty()) context.enter(Phase::waiting);
+      exchange(messages, batches, alive);
+      if (!turn) break;
+      auto& own = alive[static_cast<size_t>(turn->micro_batch)];
+      const auto& batch = batches[static_cast<size_t>(turn->micro_batch)];
+      if (turn->forward) {
+        forward(own, batch, context);
+        if (line_->is_last()) loss += own.root.detach().to(at::kDouble) / batch.parts;
+      } else {
+        if (turn->micro_batch + 1 == count) ddp_.begin_last_backward(own.root);
+        backward(own, batch, context);
+        own = {.input = line_->is_first() ? at::Tensor() : own.input, .root = {}, .gradient = {}};
+      }
+    }
+    context.enter(Phase::waiting);
+    line_->flush();
+    loss = share_loss(loss);
+    bubble_.end();
+    return loss;
+  }
+
   at::Tensor forward(const at::Tensor& input) override { return net_->forward(input); }
   std::vector<at::Tensor> parameters() const override {
     return parallel::tensors_of(parallel::unique_parameters(*stage_));
@@ -343,139 +360,66 @@ class PipelineModel : public TrainedModel {
   std::shared_ptr<void> no_sync() override { return ddp_.no_sync(); }
   StageDdp::Buckets buckets() override { return ddp_.all_buckets(line_->team()); }
   void restore_buckets(const StageDdp::Buckets& names) override { ddp_.restore_buckets(names); }
-  void clip_gradients(double most) const override {
-    clip_grad_norm_(parameters(), most,
-                    [this](const auto& own) { return gather_norms(line_->team(), stages_, own); });
-  }
-  void share_overflow(at::Tensor& found) const override;
   DdpCore* ddp_core() override { return ddp_.core(); }
   std::string summary() const override { return bubble_.words(); }
   bool exchanges() const override { return ddp_.exchanges(); }
 
-  Tree state_dict() const override {
-    return is_first_copy_ ? gather_state_dict(line_->team(), stages_, module_state_dict(*stage_))
-                          : make_dict();
-  }
-  void load_state_dict(const Tree& whole, const std::string& file) override;
-  Tree whole_optimizer(const Tree& own) const override {
-    return is_first_copy_ ? gather_optimizer(line_->team(), stages_, own) : make_dict();
-  }
-  Tree own_optimizer(const Tree& whole) const override {
-    return take_optimizer(line_->stage(), stages_, whole);
+ private:
+  // Where nothing before a place learns, no gradient goes there.
+  std::optional<StageLine::Parcel> parcel(const parallel::StageMessage& message,
+                                          const StageLine::Sizes& batch, Alive& alive) {
+    if (message.forward) return message.sends ? line_->output(alive.root, batch) : line_->input(batch);
+    const auto& learns = message.sends ? alive.input : alive.root;
+    if (!learns.requires_grad()) return {};
+    return message.sends ? line_->gradient_of(alive.input) : line_->gradient(batch);
   }
 
- private:
-  std::optional<StageLine::Parcel> parcel(const parallel::StageMessage& message,
-                                          const StageLine::Sizes& batch, Alive& alive);
   void exchange(const std::vector<parallel::StageMessage>& messages, const std::vector<MicroBatch>& batches,
-                std::vector<Alive>& alive);
-  void forward(Alive& alive, const MicroBatch& batch, const StepContext& context);
-  void backward(const Alive& alive, const MicroBatch& batch, const StepContext& context);
-  at::Tensor share_loss(const at::Tensor& mine) const;
+                std::vector<Alive>& alive) {
+    std::vector<StageLine::Parcel> parcels;
+    for (const auto& message : messages) {
+      const auto number = static_cast<size_t>(message.micro_batch);
+      auto& own = alive[number];
+      const auto one = parcel(message, batches[number].input.sizes().vec(), own);
+      if (one) parcels.push_back(*one);
+      if (one && !message.sends) (message.forward ? own.input : own.gradient) = one->tensor;
+      if (!message.forward && message.sends) own = {};
+    }
+    line_->exchange(parcels);
+  }
+
+  void forward(Alive& alive, const MicroBatch& batch, const StepContext& context) {
+    if (line_->is_first()) alive.input = batch.input;
+    context.enter(Phase::forward);
+    bubble_.busy([&] {
+      const auto scope = context.autocast();
+      alive.root = stage_->own_forward(alive.input);
+      if (line_->is_last()) alive.root = context.criterion(alive.root, batch.target);
+    });
+  }
+
+  void backward(const Alive& alive, const MicroBatch& batch, const StepContext& context) {
+    if (line_->is_last()) {
+      bubble_.busy([&] { context.backward(alive.root / batch.parts); });
+    } else if (alive.root.requires_grad()) {
+      bubble_.busy([&] { context.backward_from(alive.root, alive.gradient); });
+    }
+  }
+
+  at::Tensor share_loss(const at::Tensor& mine) const {
+    std::vector<at::Tensor> tensors{mine};
+    c10d::BroadcastOptions options;
+    options.rootRank = line_->stages() - 1;
+    line_->team().group()->broadcast(tensors, options)->wait();
+    return tensors[0];
+  }
 
   std::unique_ptr<StageLine> line_;
   std::shared_ptr<StageNet> stage_;
-  Stages stages_;
-  bool is_first_copy_;
   StageDdp ddp_;
   int64_t micro_batches_;
   Bubble bubble_;
 };
-
-at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& target,
-                                const StepContext& context) {
-  const auto batches = cut_batch(input, target, micro_batches_, context.weight);
-  const auto count = static_cast<int64_t>(batches.size());
-  const int stages = line_->stages(), stage = line_->stage();
-  std::vector<Alive> alive(batches.size());
-  auto loss = torch::zeros({}, at::dtype(at::kDouble).device(line_->team().device()));
-  bubble_.begin();
-  ddp_.begin_batch();
-  for (const auto& [messages, turn] :
-       parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
-    if (!messages.empty()) context.enter(Phase::waiting);
-    exchange(messages, batches, alive);
-    if (!turn) break;
-    auto& own = alive[static_cast<size_t>(turn->micro_batch)];
-    const auto& batch = batches[static_cast<size_t>(turn->micro_batch)];
-    if (turn->forward) {
-      forward(own, batch, context);
-      if (line_->is_last()) loss += own.root.detach().to(at::kDouble) / batch.parts;
-    } else {
-      if (turn->micro_batch + 1 == count) ddp_.begin_last_backward(own.root);
-      backward(own, batch, context);
-      own = {.input = line_->is_first() ? at::Tensor() : own.input, .root = {}, .gradient = {}};
-    }
-  }
-  context.enter(Phase::waiting);
-  line_->flush();
-  loss = share_loss(loss);
-  bubble_.end();
-  return loss;
-}
-
-// Where nothing before a place learns, no gradient goes there.
-std::optional<StageLine::Parcel> PipelineModel::parcel(const parallel::StageMessage& message,
-                                                       const StageLine::Sizes& batch, Alive& alive) {
-  if (message.forward) return message.sends ? line_->output(alive.root, batch) : line_->input(batch);
-  const auto& learns = message.sends ? alive.input : alive.root;
-  if (!learns.requires_grad()) return {};
-  return message.sends ? line_->gradient_of(alive.input) : line_->gradient(batch);
-}
-
-void PipelineModel::exchange(const std::vector<parallel::StageMessage>& messages,
-                             const std::vector<MicroBatch>& batches, std::vector<Alive>& alive) {
-  std::vector<StageLine::Parcel> parcels;
-  for (const auto& message : messages) {
-    const auto number = static_cast<size_t>(message.micro_batch);
-    auto& own = alive[number];
-    const auto one = parcel(message, batches[number].input.sizes().vec(), own);
-    if (one) parcels.push_back(*one);
-    if (one && !message.sends) (message.forward ? own.input : own.gradient) = one->tensor;
-    if (!message.forward && message.sends) own = {};
-  }
-  line_->exchange(parcels);
-}
-
-void PipelineModel::forward(Alive& alive, const MicroBatch& batch, const StepContext& context) {
-  if (line_->is_first()) alive.input = batch.input;
-  context.enter(Phase::forward);
-  bubble_.busy([&] {
-    const auto scope = context.autocast();
-    alive.root = stage_->own_forward(alive.input);
-    if (line_->is_last()) alive.root = context.criterion(alive.root, batch.target);
-  });
-}
-
-void PipelineModel::backward(const Alive& alive, const MicroBatch& batch, const StepContext& context) {
-  if (line_->is_last()) {
-    bubble_.busy([&] { context.backward(alive.root / batch.parts); });
-  } else if (alive.root.requires_grad()) {
-    bubble_.busy([&] { context.backward_from(alive.root, alive.gradient); });
-  }
-}
-
-at::Tensor PipelineModel::share_loss(const at::Tensor& mine) const {
-  std::vector<at::Tensor> tensors{mine};
-  c10d::BroadcastOptions options;
-  options.rootRank = line_->stages() - 1;
-  line_->team().group()->broadcast(tensors, options)->wait();
-  return tensors[0];
-}
-
-// A stage whose gradients are finite steps back with the others, and scales its next ones as they do.
-void PipelineModel::share_overflow(at::Tensor& found) const {
-  std::vector<double> most{found.item<double>()};
-  line_->team().max(most);
-  found.fill_(most[0]);
-}
-
-void PipelineModel::load_state_dict(const Tree& whole, const std::string& file) {
-  check_state_dict(stages_.shapes, whole, file);
-  const torch::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : items(module_state_dict(*stage_)))
-    tensor.toTensor().copy_(find(whole, name)->toTensor());
-}
 
 }  // namespace
 
@@ -490,17 +434,9 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
   auto line = std::make_unique<StageLine>(mesh.pipeline());
   auto own = std::make_shared<StageNet>(std::move(net), stages, *line);
   own->to(mesh.all().device());
-  return std::make_unique<PipelineModel>(std::move(line), std::move(own), std::move(stages), mesh, settings,
-                                         tracer);
-}
-
-void warn_of_few_samples(const Settings& settings) {
-  if (settings.parallel.pipeline <= 1) return;
-  if (settings.parallel.micro_batches > settings.data.batch_size) {
-    log::warning(
-        format("parallel.micro_batches is {}, and a batch has {} samples: as many micro-batches it is",
-               settings.parallel.micro_batches, settings.data.batch_size));
-  }
+  auto model = std::make_unique<PipelineModel>(std::move(line), std::move(own), mesh, settings, tracer);
+  model->set_parts(std::make_unique<StageParts>(mesh.pipeline(), stages), mesh.data().first());
+  return model;
 }
 
 }  // namespace lockstep::train

@@ -14,7 +14,4 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
                                                   const Settings& settings,
                                                   const std::shared_ptr<Tracer>& tracer = nullptr);
 
-/// Where a batch has fewer samples than micro-batches.
-void warn_of_few_samples(const Settings& settings);
-
 }  // namespace lockstep::train

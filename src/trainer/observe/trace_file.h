@@ -1,9 +1,7 @@
 #pragma once
 // trace.json: the ranks' spans on one time line, as Chrome's and Perfetto's viewers read them.
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,44 +14,30 @@
 
 namespace lockstep::train {
 
-// How far the ranks' clocks are apart, so that what they did can stand on one time line.
-
-using base::ClockReading;
-
-/// All ranks', in rank order. Collective.
-std::vector<ClockReading> compare_clocks(const Team& team, const Tracer& tracer);
-
-/// A rank's own moment by rank 0's clock; between two readings the clock is taken to drift evenly.
-double aligned(int64_t moment, const ClockReading& first, const ClockReading& last);
+/// All ranks' clocks against rank 0's, in rank order. Collective.
+std::vector<base::ClockReading> compare_clocks(const Team& team);
 
 /// What one rank adds.
 struct RankTrace {
   int rank = 0;
   std::string host;
   std::vector<Span> spans;
-  ClockReading first, last;  ///< its clock, compared at the attempt's begin and end
+  base::ClockReading clock;
 };
 
-/// Spans as text for the way to rank 0, the newest ones that fit into so many bytes, and back.
-std::string packed(const std::vector<Span>& spans, size_t most_bytes);
-std::vector<Span> unpacked(const std::string& text);
-
-/// The file's text, piece by piece. `note` says of the whole what a reader should know.
+/// The file's text, piece by piece. `note` is for the reader of the whole.
 void write_trace(const std::vector<RankTrace>& ranks, const std::string& note, const base::ByteSink& sink);
-
-// A run's trace from its first step to its file: the clocks compared at both ends, the ranks' spans gathered.
 
 /// None where train.trace is 0.
 std::shared_ptr<Tracer> make_tracer(const Settings& settings, size_t parameters);
 
 class TraceKeeper {
  public:
-  /// Without a tracer it does nothing.
+  /// Without a tracer it does nothing. `folder` is rank 0's.
   TraceKeeper(const Team& team, std::shared_ptr<Tracer> tracer,
-              std::shared_ptr<run_folder::HeldFolder> folder);
+              std::shared_ptr<run_folder::HeldFolder> folder)
+      : team_(team), tracer_(std::move(tracer)), folder_(std::move(folder)) {}
 
-  /// Collective.
-  void begin();
   /// trace.json of all ranks. Collective. One that cannot be written is a warning.
   void finish();
   /// trace.json of this rank alone, where the others cannot be asked any more and there is none yet.
@@ -62,13 +46,11 @@ class TraceKeeper {
   Tracer* tracer() const { return tracer_.get(); }
 
  private:
-  RankTrace own() const;
   void write(const std::vector<RankTrace>& ranks, const std::string& note) noexcept;
 
   const Team& team_;
   std::shared_ptr<Tracer> tracer_;
-  std::shared_ptr<run_folder::HeldFolder> folder_;  // rank 0's
-  std::vector<ClockReading> first_;
+  std::shared_ptr<run_folder::HeldFolder> folder_;
   bool written_ = false;
 };
 

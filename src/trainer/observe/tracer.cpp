@@ -88,23 +88,12 @@ const char* name_of(SpanKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-Tracer::Tracer(int64_t steps, size_t room) : Tracer(steps, room, Skew{}) {}
-
-Tracer::Tracer(int64_t steps, size_t room, Skew skew)
-    : steps_(steps), skew_(skew), ring_(std::max<size_t>(1, room)) {}
-
 void Tracer::add(const Span& span) noexcept {
   const std::lock_guard lock(mutex_);
   ring_[next_] = span;
   if (++next_ < ring_.size()) return;
   next_ = 0;
   full_ = true;
-}
-
-int64_t Tracer::stamp(Clock::time_point moment) const {
-  const auto host = std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch());
-  if (skew_.rate == 1) return (host + skew_.ahead).count();
-  return static_cast<int64_t>(static_cast<double>(host.count()) * skew_.rate) + skew_.ahead.count();
 }
 
 std::vector<Span> Tracer::spans() const {

@@ -1,6 +1,7 @@
 #pragma once
 // What a rank did when: the spans of its last steps, in memory that was taken at the start.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -39,15 +40,8 @@ class Tracer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// A clock that is `ahead` of the host's and runs `rate` times as fast, for tests.
-  struct Skew {
-    std::chrono::nanoseconds ahead{0};
-    double rate = 1;
-  };
-
   /// Keeps the last `steps` steps, and never more than `room` spans.
-  Tracer(int64_t steps, size_t room);
-  Tracer(int64_t steps, size_t room, Skew skew);
+  Tracer(int64_t steps, size_t room) : steps_(steps), ring_(std::max<size_t>(1, room)) {}
 
   /// What follows belongs to this step.
   void begin_step(int64_t number) { step_.store(number, std::memory_order_relaxed); }
@@ -64,8 +58,10 @@ class Tracer {
   void add(const Span& span) noexcept;
 
   /// A moment as this rank's clock has it, in nanoseconds.
-  int64_t stamp(Clock::time_point moment) const;
-  int64_t now() const { return stamp(Clock::now()); }
+  static int64_t stamp(Clock::time_point moment) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
+  }
+  static int64_t now() { return stamp(Clock::now()); }
 
   /// What is kept, oldest first.
   std::vector<Span> spans() const;
@@ -73,7 +69,6 @@ class Tracer {
 
  private:
   const int64_t steps_;
-  const Skew skew_;
   std::atomic<int64_t> step_ = 0;
   mutable std::mutex mutex_;  // buckets are done in other threads
   std::vector<Span> ring_;

@@ -2,11 +2,11 @@
 
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "lockstep/base/format.h"
 
@@ -31,31 +31,17 @@ WorstSample worst_sample(const float* row, int64_t classes, int64_t actual, int6
   return sample;
 }
 
-// Numbers as text, "inf" among them; a text stream would not read that back.
 std::string packed_samples(const std::vector<WorstSample>& samples) {
-  std::string text;
-  for (const auto& s : samples) {
-    text += format("{} {} {} {} {} {}", std::isinf(s.loss) ? -1.0 : s.loss, s.number, s.actual, s.predicted,
-                   s.probability, s.shape.size());
-    for (const auto size : s.shape) text += format(" {}", size);
-    for (const auto pixel : s.pixels) text += format(" {}", static_cast<int>(pixel));
-    text += "\n";
-  }
-  return text;
+  auto all = nlohmann::json::array();
+  for (const auto& s : samples)  // JSON has no infinity: it becomes null
+    all.push_back({s.loss, s.number, s.actual, s.predicted, s.probability, s.shape, s.pixels});
+  return all.dump();
 }
 
 void unpack(const std::string& text, std::vector<WorstSample>& samples) {
-  std::istringstream words(text);
-  size_t dimensions = 0;
-  for (WorstSample s; words >> s.loss >> s.number >> s.actual >> s.predicted >> s.probability >> dimensions;
-       s = {}) {
-    if (s.loss < 0) s.loss = std::numeric_limits<double>::infinity();
-    s.shape.resize(dimensions);
-    int64_t count = dimensions ? 1 : 0;
-    for (auto& size : s.shape) words >> size, count *= size;
-    for (int pixel = 0; count-- > 0 && words >> pixel;) s.pixels.push_back(static_cast<uint8_t>(pixel));
-    samples.push_back(std::move(s));
-  }
+  for (const auto& s : nlohmann::json::parse(text))
+    samples.push_back({s[0].is_null() ? std::numeric_limits<double>::infinity() : s[0].get<double>(), s[1],
+                       s[2], s[3], s[4], s[5], s[6]});
 }
 
 std::vector<WorstSample> worst_of(const std::vector<std::string>& texts) {

@@ -1,40 +1,183 @@
 #include "trainer/provoke/provoke.h"
 
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
 #include <algorithm>
-#include <filesystem>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "trainer/config/past_config.h"
-#include "trainer/provoke/injected_faults.h"
+#include "lockstep/launch/device.h"
+#include "lockstep/launch/identify.h"
 
 namespace lockstep::train {
+
+struct InjectedFault {
+  std::string name;
+  std::string what;  // happens, for the warning at the start
+  int ranks = 2;     // that it takes
+  void (*prepare)(config::Loaded&) = nullptr;
+  std::shared_ptr<Net> (*change)(std::shared_ptr<Net>) = nullptr;
+  void (*after_step)(const Team&, const Settings&) = nullptr;  // after step kMoment
+  double (*shown_loss)(const Team&, double mean, const LossTrace&) = nullptr;
+};
+
 namespace {
 
-const InjectedFault* injected_by(const Settings& settings) {
-  const auto& rows = injected_faults();
-  const auto found = std::find_if(rows.begin(), rows.end(),
-                                  [&](const auto& row) { return row.name == settings.train.provoke; });
-  return found == rows.end() ? nullptr : &*found;
+constexpr int64_t kMoment = 3;                       // the step after which a collective goes wrong
+constexpr std::chrono::seconds kProvokedTimeout{5};  // in place of launch.timeout's 10 minutes
+
+bool is_last(const Team& team) {
+  return team.rank() + 1 == team.world();
+}
+
+at::Tensor ones(const Team& team, int64_t rows) {
+  return at::ones({rows, 2}, at::TensorOptions().device(team.device()));
+}
+
+void all_reduce(const Team& team, int64_t rows) {
+  std::vector<at::Tensor> tensors{ones(team, rows)};
+  team.group()->allreduce(tensors)->wait();
+}
+
+void broadcast(const Team& team) {
+  std::vector<at::Tensor> tensors{ones(team, 10)};
+  team.group()->broadcast(tensors)->wait();
+}
+
+void shorten_timeout(config::Loaded& loaded) {
+  if (loaded.origins.at("launch.timeout").kind == config::Origin::by_default)
+    loaded.settings.launch.timeout = kProvokedTimeout;
+}
+
+// Like a rank that evaluates alone, or whose data is used up: it returns when the others have given up.
+void skip_a_collective(const Team& team, const Settings& settings) {
+  if (!is_last(team)) return all_reduce(team, 10);
+  std::this_thread::sleep_for(settings.launch.timeout + kProvokedTimeout);
+}
+
+void differ_in_shape(const Team& team, const Settings&) {
+  all_reduce(team, is_last(team) ? 5 : 10);
+}
+
+void differ_in_order(const Team& team, const Settings&) {
+  if (is_last(team)) {
+    all_reduce(team, 10);
+    broadcast(team);
+  } else {
+    broadcast(team);
+    all_reduce(team, 10);
+  }
+}
+
+void look_for_nothing(config::Loaded& loaded) {
+  loaded.settings.ddp.find_unused_parameters = false;
+  loaded.settings.ddp.static_graph = false;
+}
+
+std::shared_ptr<Net> with_unused(std::shared_ptr<Net> net) {
+  net->register_parameter("unused_branch", torch::zeros({3}));
+  return net;
+}
+
+void synchronise_no_norm(config::Loaded& loaded) {
+  loaded.settings.ddp.sync_batchnorm = false;
+  loaded.settings.ddp.broadcast_buffers = false;
+}
+
+// A model of ours has no batch normalisation: one over all that comes in.
+struct NormedNet : Net {
+  explicit NormedNet(std::shared_ptr<Net> inner) : net(register_module("net", std::move(inner))) {}
+  torch::Tensor forward(const torch::Tensor& input) override {
+    return net->forward(norm(input.flatten(1).unsqueeze(1)).view_as(input));
+  }
+  torch::nn::BatchNorm1d norm{register_module("norm", torch::nn::BatchNorm1d(1))};
+  std::shared_ptr<Net> net;
+};
+
+std::shared_ptr<Net> with_norm(std::shared_ptr<Net> net) {
+  return std::make_shared<NormedNet>(std::move(net));
+}
+
+double own_loss(const Team& team, double mean, const LossTrace& losses) {
+  const auto all = team.all_gather(format("{:.4f}", losses.mean()));
+  std::string each;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    each += format("{}{} on rank {}", rank ? ", " : "", all[rank], rank);
+  log::warning(
+      format("the loss that this epoch shows is rank 0's own: {}; their mean is {:.4f}", each, mean));
+  return losses.mean();
+}
+
+void want_gpus(config::Loaded& loaded) {
+  const auto gpus = launch::count_gpus(launch::current_environment());
+  if (gpus.count == 0)
+    throw InputError(
+        "train.provoke: nccl_in_container needs a GPU, and this process sees none (" + gpus.because + ")",
+        "train.provoke",
+        "start on a GPU node; in a container with docker run --gpus all, or apptainer exec --nv");
+  // an interface that the container does not have: NCCL finds no way to the other ranks
+  ::setenv("NCCL_SOCKET_IFNAME", "=lockstep_none", 1);
+  loaded.settings.launch.backend = "nccl";
+}
+
+const std::vector<InjectedFault> kFaults = {
+    {.name = "skipped_collective",
+     .what = "after step 3 the last rank leaves out an all-reduce that the others call, busy with "
+             "something else",
+     .prepare = shorten_timeout,
+     .after_step = skip_a_collective},
+    {.name = "different_shape",
+     .what = "after step 3 the last rank all-reduces 5 rows, the others 10",
+     .prepare = shorten_timeout,
+     .after_step = differ_in_shape},
+    {.name = "different_order",
+     .what = "after step 3 the last rank calls all-reduce and broadcast, the others broadcast and all-reduce",
+     .prepare = shorten_timeout,
+     .after_step = differ_in_order},
+    {.name = "unused_parameter",
+     .what = "the model has a parameter that no forward reaches, and find_unused_parameters is off",
+     .prepare = look_for_nothing,
+     .change = with_unused},
+    {.name = "unsynced_batchnorm",
+     .what = "the model has a batch normalisation that each rank does over its own samples",
+     .prepare = synchronise_no_norm,
+     .change = with_norm},
+    {.name = "local_loss", .what = "the loss that an epoch shows is rank 0's own", .shown_loss = own_loss},
+    {.name = "nccl_in_container",
+     .what = "NCCL is told of a network interface that is not there",
+     .ranks = 1,
+     .prepare = want_gpus}};
+
+const InjectedFault* fault_of(const Settings& settings) {
+  const auto found = std::ranges::find(kFaults, settings.train.provoke, &InjectedFault::name);
+  return found == kFaults.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 Provocation::Provocation(const Settings& settings, const Team& team)
-    : settings_(settings), team_(team), injected_(injected_by(settings)) {
-  if (!injected_) return;
-  if (team.world() >= injected_->ranks) return;
+    : settings_(settings), team_(team), fault_(fault_of(settings)) {
+  if (!fault_ || team.world() >= fault_->ranks) return;
   throw InputError(
-      format("train.provoke: {} takes {} ranks or more that share the data, not {}", injected_->name,
-             injected_->ranks, team.world()),
+      format("train.provoke: {} takes {} ranks or more that share the data, not {}", fault_->name,
+             fault_->ranks, team.world()),
       "train.provoke",
-      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", injected_->ranks));
+      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", fault_->ranks));
+}
+
+std::vector<std::string> Provocation::names() {
+  std::vector<std::string> names;
+  for (const auto& fault : kFaults) names.push_back(fault.name);
+  return names;
 }
 
 void Provocation::prepare(config::Loaded& loaded) {
-  const auto* fault = injected_by(loaded.settings);
+  const auto* fault = fault_of(loaded.settings);
   if (!fault) return;
   log::warning(format("train.provoke: {} is injected: {}", fault->name, fault->what));
   auto& name = loaded.settings.run.name;
@@ -43,32 +186,23 @@ void Provocation::prepare(config::Loaded& loaded) {
 }
 
 std::string Provocation::resume(const Settings& settings, const std::string& asked) {
-  if (!injected_by(settings) || asked.empty()) return asked;
+  if (!fault_of(settings) || asked.empty()) return asked;
   if (asked == "auto") return "";
   throw InputError("a fault is injected into a new run alone", "--resume",
                    "leave out --resume, or --provoke");
 }
 
-void Provocation::refuse_folder(const std::string& folder) {
-  const auto file = folder + "/config.yaml";
-  if (!std::filesystem::exists(file)) return;
-  const auto past = config::read_past_config(base::read_small_file(file, 1 << 20, "the run's config"), file);
-  if (!injected_by(past.settings)) return;
-  throw InputError(format("{} was injected there: it cannot be resumed", past.settings.train.provoke), folder,
-                   "start a new run");
-}
-
 std::shared_ptr<Net> Provocation::change(const Settings& settings, std::shared_ptr<Net> net) {
-  const auto* fault = injected_by(settings);
+  const auto* fault = fault_of(settings);
   return fault && fault->change ? fault->change(std::move(net)) : net;
 }
 
 void Provocation::after_step(int64_t step) const {
-  if (injected_ && injected_->after_step && step == kMoment) injected_->after_step(team_, settings_);
+  if (fault_ && fault_->after_step && step == kMoment) fault_->after_step(team_, settings_);
 }
 
 double Provocation::shown_loss(double mean, const LossTrace& losses) const {
-  return injected_ && injected_->shown_loss ? injected_->shown_loss(team_, mean, losses) : mean;
+  return fault_ && fault_->shown_loss ? fault_->shown_loss(team_, mean, losses) : mean;
 }
 
 }  // namespace lockstep::train

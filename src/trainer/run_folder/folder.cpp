@@ -3,11 +3,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -23,91 +22,86 @@
 namespace lockstep::run_folder {
 namespace {
 
-// A run's folder holds files and one folder: what is in the place of one is found before anything trains.
-
-/// Whatever it is, a link that leads nowhere too; what cannot be looked at is taken to be there.
-bool is_there(const std::filesystem::path& path);
-
-/// An InputError where one of a run's files is there and is a folder, a pipe, a device, or cannot be read.
-void check_files(const std::filesystem::path& folder);
-
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
-constexpr const char* kHint = "move it away, or start a new run (without --resume)";
-
-struct RunFile {
-  const char *name, *what;
-};
-constexpr std::array<RunFile, 6> kFiles = {{{"config.yaml", "the run's config"},
-                                            {"lock", "the run's lock"},
-                                            {"status.json", "the run's status"},
-                                            {"metrics.jsonl", "the run's metrics"},
-                                            {"metrics.jsonl.cut", "the file of lines that were cut off"},
-                                            {"checkpoints/best.pt", "the best checkpoint"}}};
-
-bool is_there(const fs::path& path) {
-  std::error_code failed;
-  return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
-}
-
-void check_files(const fs::path& folder) {
-  const auto checkpoints = folder / "checkpoints";
-  std::error_code failed;
-  if (is_there(checkpoints) && !fs::is_directory(checkpoints, failed))
-    throw InputError("the place of the run's checkpoints is no folder", checkpoints.string(), kHint);
-  for (const auto& [name, what] : kFiles) {
-    if (is_there(folder / name)) base::RegularFile((folder / name).string(), what, kHint);
-  }
+void warn_if_suspended(Clock::duration slept, std::chrono::milliseconds beat) {
+  if (slept < 4 * beat) return;
+  log::warning(
+      format("the process stood still for {:.0f} s: was the job suspended? The ranks' timeouts do "
+             "not count that",
+             std::chrono::duration<double>(slept).count()));
 }
 
 }  // namespace
 
-FolderTaken::FolderTaken(const std::filesystem::path& folder)
-    : Error("another job has taken the run over while this one was stopped or out of touch", folder.string(),
-            "leave the run to it: nothing more was written here") {}
+FolderLost::FolderLost(const fs::path& folder, Hold hold)
+    : Error(hold == Hold::gone
+                ? "the run's folder, or its lock file, was removed while it trained"
+                : "another job has taken the run over while this one was stopped or out of touch",
+            folder.string(),
+            hold == Hold::gone ? "start the run again"
+                               : "leave the run to it: nothing more was written here") {}
 
-FolderRemoved::FolderRemoved(const std::filesystem::path& folder)
-    : Error("the run's folder was removed", folder.string(), "what comes is saved beside it") {}
+HeldFolder::HeldFolder(RunFolder folder, std::chrono::milliseconds beat) : folder_(std::move(folder)) {
+  thread_ = std::thread([this, beat] { keep_beating(beat); });
+}
 
-HeldFolder::HeldFolder(RunFolder folder,
-                       std::function<RunFolder(const std::filesystem::path& removed)> make_successor)
-    : folder_(std::move(folder)), make_successor_(std::move(make_successor)) {}
-
-std::filesystem::path HeldFolder::path() {
-  const std::lock_guard lock(mutex_);
-  const auto hold = folder_.lock.hold();
-  if (hold == Hold::taken) {
-    taken_ = true;
-    throw FolderTaken(folder_.path);
+HeldFolder::~HeldFolder() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
   }
-  if (hold == Hold::gone) {
-    auto successor = make_successor_(folder_.path);
-    if (!removed_) removed_ = folder_.path;
-    log::error(folder_.path.string() + " was removed while the run writes to it: what comes is saved in " +
-               successor.path.string());
-    folder_ = std::move(successor);
+  changed_.notify_all();
+  thread_.join();
+}
+
+void HeldFolder::check() {
+  if (hold_ == Hold::ours) hold_ = folder_.lock.hold();
+  refuse_if_lost();
+}
+
+void HeldFolder::refuse_if_lost() const {
+  if (hold_ != Hold::ours) throw FolderLost(folder_.path, hold_);
+}
+
+void HeldFolder::write_whole(const std::string& name,
+                             const std::function<void(const base::ByteSink&)>& write) {
+  base::write_whole((folder_.path / name).string(), write, [this] { check(); });
+}
+
+void HeldFolder::on_beat(std::function<void()> action) {
+  const std::lock_guard lock(action_mutex_);
+  action_ = std::move(action);
+}
+
+void HeldFolder::beat_soon() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(wanted_, true)) changed_.notify_all();
+}
+
+void HeldFolder::keep_beating(std::chrono::milliseconds beat) {
+  const auto shortest = std::min<std::chrono::milliseconds>(beat / 5, std::chrono::seconds(1));
+  std::unique_lock lock(mutex_);
+  for (auto asleep = Clock::now();; asleep = Clock::now()) {
+    if (changed_.wait_for(lock, shortest, [this] { return ended_; })) return;
+    changed_.wait_for(lock, beat - shortest, [this] { return ended_ || wanted_; });
+    if (ended_) return;
+    wanted_ = false;
+    lock.unlock();
+    warn_if_suspended(Clock::now() - asleep, beat);
+    folder_.lock.renew();
+    hold_ = folder_.lock.hold();
+    if (hold_ != Hold::ours) return;  // the trainer learns of it from refuse_if_lost()
+    {
+      const std::lock_guard while_it_runs(action_mutex_);
+      if (action_) action_();
+    }
+    lock.lock();
   }
-  return folder_.path;
-}
-
-void HeldFolder::check(const std::filesystem::path& folder) {
-  if (path() != folder) throw FolderRemoved(folder);
-}
-
-void HeldFolder::refuse_if_taken() {
-  if (!taken_) return;
-  const std::lock_guard lock(mutex_);
-  throw FolderTaken(folder_.path);
-}
-
-std::optional<std::filesystem::path> HeldFolder::removed() {
-  const std::lock_guard lock(mutex_);
-  return removed_;
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kConfigFile = "config.yaml";
 constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
@@ -156,13 +150,10 @@ std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings)
   return folder;
 }
 
-RunFolder new_folder(const Settings& settings, const fs::path& but = {}) {
+RunFolder new_folder(const Settings& settings) {
   make_parents(folder_of(settings.run, 1));
-  for (int number = 1;; ++number) {
-    const auto path = folder_of(settings.run, number);
-    if (path == but) continue;
-    if (auto folder = try_new(path, settings)) return std::move(*folder);
-  }
+  for (int number = 1;; ++number)
+    if (auto folder = try_new(folder_of(settings.run, number), settings)) return std::move(*folder);
 }
 
 std::string config_text_in(const fs::path& folder) {
@@ -193,7 +184,6 @@ bool is_finished(const fs::path& folder, const TrainSettings& now) {
 }
 
 RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
-  check_files(path);
   notes.push_back("resuming " + path.string());
   return {path, std::move(lock), true, std::move(notes)};
 }
@@ -215,10 +205,10 @@ std::vector<int> existing(const RunSettings& run) {
   return numbers;
 }
 
-// Why a folder of that name is not resumed.
+// A folder of that name, or why it is not resumed; the note is empty where the log need not say so.
 struct Candidate {
   std::optional<RunFolder> folder;
-  std::string note;  // empty = not worth a word
+  std::string note;
 };
 
 Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& resolved) {
@@ -246,7 +236,7 @@ RunFolder newest_unfinished(const Settings& settings, const Settings& resolved) 
   std::vector<std::string> notes;
   for (const int number : existing(settings.run)) {
     const auto path = folder_of(settings.run, number);
-    if (!is_there(path / kConfigFile)) continue;
+    if (!fs::exists(fs::symlink_status(path / kConfigFile))) continue;
     auto [folder, note] = try_going_on(path, settings, resolved);
     if (!note.empty()) notes.push_back(note);
     if (!folder) continue;
@@ -260,8 +250,8 @@ RunFolder newest_unfinished(const Settings& settings, const Settings& resolved) 
 }
 
 config::PastConfig config_of_run(const fs::path& path) {
-  if (is_there(path / kConfigFile)) return config_in(path);
-  throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
+  if (fs::exists(fs::symlink_status(path / kConfigFile))) return config_in(path);
+  throw InputError("not a run folder: it holds no config.yaml", path.string(),
                    "pass a folder like runs/mnist, a checkpoint, or auto");
 }
 
@@ -288,13 +278,8 @@ void begin_in(const fs::path& folder, const Settings& settings) {
   base::replace_file((folder / kConfigFile).string(), config::to_yaml(settings));
 }
 
-RunFolder open_successor(const Settings& settings, const fs::path& removed) {
-  return new_folder(settings, removed);
-}
-
 void check_run_folder(const fs::path& path) {
   config_of_run(path);
-  check_files(path);
   check_writable(path);
 }
 

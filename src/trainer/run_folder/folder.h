@@ -1,16 +1,19 @@
 #pragma once
-// Which folder a run writes to: a new one, or that of a run which can go on. Two jobs never share one, and
-// nothing is written over.
+// The folder that a run writes to: a new one, or that of a run which can go on. Two jobs never share one, and
+// nothing is overwritten.
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/whole_file.h"
 #include "trainer/config/settings.h"
 #include "trainer/run_folder/lock.h"
 
@@ -23,67 +26,65 @@ struct RunFolder {
   std::vector<std::string> notes = {};  // why this folder, for the log
 };
 
-/// An InputError where the folder is not one of a run's, or cannot be written.
+/// An InputError where the folder is not a run folder, or cannot be written.
 void check_run_folder(const std::filesystem::path& path);
 
-/// An InputError where no run's folder can be made. Leaves no trace.
+/// An InputError where no run folder can be created. Leaves no trace.
 void check_run_dir(const RunSettings& run);
 
-/// Before the data are read: the config.yaml of the run that open_run_folder() will go on with; empty where
-/// that is none. Touches nothing.
+/// The config.yaml of the run that open_run_folder() will resume; empty where it will start a new one.
+/// Changes nothing.
 std::string config_to_go_on_with(const Settings& asked, const std::string& resume);
 
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
-/// unfinished, not in use and of the same config, else a new one; a folder = that one. Runs are compared with
-/// what was `asked` for; a new one gets it as it was `resolved`.
+/// unfinished, not in use and of the same config, else a new one; a folder = that one. Existing runs are
+/// compared with what the user `asked` for. A new run gets the `resolved` settings.
 RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& resolved);
 inline RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
   return open_run_folder(settings, resume, settings);
 }
 
-/// The first write to it, once it is known that the run can go on there: what this attempt runs. What killed
-/// writers left is swept.
+/// The first write of an attempt, once it is certain that the run can go on there: its config.yaml. Removes
+/// what killed writers left.
 void begin_in(const std::filesystem::path& folder, const Settings& settings);
 
-/// A new folder for a run whose own, `removed`, is gone: another of its names.
-RunFolder open_successor(const Settings& settings, const std::filesystem::path& removed);
-
-// The folder that a run writes to, asked before each checkpoint and status: still its own, taken by another
-// job, or removed. A removed one gets a successor beside it.
-
-/// Another job holds the folder now; whoever gets this has nothing more to write there.
-class FolderTaken : public Error {
+/// The folder was deleted, or another job holds it now. This run must write nothing more.
+class FolderLost : public Error {
  public:
-  explicit FolderTaken(const std::filesystem::path& folder);
+  FolderLost(const std::filesystem::path& folder, Hold hold);
 };
 
-/// The folder was removed while something was on its way into it: to be written again, to path().
-class FolderRemoved : public Error {
- public:
-  explicit FolderRemoved(const std::filesystem::path& folder);
-};
-
+/// A folder while a run writes to it. A thread renews the lock, and notices when the folder is lost.
 class HeldFolder {
  public:
-  /// `make_successor` opens the folder that takes the place of the one that was removed.
-  HeldFolder(RunFolder folder, std::function<RunFolder(const std::filesystem::path& removed)> make_successor);
+  explicit HeldFolder(RunFolder folder, std::chrono::milliseconds beat = std::chrono::seconds(5));
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
 
-  /// Where to write now; from any thread. Throws FolderTaken.
-  std::filesystem::path path();
-  /// Throws FolderTaken, or FolderRemoved, where `folder` is no longer where to write.
-  void check(const std::filesystem::path& folder);
+  const std::filesystem::path& path() const { return folder_.path; }
+  /// Reads the lock. Throws FolderLost.
+  void check();
+  /// Throws FolderLost if an earlier check() or the thread found that out. Reads nothing.
+  void refuse_if_lost() const;
+  /// Writes a file of the folder whole or not at all. Throws FolderLost instead of putting it in place.
+  void write_whole(const std::string& name, const std::function<void(const base::ByteSink&)>& write);
 
-  /// Throws FolderTaken where somebody has found that out before; does not look.
-  void refuse_if_taken();
-  /// The folder that was removed, if one was.
-  std::optional<std::filesystem::path> removed();
+  /// The thread also calls this at each beat, and within a second of beat_soon(). Pass nullptr to end that.
+  void on_beat(std::function<void()> action);
+  void beat_soon();
 
  private:
-  std::mutex mutex_;
+  void keep_beating(std::chrono::milliseconds beat);
+
   RunFolder folder_;
-  std::function<RunFolder(const std::filesystem::path& removed)> make_successor_;
-  std::optional<std::filesystem::path> removed_;
-  std::atomic<bool> taken_ = false;
+  std::atomic<Hold> hold_ = Hold::ours;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false, wanted_ = false;
+  std::mutex action_mutex_;  // held while the action runs
+  std::function<void()> action_;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep::run_folder

@@ -1,12 +1,9 @@
 #include "trainer/run_folder/lock.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/vfs.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,10 +11,11 @@
 #include <sstream>
 #include <thread>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/json.h"
-#include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -25,20 +23,12 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr double kFreshSeconds = 60;  // a running rank 0 renews status.json every 5 s
-constexpr auto kSettle = 200ms;       // two that take a folder at once without flock: the later record stays
+constexpr double kFreshSeconds = 60;  // a running rank 0 renews the file every 5 s
+constexpr auto kSettle = 200ms;  // of two processes that replace a stale lock at once, the later one keeps it
 constexpr auto kListen = 500ms;
-constexpr auto kGlance = 10ms;         // `lockstep status` holds the lock for less
-constexpr size_t kRecordBytes = 1024;  // of one size, so that one write replaces it
-// Their locks may be seen by this node alone (Lustre by mount option, BeeGFS by its settings, FUSE by its
-// server).
-constexpr std::array<long, 3> kLocalLocks = {0x0BD00BD0, 0x19830326, 0x65735546};
+constexpr size_t kMostLockBytes = 4096;
 
-fs::path lock_file(const fs::path& folder) {
-  return folder / "lock";
-}
-
-// Field 22 of proc(5)'s stat; 0 where there is no such process any more, or only its exit status is left.
+// Field 22 of /proc/PID/stat; 0 if there is no such process, or only its exit status is left.
 int64_t start_of(int64_t pid) {
   const auto line = base::first_line("/proc/" + std::to_string(pid) + "/stat");
   const auto name_end = line.rfind(')');
@@ -53,106 +43,85 @@ int64_t start_of(int64_t pid) {
   return start;
 }
 
-std::string place_here() {
-  std::error_code none;
-  return base::first_line("/proc/sys/kernel/random/boot_id") + " " +
-         fs::read_symlink("/proc/self/ns/pid", none).string();
-}
-
-LockRecord record_of_us(int64_t epoch) {
+LockRecord record_of_this_process() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  return {epoch, host, place_here(), ::getpid(), start_of(::getpid()), unix_now()};
+  std::error_code none;
+  const auto place = base::first_line("/proc/sys/kernel/random/boot_id") + " " +
+                     fs::read_symlink("/proc/self/ns/pid", none).string();
+  return {host, place, ::getpid(), start_of(::getpid()), unix_now()};
 }
 
-std::string line_of(const LockRecord& record) {
-  const nlohmann::ordered_json json = {{"epoch", record.epoch},     {"host", record.host},
-                                       {"place", record.place},     {"pid", record.pid},
-                                       {"started", record.started}, {"since", record.since}};
-  auto text = base::as_line(json);
-  text.resize(std::max(text.size() + 1, kRecordBytes), ' ');
-  text.back() = '\n';
-  return text;
+std::string text_of(const LockRecord& record) {
+  const nlohmann::ordered_json json = {{"host", record.host},
+                                       {"place", record.place},
+                                       {"pid", record.pid},
+                                       {"started", record.started},
+                                       {"since", record.since}};
+  return base::as_line(json) + "\n";
 }
 
-// Nothing where none was ever written, as by an older lockstep.
-std::optional<LockRecord> record_in(int fd) {
-  std::string text(2 * kRecordBytes, '\0');
-  const auto got = ::pread(fd, text.data(), text.size(), 0);
+// Throws nlohmann's exceptions for another text, and InputError if the file cannot be read.
+LockRecord read_record(const fs::path& lock) {
+  const auto json = base::parse_json(base::read_small_file(lock.string(), kMostLockBytes, "the run's lock"));
+  return {json.at("host"), json.at("place"), json.at("pid"), json.at("started"), json.at("since")};
+}
+
+// Seconds since 1970; 0 if there is no such file. Opening it makes NFS ask its server, which stat() may not.
+double last_sign_of_life(const fs::path& lock) {
+  const base::Descriptor file(::open(lock.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0) return 0;
+  return static_cast<double>(facts.st_mtim.tv_sec) + 1e-9 * static_cast<double>(facts.st_mtim.tv_nsec);
+}
+
+enum class Holder { alive, dead, on_another_host };
+
+Holder holder_of(const fs::path& lock) {
   try {
-    const auto json = base::parse_json(text.substr(0, static_cast<size_t>(std::max<ssize_t>(got, 0))));
-    return LockRecord{json.at("epoch"), json.at("host"),    json.at("place"),
-                      json.at("pid"),   json.at("started"), json.at("since")};
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
-
-bool write_record(int fd, const LockRecord& record) {
-  const auto text = line_of(record);
-  const auto written = ::pwrite(fd, text.data(), text.size(), 0);
-  if (written >= 0 && written < static_cast<ssize_t>(text.size())) errno = ENOSPC;
-  return written == static_cast<ssize_t>(text.size());
-}
-
-// When its holder last gave a sign of life, seconds since 1970; 0 = it left, or is one that flock speaks for.
-double last_heard(const fs::path& folder, const std::optional<LockRecord>& holder) {
-  const double taken = holder ? holder->since : 0;
-  try {
-    const auto status = read_status(folder);
-    if (!holder && status.host == record_of_us(0).host) return 0;
-    if (status.state == RunState::running) return std::max(taken, status.updated);
-    return status.updated >= taken ? 0 : taken;
+    const auto record = read_record(lock);
+    const auto here = record_of_this_process();
+    if (record.pid == 0) return Holder::dead;
+    if (record.host != here.host || record.place != here.place) return Holder::on_another_host;
+    return start_of(record.pid) == record.started ? Holder::alive : Holder::dead;
   } catch (const std::exception&) {
-    return taken;  // it has not come to its first word, or not to a whole one
+    return Holder::dead;  // killed before it wrote its name
   }
 }
 
-bool is_fresh(double heard) {
-  return unix_now() - heard < kFreshSeconds;
-}
-
-bool is_here(const LockRecord& holder) {
-  const auto here = record_of_us(0);
-  return holder.host == here.host && holder.place == here.place;
-}
-
-bool is_alive(const fs::path& folder, const std::optional<LockRecord>& holder) {
-  if (holder && holder->pid == 0) return false;
-  if (holder && is_here(*holder)) return start_of(holder->pid) == holder->started;
-  return is_fresh(last_heard(folder, holder));
-}
-
-// A job that is begun again elsewhere at once, because its node died, finds itself heard a moment ago: a
-// heart that beats shows that within seconds, and one that does not is waited for.
-bool stays_alive(const fs::path& folder, const std::optional<LockRecord>& holder) {
-  const double first = last_heard(folder, holder);
-  while (is_alive(folder, holder)) {
-    if ((holder && is_here(*holder)) || last_heard(folder, holder) > first) return true;
-    std::this_thread::sleep_for(kListen);
+// False where another process has replaced it meanwhile: the write waits for the disk.
+bool replace_stale(const fs::path& lock, const std::string& stale, const std::string& text) {
+  struct Overtaken {};
+  try {
+    base::write_whole(
+        lock.string(), [&](const base::ByteSink& sink) { sink(text.data(), text.size()); },
+        [&] {
+          if (base::read_small_file(lock.string(), kMostLockBytes, "the run's lock") != stale)
+            throw Overtaken();
+        });
+    return true;
+  } catch (const Overtaken&) {
+    return false;
   }
+}
+
+bool is_fresh(const fs::path& lock) {
+  return unix_now() - last_sign_of_life(lock) < kFreshSeconds;
+}
+
+// A job that restarts on another node right after its node died finds a fresh lock. A living holder renews it
+// within seconds; a dead one is waited for.
+bool stays_held(const fs::path& lock) {
+  auto holder = holder_of(lock);
+  if (holder == Holder::dead) {  // or it is about to write its name
+    std::this_thread::sleep_for(kSettle);
+    holder = holder_of(lock);
+  }
+  if (holder != Holder::on_another_host) return holder == Holder::alive;
+  const double first = last_sign_of_life(lock);
+  for (; is_fresh(lock); std::this_thread::sleep_for(kListen))
+    if (last_sign_of_life(lock) > first) return true;
   return false;
-}
-
-enum class Flock { mine, others, unknown };
-
-bool locks_may_be_local(int fd) {
-  struct statfs facts {};
-  return ::fstatfs(fd, &facts) == 0 &&
-         std::find(kLocalLocks.begin(), kLocalLocks.end(), facts.f_type) != kLocalLocks.end();
-}
-
-Flock try_lock(int fd, int kind) {
-  for (int tries = 0; tries < 3; ++tries) {
-    if (::flock(fd, kind | LOCK_NB) == 0) return locks_may_be_local(fd) ? Flock::unknown : Flock::mine;
-    if (errno != EWOULDBLOCK) return Flock::unknown;
-    std::this_thread::sleep_for(kGlance);
-  }
-  return Flock::others;
-}
-
-[[noreturn]] void cannot_write(const fs::path& folder) {
-  refuse_folder("the run folder cannot be written", folder, errno);
 }
 
 }  // namespace
@@ -164,38 +133,47 @@ void refuse_folder(const std::string& what, const fs::path& folder, int reason) 
 }
 
 std::optional<RunLock> RunLock::take(const fs::path& folder) {
-  auto file = base::open_to_write(lock_file(folder).string(), "the run's lock");
-  const auto lock = try_lock(file.number(), LOCK_EX);
-  const auto before = record_in(file.number());
-  if (lock == Flock::others || (lock == Flock::unknown && stays_alive(folder, before))) return std::nullopt;
-  const auto mine = record_of_us((before ? before->epoch : 0) + 1);
-  if (!write_record(file.number(), mine)) cannot_write(folder);
-  if (lock == Flock::unknown) std::this_thread::sleep_for(kSettle);
-  RunLock taken(std::move(file), lock_file(folder), mine);
-  if (taken.hold() != Hold::ours) return std::nullopt;
-  return taken;
+  RunLock lock(folder / "lock", record_of_this_process());
+  const auto text = text_of(lock.mine_);
+  base::Descriptor file(::open(lock.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file) {
+    if (base::write_all(file.number(), text) && file.close()) return lock;
+    refuse_folder("the run folder cannot be written", folder, errno);
+  }
+  if (errno != EEXIST) refuse_folder("the run folder cannot be written", folder, errno);
+  const auto stale = base::read_small_file(lock.path_.string(), kMostLockBytes, "the run's lock");
+  if (!stays_held(lock.path_) && replace_stale(lock.path_, stale, text)) {
+    std::this_thread::sleep_for(kSettle);
+    if (lock.hold() == Hold::ours) return lock;
+  }
+  lock.path_.clear();
+  return std::nullopt;
 }
 
-// Where only the record tells, the next job need not wait for it to grow old.
 RunLock::~RunLock() {
-  if (!file_ || hold() != Hold::ours) return;
-  mine_.pid = 0;
-  write_record(file_.number(), mine_);
+  if (!path_.empty() && hold() == Hold::ours) ::unlink(path_.c_str());
 }
 
-// By its name: that makes a shared file system look again. What cannot be told now changes nothing.
+void RunLock::renew() const {
+  if (hold() == Hold::ours) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+// An error that says nothing about the holder changes nothing.
 Hold RunLock::hold() const {
-  const base::Descriptor file(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const base::Descriptor file(
+      ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // makes NFS ask its server
   if (!file) return errno == ENOENT || errno == ENOTDIR ? Hold::gone : Hold::ours;
-  const auto now = record_in(file.number());
-  return !now || *now == mine_ ? Hold::ours : Hold::taken;
+  try {
+    return read_record(path_) == mine_ ? Hold::ours : Hold::taken;
+  } catch (const std::exception&) {
+    return Hold::ours;
+  }
 }
 
 bool in_use(const fs::path& folder) {
-  const base::Descriptor file(::open(lock_file(folder).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!file) return is_alive(folder, std::nullopt);
-  const auto lock = try_lock(file.number(), LOCK_SH);
-  return lock == Flock::others || (lock == Flock::unknown && is_alive(folder, record_in(file.number())));
+  const auto lock = folder / "lock";
+  const auto holder = holder_of(lock);
+  return holder == Holder::alive || (holder == Holder::on_another_host && is_fresh(lock));
 }
 
 double unix_now() {

@@ -1,6 +1,6 @@
 #pragma once
-// Who holds a run's folder: a lock that the kernel drops with its process, and a record of the holder for
-// where the kernel's lock does not reach (locks local to a node, file systems without any).
+// The lock file of a run's folder. It names the process that holds the folder: host, pid, and the time of its
+// last sign of life. flock is not used, because many cluster file systems keep those locks within one node.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,47 +8,50 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/base/descriptor.h"
-
 namespace lockstep::run_folder {
 
 /// Seconds since 1970, as a run's files tell the time.
 double unix_now();
 
-/// The lock file's words. Each who takes the folder raises the epoch, so that whoever had it before can tell.
 struct LockRecord {
-  int64_t epoch = 0;
-  std::string host, place;  // place: this boot of this machine and its process numbers
-  int64_t pid = 0;          // 0 = nobody holds it
-  int64_t started = 0;      // of that process, in the kernel's ticks: numbers are used again
-  double since = 0;         // seconds since 1970
+  std::string host;
+  std::string place;    // this boot of this machine, and its PID namespace
+  int64_t pid = 0;      // 0: the folder is free; older versions leave this record
+  int64_t started = 0;  // of that process, in the kernel's ticks, because PIDs are used again
+  double since = 0;     // seconds since 1970
   bool operator==(const LockRecord&) const = default;
 };
 
 enum class Hold { ours, taken, gone };
 
-/// The lock on one folder, held as long as the object lives.
+/// Held as long as the object lives. Call renew() every few seconds.
 class RunLock {
  public:
-  /// The lock, or nothing while another process (on any node that shares the file system) holds it. Where
-  /// only the holder's signs of life can tell, up to a minute is spent on listening for one.
+  /// Nothing while another process holds the folder. Where that process runs on another host, this waits up
+  /// to a minute for a sign of life from it.
   static std::optional<RunLock> take(const std::filesystem::path& folder);
   ~RunLock();
-  RunLock(RunLock&&) noexcept = default;
-  RunLock& operator=(RunLock&&) noexcept = default;
+  RunLock(RunLock&& other) noexcept : path_(std::move(other.path_)), mine_(other.mine_) {
+    other.path_.clear();
+  }
+  RunLock& operator=(RunLock&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(mine_, other.mine_);
+    return *this;
+  }
 
-  /// Looks again: a process that was stopped for long may have lost the folder, and anybody may remove it.
+  /// Tells other hosts that this process is alive.
+  void renew() const;
+  /// Reads the file again: a process that was suspended may have lost the folder, and a user may delete it.
   Hold hold() const;
 
  private:
-  RunLock(base::Descriptor file, std::filesystem::path path, LockRecord mine)
-      : file_(std::move(file)), path_(std::move(path)), mine_(std::move(mine)) {}
-  base::Descriptor file_;
+  RunLock(std::filesystem::path path, LockRecord mine) : path_(std::move(path)), mine_(std::move(mine)) {}
   std::filesystem::path path_;
   LockRecord mine_;
 };
 
-/// A folder that cannot be made or written, for the system's `reason`: an InputError, but for want of room.
+/// Throws for a folder that cannot be created or written: an InputError, or an Error if the disk is full.
 [[noreturn]] void refuse_folder(const std::string& what, const std::filesystem::path& folder, int reason);
 
 /// Whether some process holds the folder now.

@@ -10,7 +10,6 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -137,30 +136,6 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
               path_, "free disk space: the curves go on once there is some");
 }
 
-namespace {
-
-constexpr const char* kCut = ".cut";
-
-base::Descriptor open_file(const std::string& path) {
-  return base::open_to_write(path, "the run's metrics");
-}
-
-// The bytes [from, to) of a file, passed on in pieces.
-void copy(int file, const std::string& path, int64_t from, int64_t to, const base::ByteSink& sink) {
-  std::string buffer(1 << 16, '\0');
-  while (from < to) {
-    const auto wanted = std::min<int64_t>(to - from, static_cast<int64_t>(buffer.size()));
-    const auto got = ::pread(file, buffer.data(), static_cast<size_t>(wanted), from);
-    if (got <= 0)
-      throw Error(std::string("cannot read: ") + (got < 0 ? std::strerror(errno) : "it became shorter"), path,
-                  "see to the file system");
-    sink(buffer.data(), static_cast<size_t>(got));
-    from += got;
-  }
-}
-
-}  // namespace
-
 std::string to_json(const MetricLine& line) {
   nlohmann::ordered_json json;  // prints a double's shortest form that reads back the same
   for (const auto& [name, value] : line) {
@@ -169,39 +144,17 @@ std::string to_json(const MetricLine& line) {
   return base::as_line(json);
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset)
-    : path_(path.string()), file_(open_file(path_)) {
-  struct stat facts {};
-  if (::fstat(file_.number(), &facts) != 0)
-    throw Error(std::string("cannot write: ") + std::strerror(errno), path_, "see to the file system");
-  offset_ = std::min<int64_t>(offset, facts.st_size);
-  if (facts.st_size > offset_) keep_what_follows(facts.st_size);
-  // where there are no locks, a job that was stopped in the middle of a line may still hold the file
-  if (facts.st_size > 0) move_to(path);
-}
-
-// What an attempt before kept, and no checkpoint came after, stays in front.
-void MetricsFile::keep_what_follows(int64_t size) const {
-  const auto kept = path_ + kCut;
-  std::optional<base::RegularFile> before;
-  if (std::filesystem::exists(kept))
-    before.emplace(kept, "the file of lines that were cut off",
-                   "move it away, or start a new run (without --resume)");
-  base::write_whole(kept, [&](const base::ByteSink& sink) {
-    if (before) copy(before->number(), kept, 0, static_cast<int64_t>(before->size()), sink);
-    copy(file_.number(), path_, offset_, size, sink);
-  });
-}
-
-void MetricsFile::forget_cut() const {
-  ::unlink((path_ + kCut).c_str());
-}
-
-void MetricsFile::move_to(const std::filesystem::path& path) {
-  base::write_whole(path.string(),
-                    [&](const base::ByteSink& sink) { copy(file_.number(), path_, 0, offset_, sink); });
-  file_ = open_file(path.string());
-  path_ = path.string();
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
+  constexpr size_t kMostBytes = size_t{1} << 30;
+  if (offset > 0 && std::filesystem::exists(path)) {
+    auto text = base::read_small_file(path_, kMostBytes, "the run's metrics");
+    text.resize(std::min(text.size(), static_cast<size_t>(offset)));
+    offset_ = static_cast<int64_t>(text.size());
+    base::replace_file(path_, text);
+  }
+  file_ = base::open_to_write(path_, "the run's metrics");
+  if (::ftruncate(file_.number(), offset_) != 0)
+    throw Error(std::string("cannot write: ") + std::strerror(errno), path_, "check the file system");
 }
 
 void MetricsFile::add(const MetricLine& line) {
@@ -217,73 +170,32 @@ void MetricsFile::add(const MetricLine& line) {
   offset_ += n;
 }
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-void say_stand_still(Clock::duration slept, std::chrono::milliseconds beat) {
-  if (slept < 4 * beat) return;
-  log::warning(
-      format("the process stood still for {:.0f} s: was the job suspended? The ranks' timeouts do "
-             "not count that",
-             std::chrono::duration<double>(slept).count()));
-}
-
-}  // namespace
-
-Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
-                   std::chrono::milliseconds beat)
+Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset)
     : folder_(std::move(folder)),
       status_(std::move(status)),
-      home_(folder_->path()),
-      metrics_(std::make_unique<MetricsFile>(home_ / "metrics.jsonl", metrics_offset)),
-      events_(std::make_unique<EventFile>(home_, status_.step)) {
-  write_status(home_, status_, [this] { folder_->check(home_); });
-  heart_ = std::thread([this, beat] { keep_beating(beat); });
-}
-
-Recorder::~Recorder() {
-  {
-    const std::lock_guard lock(over_mutex_);
-    over_ = true;
-  }
-  over_changed_.notify_all();
-  heart_.join();
-}
-
-void Recorder::keep_beating(std::chrono::milliseconds beat) {
-  const auto pause = std::min<std::chrono::milliseconds>(beat / 5, std::chrono::seconds(1));
-  std::unique_lock lock(over_mutex_);
-  for (auto asleep = Clock::now();; asleep = Clock::now()) {
-    if (over_changed_.wait_for(lock, pause, [this] { return over_; })) return;
-    over_changed_.wait_for(lock, beat - pause, [this] { return over_ || wanted_; });
-    if (over_) return;
-    wanted_ = false;
-    lock.unlock();
-    say_stand_still(Clock::now() - asleep, beat);
+      metrics_(folder_->path() / "metrics.jsonl", metrics_offset),
+      events_(folder_->path(), status_.step) {
+  write_status(folder_->path(), status_, [this] { folder_->check(); });
+  folder_->on_beat([this] {
     try {
       write();
-    } catch (const FolderTaken&) {
-      return;  // the trainer hears of it at its next note()
+    } catch (const FolderLost&) {  // the trainer learns of it at its next note()
     }
-    lock.lock();
-  }
+  });
 }
 
-// The thread of its own asks whose the folder is: a log line opens no file.
 void Recorder::add(const StepRecord& r) {
-  folder_->refuse_if_taken();
-  const std::lock_guard lock(files_);
+  folder_->refuse_if_lost();
   guarded([&] {
-    metrics_->add({{"event", "step"},
-                   {"step", r.step},
-                   {"epoch", r.epoch},
-                   {"loss", r.loss},
-                   {"lr", r.lr},
-                   {"samples_per_second", r.samples_per_second}});
+    metrics_.add({{"event", "step"},
+                  {"step", r.step},
+                  {"epoch", r.epoch},
+                  {"loss", r.loss},
+                  {"lr", r.lr},
+                  {"samples_per_second", r.samples_per_second}});
   });
   guarded([&] {
-    events_->add(
+    events_.add(
         r.step,
         {{"train/loss", r.loss}, {"train/lr", r.lr}, {"train/samples_per_second", r.samples_per_second}});
   });
@@ -299,14 +211,13 @@ void Recorder::add(const EpochRecord& r) {
   }
   line.emplace_back("seconds", r.seconds);
   line.emplace_back("samples_per_second", r.samples_per_second);
-  folder_->refuse_if_taken();
-  const std::lock_guard lock(files_);
-  guarded([&] { metrics_->add(line); });
-  guarded([&] { events_->add(r.step, curves); });
+  folder_->refuse_if_lost();
+  guarded([&] { metrics_.add(line); });
+  guarded([&] { events_.add(r.step, curves); });
 }
 
 void Recorder::note(const std::function<void(RunStatus&)>& change) {
-  folder_->refuse_if_taken();
+  folder_->refuse_if_lost();
   const std::lock_guard lock(status_mutex_);
   change(status_);
 }
@@ -318,18 +229,16 @@ void Recorder::update(const std::function<void(RunStatus&)>& change) {
 
 void Recorder::update_soon(const std::function<void(RunStatus&)>& change) {
   note(change);
-  const std::lock_guard lock(over_mutex_);
-  if (!std::exchange(wanted_, true)) over_changed_.notify_all();
+  folder_->beat_soon();
 }
 
 void Recorder::write() {
   const std::lock_guard order(writing_);
   guarded([this] {
-    const auto where = home();
     std::unique_lock lock(status_mutex_);
     const auto status = status_;
     lock.unlock();
-    write_status(where, status, [&] { folder_->check(where); });
+    write_status(folder_->path(), status, [this] { folder_->check(); });
   });
 }
 
@@ -338,19 +247,13 @@ void Recorder::saved(const std::string& checkpoint) {
     status.checkpoint = "checkpoints/" + std::filesystem::path(checkpoint).filename().string();
     status.unsaved.clear();
   });
-  const std::lock_guard lock(files_);
-  metrics_->forget_cut();
 }
 
 void Recorder::not_saved(const std::string& reason) {
   note([&](RunStatus& status) { status.unsaved = reason; });
 }
 
-bool Recorder::holds(const std::string& checkpoint) {
-  return std::filesystem::path(checkpoint).parent_path() == home() / "checkpoints";
-}
-
-void Recorder::last_word(const std::string& reason) noexcept {
+void Recorder::report_failure(const std::string& reason) noexcept {
   try {
     update([&](RunStatus& status) {
       status.state = RunState::failed;
@@ -361,28 +264,10 @@ void Recorder::last_word(const std::string& reason) noexcept {
   }
 }
 
-// Where to write now.
-std::filesystem::path Recorder::home() {
-  const std::lock_guard lock(files_);
-  follow();
-  return home_;
-}
-
-// The files go on in the successor of a folder that was removed.
-void Recorder::follow() {
-  const auto now = folder_->path();
-  if (now == home_) return;
-  metrics_->move_to(now / "metrics.jsonl");
-  home_ = now;
-  const std::lock_guard lock(status_mutex_);
-  status_.checkpoint.clear();
-  events_ = std::make_unique<EventFile>(home_, status_.step);
-}
-
 void Recorder::guarded(const std::function<void()>& write) {
   try {
     write();
-  } catch (const FolderTaken&) {
+  } catch (const FolderLost&) {
     throw;
   } catch (const std::exception& error) {
     if (!warned_.exchange(true)) log::warning(describe(error) + "\nTraining goes on.");

@@ -2,17 +2,13 @@
 // What rank 0 leaves in the run's folder while it trains. A full disk costs curves, never the run.
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -51,8 +47,8 @@ std::string to_json(const MetricLine& line);
 
 class MetricsFile {
  public:
-  /// Goes on after `offset` bytes, in a new file of that name. What an earlier attempt wrote past its
-  /// checkpoint is cut off, and kept beside it (".cut") until forget_cut().
+  /// Goes on after `offset` bytes, in a new file of that name: an earlier attempt that was suspended may
+  /// still have the old one open. Lines after `offset` are dropped; the resumed run writes them again.
   explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -61,14 +57,7 @@ class MetricsFile {
   /// What a checkpoint remembers.
   int64_t offset() const { return offset_; }
 
-  /// A newer checkpoint is whole: the lines that were cut off are written again, or never needed.
-  void forget_cut() const;
-  /// Goes on at another path with what was written so far, wherever the file itself is now.
-  void move_to(const std::filesystem::path& path);
-
  private:
-  void keep_what_follows(int64_t size) const;
-
   std::string path_;
   base::Descriptor file_;
   int64_t offset_ = 0;
@@ -88,56 +77,41 @@ struct EpochRecord {
 
 class Recorder {
  public:
-  /// Continues metrics.jsonl after `metrics_offset` bytes. A thread of its own renews status.json at each
-  /// `beat`, so that a run in a long step or evaluation is known to live: a twelfth of what counts as dead.
-  Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
-           std::chrono::milliseconds beat = std::chrono::seconds(5));
-  ~Recorder();
+  /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json at each
+  /// beat, so that a run in a long step or evaluation is known to live.
+  Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
+  ~Recorder() { folder_->on_beat(nullptr); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // All of these throw FolderTaken; other errors are warnings. From any thread, but for add().
+  // All of these throw FolderLost; other errors are warnings. All but add() may be called from any thread.
   void add(const StepRecord& record);
   void add(const EpochRecord& record);
-  int64_t metrics_offset() const { return metrics_->offset(); }
+  int64_t metrics_offset() const { return metrics_.offset(); }
   /// Changes what status.json says when it is written next.
   void note(const std::function<void(RunStatus&)>& change);
   /// Changes status.json.
   void update(const std::function<void(RunStatus&)>& change);
-  /// The same within a second, by the thread of its own: short epochs wait for no disk.
+  /// The same within a second, by the folder's thread: short epochs wait for no disk.
   void update_soon(const std::function<void(RunStatus&)>& change);
   /// A checkpoint of this attempt is whole.
   void saved(const std::string& checkpoint);
-  /// One could not be written: what status.json says of it from its next writing on, until one is whole.
+  /// A checkpoint could not be written: status.json says so until one is whole.
   void not_saved(const std::string& reason);
-
-  /// Does the checkpoint lie where the run now writes?
-  bool holds(const std::string& checkpoint);
-
-  /// Says that the run has failed, as far as that is possible: for a thread in which nothing may be thrown.
-  void last_word(const std::string& reason) noexcept;
+  /// Reports that the run has failed, as far as possible: for a thread in which nothing may be thrown.
+  void report_failure(const std::string& reason) noexcept;
 
  private:
-  void keep_beating(std::chrono::milliseconds beat);
   void write();
-  std::filesystem::path home();
-  void follow();
   void guarded(const std::function<void()>& write);
 
   std::shared_ptr<HeldFolder> folder_;
   std::mutex status_mutex_;  // of status_ alone, held for moments: training never waits for a disk here
   RunStatus status_;
   std::mutex writing_;  // status.json: what is written last is the newest
-  std::mutex files_;    // home_ and the files in it
-  std::filesystem::path home_;
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<EventFile> events_;
+  MetricsFile metrics_;
+  EventFile events_;
   std::atomic<bool> warned_ = false;
-  std::mutex over_mutex_;
-  std::condition_variable over_changed_;
-  bool over_ = false;
-  bool wanted_ = false;  // status.json, before the next beat
-  std::thread heart_;    // last: it uses all of the above
 };
 
 // CRC-32C (Castagnoli, RFC 3720), as TensorBoard's record files want it.

@@ -6,12 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
@@ -28,31 +25,26 @@ void ask(const std::filesystem::path& folder, RunRequest request, int64_t attemp
 /// Rank 0's side, for one attempt.
 class Requests {
  public:
-  /// What earlier attempts were asked is forgotten, and what asks whichever is on: it meant one of those.
+  /// Removes requests to earlier attempts, and those without a number: they meant one of these.
   Requests(std::filesystem::path folder, int64_t attempt);
-  /// Looks wherever the run writes now: in the successor of a folder that was removed.
-  Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt);
 
-  /// Was it asked for? The folder is looked at once a second at most.
+  /// Was it asked for? Looks into the folder once a second at most.
   bool asked(RunRequest request);
-  /// It is done, or will never be: the file goes, which is the answer.
+  /// It is done, or never will be: removes the file, which is the answer.
   void answer(RunRequest request);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void look();
-  bool is_there(RunRequest request) const;
-  std::optional<std::string> meant_for(RunRequest request) const;
-  Requests(std::function<std::filesystem::path()> where, int64_t attempt);
+  std::optional<std::string> attempt_in(RunRequest request) const;
 
-  std::function<std::filesystem::path()> where_;
-  int64_t attempt_;
+  std::filesystem::path folder_;
+  std::string attempt_;
   std::array<bool, kRequests.size()> asked_{};
   Clock::time_point looked_{};
 };
 
-// A run that is asked for something (request.h), until it has done that.
+// The asking side.
 
 /// InputError where the run is not on.
 RunStatus status_of_running(const std::filesystem::path& folder);

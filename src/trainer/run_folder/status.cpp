@@ -77,59 +77,7 @@ std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// status.json as somebody may have left it, each value looked at before it is taken.
-class Fields {
- public:
-  Fields(const std::filesystem::path& path)
-      : path_(path.string()),
-        json_(base::parse_json(base::read_small_file(path_, kMostBytes, "the run's status"))) {
-    if (!json_.is_object()) refuse("it is no whole JSON object");
-  }
-
-  std::string text(const char* key, const char* otherwise) const {
-    const auto* value = find(key);
-    if (value && !value->is_string()) refuse(format("its \"{}\" is no text", key));
-    return value ? value->get<std::string>() : otherwise;
-  }
-  template <class Whole>
-  Whole whole(const char* key, Whole otherwise) const {
-    const auto* value = find(key);
-    if (!value) return otherwise;
-    if (!value->is_number_integer() || !std::in_range<Whole>(value->get<int64_t>()))
-      refuse(format("its \"{}\" is no whole number", key));
-    return value->get<Whole>();
-  }
-  double number(const char* key) const {
-    const auto* value = find(key);
-    if (value && !value->is_number()) refuse(format("its \"{}\" is no number", key));
-    return value ? value->get<double>() : 0;
-  }
-  std::optional<double> optional_number(const char* key) const {
-    const auto* value = find(key);
-    return value && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
-  }
-  RunState state() const {
-    if (!find("state")) refuse("it has no \"state\"");
-    return state_named(text("state", ""), path_);
-  }
-
- private:
-  static constexpr size_t kMostBytes = 4 << 20;
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw InputError("status.json is not what a run writes: " + why, path_,
-                     "go on with `lockstep train --resume FOLDER`, which writes it again");
-  }
-  const nlohmann::json* find(const char* key) const {
-    const auto found = json_.find(key);
-    return found == json_.end() ? nullptr : &*found;
-  }
-
-  std::string path_;
-  nlohmann::json json_;
-};
-
-// As far as it says so: a file of another's making may not.
+// Empty where the file does not say it.
 std::string process_of(const RunStatus& status) {
   return status.pid > 0 ? format(" {}", status.pid) : "";
 }
@@ -137,10 +85,10 @@ std::string place_of(const RunStatus& status) {
   return status.host.empty() ? "" : " on " + status.host;
 }
 
-void say_died(RunStatus& status) {
+void set_died(RunStatus& status) {
   status.state = RunState::failed;
-  status.reason = format("its process{}{} ended without a word{}", process_of(status), place_of(status),
-                         status.reason.empty() ? "" : ": " + status.reason);
+  status.reason = format("its process{}{} exited without reporting a status{}", process_of(status),
+                         place_of(status), status.reason.empty() ? "" : ": " + status.reason);
 }
 
 // A full disk has no room for a second file, but the blocks of the old one. What is longer than that is
@@ -159,7 +107,6 @@ bool overwrite(const std::string& path, std::string text) {
   return room && is_written(text, 0);
 }
 
-// Nothing may be asked of what cannot be looked at.
 void check_there(const std::filesystem::path& folder) {
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed)) {
@@ -199,27 +146,38 @@ void write_status(const std::filesystem::path& folder, RunStatus status, const s
 
 RunStatus read_status(const std::filesystem::path& folder) {
   check_there(folder);
-  const Fields fields(folder / "status.json");
-  RunStatus status;
-  status.state = fields.state();
-  status.reason = fields.text("reason", "");
-  status.step = fields.whole<int64_t>("step", 0);
-  status.epoch = fields.whole<int64_t>("epoch", 0);
-  status.epochs = fields.whole<int64_t>("epochs", 0);
-  status.checkpoint = fields.text("checkpoint", "");
-  status.unsaved = fields.text("unsaved", "");
-  status.loss = fields.optional_number("loss");
-  status.accuracy = fields.optional_number("accuracy");
-  status.reward = fields.optional_number("reward");
-  status.seconds = fields.number("seconds");
-  status.attempt = fields.whole<int64_t>("attempt", 1);
-  status.lost = {fields.number("lost_seconds"), fields.whole<int64_t>("lost_steps", 0)};
-  status.world = fields.whole<int>("world", 1);
-  status.host = fields.text("host", "");
-  status.job_id = fields.text("job_id", "");
-  status.pid = fields.whole<int>("pid", 0);
-  status.updated = fields.number("updated");
-  return status;
+  constexpr size_t kMostBytes = 4 << 20;
+  const auto path = (folder / "status.json").string();
+  const auto json = base::parse_json(base::read_small_file(path, kMostBytes, "the run's status"));
+  const auto number = [&json](const char* key) {
+    return json.contains(key) && json[key].is_number() ? std::optional(json[key].get<double>())
+                                                       : std::nullopt;
+  };
+  try {
+    RunStatus status;
+    status.state = state_named(json.at("state").get<std::string>(), path);
+    status.reason = json.value("reason", "");
+    status.step = json.value("step", int64_t{0});
+    status.epoch = json.value("epoch", int64_t{0});
+    status.epochs = json.value("epochs", int64_t{0});
+    status.checkpoint = json.value("checkpoint", "");
+    status.unsaved = json.value("unsaved", "");
+    status.loss = number("loss");
+    status.accuracy = number("accuracy");
+    status.reward = number("reward");
+    status.seconds = json.value("seconds", 0.0);
+    status.attempt = json.value("attempt", int64_t{1});
+    status.lost = {json.value("lost_seconds", 0.0), json.value("lost_steps", int64_t{0})};
+    status.world = json.value("world", 1);
+    status.host = json.value("host", "");
+    status.job_id = json.value("job_id", "");
+    status.pid = json.value("pid", 0);
+    status.updated = json.value("updated", 0.0);
+    return status;
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
+                     "go on with `lockstep train --resume FOLDER`, which writes it again");
+  }
 }
 
 Lost lost_since(const RunStatus& before, int64_t step) {
@@ -233,7 +191,7 @@ StatusReport job_status(const std::filesystem::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between
-    if (status.state == RunState::running) say_died(status);
+    if (status.state == RunState::running) set_died(status);
   }
   const std::string name = name_of(status.state);
   StatusReport report{name, row_of(status.state).exit_status, status};

@@ -1,4 +1,4 @@
-#include "trainer/saved_model/export.h"
+#include "trainer/saved_model/saved_model.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/exported/weights.h"
 #include "lockstep/models/bert_folder.h"
+#include "trainer/config/chosen.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
 
@@ -59,8 +60,9 @@ struct Rewrite {
   std::string original, copy;
 };
 
-std::vector<Rewrite> rewrites_of(const ModelSettings& model, const std::string& file) {
-  if (model.name != "exported") {
+std::vector<Rewrite> rewrites_of(const Settings& settings, const std::string& file) {
+  const auto& model = settings.model;
+  if (!config::is_read("model.eval_path", settings)) {
     throw InputError("only the model exported has a .pt2 file", "model.name",
                      "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
   }
@@ -105,7 +107,7 @@ int export_folder(const Command& command, const std::string& checkpoint, const s
 int export_pt2(const Command& command, const std::string& checkpoint, const std::string& file) {
   auto setup = join_job(command);
   const auto& team = *setup.team;
-  const auto all = rewrites_of(setup.settings.model, file);
+  const auto all = rewrites_of(setup.settings, file);
   on_first(team, [&] { check_rewrites(all); });
   const auto [path, tree] = read_saved(team, checkpoint);
   const auto state_dict = find_state_dict(tree, path);

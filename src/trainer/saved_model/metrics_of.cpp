@@ -1,4 +1,4 @@
-#include "trainer/saved_model/metrics_of.h"
+#include "trainer/saved_model/saved_model.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "trainer/saved_model/predict.h"
+#include "trainer/saved_model/saved_model.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -35,19 +35,6 @@ namespace {
 
 // What is to be predicted from: a file of new samples, or what stands on standard input.
 
-/// The file that --input names. For "-" one of this rank's own, which holds what rank 0 was given.
-class PredictInput {
- public:
-  /// Collective.
-  PredictInput(const Team& team, const std::string& asked);
-  /// The task's samples of it. An error names standard input by its name.
-  std::shared_ptr<const Dataset> read(const Setup& setup) const;
-
- private:
-  std::string path_;
-  std::optional<base::TemporaryFolder> folder_;
-};
-
 std::string all_of_standard_input() {
   std::string text;
   std::array<char, 1 << 16> part;
@@ -60,26 +47,36 @@ std::string all_of_standard_input() {
   }
 }
 
-PredictInput::PredictInput(const Team& team, const std::string& asked) : path_(base::find_path(asked)) {
-  if (asked != "-") return;
-  const auto text = team.from_first(all_of_standard_input);
-  team.together([&] {
-    folder_.emplace();
-    path_ = folder_->path() + "/standard input";
-    base::replace_file(path_, text);
-  });
-}
-
-std::shared_ptr<const Dataset> PredictInput::read(const Setup& setup) const {
-  try {
-    return setup.task->inputs(setup.settings.for_task(), setup.data, path_);
-  } catch (const InputError& error) {
-    auto fault = error.fault();
-    const bool ours = folder_ && fault.where.starts_with(folder_->path());
-    if (ours) fault.where.erase(0, folder_->path().size() + 1);
-    throw InputError(std::move(fault));
+/// The file that --input names. For "-" one of this rank's own, which holds what rank 0 was given.
+class PredictInput {
+ public:
+  /// Collective.
+  PredictInput(const Team& team, const std::string& asked) : path_(base::find_path(asked)) {
+    if (asked != "-") return;
+    const auto text = team.from_first(all_of_standard_input);
+    team.together([&] {
+      folder_.emplace();
+      path_ = folder_->path() + "/standard input";
+      base::replace_file(path_, text);
+    });
   }
-}
+
+  /// The task's samples of it. An error names standard input by its name.
+  std::shared_ptr<const Dataset> read(const Setup& setup) const {
+    try {
+      return setup.task->inputs(setup.settings.for_task(), setup.data, path_);
+    } catch (const InputError& error) {
+      auto fault = error.fault();
+      const bool ours = folder_ && fault.where.starts_with(folder_->path());
+      if (ours) fault.where.erase(0, folder_->path().size() + 1);
+      throw InputError(std::move(fault));
+    }
+  }
+
+ private:
+  std::string path_;
+  std::optional<base::TemporaryFolder> folder_;
+};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;

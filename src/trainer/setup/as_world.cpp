@@ -1,4 +1,4 @@
-#include "trainer/setup/as_world.h"
+#include "trainer/setup/setup.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <limits>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -59,25 +57,7 @@ void warn_of_few_cores(int ranks) {
              ranks, own.cores, own.cores == 1 ? "" : "s", own.machine_cores));
 }
 
-// Of a rank before it has a model: libtorch's own.
-constexpr double kLeastMegabytes = 64;
-
-double available_megabytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, rest; file >> name && std::getline(file, rest);)
-    if (name == "MemAvailable:") return std::stod(rest) / 1024;
-  return std::numeric_limits<double>::infinity();
-}
-
-void require_memory(int ranks) {
-  const double least = kLeastMegabytes * ranks, free = available_megabytes();
-  if (least <= free) return;
-  throw InputError(
-      format("{} ranks of this process take {:.0f} MB at least, and {:.0f} MB are free", ranks, least, free),
-      "train.as_world", "start more processes on more nodes, or train as fewer ranks");
-}
-
-// Each would carry other ranks, and wait for those that nobody has.
+// Each would start other ranks, and wait for those that no process starts.
 void compare_worlds(const launch::Runtime& runtime, int world) {
   if (!runtime.has_met()) return;
   const auto all = runtime.all_gather(std::to_string(world));
@@ -106,7 +86,7 @@ void choose_sums(Settings& settings) {
   launch.device = gpus ? "cuda" : "cpu";
 }
 
-bool carries_ranks(const StartedJob& begun) {
+bool spawns_ranks(const StartedJob& begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   compare_worlds(*begun.runtime, world);
   if (world == 0) return false;
@@ -115,12 +95,11 @@ bool carries_ranks(const StartedJob& begun) {
   return job.world != world;
 }
 
-int carry_ranks(StartedJob begun) {
+int spawn_ranks(StartedJob begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   const Job job = begun.runtime->job();
   const auto meeting = meeting_of(*begun.runtime);
   const int own = launch::block_of(job.rank, job.world, world).count;
-  require_memory(own);
   const auto config = handed_down(begun.shared);
   begun.runtime.reset();  // MPI is for one process a rank
   log::info(format("train.as_world: {} ranks on {} process{} ({})", world, job.world,

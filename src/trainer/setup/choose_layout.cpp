@@ -1,9 +1,10 @@
-#include "trainer/setup/choose_layout.h"
+#include "trainer/setup/setup.h"
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 
 #include "lockstep/base/format.h"
@@ -15,66 +16,43 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int kRounds = 3;  // after one that pays for libtorch's start
-using Clock = std::chrono::steady_clock;
-
 bool is_worth_measuring(const Setup& setup) {
   const auto& train = setup.data.train;
   if (!train || train->size() == 0 || !setup.mesh->is_plain()) return false;
   return train->get(std::vector<int64_t>{0}).input.dim() == 4;
 }
 
-Batch first_batch(const Setup& setup) {
-  const auto& train = *setup.data.train;
-  std::vector<int64_t> indices(static_cast<size_t>(std::min(setup.settings.data.batch_size, train.size())));
+// The least seconds that a forward and a backward of the first batch take, with a model made for this alone.
+double seconds_of_batch(const Setup& setup, bool last) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRounds = 4;  // the first one pays for libtorch's start
+  const auto& settings = setup.settings;
+  const auto device = setup.team->device();
+  std::vector<int64_t> indices(
+      static_cast<size_t>(std::min(settings.data.batch_size, setup.data.train->size())));
   std::iota(indices.begin(), indices.end(), 0);
-  return train.get(indices);
-}
-
-// A model of its own in a layout, and a batch for it.
-class Trial {
- public:
-  Trial(const Setup& setup, const Batch& batch, bool last)
-      : setup_(setup), net_(task_model(setup)), target_(batch.target.to(setup.team->device())) {
-    if (last) to_channels_last(*net_);
-    net_->to(setup.team->device());
-    net_->train();
-    const auto input = batch.input.to(setup.team->device());
-    input_ = last ? input.contiguous(at::MemoryFormat::ChannelsLast) : input;
-    if (setup.data.class_weights.defined())
-      loss_.class_weights = setup.data.class_weights.to(setup.team->device());
-  }
-
-  double seconds() {
+  const auto batch = setup.data.train->get(indices);
+  auto input = batch.input.to(device);
+  if (last) input = input.contiguous(at::MemoryFormat::ChannelsLast);
+  const auto target = batch.target.to(device);
+  LossOptions options;
+  if (setup.data.class_weights.defined()) options.class_weights = setup.data.class_weights.to(device);
+  const auto net = task_model(setup);
+  if (last) to_channels_last(*net);
+  net->to(device);
+  net->train();
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < kRounds; ++round) {
     const auto begin = Clock::now();
     at::Tensor loss;
     {
-      const auto& settings = setup_.settings;
-      const Autocast scope(setup_.team->device().type(), autocast_type(settings.train.precision));
-      loss = setup_.task->loss(net_->forward(input_), target_, loss_);
+      const Autocast scope(device.type(), autocast_type(settings.train.precision));
+      loss = setup.task->loss(net->forward(input), target, options);
     }
     loss.backward();
     loss.item<float>();  // and whatever a GPU still does
-    for (auto& parameter : net_->parameters()) parameter.mutable_grad().reset();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
- private:
-  const Setup& setup_;
-  std::shared_ptr<Net> net_;
-  at::Tensor input_, target_;
-  LossOptions loss_;
-};
-
-// In turn, so that what else the machine does falls on both.
-std::vector<double> seconds_of_both(const Setup& setup) {
-  const auto batch = first_batch(setup);
-  Trial plain(setup, batch, false), last(setup, batch, true);
-  plain.seconds(), last.seconds();
-  std::vector<double> least = {plain.seconds(), last.seconds()};
-  for (int round = 1; round < kRounds; ++round) {
-    least[0] = std::min(least[0], plain.seconds());
-    least[1] = std::min(least[1], last.seconds());
+    for (auto& parameter : net->parameters()) parameter.mutable_grad().reset();
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return least;
 }
@@ -82,8 +60,8 @@ std::vector<double> seconds_of_both(const Setup& setup) {
 ImageLayout quicker(const Setup& setup) {
   using enum ImageLayout;
   if (!is_worth_measuring(setup)) return nchw;
-  std::vector<double> both;
-  setup.team->together([&] { both = seconds_of_both(setup); });
+  std::vector<double> both(2);
+  setup.team->together([&] { both = {seconds_of_batch(setup, false), seconds_of_batch(setup, true)}; });
   setup.team->sum(both);
   const double ranks = setup.team->world();
   const bool last = both[1] < both[0];

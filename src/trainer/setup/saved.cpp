@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/resumable.h"
+#include "trainer/config/chosen.h"
 #include "trainer/config/past_config.h"
 #include "trainer/run_folder/status.h"
 
@@ -26,25 +27,13 @@ Tree list_of(const Values& values) {
   return list;
 }
 
-std::vector<std::string> texts_of(const Tree& memory, const std::string& key) {
-  std::vector<std::string> texts;
-  for (const auto& text : elements(get(memory, key)))
-    texts.push_back(as_string(text, "lockstep.task." + key));
-  return texts;
-}
-
-std::vector<int64_t> numbers_of(const Tree& memory, const std::string& key) {
-  std::vector<int64_t> numbers;
-  for (const auto& number : elements(get(memory, key)))
-    numbers.push_back(as_int(number, "lockstep.task." + key));
-  return numbers;
-}
-
-std::vector<at::Tensor> tensors_of(const Tree& memory, const std::string& key) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& tensor : elements(get(memory, key)))
-    tensors.push_back(as_tensor(tensor, "lockstep.task." + key).contiguous());
-  return tensors;
+// "lockstep.task.KEY" of a checkpoint, each entry by as_int(), as_string() or as_tensor().
+template <class Convert>
+auto values_of(const Tree& memory, const std::string& key, const Convert& convert) {
+  std::vector<decltype(convert(memory, key))> values;
+  for (const auto& value : elements(get(memory, key)))
+    values.push_back(convert(value, "lockstep.task." + key));
+  return values;
 }
 
 LabelScale scale_in(const Tree& tree) {
@@ -65,7 +54,7 @@ void recall_classes(Setup& setup, const Tree& memory) {
   const auto weights = find(memory, "class_weights");
   const auto& task = setup.settings.task;
   setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
-  if ((task.name == "csv" || task.name == "text") && setup.data.regression != task.is_regression()) {
+  if (config::is_read("task.kind", setup.settings) && setup.data.regression != task.is_regression()) {
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
   }
@@ -109,9 +98,12 @@ bool recall(Setup& setup, const Tree& checkpoint) {
   if (!memory || memory->isNone()) return false;
   if (as_string(get(*memory, "name"), "lockstep.task.name") != setup.settings.task.name) return false;
   recall_classes(setup, *memory);
-  setup.data.input_shape = numbers_of(*memory, "input_shape");
-  setup.data.class_names = texts_of(*memory, "class_names");
-  setup.task->recall({tensors_of(*memory, "tensors"), texts_of(*memory, "texts")});
+  setup.data.input_shape = values_of(*memory, "input_shape", as_int);
+  setup.data.class_names = values_of(*memory, "class_names", as_string);
+  const auto contiguous = [](const Tree& tree, const std::string& key) {
+    return as_tensor(tree, key).contiguous();
+  };
+  setup.task->recall({values_of(*memory, "tensors", contiguous), values_of(*memory, "texts", as_string)});
   return true;
 }
 

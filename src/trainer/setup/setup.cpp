@@ -22,17 +22,15 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/resident_set.h"
 #include "lockstep/launch/process/runtime.h"
-#include "lockstep/models/two_stage.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/train/sets.h"
 #include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
-#include "trainer/config/rules.h"
+#include "trainer/config/load.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
 #include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/setup/as_world.h"
 #include "trainer/setup/job_config.h"
 
 namespace lockstep::train {
@@ -208,7 +206,7 @@ void resolve(LaunchOptions& options, const std::string& backend, const launch::D
 launch::OwnGpus gpus_for(const Settings& settings) {
   const auto& model = settings.model;
   if (!config::may_be_used(*config::find_key("model.devices"), settings)) return {};
-  if (model.name == "two_stage" && model.devices.empty()) return TwoStage::own_devices();
+  if (model.devices.empty() && config::is_read("model.devices", settings)) return {0, 1};  // a stage each
   return model.devices;
 }
 

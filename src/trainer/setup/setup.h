@@ -60,6 +60,28 @@ std::shared_ptr<Net> task_model(const Setup& setup);
 /// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
 std::shared_ptr<Net> seeded_model(const Setup& setup);
 
+// train.as_world: as many ranks as the config says, on as many processes as were started.
+
+/// With as_world the sums are those of CPUs also where the ranks compute on GPUs, of which several may share
+/// one.
+void choose_sums(Settings& settings);
+
+/// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
+/// the processes. InputError where the processes disagree on it.
+bool spawns_ranks(const StartedJob& begun);
+
+/// Starts the ranks of this process and returns the status to leave with. Collective.
+int spawn_ranks(StartedJob begun);
+
+/// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given,
+/// where the rank trains.
+int threads_of_rank(const TrainSettings& train, bool trained);
+
+/// Where train.layout is auto: puts the layout into the settings and the config in which all ranks together
+/// take less time for a forward and a backward of one batch, and logs what was measured. Samples without
+/// height and width, and grids of ranks, have nchw unmeasured. After the data is there. Collective.
+void settle_layout(Setup& setup);
+
 // How libtorch computes on a GPU, for the whole process: TF32, cuDNN's choice of algorithms, the same bits
 // each time.
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -84,9 +85,8 @@ void refuse_what_is_for_data(const Setup& setup) {
          "leave parallel.tensor and parallel.pipeline at 1");
 }
 
-}  // namespace
-
-struct Acting::Samples : Dataset {
+// The samples of a round, in an order of its own.
+struct Samples : Dataset {
   int64_t size() const override { return count; }
   Batch get(at::ArrayRef<int64_t> indices, bool) const override {
     std::vector<int64_t> rows;
@@ -101,159 +101,182 @@ struct Acting::Samples : Dataset {
   std::vector<int64_t> order;
 };
 
-Acting::Acting(const Setup& setup, std::unique_ptr<Actor> actor)
-    : setup_(setup),
-      team_(setup.mesh->data()),
-      actor_(std::move(actor)),
-      samples_of_round_(std::make_shared<Samples>()) {
-  samples_of_round_->count = actor_->samples() * actor_->passes();
-}
-
-int64_t Acting::round_size() const {
-  return samples_of_round_->count;
-}
-
-Feed Acting::feed(const Settings& settings) const {
-  auto in_order = settings;
-  in_order.data.shuffle = false;
-  return Feed(in_order, samples_of_round_, 0, 1, team_.device());
-}
-
-std::string Acting::description() const {
-  return format("{} samples a round and rank of {}, by acting", round_size(),
-                shape_in_words(setup_.data.input_shape));
-}
-
-void Acting::prepare(Net& net, const TrainingState& state) {
-  if (state.consumed == 0 || !has_round()) act(net, state.epoch);
-}
-
-// Not before the first one, and where a checkpoint had none for these ranks.
-bool Acting::has_round() const {
-  return samples_of_round_->inputs.defined();
-}
-
-// Each pass as a DistributedSampler of its own has it, seeded by run.seed and the rank.
-std::vector<int64_t> Acting::order_of(int64_t epoch) const {
-  const auto seed = static_cast<uint64_t>(setup_.settings.run.seed);
-  tasks::SplitMix64 random(seed, kOrders + static_cast<uint64_t>(team_.rank()));
-  DistributedSampler sampler(actor_->samples(), {.shuffle = setup_.settings.data.shuffle,
-                                                 .seed = static_cast<int64_t>(random.next() >> 2)});
-  std::vector<int64_t> order;
-  for (int64_t pass = 0; pass < actor_->passes(); ++pass) {
-    sampler.set_epoch(epoch * actor_->passes() + pass);
-    const auto one = sampler.indices();
-    order.insert(order.end(), one.begin(), one.end());
+class Acting : public SampleSource {
+ public:
+  Acting(const Setup& setup, std::unique_ptr<Actor> actor)
+      : setup_(setup),
+        team_(setup.mesh->data()),
+        actor_(std::move(actor)),
+        samples_of_round_(std::make_shared<Samples>()) {
+    samples_of_round_->count = actor_->samples() * actor_->passes();
   }
-  return order;
-}
 
-void Acting::act(Net& net, int64_t epoch) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  const EvaluationMode mode(net);
-  auto acted = actor_->act(policy_of(net, setup_));
-  if (acted.inputs.size(0) != actor_->samples() || acted.targets.size(0) != actor_->samples()) {
-    throw Error(
-        format("the actor of task {} brought {} samples and {} targets, and says {} a round",
-               setup_.settings.task.name, acted.inputs.size(0), acted.targets.size(0), actor_->samples()),
-        "Actor::act", "bring as many in each round, on every rank");
+  int64_t samples() const override { return round_size() * team_.world(); }
+  bool is_shared() const override { return false; }
+
+  // The round, one pass after another, whatever `data.shuffle` says.
+  Feed feed(const Settings& settings) const override {
+    auto in_order = settings;
+    in_order.data.shuffle = false;
+    return Feed(in_order, samples_of_round_, 0, 1, team_.device());
   }
-  samples_of_round_->inputs = std::move(acted.inputs);
-  samples_of_round_->targets = std::move(acted.targets);
-  samples_of_round_->order = order_of(epoch);
-  steps_ += acted.steps;
-  seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-  count(acted.episodes);
-}
 
-void Acting::count(const std::vector<Episode>& own) {
-  const auto rewards = rewards_of_all(team_, own);
-  episodes_ = static_cast<int64_t>(rewards.size());
-  reward_sum_ = std::accumulate(rewards.begin(), rewards.end(), 0.0);
-  recent_.insert(recent_.end(), rewards.begin(), rewards.end());
-  while (static_cast<int64_t>(recent_.size()) > actor_->goal().episodes) recent_.pop_front();
-}
-
-std::optional<double> Acting::recent_reward() const {
-  if (recent_.empty()) return std::nullopt;
-  return std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
-}
-
-bool Acting::has_reached_goal() const {
-  const auto goal = actor_->goal();
-  return goal.reward != 0 && !recent_.empty() && std::ssize(recent_) >= goal.episodes &&
-         *recent_reward() >= goal.reward;
-}
-
-std::optional<double> Acting::cost(std::optional<double>) const {
-  const auto reward = recent_reward();
-  return reward ? std::optional(-*reward) : std::nullopt;
-}
-
-std::optional<Measured> Acting::measured() const {
-  Measured measured{.by = "Acting", .curves = "acting", .values = {}, .counts = {"episodes"}};
-  if (episodes_ > 0) measured.values.emplace_back("reward", reward_sum_ / static_cast<double>(episodes_));
-  measured.values.emplace_back("episodes", episodes_);
-  if (const auto recent = recent_reward()) measured.values.emplace_back("recent_reward", *recent);
-  return measured;
-}
-
-std::string Acting::summary() const {
-  if (steps_ == 0) return {};
-  return format("Acting: {} steps a rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
-                static_cast<double>(steps_ * team_.world()) / seconds_, team_.world(),
-                team_.world() == 1 ? "" : "s");
-}
-
-Tree Acting::state_dict(const TrainingState& state) const {
-  const auto dict = make_dict(
-      {{"actors", gathered(team_, actor_->state())},
-       {"recent", torch::tensor(std::vector<double>(recent_.begin(), recent_.end()), torch::kFloat64)},
-       {"reward_sum", reward_sum_},
-       {"episodes", episodes_}});
-  if (state.consumed > 0 && !state.epoch_trained && has_round())
-    put(dict, "samples", gathered(team_, {samples_of_round_->inputs, samples_of_round_->targets}));
-  return dict;
-}
-
-bool Acting::restore_own(const Tree& dict, const TrainingState& state) {
-  const auto actor = own_of(team_, get(dict, "actors"));
-  if (!actor) return false;
-  actor_->restore(*actor);
-  if (state.consumed == 0 || state.epoch_trained) return true;
-  const auto kept = find(dict, "samples");
-  if (!kept) return true;  // it ended before its ranks, which were others, had acted
-  const auto samples = own_of(team_, *kept);
-  if (!samples || samples->size() != 2 || (*samples)[0].size(0) != actor_->samples() ||
-      (*samples)[1].size(0) != actor_->samples()) {
-    throw InputError(format("the checkpoint does not hold {} samples a rank", actor_->samples()),
-                     "lockstep.acting.samples", "resume with the task.options that it was trained with");
+  std::string description() const override {
+    return format("{} samples a round and rank of {}, by acting", round_size(),
+                  shape_in_words(setup_.data.input_shape));
   }
-  samples_of_round_->inputs = (*samples)[0];
-  samples_of_round_->targets = (*samples)[1];
-  samples_of_round_->order = order_of(state.epoch);
-  return true;
-}
 
-void Acting::restore(const std::optional<Tree>& dict, TrainingState& state) {
-  if (dict) {
-    const auto recent = as_tensor(get(*dict, "recent"), "recent").to(torch::kFloat64).contiguous();
-    const auto* rewards = recent.const_data_ptr<double>();
-    recent_.assign(rewards, rewards + recent.numel());
-    reward_sum_ = as_double(get(*dict, "reward_sum"), "reward_sum");
-    episodes_ = as_int(get(*dict, "episodes"), "episodes");
-    if (restore_own(*dict, state)) return;
+  // The round before this epoch, where there is none yet.
+  void prepare(Net& net, const TrainingState& state) override {
+    if (state.consumed == 0 || !has_round()) act(net, state.epoch);
   }
-  const bool inside = state.consumed > 0 && !state.epoch_trained;
-  const auto& settings = setup_.settings;  // a step takes as many of a rank's samples at any number of ranks
-  if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
-  log::warning(
-      format("the checkpoint has no environments for {} rank{}: new ones are begun{}, and the bits "
-             "will not be those of a run that went through",
-             team_.world(), team_.world() == 1 ? "" : "s",
-             inside ? ", and the rest of the epoch learns from a round of theirs" : ""));
-}
+
+  // Of the round, over all ranks: "reward" and "episodes", and "recent_reward" over the last ones.
+  std::optional<Measured> measured() const override {
+    Measured measured{.by = "Acting", .curves = "acting", .values = {}, .counts = {"episodes"}};
+    if (episodes_ > 0) measured.values.emplace_back("reward", reward_sum_ / static_cast<double>(episodes_));
+    measured.values.emplace_back("episodes", episodes_);
+    if (const auto recent = recent_reward()) measured.values.emplace_back("recent_reward", *recent);
+    return measured;
+  }
+
+  // The mean reward over the goal's last episodes, as a loss.
+  std::optional<double> cost(std::optional<double>) const override {
+    const auto reward = recent_reward();
+    return reward ? std::optional(-*reward) : std::nullopt;
+  }
+
+  bool has_reached_goal() const override {
+    const auto goal = actor_->goal();
+    return goal.reward != 0 && !recent_.empty() && std::ssize(recent_) >= goal.episodes &&
+           *recent_reward() >= goal.reward;
+  }
+
+  std::string summary() const override {
+    if (steps_ == 0) return {};
+    return format("Acting: {} steps a rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
+                  static_cast<double>(steps_ * team_.world()) / seconds_, team_.world(),
+                  team_.world() == 1 ? "" : "s");
+  }
+
+  // Inside an epoch it holds the round's samples, too.
+  Tree state_dict(const TrainingState& state) const override {
+    const auto dict = make_dict(
+        {{"actors", gathered(team_, actor_->state())},
+         {"recent", torch::tensor(std::vector<double>(recent_.begin(), recent_.end()), torch::kFloat64)},
+         {"reward_sum", reward_sum_},
+         {"episodes", episodes_}});
+    if (state.consumed > 0 && !state.epoch_trained && has_round())
+      put(dict, "samples", gathered(team_, {samples_of_round_->inputs, samples_of_round_->targets}));
+    return dict;
+  }
+
+  // Where the ranks are others, their environments start again, and what is left of the epoch learns from a
+  // round of theirs.
+  void restore(const std::optional<Tree>& dict, TrainingState& state) override {
+    if (dict) {
+      const auto recent = as_tensor(get(*dict, "recent"), "recent").to(torch::kFloat64).contiguous();
+      const auto* rewards = recent.const_data_ptr<double>();
+      recent_.assign(rewards, rewards + recent.numel());
+      reward_sum_ = as_double(get(*dict, "reward_sum"), "reward_sum");
+      episodes_ = as_int(get(*dict, "episodes"), "episodes");
+      if (restore_own(*dict, state)) return;
+    }
+    const bool inside = state.consumed > 0 && !state.epoch_trained;
+    const auto& settings =
+        setup_.settings;  // a step takes as many of a rank's samples at any number of ranks
+    if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
+    log::warning(
+        format("the checkpoint has no environments for {} rank{}: new ones are begun{}, and the bits "
+               "will not be those of a run that went through",
+               team_.world(), team_.world() == 1 ? "" : "s",
+               inside ? ", and the rest of the epoch learns from a round of theirs" : ""));
+  }
+
+ private:
+  int64_t round_size() const { return samples_of_round_->count; }
+
+  // Not before the first one, and where a checkpoint had none for these ranks.
+  bool has_round() const { return samples_of_round_->inputs.defined(); }
+
+  // Each pass as a DistributedSampler of its own has it, seeded by run.seed and the rank.
+  std::vector<int64_t> order_of(int64_t epoch) const {
+    const auto seed = static_cast<uint64_t>(setup_.settings.run.seed);
+    tasks::SplitMix64 random(seed, kOrders + static_cast<uint64_t>(team_.rank()));
+    DistributedSampler sampler(actor_->samples(), {.shuffle = setup_.settings.data.shuffle,
+                                                   .seed = static_cast<int64_t>(random.next() >> 2)});
+    std::vector<int64_t> order;
+    for (int64_t pass = 0; pass < actor_->passes(); ++pass) {
+      sampler.set_epoch(epoch * actor_->passes() + pass);
+      const auto one = sampler.indices();
+      order.insert(order.end(), one.begin(), one.end());
+    }
+    return order;
+  }
+
+  void act(Net& net, int64_t epoch) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    const EvaluationMode mode(net);
+    auto acted = actor_->act(policy_of(net, setup_));
+    if (acted.inputs.size(0) != actor_->samples() || acted.targets.size(0) != actor_->samples()) {
+      throw Error(
+          format("the actor of task {} brought {} samples and {} targets, and says {} a round",
+                 setup_.settings.task.name, acted.inputs.size(0), acted.targets.size(0), actor_->samples()),
+          "Actor::act", "bring as many in each round, on every rank");
+    }
+    samples_of_round_->inputs = std::move(acted.inputs);
+    samples_of_round_->targets = std::move(acted.targets);
+    samples_of_round_->order = order_of(epoch);
+    steps_ += acted.steps;
+    seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    count(acted.episodes);
+  }
+
+  void count(const std::vector<Episode>& own) {
+    const auto rewards = rewards_of_all(team_, own);
+    episodes_ = static_cast<int64_t>(rewards.size());
+    reward_sum_ = std::accumulate(rewards.begin(), rewards.end(), 0.0);
+    recent_.insert(recent_.end(), rewards.begin(), rewards.end());
+    while (static_cast<int64_t>(recent_.size()) > actor_->goal().episodes) recent_.pop_front();
+  }
+
+  std::optional<double> recent_reward() const {
+    if (recent_.empty()) return std::nullopt;
+    return std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
+  }
+
+  bool restore_own(const Tree& dict, const TrainingState& state) {
+    const auto actor = own_of(team_, get(dict, "actors"));
+    if (!actor) return false;
+    actor_->restore(*actor);
+    if (state.consumed == 0 || state.epoch_trained) return true;
+    const auto kept = find(dict, "samples");
+    if (!kept) return true;  // it ended before its ranks, which were others, had acted
+    const auto samples = own_of(team_, *kept);
+    if (!samples || samples->size() != 2 || (*samples)[0].size(0) != actor_->samples() ||
+        (*samples)[1].size(0) != actor_->samples()) {
+      throw InputError(format("the checkpoint does not hold {} samples a rank", actor_->samples()),
+                       "lockstep.acting.samples", "resume with the task.options that it was trained with");
+    }
+    samples_of_round_->inputs = (*samples)[0];
+    samples_of_round_->targets = (*samples)[1];
+    samples_of_round_->order = order_of(state.epoch);
+    return true;
+  }
+
+  const Setup& setup_;
+  const Team& team_;  // of those that have samples of their own
+  std::unique_ptr<Actor> actor_;
+  std::shared_ptr<Samples> samples_of_round_;
+  std::deque<double> recent_;  // rewards of all ranks' last episodes; the same on every rank
+  double reward_sum_ = 0;      // of the round's
+  int64_t episodes_ = 0;       // of the round
+  int64_t steps_ = 0;          // of this attempt and rank
+  double seconds_ = 0;
+};
+
+}  // namespace
 
 std::unique_ptr<Actor> actor_of(const Setup& setup) {
   const Team& team = setup.mesh->data();
@@ -266,7 +289,7 @@ std::unique_ptr<Actor> actor_of(const Setup& setup) {
   return actor;
 }
 
-std::unique_ptr<Acting> make_acting(const Setup& setup, std::unique_ptr<Actor> actor) {
+std::unique_ptr<SampleSource> make_acting(const Setup& setup, std::unique_ptr<Actor> actor) {
   refuse_what_is_for_data(setup);
   return std::make_unique<Acting>(setup, std::move(actor));
 }

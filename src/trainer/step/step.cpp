@@ -150,7 +150,7 @@ at::Tensor laid_out(const at::Tensor& input, ImageLayout layout) {
 }
 
 // The same, of which the model knows what it holds.
-at::Tensor foreseen(Net& net, const at::Tensor& on_host, const at::Tensor& there) {
+at::Tensor prefetched(Net& net, const at::Tensor& on_host, const at::Tensor& there) {
   if (on_host.is_cpu() && !there.is_cpu()) net.prefetch(there, on_host);
   return there;
 }
@@ -231,7 +231,7 @@ std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, co
 
 at::Tensor TrainingStep::learn(const Batch& batch) {
   const auto [input, target] = copies_.take(batch);
-  return model_.learn(foreseen(model_.net(), batch.input, laid_out(input, settings_.train.layout)), target,
+  return model_.learn(prefetched(model_.net(), batch.input, laid_out(input, settings_.train.layout)), target,
                       context_);
 }
 
@@ -327,7 +327,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
 }
 
 at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, ImageLayout layout) {
-  return foreseen(net, input, laid_out(on_device(input, device), layout));
+  return prefetched(net, input, laid_out(on_device(input, device), layout));
 }
 
 }  // namespace lockstep::train

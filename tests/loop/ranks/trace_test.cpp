@@ -1,9 +1,7 @@
-// One time line of ranks whose clocks differ, and buckets that are traced without a bit of difference.
+// One time line of all ranks, and buckets that are traced without a bit of difference.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
-
-#include <thread>
 
 #include "lockstep/models/mlp.h"
 #include "loop/ranks/team.h"
@@ -13,48 +11,14 @@
 namespace lockstep::train {
 namespace {
 
-using namespace std::chrono_literals;
 using test::team;
 
-// Rank 1's clock is 7 s ahead and gains 2 ms a second.
-Tracer::Skew skew_of(int rank) {
-  return rank == 0 ? Tracer::Skew{} : Tracer::Skew{7s, 1.002};
-}
-
-TEST(CompareClocks, FindsAClockThatIsAhead) {
-  const Tracer tracer(1, 1, team().first() ? Tracer::Skew{} : Tracer::Skew{7s, 1});
-  const auto readings = compare_clocks(team(), tracer);
+TEST(CompareClocks, ClaimsAnErrorThatHolds) {
+  const auto readings = compare_clocks(team());
   ASSERT_EQ(readings.size(), static_cast<size_t>(team().world()));
   EXPECT_EQ(readings[0].ahead, 0);
-  // the ranks share a host, so the truth is known; the error that is claimed holds
-  EXPECT_NEAR(readings.back().ahead, 7e9, readings.back().error + 1e3);
+  EXPECT_NEAR(readings.back().ahead, 0, readings.back().error + 1e3);  // the ranks share a host
   EXPECT_LT(readings.back().error, 50e6);
-}
-
-TEST(Trace, OneAllReduceOverlapsOnRanksWhoseClocksDrift) {
-  Tracer tracer(100, 100, skew_of(team().rank()));
-  const auto first = compare_clocks(team(), tracer);
-  std::vector<double> nothing{0};
-  for (int64_t step = 1; step <= 20; ++step) {
-    std::this_thread::sleep_for(20ms);
-    team().barrier();
-    const auto begin = tracer.now();
-    team().sum(nothing);
-    std::this_thread::sleep_for(3ms);  // that the clocks' remaining error is small against
-    tracer.begin_step(step);
-    tracer.add({begin, tracer.now(), step, 8, SpanKind::all_reduce, 0});
-  }
-  const auto last = compare_clocks(team(), tracer);
-  const auto texts = team().all_gather(packed(tracer.spans(), 1 << 20));
-  const auto ours = unpacked(texts[0]), theirs = unpacked(texts.back());
-  ASSERT_EQ(theirs.size(), 20U);
-  for (size_t i = 0; i < ours.size(); ++i) {
-    const double begin = aligned(theirs[i].begin, first.back(), last.back());
-    const double end = aligned(theirs[i].end, first.back(), last.back());
-    EXPECT_LT(begin, static_cast<double>(ours[i].end)) << "step " << i;
-    EXPECT_GT(end, static_cast<double>(ours[i].begin)) << "step " << i;
-  }
-  EXPECT_GT(std::abs(static_cast<double>(theirs[0].begin - ours[0].begin)), 5e9) << "as the clocks have it";
 }
 
 at::Tensor trained(const std::shared_ptr<Tracer>& tracer) {

@@ -12,19 +12,11 @@
 #include "trainer/cli/options.h"
 #include "trainer/cli/version.h"
 
-// To add a bench NAME: write `int run_bench_NAME(const std::vector<std::string>& args)` (namespace
-// lockstep::cli) in cli/commands/bench_NAME.cpp, and add ONE line here: function, name, summary.
-#define LOCKSTEP_BENCHES(X)                                                                         \
-  X(step, "step", "where a step's time goes, and how far it is from the machine's peak")            \
-  X(allreduce, "allreduce", "every way to sum over the ranks: right, how fast, and its formula")    \
-  X(overlap, "overlap", "what of the gradients' exchange hides behind backward, and what does not") \
-  X(dp_vs_ddp, "dp-vs-ddp", "one process with many devices against many processes")
-
 namespace lockstep::cli {
 
 // lockstep bench allreduce: every way to sum over the ranks, beside its formula.
 
-int run_bench_allreduce(const std::vector<std::string>& args) {
+static int run_bench_allreduce(const std::vector<std::string>& args) {
   bench::AllReduceBench asked;
   std::string sizes = "4,256,4K,64K,1M,8M", latency = "0", bandwidth = "0";
   Options options("bench allreduce", "every way to sum over the ranks: right, how fast, and its formula",
@@ -84,7 +76,7 @@ int bench_alone(const bench::DpVsDdp& wanted) {
 
 }  // namespace
 
-int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
+static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;
   bench::DpVsDdp wanted;
   const auto part = take_part(args);
@@ -105,7 +97,7 @@ int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
 
 // lockstep bench overlap: what of the gradients' exchange hides behind backward.
 
-int run_bench_overlap(const std::vector<std::string>& args) {
+static int run_bench_overlap(const std::vector<std::string>& args) {
   bench::OverlapBench asked;
   std::string latency = "200us", bandwidth = "1Gbit";
   asked.command.config = "configs/mnist.yaml";
@@ -138,7 +130,7 @@ int run_bench_overlap(const std::vector<std::string>& args) {
 
 // lockstep bench step: where the time of a training's step goes, and how far it is from the machine's peak.
 
-int run_bench_step(const std::vector<std::string>& args) {
+static int run_bench_step(const std::vector<std::string>& args) {
   bench::StepBench asked;
   int64_t steps = 0;
   Options options("bench step", "where a step's time goes, and how far it is from the machine's peak",
@@ -163,12 +155,7 @@ int run_bench_step(const std::vector<std::string>& args) {
   return bench::step(asked);
 }
 
-#define LOCKSTEP_DECLARE_BENCH(function, name, summary) \
-  int run_bench_##function(const std::vector<std::string>& args);
-LOCKSTEP_BENCHES(LOCKSTEP_DECLARE_BENCH)
-
 int run_bench(const std::vector<std::string>& args) {
-#define LOCKSTEP_BENCH_ROW(function, name, summary) {name, summary, run_bench_##function},
   static const CommandGroup group = {
       .name = "bench",
       .summary = "measures what a page of the docs explains, on this machine",
@@ -176,7 +163,13 @@ int run_bench(const std::vector<std::string>& args) {
       .kinds = "benches",
       .examples = {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html"},
-      .members = {LOCKSTEP_BENCHES(LOCKSTEP_BENCH_ROW)}};
+      .members = {
+          {"step", "where a step's time goes, and how far it is from the machine's peak", run_bench_step},
+          {"allreduce", "every way to sum over the ranks: right, how fast, and its formula",
+           run_bench_allreduce},
+          {"overlap", "what of the gradients' exchange hides behind backward, and what does not",
+           run_bench_overlap},
+          {"dp-vs-ddp", "one process with many devices against many processes", run_bench_dp_vs_ddp}}};
   return run_group(group, args);
 }
 

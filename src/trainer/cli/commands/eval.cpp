@@ -2,8 +2,7 @@
 #include "lockstep/base/error.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
-#include "trainer/saved_model/metrics_of.h"
-#include "trainer/saved_model/predict.h"
+#include "trainer/saved_model/saved_model.h"
 
 namespace lockstep::cli {
 
@@ -22,7 +21,6 @@ int run_predict(const std::vector<std::string>& args) {
       "input", wanted.input, "FILE",
       "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
       "- = standard input");
-  options.word_more("input");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
   if (!options.parse(args)) return kDone;

@@ -17,7 +17,7 @@
 #include "tools/model_check/model_check.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
-#include "trainer/saved_model/export.h"
+#include "trainer/saved_model/saved_model.h"
 
 namespace lockstep::cli {
 

@@ -10,7 +10,7 @@ namespace lockstep::cli {
 
 // lockstep model check: a file of torch.export.save.
 
-int run_model_check(const std::vector<std::string>& args) {
+static int run_model_check(const std::vector<std::string>& args) {
   model_check::ModelCheck asked;
   Options options(
       "model check", "what a .pt2 holds, that it runs, and whether it computes as Python",
@@ -29,7 +29,7 @@ int run_model_check(const std::vector<std::string>& args) {
 
 // lockstep model template: a Python script that exports a model.
 
-int run_model_template(const std::vector<std::string>& args) {
+static int run_model_template(const std::vector<std::string>& args) {
   model_check::TemplateOptions asked;
   Options options(
       "model template", "a Python script that exports your model, printed",

@@ -1,13 +1,25 @@
 #pragma once
-// What a checkpoint's model says of new samples.
+// What a checkpoint's model is used for: its metrics, its predictions, files for Python. The functions are
+// collective and return the exit status.
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/setup/command.h"
 
 namespace lockstep::train {
+
+/// Prints the metrics of the checkpoint from rank 0, as lines or one JSON object.
+int print_metrics_of(const Command& command, const std::string& checkpoint, bool json);
+
+/// What torch.export's file is named with.
+constexpr std::string_view kPt2Ending = ".pt2";
+/// Of the model bert: a new folder that transformers loads.
+int export_folder(const Command& command, const std::string& checkpoint, const std::string& output);
+/// Of the model exported: model.path with the checkpoint's weights, and model.eval_path beside it.
+int export_pt2(const Command& command, const std::string& checkpoint, const std::string& file);
 
 struct PredictOptions {
   std::string checkpoint, input;
@@ -15,7 +27,7 @@ struct PredictOptions {
   std::string format;  // csv | json; empty = by the output's name, else csv
 };
 
-/// Writes a line a sample, or one JSON value, from rank 0. Returns the exit status. Collective.
+/// Writes a line a sample, or one JSON value, from rank 0.
 int predict(const Command& command, const PredictOptions& options);
 
 // What `lockstep predict` answers, and how that is written: CSV or JSON, from lines that the ranks make
