@@ -135,7 +135,7 @@ std::string summary(const Findings& findings, double seconds) {
                 some(FindingLevel::failure, "failure"), seconds);
 }
 
-// docs/doctor.md has the schema.
+// docs/reference/doctor.md has the schema.
 std::string as_json(const Findings& findings, const Cluster& cluster, double seconds) {
   ordered_json list = ordered_json::array(), ranks = ordered_json::array();
   for (const Finding& finding : findings)

@@ -175,7 +175,7 @@ const Rule kJobRules[] = {
        for (const auto& text : facts.job.warnings) problems.push_back({text});
        return problems;
      },
-     "docs/launchers.md explains which variables decide"},
+     "docs/reference/launchers.md explains which variables decide"},
     {"ranks", kWarning, uneven_machines,
      "every step waits for the fullest node: ask for as many ranks on each (--ntasks-per-node, mpiprocs)"},
     {"versions", kFailure, different_programs,

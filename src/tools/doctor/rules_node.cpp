@@ -412,7 +412,7 @@ const Rule kNodeRules[] = {
     {"libtorch", kWarning, uneven_instructions,
      "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or "
      "none"},
-    {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/install.md)"},
+    {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
     {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
     {"host", kFailure,
      [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, true); }, kResolve},

@@ -511,7 +511,7 @@ class Job {
           only_ranks_were_lost(errors(), false))
         say(ranks_at_fault() +
             ": with train.as_world the ranks would have been started again on the nodes that are left "
-            "(docs/elastic.md)");
+            "(docs/how-to/elastic.md)");
       return false;
     }
     const auto lost = find_lost_nodes();

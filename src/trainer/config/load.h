@@ -73,7 +73,7 @@ struct Conflict {
   const char* hint;
 };
 
-/// The table of choices that exclude each other; docs/config.md shows it.
+/// The table of choices that exclude each other; docs/reference/config.md shows it.
 const std::vector<Conflict>& conflicts();
 
 /// The mistakes of one config, gathered so that a person fixes them in one go.

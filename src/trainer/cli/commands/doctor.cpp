@@ -29,7 +29,7 @@ int run_doctor(const std::vector<std::string>& args) {
   doctor::DoctorSettings settings;
   Options options("doctor", "what is wrong here, and what to do: of this node, this job, its network",
                   {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
-  options.flag("json", settings.json, "for programs: the schema is in docs/doctor.md");
+  options.flag("json", settings.json, "for programs: the schema is in docs/reference/doctor.md");
   options.add("launcher", settings.launcher, "NAME", "what started the ranks (default auto; none = alone)");
   options.positional("CONFIG.yaml", settings.config, "whose data and run folders are looked at", false);
   options.add("data", settings.data, "FOLDER", "the data folder that all nodes read (default: the config's)");
