@@ -39,7 +39,8 @@ TEST(CliFailure, SaysWhatWhereAndWhatToDoOnce) {
   for (const bool alike : {true, false})
     EXPECT_EQ(left_after([] { throw InputError("bad key", "a.yaml:3:1", "remove it"); }, alike).said,
               "error: bad key\n  where: a.yaml:3:1\n  to do: remove it\n");
-  EXPECT_EQ(left_after([] { throw 3; }).said, "error: something was thrown that is no std::exception\n");
+  EXPECT_EQ(left_after([] { throw 3; }).said,
+            "error: an exception that is not a std::exception was thrown\n");
   EXPECT_EQ(left_after([] {}).said, "");
 }
 

@@ -56,7 +56,7 @@ def test_lost_log_lines_are_said_and_the_run_is_whole(run, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
     result = run("sh", "-c", f'exec "$0" train {config} --set run.dir={tmp_path}/runs > /dev/full', lockstep)
     assert result.returncode == 1
-    assert result.stderr.count("the standard output cannot be written: the run goes on") == 1
+    assert result.stderr.count("standard output cannot be written: the run continues") == 1
     assert "No space left on device" in result.stderr and "to do:" in result.stderr
     assert status(tmp_path / "runs/pima")["state"] == "done"
 

@@ -34,7 +34,7 @@ void never_abort() {
 int guarded(const std::function<int(bool& alike)>& body) {
   // leave_failed() may end this process from inside, so nothing may be left to unwind when it is called
   ExitStatus status = kFailed;
-  std::string text = "something was thrown that is no std::exception";
+  std::string text = "an exception that is not a std::exception was thrown";
   bool alike = false;
   try {
     return body(alike);

@@ -254,7 +254,7 @@ void Checkpoints::warn(const std::exception& error) {
   log_.not_saved(describe(error));
   if (std::exchange(fails_, true)) return;
   log::warning("a checkpoint could not be written\n" + describe(error) +
-               "\nTraining goes on, and the next checkpoints will be tried without a word.");
+               "\nTraining continues. Further checkpoint failures are not reported.");
 }
 
 // The file of the request goes when the checkpoint is whole and the status names it, or when it cannot be

@@ -98,7 +98,7 @@ void Console::line(const std::string& text, base::TextStyle style) {
   if (colour_) shown = base::with_style(shown, style);
   lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + shown + "\n");
   if (lost_ && was_whole)
-    log::warning("the standard output cannot be written: the run goes on, its log lines are lost");
+    log::warning("standard output cannot be written: the run continues without its log lines");
 }
 
 bool Console::wants_progress() const {
