@@ -8,12 +8,9 @@
 #include <limits>
 #include <optional>
 
+#include "course/workshop/attempt.h"
 #include "course/workshop/check.h"
 #include "course/workshop/compile.h"
-#include "course/workshop/folder.h"
-#include "course/workshop/judge.h"
-#include "course/workshop/master.h"
-#include "course/workshop/process.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
@@ -79,23 +76,15 @@ void require_sense(const CheckArguments& asked) {
     throw UsageError("--all is of all exercises", "lockstep check", "lockstep check --all");
 }
 
-std::string reset(const Folder& folder, const Master& exercise) {
-  const auto file = folder.file_of(exercise);
-  const bool had_one = std::filesystem::exists(file);
-  folder.reset(exercise);
-  const auto kept = std::filesystem::path(file).filename().string() + ".old";
-  return format("{} is as you found it", file) + (had_one ? format("; yours is now {}", kept) : "");
-}
-
 bool runs_programs(const CheckArguments& asked) {
   return asked.all || asked.watch || (!asked.name.empty() && !(asked.hint || asked.solution || asked.reset));
 }
 
 int check_one(Folder& folder, const CheckArguments& asked) {
   const auto exercise = find_exercise(asked.name);
-  if (asked.hint) output::line(next_hint(folder, exercise));
-  if (asked.solution) output::line(show_solution(folder, exercise));
-  if (asked.reset) output::line(reset(folder, exercise));
+  if (asked.hint) output::line(folder.next_hint(exercise));
+  if (asked.solution) output::line(folder.show_solution(exercise));
+  if (asked.reset) output::line(folder.reset(exercise));
   if (asked.watch) workshop::watch(folder, exercise);
   if (asked.hint || asked.solution || asked.reset) return kDone;
   return workshop::check(folder, exercise).passed ? kDone : kFailed;
@@ -115,11 +104,7 @@ int run_check(const Words& args) {
   if (!parse(args, asked)) return kDone;
   require_sense(asked);
   if (!is_first_of_launched()) return kDone;
-  std::optional<Interruption> interruption;
-  if (runs_programs(asked)) {
-    stand_guard();
-    interruption.emplace();  // for all of it: between two programs too, an interruption is told and noted
-  }
+  if (runs_programs(asked)) note_interruptions();
   try {
     return carry_out(asked);
   } catch (const Interrupted& word) {

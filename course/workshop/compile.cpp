@@ -1,5 +1,6 @@
 #include "course/workshop/compile.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,14 +8,10 @@
 #include <filesystem>
 #include <iterator>
 #include <sstream>
-#include <vector>
 
+#include "course/workshop/attempt.h"
 #include "course/workshop/check.h"
-#include "course/workshop/judge.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
-#include "lockstep/base/format.h"
-#include "lockstep/base/paths.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 
@@ -22,11 +19,12 @@ namespace lockstep::workshop {
 namespace fs = std::filesystem;
 namespace {
 
-using Lines = std::vector<std::string>;
+constexpr size_t kMostErrorLines = 12, kMostErrorBytes = 160;
+constexpr size_t kExcerpt = 2;  // the line of code, and where in it
 
-constexpr size_t kMostErrorLines = 12;
-constexpr size_t kMostErrorBytes = 160;  // of a line
-constexpr size_t kExcerpt = 2;           // the line of code, and where in it
+// gcc looks for it under this name, before the header itself
+constexpr const char* kPrecompiledHeader = "lockstep/workshop.h.gch";
+const ProgramLimits kCompiling{.memory = size_t{8} << 30, .file = size_t{4} << 30};
 
 bool holds(const std::string& line, const std::string& words) {
   return line.find(words) != std::string::npos;
@@ -43,81 +41,32 @@ bool is_excerpt(const std::string& line) {
   return bar != std::string::npos && line.find_first_not_of(" 0123456789") > bar;
 }
 
-// a template's error lies in its header; this line is where the learner called for it
-bool leads_there(const std::string& line, const std::string& source) {
-  return line.starts_with(source + ":") && holds(line, "required from here");
-}
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-  return text;
-}
-
-// a call that matches nothing: what is there to be called, the first of it
-std::string candidate_after(const Lines& all, size_t error) {
-  const std::string mark = "note: candidate";
-  if (!holds(all[error], "no matching function")) return "";
-  for (size_t i = error + 1; i < all.size() && !is_error(all[i]); ++i) {
-    if (const auto at = all[i].find(mark); at != std::string::npos)
-      return "   " + all[i].substr(at + mark.find("candidate"));
-  }
-  return "";
-}
-
-Lines lines_of(const std::string& text) {
-  Lines lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-Lines errors_in(const Lines& all, const std::string& source) {
-  Lines chosen;
-  std::string caller;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (leads_there(all[i], source)) caller = all[i];
-    if (!is_error(all[i])) continue;
-    if (!caller.empty() && !all[i].starts_with(source)) chosen.push_back(caller);
+Words errors_in(const Words& lines, const std::string& source) {
+  Words chosen;
+  std::string caller;  // the learner's line that led to an error in a header
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].starts_with(source + ":") && holds(lines[i], "required from here")) caller = lines[i];
+    if (!is_error(lines[i])) continue;
+    if (!caller.empty() && !lines[i].starts_with(source)) chosen.push_back(caller);
     caller.clear();
-    chosen.push_back(all[i]);
-    for (size_t next = i + 1; next < all.size() && next <= i + kExcerpt && is_excerpt(all[next]); ++next)
-      chosen.push_back(all[next]);
-    if (const auto candidate = candidate_after(all, i); !candidate.empty()) chosen.push_back(candidate);
+    chosen.push_back(lines[i]);
+    for (size_t next = i + 1; next < lines.size() && next <= i + kExcerpt && is_excerpt(lines[next]); ++next)
+      chosen.push_back(lines[next]);
   }
   return chosen;
 }
 
-}  // namespace
-
-std::string compiler_words(const std::string& printed, const std::string& source) {
-  const auto all = lines_of(printed);
-  auto chosen = errors_in(all, source);
-  if (chosen.empty()) chosen = all;
-  chosen.resize(std::min(chosen.size(), kMostErrorLines));
-  for (auto& line : chosen)
-    line = cut_line(replaced(line, source, std::filesystem::path(source).filename()), kMostErrorBytes);
-  return base::join(chosen, "\n");
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
-
-namespace {
-
-using Words = std::vector<std::string>;
-
-// in this order and by this name: the compiler looks for it where it would look for the header
-constexpr const char* kProduct = "lockstep/workshop.h.gch";
-const ProgramLimits kPrecompiling{.time = std::chrono::minutes(5),
-                                  .memory = size_t{8} << 30,
-                                  .together = size_t{8} << 30,
-                                  .file = size_t{4} << 30};
-const ProgramLimits kCompiling{.memory = size_t{8} << 30, .together = size_t{8} << 30};
 
 std::string compiler() {
   const char* chosen = std::getenv("CXX");
   return chosen && *chosen ? chosen : LOCKSTEP_COMPILER;
 }
 
-// "g++ -m64" is a compiler and an option, "/opt/my tools/g++" one file
+// "g++ -m64" is a compiler and an option, "/opt/my tools/g++" is one file.
 Words compiler_with_options() {
   const auto text = compiler();
   if (fs::exists(text)) return {text};
@@ -130,7 +79,7 @@ struct Places {
   fs::path library, prefix;
 };
 
-// beside the program: PREFIX/bin, or SOURCE/build/PRESET/bin, whose headers are the source's
+// Beside the program: PREFIX/bin, or SOURCE/build/PRESET/bin, whose headers are in the source tree.
 Places places() {
   const auto prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
   const auto source = prefix.parent_path().parent_path();
@@ -143,7 +92,7 @@ Places places() {
                    "install lockstep with its library and headers (cmake --install)");
 }
 
-// what this was built against; in an environment that pip filled, torch's wheel beside lockstep's
+// In an environment that pip filled: torch's wheel, beside lockstep's.
 fs::path libtorch() {
   const auto prefix = places().prefix;
   return prefix.filename() == "lockstep_ddp" ? prefix.parent_path() / "torch" : fs::path(LOCKSTEP_LIBTORCH);
@@ -155,29 +104,27 @@ Words header_flags() {
   auto folders = places().headers;
   folders.insert(folders.end(), {torch / "include", torch / "include/torch/csrc/api/include"});
   for (const auto& folder : folders) {
-    if (folder == "/usr/include") continue;  // named, it would come before what has to come before it
-    flags.insert(flags.end(), {"-isystem", folder});
+    if (folder != "/usr/include")
+      flags = flags + Words{"-isystem", folder};  // which has to stay the last one
   }
   return flags;
 }
 
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-// a precompiled header serves one compiler and one set of flags
+// A precompiled header serves one compiler and one set of flags.
 std::string flags_digest() {
-  const auto asked = compiler_with_options() + Words{"--version"};
-  const auto version = base::capture(asked, std::chrono::seconds(10)).value_or("");
-  std::string text = compiler() + version + LOCKSTEP_VERSION;
-  for (const auto& flag : header_flags()) text += flag + "\n";
+  const auto version = base::capture(compiler_with_options() + Words{"--version"}, std::chrono::seconds(10));
+  const auto text = compiler() + version.value_or("") + LOCKSTEP_VERSION + base::join(header_flags(), "\n");
   base::Sha256 digest;
   digest.add(text.data(), text.size());
   return digest.hex().substr(0, 12);
 }
 
-// gcc does not look whether what it has precompiled has changed since
+fs::path precompiled_place() {
+  const char* chosen = std::getenv("LOCKSTEP_WORKSHOP");
+  return (chosen && *chosen ? fs::path(chosen) : places().prefix / "workshop") / flags_digest();
+}
+
+// gcc does not check whether the headers behind a precompiled one have changed.
 fs::file_time_type newest_header() {
   auto newest = fs::file_time_type::min();
   for (const auto& folder : places().headers) {
@@ -188,100 +135,75 @@ fs::file_time_type newest_header() {
   return newest;
 }
 
-// one for all learners: beside the install, or where the site says
-fs::path precompiled_place() {
-  const char* chosen = std::getenv("LOCKSTEP_WORKSHOP");
-  return (chosen && *chosen ? fs::path(chosen) : places().prefix / "workshop") / flags_digest();
-}
-
-// The learners read what is made here, whatever the umask of who prepares it. A folder that was there is as
-// its owner wants it.
-void make_folder_for_all(const fs::path& folder, std::error_code& failed) {
-  if (fs::exists(folder, failed) || failed) return;
-  make_folder_for_all(folder.parent_path(), failed);
-  if (!failed && fs::create_directory(folder, failed)) fs::permissions(folder, fs::perms{0755}, failed);
-}
-
-// gcc's words in one language, its temporary files where the next check sweeps
-launch::Environment compiler_environment(const std::string& scratch) {
+Ending run_compiler(const Words& command, const std::string& scratch, std::chrono::milliseconds longest) {
   auto environment = launch::current_environment();
   environment["LC_ALL"] = "C";
   environment["TMPDIR"] = scratch;
-  return environment;
-}
-
-// by a kernel that has no memory left: gcc itself lives to tell it
-bool was_killed(const Ending& ending) {
-  return ending.why == Why::signal || ending.printed.find("Killed signal") != std::string::npos;
-}
-
-bool found_no_room(const Ending& ending) {
-  return ending.printed.find("No space left on device") != std::string::npos ||
-         ending.printed.find("Disk quota exceeded") != std::string::npos;
+  auto limits = kCompiling;
+  limits.time = longest;
+  return run_limited({{command, environment, scratch}}, limits).front();
 }
 
 }  // namespace
 
+std::string compiler_errors(const std::string& printed, const std::string& source) {
+  const auto lines = base::split(printed, '\n');
+  auto chosen = errors_in(lines, source);
+  if (chosen.empty()) chosen = lines;
+  chosen.resize(std::min(chosen.size(), kMostErrorLines));
+  const std::string name = fs::path(source).filename();
+  for (auto& line : chosen) {
+    for (size_t at = 0; (at = line.find(source, at)) != std::string::npos; at += name.size())
+      line.replace(at, source.size(), name);
+    line = cut_line(line, kMostErrorBytes);
+  }
+  return base::join(chosen, "\n");
+}
+
 std::optional<std::string> precompiled_folder() {
   const auto folder = precompiled_place();
   std::error_code none;
-  const auto made = fs::last_write_time(folder / kProduct, none);
+  const auto made = fs::last_write_time(folder / kPrecompiledHeader, none);
   return !none && made >= newest_header() ? std::optional(folder.string()) : std::nullopt;
-}
-
-std::vector<std::string> compile_command(const std::string& source, const std::string& program) {
-  const auto [headers, library, prefix] = places();
-  const std::string torch = libtorch() / "lib";
-  auto command = compiler_with_options();
-  if (const auto folder = precompiled_folder()) command = command + Words{"-isystem", *folder};
-  return command + header_flags() +
-         Words{"-Wall",
-               source,
-               "-o",
-               program,
-               "-L" + library.string(),
-               "-llockstep_course",
-               "-llockstep",
-               "-L" + torch,
-               "-ltorch_cpu",
-               "-lc10",
-               "-Wl,-rpath," + library.string() + ":" + torch};
 }
 
 std::string precompile() {
   if (const auto there = precompiled_folder()) return *there;
-  const auto folder = precompiled_place();
-  const auto product = folder / kProduct;
+  const auto folder = precompiled_place(), product = folder / kPrecompiledHeader;
+  const auto former = ::umask(022);  // for learners to read, whatever the umask here
   std::error_code failed;
-  make_folder_for_all(fs::absolute(product).parent_path(), failed);
+  fs::create_directories(product.parent_path(), failed);
   if (failed || ::access(product.parent_path().c_str(), W_OK) != 0)
     throw InputError(
-        "a precompiled header cannot be written there", folder,
-        "let who installed lockstep run: lockstep workshop prepare; or name a folder that all learners "
-        "read with LOCKSTEP_WORKSHOP");
+        "cannot write the precompiled header there", folder,
+        "ask whoever installed lockstep to run: lockstep workshop prepare; or name a folder that all "
+        "learners read with LOCKSTEP_WORKSHOP");
   const auto header = places().headers.front() / "lockstep/workshop.h";
   const auto partial = product.string() + format(".{}", ::getpid());
   const auto command =
       compiler_with_options() + Words{"-x", "c++-header", header, "-o", partial} + header_flags();
-  const auto ending =
-      run_confined({{command, compiler_environment(product.parent_path()), folder}}, kPrecompiling).front();
+  const auto ending = run_compiler(command, product.parent_path(), std::chrono::minutes(5));
+  ::umask(former);
   if (!ending.is_well()) {
     fs::remove(partial, failed);
-    throw Error("the header cannot be precompiled: " + compiler_words(ending.printed, header), folder,
+    throw Error("cannot precompile the header: " + compiler_errors(ending.printed, header), folder,
                 "is there room for 600 MB, and a compiler?");
   }
-  fs::permissions(partial, fs::perms{0644});
   fs::rename(partial, product);
   return folder;
 }
 
 void compile(const std::string& source, const std::string& program, const std::string& scratch,
              std::chrono::milliseconds longest) {
-  auto limits = kCompiling;
-  limits.time = longest;
   const auto partial = (fs::path(scratch) / "program").string();
-  const auto command = compile_command(source, partial);
-  const auto ending = run_confined({{command, compiler_environment(scratch), scratch}}, limits).front();
+  const auto [headers, library, prefix] = places();
+  const std::string torch = libtorch() / "lib";
+  auto command = compiler_with_options();
+  if (const auto folder = precompiled_folder()) command = command + Words{"-isystem", *folder};
+  command = command + header_flags() + Words{"-Wall", source, "-o", partial, "-L" + library.string()} +
+            Words{"-llockstep_course", "-llockstep", "-L" + torch, "-ltorch_cpu", "-lc10"} +
+            Words{"-Wl,-rpath," + library.string() + ":" + torch};
+  const auto ending = run_compiler(command, scratch, longest);
   if (ending.is_well()) {
     fs::create_directories(fs::path(program).parent_path());
     return fs::rename(partial, program);
@@ -291,15 +213,12 @@ void compile(const std::string& source, const std::string& program, const std::s
                      "check on the login node; or load the compiler's module, or name one with CXX");
   if (ending.why == Why::too_long)
     throw Error("the compiler took too long", source, "the machine may be busy: try again");
-  if (ending.why == Why::too_much_memory)
-    throw Error(format("the compiler took more memory than {} GB", kCompiling.together >> 30), source,
-                "is a table or a template in it that grows without end?");
-  if (found_no_room(ending))
+  if (holds(ending.printed, "No space left on device") || holds(ending.printed, "Disk quota exceeded"))
     throw Error("there is no room for the program", fs::path(program).parent_path(),
-                "is the disk full, or your quota (quota -s)? What lies in build/ may be removed");
-  if (was_killed(ending))
+                "is the disk full, or your quota (quota -s)? You may remove build/");
+  if (ending.why == Why::signal || holds(ending.printed, "Killed signal"))
     throw Error("the compiler was killed", source, "has this machine memory left? Try again in a moment");
-  throw NotYet("it does not compile:\n" + compiler_words(ending.printed, source),
+  throw NotYet("it does not compile:\n" + compiler_errors(ending.printed, source),
                "the first error is the one to fix; the others often follow from it");
 }
 

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "course/workshop/check_slot.h"
-#include "course/workshop/master.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
@@ -17,58 +15,14 @@ namespace lockstep::workshop {
 namespace fs = std::filesystem;
 namespace {
 
-bool is_folder(const fs::path& path) {
-  std::error_code none;
-  return fs::symlink_status(path, none).type() == fs::file_type::directory;
-}
-
-void open_all(const fs::path& folder) {
-  open_folder(folder);
-  std::error_code closed;
-  for (fs::directory_iterator entry(folder, closed), end; !closed && entry != end; entry.increment(closed)) {
-    if (is_folder(entry->path())) open_all(entry->path());
-  }
-}
-
-}  // namespace
-
-void open_folder(const std::string& folder) {
-  std::error_code not_ours;
-  if (is_folder(folder)) fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add, not_ours);
-}
-
-void make_empty(const std::string& folder) {
-  std::error_code failed;
-  fs::remove_all(folder, failed);
-  if (failed) {
-    open_all(folder);
-    fs::remove_all(folder, failed);
-  }
-  if (!failed) fs::create_directories(folder, failed);
-  if (failed)
-    throw InputError(
-        format("the folder in which your program is to run cannot be emptied: {}", failed.message()), folder,
-        "remove it by hand, then check again");
-}
-
-namespace {
-
-constexpr const char* kMark = ".lockstep-workshop.json";  // in a learner's folder: how far they have come
+constexpr const char* kProgressFile = ".lockstep-workshop.json";
 constexpr size_t kMostProgressBytes = 1 << 20;
 
-[[noreturn]] void refuse_progress(const std::string& path) {
-  throw InputError(
-      "how far you have come is not readable", path,
-      "remove this file, then lockstep workshop init . and lockstep check EXERCISE make it again");
-}
-
 std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
-  const auto text = base::read_small_file(path, kMostProgressBytes, "how far you have come");
-  const auto json = base::parse_json(text);
-  if (!json.is_object()) refuse_progress(path);
   std::map<std::string, ExerciseProgress> progress;
+  const auto json = base::parse_json(base::read_small_file(path, kMostProgressBytes, "your progress"));
   try {
-    for (const auto& [name, row] : json.items()) {
+    for (const auto& [name, row] : json.get_ref<const nlohmann::json::object_t&>()) {
       progress[name] = {.tries = std::max(0, row.value("tries", 0)),
                         .hints = std::max(0, row.value("hints", 0)),
                         .saw_solution = row.value("saw_solution", false),
@@ -76,7 +30,8 @@ std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
                         .last = row.value("last", "")};
     }
   } catch (const nlohmann::json::exception&) {
-    refuse_progress(path);
+    throw InputError("how far you have come is not readable", path,
+                     "remove this file, then lockstep workshop init . makes it again");
   }
   return progress;
 }
@@ -85,83 +40,65 @@ void write(const std::string& path, const std::string& text) {
   try {
     base::replace_file(path, text);
   } catch (const Error& error) {
-    throw Error(error.what(), path, "is the disk full, or your quota (quota -s)? build/ may be removed");
+    throw Error(error.what(), path, "is the disk full, or your quota (quota -s)? You may remove build/");
   }
 }
 
-void copy_missing(const fs::path& from, const fs::path& to) {
-  if (!fs::exists(to)) fs::copy_file(from, to);
-  fs::permissions(to, fs::perms::owner_write, fs::perm_options::add);  // the install may be read-only
-}
-
-// its links to the docs lead on from wherever the copy lies
+// Pages link to the docs, which are not copied: with whole paths instead.
 void copy_page(const fs::path& from, const fs::path& to) {
   const std::string up = "](../",
                     home = "](" + fs::absolute(base::home_folder()).lexically_normal().string() + "/";
   auto text = base::read_text(from);
   for (size_t at = 0; (at = text.find(up, at)) != std::string::npos; at += home.size())
     text.replace(at, up.size(), home);
-  if (!fs::exists(to)) write(to, text);
+  write(to, text);
 }
 
-// a master, or what is made of one
-bool is_of_an_exercise(const fs::path& path) {
-  const auto& folder = *path.begin();
-  return folder == "masters" ||
-         (folder == "exercises" && path.has_parent_path() && path.extension() != ".md");
-}
-
+// All but the exercises and their masters.
 void copy_pages(const fs::path& from, const fs::path& to) {
-  for (const auto& entry : fs::recursive_directory_iterator(from)) {
-    const auto place = to / fs::relative(entry.path(), from);
-    if (is_of_an_exercise(fs::relative(entry.path(), from))) continue;
-    if (entry.is_directory()) fs::create_directories(place);
-    if (entry.is_regular_file()) (place.extension() == ".md" ? copy_page : copy_missing)(entry.path(), place);
+  for (fs::recursive_directory_iterator entry(from), end; entry != end; ++entry) {
+    const auto place = to / fs::relative(entry->path(), from);
+    const auto name = entry->path().filename();
+    if (entry->is_directory() && (name == "masters" || name == "exercises")) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_directory()) {
+      fs::create_directories(place);
+    } else if (!fs::exists(place)) {
+      place.extension() == ".md" ? copy_page(*entry, place) : fs::copy(*entry, place);
+      fs::permissions(place, fs::perms::owner_write, fs::perm_options::add);  // the install may be read-only
+    }
   }
 }
 
-// without the slash that "." leaves
-fs::path whole(const std::string& path) {
+// Without the slash that "." leaves.
+fs::path normal(const std::string& path) {
   const auto place = fs::absolute(path).lexically_normal();
   return place.has_filename() ? place : place.parent_path();
 }
 
 bool is_course(const fs::path& folder) {
   std::error_code none;
-  return fs::exists(folder / kMark, none);
+  return fs::exists(folder / kProgressFile, none);
 }
 
-// a course inside another would be taken for it by whoever stands between the two
-void require_outside_courses(const fs::path& place) {
-  if (is_course(place)) return;
-  for (auto above = place; above.has_relative_path(); above = above.parent_path()) {
-    if (is_course(above.parent_path()))
-      throw InputError("you are in a course already", above.parent_path(),
-                       "go on there, or choose a folder outside it");
-  }
-}
-
-// a copy there would be copied again, and so on
-void require_outside_of_the_course(const std::string& path) {
-  const auto course = fs::weakly_canonical(tutorials_folder()),
-             own = fs::weakly_canonical(fs::absolute(path));
-  if (std::mismatch(course.begin(), course.end(), own.begin(), own.end()).first != course.end()) return;
-  throw InputError("this folder lies in the course that is to be copied", path,
-                   "choose a folder outside it: lockstep workshop init ~/my-course");
+// The course folder that `place` is in; empty where there is none.
+fs::path course_around(fs::path place) {
+  while (!is_course(place) && place.has_relative_path()) place = place.parent_path();
+  return is_course(place) ? place : fs::path();
 }
 
 }  // namespace
 
 Folder::Folder(std::string path) : path_(std::move(path)) {
-  const auto mark = fs::path(path_) / kMark;
-  if (fs::exists(mark)) progress_ = read_progress(mark);
+  if (is_course(path_)) progress_ = read_progress(fs::path(path_) / kProgressFile);
 }
 
 Folder Folder::init(const std::string& path) {
+  const auto place = normal(path);
+  const auto around = course_around(place);
+  if (!around.empty() && around != place)
+    throw InputError("you are in a course already", around, "go on there, or choose a folder outside it");
   try {
-    const auto place = whole(path);
-    require_outside_courses(place);
-    require_outside_of_the_course(path);
     fs::create_directories(place / "exercises");
     copy_pages(tutorials_folder(), place);
     Folder folder(place);
@@ -169,25 +106,23 @@ Folder Folder::init(const std::string& path) {
       const auto file = folder.file_of(exercise);
       if (!fs::exists(file)) write(file, exercise.task());
     }
-    folder.save();
+    write(place / kProgressFile, folder.progress_json());
     return folder;
   } catch (const fs::filesystem_error& error) {
-    throw InputError(format("the course cannot be copied: {}", error.code().message()), path,
+    throw InputError(format("cannot copy the course: {}", error.code().message()), path,
                      "choose a folder of your own: lockstep workshop init my-course");
   }
 }
 
 Folder Folder::at(const std::string& path) {
-  if (fs::exists(fs::path(path) / kMark)) return Folder(path);
-  throw InputError("this is no course folder", path, "make one with lockstep workshop init DIR");
+  if (is_course(path)) return Folder(path);
+  throw InputError("not a course folder", path, "make one with lockstep workshop init DIR");
 }
 
 Folder Folder::find(const std::string& from) {
-  for (auto folder = whole(from);; folder = folder.parent_path()) {
-    if (is_course(folder)) return Folder(folder);
-    if (!folder.has_relative_path()) break;
-  }
-  throw InputError("this is no course folder, and lies in none", fs::absolute(from).lexically_normal(),
+  const auto around = course_around(normal(from));
+  if (!around.empty()) return Folder(around);
+  throw InputError("not in a course folder", normal(from),
                    "make one with lockstep workshop init DIR, then cd DIR");
 }
 
@@ -205,24 +140,13 @@ ExerciseProgress Folder::progress_of(const std::string& exercise) const {
 }
 
 void Folder::change(const std::string& exercise, const std::function<void(ExerciseProgress&)>& change) {
-  // not the check's lock, which is held for as long as a check lasts
-  std::error_code none;
-  fs::create_directories(build(), none);
-  const auto alone = take_folder(build() + "/.noting", [](const std::string&) {});
-  const auto mark = fs::path(path_) / kMark;
-  if (fs::exists(mark)) progress_ = read_progress(mark);
+  const auto file = fs::path(path_) / kProgressFile;
+  if (fs::exists(file)) progress_ = read_progress(file);
   change(progress_[exercise]);
-  save();
+  write(file, progress_json());
 }
 
-std::string Folder::reset(const Master& exercise) const {
-  auto file = file_of(exercise);
-  if (fs::exists(file)) fs::rename(file, file + ".old");
-  write(file, exercise.task());
-  return file;
-}
-
-void Folder::save() const {
+std::string Folder::progress_json() const {
   auto json = nlohmann::json::object();
   for (const auto& [name, row] : progress_) {
     json[name] = {{"tries", row.tries},
@@ -231,7 +155,36 @@ void Folder::save() const {
                   {"solved", row.solved},
                   {"last", row.last}};
   }
-  write(fs::path(path_) / kMark, json.dump(1) + "\n");
+  return json.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string Folder::next_hint(const Master& exercise) {
+  const auto& hints = exercise.hints();
+  if (hints.empty()) return "there is no hint for this one";
+  const auto most = static_cast<int>(hints.size());
+  change(exercise.name(),
+         [&](ExerciseProgress& progress) { progress.hints = std::min(progress.hints + 1, most); });
+  const int count = progress_of(exercise.name()).hints;
+  const auto hint = format("hint {} of {}: {}", count, most, hints[static_cast<size_t>(count) - 1]);
+  return count < most ? hint
+                      : format("{}\nthat was the last hint; lockstep check {} --solution shows one way", hint,
+                               exercise.name());
+}
+
+std::string Folder::show_solution(const Master& exercise) {
+  change(exercise.name(), [](ExerciseProgress& progress) {
+    if (progress.solved.empty()) progress.saw_solution = true;  // whoever has solved it may compare
+  });
+  return exercise.solution();
+}
+
+std::string Folder::reset(const Master& exercise) const {
+  const auto file = file_of(exercise);
+  const bool had_one = fs::exists(file);
+  if (had_one) fs::rename(file, file + ".old");
+  write(file, exercise.task());
+  const std::string old = fs::path(file).filename().string() + ".old";
+  return format("{} is as you found it{}", file, had_one ? "; yours is now " + old : "");
 }
 
 }  // namespace lockstep::workshop

@@ -1,11 +1,9 @@
 #pragma once
-// A learner's folder: a copy of the course, the exercises as the learner has them, and how far they have
-// come.
+// A learner's folder: a copy of the course, the exercises as the learner has them, and the progress.
 
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "course/workshop/master.h"
 
@@ -24,9 +22,8 @@ class Folder {
  public:
   /// Copies the course to `path`. What is there already stays as it is. InputError inside another course.
   static Folder init(const std::string& path);
-  /// The one in which `from` lies, itself or above it; InputError where there is none.
+  /// The course folder in which `from` lies; InputError where there is none.
   static Folder find(const std::string& from);
-
   /// The one that `path` is; InputError where it is none.
   static Folder at(const std::string& path);
 
@@ -41,20 +38,20 @@ class Folder {
   ExerciseProgress progress_of(const std::string& exercise) const;
   /// Changes what is known of one, in the file as it is now: another check may have written it.
   void change(const std::string& exercise, const std::function<void(ExerciseProgress&)>& change);
-  /// Puts the exercise back as it was found; the learner's is kept as NAME.cpp.old. Returns its path.
+  /// The progress as the file has it.
+  std::string progress_json() const;
+
+  /// The next hint, in steps; the last again when there are no more.
+  std::string next_hint(const Master& exercise);
+  /// The solution; the folder remembers that it was seen.
+  std::string show_solution(const Master& exercise);
+  /// Puts the exercise back as it was found; the learner's is kept as NAME.cpp.old. Returns what to say.
   std::string reset(const Master& exercise) const;
 
  private:
   explicit Folder(std::string path);
-  void save() const;
   std::string path_;
   std::map<std::string, ExerciseProgress> progress_;
 };
-
-/// Gives the owner all rights to a folder that is there; a link is left as it is.
-void open_folder(const std::string& folder);
-
-/// An empty folder of that name, whatever was there.
-void make_empty(const std::string& folder);
 
 }  // namespace lockstep::workshop

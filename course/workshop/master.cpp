@@ -85,19 +85,16 @@ class MasterReader {
   void begin_right(const std::string& name) {
     kind_ = name;
     auto& answers = master_.right_answers_;
-    if (std::find(answers.begin(), answers.end(), name) == answers.end()) answers.push_back(name);
+    if (std::ranges::find(answers, name) == answers.end()) answers.push_back(name);
   }
 
   void begin_wrong(const std::string& rest) {
     const auto colon = rest.find(':');
-    kind_ = base::trimmed(rest.substr(0, colon));
     const auto words = colon == std::string::npos ? std::string() : base::trimmed(rest.substr(colon + 1));
-    const auto known = std::find_if(master_.wrong_answers_.begin(), master_.wrong_answers_.end(),
-                                    [&](const WrongAnswer& answer) { return answer.name == kind_; });
-    if (known == master_.wrong_answers_.end()) {
-      if (words.empty()) refuse("a wrong answer says what it is told: //@ wrong NAME: WORDS");
-      master_.wrong_answers_.push_back({kind_, words});
-    }
+    kind_ = base::trimmed(rest.substr(0, colon));
+    auto& answers = master_.wrong_answers_;
+    if (std::ranges::find(answers, kind_, &WrongAnswer::name) == answers.end())
+      answers.push_back({kind_, words});
   }
 
   void close() {
@@ -134,19 +131,7 @@ Master Master::read(const std::string& path) {
   return MasterReader(path).read();
 }
 
-std::string Master::task() const {
-  return assemble("todo");
-}
-
-std::string Master::solution() const {
-  return assemble("solution");
-}
-
-std::string Master::answer(const std::string& name) const {
-  return assemble(name);
-}
-
-std::string Master::assemble(const std::string& kind) const {
+std::string Master::answer(const std::string& kind) const {
   const auto answered = [&](int hole) {
     return std::any_of(pieces_.begin(), pieces_.end(),
                        [&](const Piece& piece) { return piece.hole == hole && piece.kind == kind; });

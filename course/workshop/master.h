@@ -1,28 +1,26 @@
 #pragma once
 // An exercise and its solution in one file, so that they cannot drift apart: the master.
 //
-// A line that starts with //@ (#@ in scripts and YAML) is a mark. At the top, what is known of it:
+// A line that starts with //@ (#@ in scripts and YAML) is a mark. At the top:
 //   //@ title      Average a loss over the ranks
 //   //@ hint       What does all_reduce leave on every rank?
-//   //@ unsolved   the loss of rank 0 alone
-// Below, holes: what the learner finds, what solves it, and answers that are typically given, each with words
-// of the check's own message to it:
+//   //@ unsolved   words of the message that the file gets as it is found
+// Below, holes: what the learner finds, what solves it, and other right and wrong answers. A wrong answer may
+// name words of the message that it gets:
 //   //@ todo
 //   //@ solution
 //   //@ right mean
 //   //@ wrong sum: is the sum of all losses
 //   //@ end
-// An answer named `right` is another one that passes.
 
 #include <string>
 #include <vector>
 
 namespace lockstep::workshop {
 
-/// A typical wrong answer: its name, and words of the message that it gets.
+/// A frequent wrong answer, and words of the message that it gets, where the master names some.
 struct WrongAnswer {
-  std::string name;
-  std::string words;
+  std::string name, words;
 };
 
 class Master {
@@ -44,8 +42,8 @@ class Master {
   const std::vector<std::string>& right_answers() const { return right_answers_; }
 
   /// The file as the learner finds it.
-  std::string task() const;
-  std::string solution() const;
+  std::string task() const { return answer("todo"); }
+  std::string solution() const { return answer("solution"); }
   /// The solution, but for the holes to which this answer was given.
   std::string answer(const std::string& name) const;
 
@@ -55,7 +53,6 @@ class Master {
     std::string kind;  // todo, solution, or the name of an answer
     std::string text;
   };
-  std::string assemble(const std::string& kind) const;
 
   std::string name_, extension_, title_, unsolved_;
   std::vector<std::string> hints_, right_answers_;

@@ -149,14 +149,7 @@ void print_class(const std::vector<std::string>& paths) {
 void print_class_json(const std::vector<std::string>& paths) {
   auto json = nlohmann::json::array();
   for (const auto& folder : readable_ones(paths)) {
-    auto known = nlohmann::json::object();
-    for (const auto& [name, row] : folder.progress())
-      known[name] = {{"tries", row.tries},
-                     {"hints", row.hints},
-                     {"saw_solution", row.saw_solution},
-                     {"solved", row.solved},
-                     {"last", row.last}};
-    json.push_back({{"folder", folder.path()}, {"exercises", known}});
+    json.push_back({{"folder", folder.path()}, {"exercises", nlohmann::json::parse(folder.progress_json())}});
   }
   output::line(json.dump(1, ' ', true, nlohmann::json::error_handler_t::replace));
 }

@@ -40,8 +40,7 @@ WORKS = {
     "own loss": "numbers[0] = (1.0 + session.rank()) * session.world();",
     "divides by zero": "if (session.rank() == 1) { volatile int zero = 0; numbers[0] += 7 / zero; }",
     "calls alone": "if (session.rank() == 0) session.team().sum(numbers);",
-    "kills its checker": "::kill(::getppid(), SIGKILL); ::pause();",
-    "leaves a child and waits": "if (std::system(\"setsid sleep 300 &\") == 0) for (;;) ::pause();",
+    "leaves a child and waits": "if (std::system(\"sleep 300 &\") == 0) for (;;) ::pause();",
     "waits for a file": "while (::access(std::getenv(\"TEST_FILE\"), F_OK) != 0) ::usleep(10000);",
 }
 
@@ -190,12 +189,6 @@ def test_below_mpirun_one_rank_speaks(prepared, course, doing, mpirun):
     assert result.stdout.count("pass") == 1
 
 
-def test_a_program_that_kills_its_checker_is_told_of_it(check, doing):
-    result = check("groups.1", env=doing("kills its checker"))
-    assert result.returncode == 1 and "the check was killed (signal 9)" in result.stderr
-    assert not result.left_behind
-
-
 @pytest.mark.full
 def test_two_checks_of_a_folder_wait_for_each_other_and_both_are_right(prepared, course, doing, start, tmp_path):
     def begin_check():
@@ -223,20 +216,6 @@ def test_interrupted_it_leaves_nothing_behind(prepared, course, doing, start):
     assert not left_behind(process)
 
 
-@pytest.mark.full
-def test_a_planted_link_is_no_lock_of_ours(prepared):
-    script = ('mount -t tmpfs -o mode=1777 none /tmp && cd /tmp || exit 99\n'
-              '"$1" workshop init mine >&2; cd mine; echo no >exercises/groups.1.cpp\n'
-              'ln -s /tmp/victim /tmp/lockstep-check-0.lock; LOCKSTEP_CHECKS=2 "$1" check groups.1\n'
-              'ls /tmp; LOCKSTEP_CHECKS=1 "$1" check groups.1 >/tmp/said &\n'
-              'until grep waiting: /tmp/said; do sleep 0.1; done; kill $!')
-    result = run_process(["unshare", "--mount", "sh", "-c", script, "sh", prepared])
-    if result.returncode in (99, 125) or "unshare" in result.stderr:
-        pytest.skip("may not mount here")
-    assert "does not compile" in result.stdout and "victim" not in result.stdout.split()
-    assert "lockstep-check-1.lock" in result.stdout and "waiting: a check runs" in result.stdout
-
-
 # hints, solutions, progress
 
 def test_hints_come_in_steps_and_end_with_the_last(check):
@@ -255,7 +234,7 @@ def test_all_that_was_begun_is_checked_again(check, doing):
     assert check("--all", check=True).stdout == ""
     check("groups.1", env=doing("own loss"))
     result = check("--all", env=doing("own loss"))
-    assert result.returncode == 1 and "not yet: with losses of 1 2 on 2 ranks, they have 1 2 for the mean" in result.stdout
+    assert result.returncode == 1 and "not yet: with 2 ranks, rank 0 has 1 as `mean`, and 1.5 is right" in result.stdout
 
 
 def test_what_makes_no_sense_is_wrong_input(check):

@@ -47,8 +47,6 @@ TEST(Master, RefusesMarksThatMakeNoSense) {
   EXPECT_EQ(refusal("//@ title T\n//@ todo\n//@ end\n"), "the hole has no //@ solution");
   EXPECT_EQ(refusal("//@ title T\n//@ todo\n//@ todo\n"), "a hole inside a hole");
   EXPECT_EQ(refusal("//@ title T\n//@ solution\n"), "nothing is known of the mark 'solution' here");
-  EXPECT_EQ(refusal("//@ title T\n//@ todo\n//@ wrong sum\n"),
-            "a wrong answer says what it is told: //@ wrong NAME: WORDS");
 }
 
 }  // namespace

@@ -1,0 +1,220 @@
+// Chapter 9: scaling, a layer that is shared, a pipeline, and a grid of ranks.
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <sstream>
+
+#include "course/checks/scripts.h"
+#include "course/workshop/attempt.h"
+#include "lockstep/base/json.h"
+
+namespace lockstep::workshop {
+namespace {
+
+// ranks; seconds alone, shared, with as much each; samples and learning rate of one alone
+CHECK_OF("scale.1", attempt) {
+  const Rows timings = {{4, 80, 25, 90, 32, 0.01}, {3, 60, 24, 75, 48, 0.2}};  // the first is the exercise's
+  for (const auto& timing : timings) {
+    const double ranks = timing[0], alone = timing[1], strong = timing[2], weak = timing[3],
+                 batch = timing[4], lr = timing[5];
+    const auto run =
+        attempt.run({.world = 1,
+                     .label = format("{} s alone, {} s shared by {} ranks, {} s where each had as much",
+                                     alone, strong, ranks, weak),
+                     .args = as_words(timing),
+                     .alone = true});
+    const auto& rank = run.ranks[0];
+    rank.expect_number("speed_up", alone / strong, "how many TIMES as fast is it?");
+    rank.expect_number("strong_efficiency", alone / strong / ranks,
+                       "a speed-up of 4 is splendid on 4 ranks, and poor on 100");
+    rank.expect_number("weak_efficiency", alone / weak,
+                       "each rank has as much to do as the one alone: perfect ranks take as long as it did");
+    rank.expect_numbers("batches", {batch, batch * ranks},
+                        "samples a rank, and together: a rank's batch stays what it was alone");
+    rank.expect_number("lr", lr * ranks, "the linear rule: a step is a mean over so many times the samples");
+  }
+}
+
+// --- scale.2: the same numbers as the exercise makes, and the whole layer
+
+constexpr int kSamples = 2, kWidth = 6;
+
+double layer_number(int row, int column, int step) {
+  return (row * kWidth + column) * step % 7 - 3;
+}
+
+void check_layer(const RankRun& rank) {
+  Row outputs, gradient;
+  for (int i = 0; i < kSamples; ++i) {
+    for (int j = 0; j < kWidth; ++j) {
+      double output = layer_number(0, j, 4), input_gradient = 0;
+      for (int k = 0; k < kWidth; ++k) {
+        output += layer_number(i, k, 3) * layer_number(j, k, 5);
+        input_gradient += layer_number(i, k, 2) * layer_number(k, j, 5);
+      }
+      outputs.push_back(output);
+      gradient.push_back(input_gradient);
+    }
+  }
+  rank.expect_numbers("column", outputs,
+                      "column_forward(): the unsplit layer's outputs, a row for each sample. Each "
+                      "rank has other outputs: how are they joined?");
+  rank.expect_numbers("gradient", gradient,
+                      "column_backward(): an input feeds the outputs of all ranks, which are one "
+                      "model: a sum, not a mean");
+  rank.expect_numbers("row", outputs,
+                      "row_forward(): each rank has a part of every sum; the bias comes once");
+  // what travels is outputs, or gradients of inputs: never more numbers than the whole batch has of them
+  for (const double given : rank.numbers("given"))
+    expect(
+        given <= kSamples * kWidth,
+        format("in one call rank {} gives the others {} numbers, and {} are enough: weights have travelled",
+               rank.rank(), shown(given), kSamples * kWidth),
+        "the whole weight is too large for one rank: let outputs travel, or gradients");
+}
+
+CHECK_OF("scale.2", attempt) {
+  for (const int world : {2, 3}) {
+    const auto run = attempt.run({.world = world});
+    for (const auto& rank : run.ranks) check_layer(rank);
+  }
+}
+
+// --- scale.3: the order of a pipeline's stages, played through
+
+struct Piece {
+  char kind;  // F or B
+  int micro_batch;
+  auto operator<=>(const Piece&) const = default;
+  std::string name() const { return format("{}{}", kind, micro_batch); }
+};
+using Order = std::vector<Piece>;
+
+Order read_order(const std::string& text) {
+  Order order;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    int micro_batch = -1;  // stays so where there is no number
+    std::from_chars(word.data() + 1, word.data() + word.size(), micro_batch);
+    order.push_back({word[0], micro_batch});
+  }
+  return order;
+}
+
+// How many turns all stages take together, each piece one turn long.
+int turns_of(const std::vector<Order>& stages, const std::string& where) {
+  const int last = static_cast<int>(stages.size()) - 1;
+  std::set<std::pair<int, Piece>> done;
+  std::vector<size_t> at(stages.size());
+  // after the stage before it, or behind it; a backward after its own forward
+  const auto may_begin = [&](int stage, const Piece& piece) {
+    if (piece.kind == 'F') return stage == 0 || done.contains({stage - 1, piece});
+    return done.contains({stage, {'F', piece.micro_batch}}) &&
+           (stage == last || done.contains({stage + 1, piece}));
+  };
+  for (int turns = 0;; ++turns) {
+    std::vector<std::pair<int, Piece>> begun;
+    std::string waiting;
+    for (int stage = 0; stage <= last; ++stage) {
+      const auto& order = stages[static_cast<size_t>(stage)];
+      const auto next = at[static_cast<size_t>(stage)];
+      if (next == order.size()) continue;
+      if (may_begin(stage, order[next])) begun.emplace_back(stage, order[next]);
+      waiting += format("{} stage {} waits in {}", waiting.empty() ? "" : ",", stage, order[next].name());
+    }
+    if (waiting.empty()) return turns;
+    expect(!begun.empty(), where + "nobody goes on:" + waiting,
+           "which stage has to begin so that others can go on?");
+    for (const auto& piece : begun) {
+      done.insert(piece);
+      ++at[static_cast<size_t>(piece.first)];
+    }
+  }
+}
+
+void check_order(const Order& order, int stage, int stages, int micro_batches, const std::string& where) {
+  const auto it = where + format("stage {} ", stage);
+  auto sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  Order wanted;
+  for (const char kind : {'B', 'F'})
+    for (int i = 0; i < micro_batches; ++i) wanted.push_back({kind, i});
+  std::string words;
+  for (const auto& piece : order) words += " " + piece.name();
+  expect(sorted == wanted, it + (order.empty() ? "does nothing" : "does" + words),
+         format("each of {} micro-batches goes forward once and backward once", micro_batches));
+  int now = 0, most = 0;
+  for (const auto& piece : order) most = std::max(most, now += piece.kind == 'F' ? 1 : -1);
+  expect(most <= stages - stage,
+         it + format("keeps {} micro-batches at a time, and {} would do", most, stages - stage),
+         "a micro-batch's backward lets its activations go: when is the earliest that it can come?");
+}
+
+CHECK_OF("scale.3", attempt) {
+  for (const auto& [stages, micro_batches] :
+       {std::pair(3, 4), std::pair(4, 6), std::pair(4, 2), std::pair(2, 1)}) {
+    const auto run = attempt.run(
+        {.world = 1, .args = {std::to_string(stages), std::to_string(micro_batches)}, .alone = true});
+    const auto where = format("{} stages, {} micro-batches: ", stages, micro_batches);
+    std::vector<Order> orders;
+    for (int stage = 0; stage < stages; ++stage)
+      orders.push_back(read_order(run.ranks[0].text(format("stage {}", stage))));
+    const auto complete = [&](int stage) {
+      check_order(orders[static_cast<size_t>(stage)], stage, stages, micro_batches, where);
+    };
+    for (int stage = 0; stage < stages; ++stage) complete(stage);
+    const int turns = turns_of(orders, where), fastest = 2 * (micro_batches + stages - 1);
+    expect(turns <= fastest, where + format("all is done after {} turns, and {} are enough", turns, fastest),
+           "what can stage 0 do while its first micro-batch is with the other stages?");
+    run.ranks[0].expect_number(
+        "bubble", (stages - 1.0) / (micro_batches + stages - 1.0),
+        "a stage's share of waiting: count the turns in which stage 0 works, and all turns");
+  }
+}
+
+// --- scale.4: a grid
+
+constexpr int64_t kGridRanks = 8, kNodeRanks = 4, kStepSamples = 256;
+constexpr double kRoom = 10;  // MB a rank
+
+CHECK_OF("scale.4", attempt) {
+  const auto settings = settings_of(attempt);
+  const auto count = [&](const char* section, const char* key) {
+    return settings[section][key].as<int64_t>();
+  };
+  const auto data = count("parallel", "data"), tensor = count("parallel", "tensor");
+  expect(settings["model"]["hidden"].as<std::vector<int64_t>>() == std::vector<int64_t>{1018, 510} &&
+             count("parallel", "pipeline") == 1 && settings["optim"]["name"].as<std::string>() == "sgd" &&
+             settings["optim"]["momentum"].as<double>() == 0.9,
+         "the widths 1018 and 510, sgd with momentum 0.9, and no pipeline are given",
+         "only the grid and the batch are free");
+  expect(tensor <= kNodeRanks, format("{} ranks share each layer, and a node has {}", tensor, kNodeRanks),
+         "every layer's sums would cross the network");
+  expect(data == 0 || data * tensor == kGridRanks,
+         format("{} copies of {} ranks each are {} ranks, and there are {}", data, tensor, data * tensor,
+                kGridRanks));
+  expect(settings["optim"]["lr"].as<double>() == 0.01, "optim.lr is not 0.01",
+         "with as many samples a step as before the learning rate stays");
+  const auto run = attempt.lockstep({"train", attempt.path(), "--dry-run", "--json"},
+                                    {.world = kGridRanks, .may_fail = true});
+  const auto& ending = run.ranks[0].ending();
+  expect(ending.is_well(), "lockstep does not take this grid:\n" +
+                               (ending.error ? describe(Error(*ending.error)) : ending.printed));
+  double megabytes = -1;  // on the line that is JSON: libraries may have printed something, too
+  std::istringstream lines(ending.printed);
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto json = base::parse_json(line); json.is_object())
+      megabytes = json.value("rank_mb", megabytes);
+  }
+  expect(megabytes >= 0 && megabytes <= kRoom,
+         format("a rank needs {} MB, and has room for {}", shown(megabytes), kRoom),
+         "where ranks share the layers, each keeps a part of them");
+  const auto copies = kGridRanks / tensor, each = count("data", "batch_size") * count("train", "accumulate");
+  expect(copies * each == kStepSamples,
+         format("{} copies with {} samples each take {} samples a step, and {} are wanted", copies, each,
+                copies * each, kStepSamples),
+         "the ranks of one copy take the same samples; each copy takes others");
+}
+
+}  // namespace
+}  // namespace lockstep::workshop
