@@ -5,6 +5,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/identify.h"
 #include "trainer/config/other_names.h"
 
 namespace lockstep::config {
@@ -21,8 +22,6 @@ const Use kSchedule{"schedule.name"};
 const Use kDdp{"train.mode", {"ddp"}};
 const Use kDataParallel{"train.mode", {"data_parallel"}};
 
-const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
-                                             "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
 constexpr double kMaxCount = 2147483647;  // products of two counts fit in an int64
 constexpr double kMaxRanks = 65536;
 constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overflows
@@ -36,7 +35,7 @@ const std::vector<Key> kKeys = {
 
     {KEY(launch.launcher),
      "what started the ranks; auto asks the environment, none = alone",
-     {.choices = kLaunchers, .about = About::place}},
+     {.choices = launch::launcher_choices(), .about = About::place}},
     {KEY(launch.backend),
      "auto: nccl on GPUs, shared on CPUs, gloo where nodes have a rank each; mpi is auto for a process alone",
      {.choices = {"auto", "nccl", "shared", "gloo", "mpi"}, .about = About::place}},
