@@ -1,5 +1,5 @@
 // Peak memory a device: logical devices of the CPU by their threads.
-#include "lockstep/parallel/replicas/device_memory.h"
+#include "lockstep/parallel/device_memory.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>

@@ -1,29 +1,48 @@
 #include "lockstep/parallel/data_parallel.h"
 
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/cuda.h>
-#include <torch/nn/module.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
+#include <exception>
+#include <latch>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
-#include "lockstep/parallel/replicas/cpu_generator.h"
-#include "lockstep/parallel/replicas/joined_graph.h"
-#include "lockstep/parallel/replicas/replicas.h"
+#include "lockstep/parallel/device_memory.h"
 
 namespace lockstep {
 namespace {
 
-using parallel::DeviceShare;
-using parallel::Order;
+using Devices = std::vector<c10::Device>;
+using parallel::CountedFor;
+using torch::autograd::Edge;
+using torch::autograd::variable_list;
+using torch::autograd::impl::gradient_edge;
 
 constexpr int kLogicalDevices = 2;
 
-void check_devices(const std::vector<c10::Device>& devices) {
+// --- devices
+
+void check_devices(const Devices& devices) {
   if (devices.empty()) throw InputError("there are no devices", "data_parallel", "give one or more");
   const auto gpus = static_cast<int>(torch::cuda::device_count());
   for (const auto& device : devices) {
@@ -35,6 +54,491 @@ void check_devices(const std::vector<c10::Device>& devices) {
           format("{} is not there: this process sees {} GPU{}", device.str(), gpus, gpus == 1 ? "" : "s"),
           "data_parallel", "give devices that are there, or ask the scheduler for more");
   }
+}
+
+// "device 1 of 2 (cpu)"
+std::string name_of_device(size_t index, const Devices& devices) {
+  return format("device {} of {} ({})", index, devices.size(), devices[index].str());
+}
+
+// A tensor as that device gets it: logical devices of one CPU get copies, too.
+at::Tensor sent(const at::Tensor& tensor, size_t index, c10::Device device) {
+  const CountedFor counted(index);
+  const bool is_there = index > 0 && tensor.device() == device;
+  return is_there ? tensor.clone() : tensor.to(device, /*non_blocking=*/true);
+}
+
+// --- a thread for each device, kept from step to step
+
+// at::ThreadLocalState carries whether autocast is on, but not its types.
+class AutocastTypes {
+ public:
+  void apply() const {
+    at::autocast::set_autocast_dtype(at::kCPU, cpu_);
+    at::autocast::set_autocast_dtype(at::kCUDA, cuda_);
+    at::autocast::set_autocast_cache_enabled(cache_);
+  }
+
+ private:
+  at::ScalarType cpu_ = at::autocast::get_autocast_dtype(at::kCPU);
+  at::ScalarType cuda_ = at::autocast::get_autocast_dtype(at::kCUDA);
+  bool cache_ = at::autocast::is_autocast_cache_enabled();
+};
+
+// With the device named. The kind of error stays: it decides the exit status.
+[[noreturn]] void rethrow_named(const std::exception_ptr& thrown, const std::string& device) {
+  const auto named = [&device](const Error& error) {
+    auto fault = error.fault();
+    fault.where = device + (fault.where.empty() ? "" : ", " + fault.where);
+    return fault;
+  };
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const InputError& error) {
+    throw InputError(named(error));
+  } catch (const Error& error) {
+    throw Error(named(error));
+  } catch (const c10::Error& error) {
+    throw Error(error.what_without_backtrace(), device);
+  } catch (const std::exception& error) {
+    throw Error(error.what(), device);
+  }
+}
+
+class DeviceThreads {
+ public:
+  /// The calling thread's share of the cores is divided among them.
+  explicit DeviceThreads(const Devices& devices) : devices_(devices) {
+    for (size_t i = 0; i < devices.size(); ++i) workers_.push_back(std::make_unique<Worker>());
+    const int all = at::get_num_threads();
+    const int share = std::max(1, all / std::max(1, static_cast<int>(devices.size())));
+    run(devices.size(), [share](size_t) {
+      at::get_num_threads();  // the first call takes the process's number
+      at::set_num_threads(share);
+    });
+    at::set_num_threads(all);
+  }
+
+  /// work(0) to work(count - 1), each on its device's thread, in the caller's grad mode, autocast and debug
+  /// state. Returns when all are done; then the first device's error is thrown.
+  void run(size_t count, const std::function<void(size_t)>& work, bool one_by_one = false) {
+    const at::ThreadLocalState state;
+    const AutocastTypes autocast;
+    std::vector<std::exception_ptr> errors(count);
+    const auto job = [&](size_t i) {
+      try {
+        const at::ThreadLocalStateGuard as_the_caller(state);
+        autocast.apply();
+        const c10::OptionalDeviceGuard here(devices_[i].is_cpu() ? std::nullopt : std::optional(devices_[i]));
+        const CountedFor counted(i);
+        work(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    };
+    const size_t together = one_by_one ? 1 : count;
+    for (size_t begin = 0; begin < count; begin += together) {
+      std::latch done(static_cast<std::ptrdiff_t>(together));
+      for (size_t i = begin; i < begin + together; ++i) {
+        workers_[i]->give([&, i] {
+          job(i);
+          done.count_down();
+        });
+      }
+      done.wait();
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (errors[i]) rethrow_named(errors[i], name_of_device(i, devices_));
+    }
+  }
+
+ private:
+  class Worker {
+   public:
+    void give(std::function<void()> job) {
+      {
+        const std::lock_guard lock(mutex_);
+        job_ = std::move(job);
+      }
+      changed_.notify_one();
+    }
+
+   private:
+    void loop(const std::stop_token& stop) {
+      std::unique_lock lock(mutex_);
+      while (changed_.wait(lock, stop, [this] { return job_ != nullptr; })) {
+        const auto job = std::exchange(job_, nullptr);
+        lock.unlock();
+        job();
+        lock.lock();
+      }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable_any changed_;
+    std::function<void()> job_;
+    std::jthread thread_{[this](const std::stop_token& stop) { loop(stop); }};  // joined before the rest goes
+  };
+
+  const Devices devices_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+at::Tensor cpu_generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Restores the CPU's generator: what is drawn meanwhile leaves no trace.
+class KeptGenerator {
+ public:
+  KeptGenerator() = default;
+  ~KeptGenerator() {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state_);
+  }
+  KeptGenerator(const KeptGenerator&) = delete;
+  KeptGenerator& operator=(const KeptGenerator&) = delete;
+
+ private:
+  at::Tensor state_ = cpu_generator_state();
+};
+
+// --- replicate: a copy of the module on each device, made once and brought up to date before each forward
+
+using Named = torch::OrderedDict<std::string, at::Tensor>;
+
+[[noreturn]] void refuse_replica(const std::string& what) {
+  throw InputError("a replica differs from the module: " + what, "data_parallel",
+                   "make it as the module was made; a Cloneable makes its layers in reset()");
+}
+
+/// A parameter of a replica that wants a gradient, and the place of the module's own in Replicas::sources().
+struct Leaf {
+  at::Tensor tensor;
+  size_t source;
+};
+
+class Replicas {
+ public:
+  /// InputError where a replica is not built as the module is.
+  Replicas(std::shared_ptr<torch::nn::Module> module, const Devices& devices,
+           const DataParallelCore::MakeReplica& make)
+      : module_(std::move(module)) {
+    std::unordered_set<c10::TensorImpl*> seen;
+    for (const auto& parameter : module_->parameters()) {
+      if (seen.insert(parameter.unsafeGetTensorImpl()).second) sources_.push_back(parameter);
+    }
+    const KeptGenerator kept;
+    for (const auto& device : devices) {
+      const CountedFor counted(copies_.size());
+      auto& copy = copies_.emplace_back(Copy{device, make(device), {}, {}});
+      if (!copy.module) refuse_replica("there is none");
+      if (copy.module == module_) refuse_replica("it is the module itself");
+      if (copy.module->modules().size() != module_->modules().size()) refuse_replica("it has other parts");
+      copy.parameters = pairs(module_->named_parameters(), copy.module->named_parameters());
+      copy.buffers = pairs(module_->named_buffers(), copy.module->named_buffers());
+    }
+  }
+
+  /// Parameters, buffers and modes of the first `count` become the module's. `keep`: the backward of an
+  /// earlier forward may still come and needs the values that are there, which are written only where they
+  /// differ.
+  void refresh(size_t count, bool keep) {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < count; ++i) {
+      const CountedFor counted(i);
+      auto& replica = copies_[i];
+      copy_modes(*module_, *replica.module);
+      for (auto& pair : replica.parameters) {
+        pair.own.set_requires_grad(pair.original.requires_grad());
+        if (i == 0 || !keep || !is_equal(pair.own, pair.original)) update(pair, i, replica.device);
+      }
+      // a graph that saved a running mean does not read it again: the copy is no change to it
+      const at::AutoDispatchBelowADInplaceOrView unseen;
+      for (auto& pair : replica.buffers) update(pair, i, replica.device);
+    }
+  }
+
+  torch::nn::Module& operator[](size_t device) const { return *copies_[device].module; }
+
+  std::vector<Leaf> leaves(size_t device) const {
+    std::vector<Leaf> result;
+    for (const auto& pair : copies_[device].parameters) {
+      if (pair.own.requires_grad()) result.push_back({pair.own, pair.source});
+    }
+    return result;
+  }
+
+  /// The module's parameters, each once.
+  const std::vector<at::Tensor>& sources() const { return sources_; }
+
+ private:
+  struct Pair {
+    at::Tensor own, original;
+    size_t source = 0;
+  };
+  struct Copy {
+    c10::Device device;
+    std::shared_ptr<torch::nn::Module> module;
+    std::vector<Pair> parameters, buffers;
+  };
+
+  // Shared parameters stand under each of their names, and are paired once.
+  std::vector<Pair> pairs(const Named& originals, const Named& own) const {
+    if (originals.size() != own.size()) refuse_replica("it has other parameters or buffers");
+    std::vector<Pair> result;
+    std::unordered_set<c10::TensorImpl*> seen;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto& name = originals[i].key();
+      const auto& original = originals[i].value();
+      if (own[i].key() != name) refuse_replica("'" + own[i].key() + "' is in the place of '" + name + "'");
+      if (own[i].value().sizes() != original.sizes()) refuse_replica("'" + name + "' has another shape");
+      if (!seen.insert(own[i].value().unsafeGetTensorImpl()).second) continue;
+      const auto source = std::ranges::find_if(
+          sources_, [&](const at::Tensor& parameter) { return parameter.is_same(original); });
+      result.push_back({own[i].value(), original, static_cast<size_t>(source - sources_.begin())});
+    }
+    return result;
+  }
+
+  // The first replica shares the module's memory and its count of changes: the module sees what it does.
+  static void update(Pair& pair, size_t device_index, c10::Device device) {
+    auto& [own, original, source] = pair;
+    if (device_index == 0) {
+      if (own.is_alias_of(original) && own.sizes() == original.sizes()) return;
+      own.set_data(original.detach());
+      torch::autograd::impl::set_version_counter(own, torch::autograd::impl::version_counter(original));
+      return;
+    }
+    const bool fits = own.sizes() == original.sizes() && own.strides() == original.strides() &&
+                      own.scalar_type() == original.scalar_type() && own.device() == device;
+    if (!fits) own.set_data(at::empty_like(original, original.options().device(device)));
+    own.copy_(original.detach(), /*non_blocking=*/true);
+  }
+
+  // By value: libtorch's optimisers change a parameter without counting it as a change.
+  static bool is_equal(const at::Tensor& own, const at::Tensor& original) {
+    return own.scalar_type() == original.scalar_type() && own.sizes() == original.sizes() &&
+           own.equal(original.to(own.device()));
+  }
+
+  // Part by part: a BatchNorm may be kept in evaluation mode.
+  static void copy_modes(const torch::nn::Module& from, torch::nn::Module& to) {
+    const auto originals = from.modules(), own = to.modules();
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i]->is_training() != originals[i]->is_training()) own[i]->train(originals[i]->is_training());
+    }
+  }
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<at::Tensor> sources_;
+  std::vector<Copy> copies_;
+};
+
+// --- gather: one node of the graph joins the devices' outputs. In the backward it scatters the gradient,
+// lets each device compute (a GPU on the engine's thread for it, a CPU's logical device on its own), and
+// sums.
+
+/// What one device has done in a forward.
+struct DeviceShare {
+  std::vector<at::Tensor> given;    // its part of the inputs, as they came
+  std::vector<at::Tensor> inputs;   // the same, at the beginning of a graph of its own
+  std::vector<Leaf> leaves;         // its replica's parameters
+  std::vector<at::Tensor> outputs;  // at its end
+};
+
+/// Where a device's piece of a gathered tensor lies, and where its own graph goes on.
+struct Piece {
+  int64_t begin = 0, length = 0;
+  bool is_number = false;
+  Edge edge;
+};
+
+/// A device's graph, from the pieces of the outputs back to its parameters and inputs.
+struct DeviceGraph {
+  c10::Device device = at::kCPU;
+  std::vector<Piece> pieces;
+  std::vector<Leaf> leaves;
+  std::vector<at::Tensor> inputs;
+};
+
+bool wants_gradient(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.requires_grad();
+}
+
+// A backward through some devices' graphs.
+struct Backward {
+  torch::autograd::edge_list roots, wanted;
+  variable_list gradients;
+
+  void add(size_t index, const DeviceGraph& graph, const variable_list& gathered) {
+    for (size_t k = 0; k < graph.pieces.size(); ++k) {
+      const auto& piece = graph.pieces[k];
+      if (!piece.edge.is_valid() || !gathered[k].defined()) continue;
+      const auto gradient = sent(gathered[k].narrow(0, piece.begin, piece.length), index, graph.device);
+      roots.push_back(piece.edge);
+      gradients.push_back(piece.is_number ? gradient.reshape({}) : gradient);
+    }
+    for (const auto& leaf : graph.leaves) wanted.push_back(gradient_edge(leaf.tensor));
+    for (const auto& input : graph.inputs) wanted.push_back(gradient_edge(input));
+  }
+
+  variable_list run(bool keep_graph) const {
+    if (roots.empty() || wanted.empty()) return variable_list(wanted.size());
+    return torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph,
+                                                                 /*create_graph=*/false,
+                                                                 /*accumulate_grad=*/false, wanted);
+  }
+};
+
+class GatherNode : public torch::autograd::Node {
+ public:
+  GatherNode(std::vector<DeviceGraph> graphs, size_t sources, std::shared_ptr<DeviceThreads> threads)
+      : graphs_(std::move(graphs)), sources_(sources), threads_(std::move(threads)) {}
+
+  variable_list apply(variable_list&& gradients) override {
+    if (graphs_.empty())
+      throw Error("backward ran through this graph already", "data_parallel",
+                  "keep it with retain_graph, or run the forward again");
+    if (at::GradMode::is_enabled())
+      throw InputError("a gradient of a gradient does not go through data_parallel", "data_parallel",
+                       "take it of the bare module");
+    const bool keep = torch::autograd::get_current_graph_task_keep_graph();
+    if (!graphs_.front().device.is_cpu()) return sum(backward_on_gpus(gradients, keep));
+    std::vector<variable_list> found(graphs_.size());
+    threads_->run(graphs_.size(), [&](size_t i) {
+      Backward own;
+      own.add(i, graphs_[i], gradients);
+      found[i] = own.run(keep);
+    });
+    return sum(found);
+  }
+
+  void release_variables() override {
+    graphs_.clear();
+    pending_.reset();
+  }
+
+  /// While it lives, a backward may come.
+  std::weak_ptr<void> pending() const { return pending_; }
+
+ private:
+  // One backward through all graphs. The engine has one thread for each GPU, and this is the first one's: a
+  // backward on another thread that comes to this GPU would wait for this one for ever.
+  std::vector<variable_list> backward_on_gpus(const variable_list& gradients, bool keep) const {
+    Backward all;
+    std::vector<size_t> counts;
+    for (size_t i = 0; i < graphs_.size(); ++i) {
+      const auto before = all.wanted.size();
+      all.add(i, graphs_[i], gradients);
+      counts.push_back(all.wanted.size() - before);
+    }
+    const auto found = all.run(keep);
+    std::vector<variable_list> parts;
+    auto begin = found.begin();
+    for (const size_t count : counts) {
+      const auto end = begin + static_cast<std::ptrdiff_t>(count);
+      parts.emplace_back(begin, end);
+      begin = end;
+    }
+    return parts;
+  }
+
+  // In the order of the devices, so that the bits do not depend on who was done first.
+  variable_list sum(const std::vector<variable_list>& found) const {
+    variable_list result(sources_);
+    const auto first = graphs_.front().device;
+    for (size_t i = 0; i < graphs_.size(); ++i) {
+      const auto& leaves = graphs_[i].leaves;
+      for (size_t k = 0; k < leaves.size(); ++k) {
+        if (!found[i][k].defined()) continue;
+        auto& total = result[leaves[k].source];
+        const auto own = found[i][k].to(first);
+        total = total.defined() ? total + own : own;
+      }
+    }
+    for (size_t i = 0; i < graphs_.size(); ++i) {
+      const auto begin = found[i].begin() + static_cast<std::ptrdiff_t>(graphs_[i].leaves.size());
+      result.insert(result.end(), begin, found[i].end());
+    }
+    return result;
+  }
+
+  std::vector<DeviceGraph> graphs_;
+  size_t sources_;
+  std::shared_ptr<DeviceThreads> threads_;
+  std::shared_ptr<void> pending_ = std::make_shared<int>();
+};
+
+void check_outputs_alike(const std::vector<DeviceShare>& shares, const Devices& devices) {
+  const auto same_dimensions = [](const at::Tensor& a, const at::Tensor& b) { return a.dim() == b.dim(); };
+  for (size_t i = 1; i < shares.size(); ++i) {
+    if (!std::ranges::equal(shares[i].outputs, shares[0].outputs, same_dimensions))
+      throw InputError("the devices' outputs differ in their number of tensors or of dimensions",
+                       name_of_device(i, devices), "let forward return the same for every batch");
+  }
+}
+
+// One gathered tensor, outside of any graph; its pieces are noted. Numbers become a row of them.
+at::Tensor join(const std::vector<DeviceShare>& shares, size_t k, std::vector<DeviceGraph>& graphs) {
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const auto& output = shares[i].outputs[k];
+    const bool is_number = output.dim() == 0;
+    parts.push_back((is_number ? output.reshape({1}) : output).to(graphs.front().device));
+    graphs[i].pieces.push_back(
+        {begin, parts.back().size(0), is_number, output.requires_grad() ? gradient_edge(output) : Edge()});
+    begin += parts.back().size(0);
+  }
+  return at::cat(parts);
+}
+
+struct Gathered {
+  std::vector<at::Tensor> outputs;
+  std::weak_ptr<void> pending;
+};
+
+Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& sources,
+                std::shared_ptr<DeviceThreads> threads, const Devices& devices) {
+  check_outputs_alike(shares, devices);
+  torch::autograd::edge_list edges;  // behind the node: the module's parameters, then the inputs
+  for (const auto& source : sources) edges.push_back(source.requires_grad() ? gradient_edge(source) : Edge());
+  std::vector<DeviceGraph> graphs;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    auto& graph = graphs.emplace_back(DeviceGraph{devices[i], {}, std::move(shares[i].leaves), {}});
+    std::ranges::copy_if(shares[i].inputs, std::back_inserter(graph.inputs), wants_gradient);
+    for (const auto& given : shares[i].given) {
+      if (wants_gradient(given)) edges.push_back(gradient_edge(given));
+    }
+  }
+  Gathered gathered;
+  std::vector<bool> differentiable;
+  for (size_t k = 0; k < shares.front().outputs.size(); ++k) {
+    gathered.outputs.push_back(join(shares, k, graphs));
+    differentiable.push_back(std::ranges::any_of(
+        shares, [k](const DeviceShare& share) { return wants_gradient(share.outputs[k]); }));
+  }
+  if (std::ranges::find(differentiable, true) == differentiable.end()) return gathered;
+  const auto node = base::make_node<GatherNode>(std::move(graphs), sources.size(), std::move(threads));
+  node->set_next_edges(std::move(edges));
+  for (size_t k = 0; k < gathered.outputs.size(); ++k) {
+    if (differentiable[k])
+      torch::autograd::create_gradient_edge(gathered.outputs[k], node);
+    else
+      node->add_input_metadata(torch::autograd::Node::undefined_input());
+  }
+  gathered.pending = node->pending();
+  return gathered;
+}
+
+// A single device has the module itself.
+Devices replicated(const Devices& devices) {
+  return devices.size() > 1 ? devices : Devices();
 }
 
 void require_one_batch(const std::vector<at::Tensor>& whole) {
@@ -49,11 +553,6 @@ void require_one_batch(const std::vector<at::Tensor>& whole) {
   }
 }
 
-// A single device has the module itself.
-std::vector<c10::Device> replicated(const std::vector<c10::Device>& devices) {
-  return devices.size() > 1 ? devices : std::vector<c10::Device>();
-}
-
 }  // namespace
 
 std::vector<c10::Device> visible_devices() {
@@ -61,51 +560,46 @@ std::vector<c10::Device> visible_devices() {
 }
 
 std::vector<c10::Device> devices_like(c10::Device first, int count) {
-  if (first.is_cpu()) return std::vector<c10::Device>(count > 0 ? count : kLogicalDevices, first);
+  if (first.is_cpu()) return Devices(count > 0 ? count : kLogicalDevices, first);
   const auto there = static_cast<int>(torch::cuda::device_count());
   const int wanted = count > 0 ? count : there;
   if (wanted > there)
     throw InputError(format("{} GPUs are wanted, and this process sees {}", wanted, there),
                      "data_parallel.devices", "ask for fewer, or 0 for all of them");
-  std::vector<c10::Device> devices;
+  Devices devices;
   for (int i = 0; i < wanted; ++i) devices.emplace_back(at::kCUDA, static_cast<c10::DeviceIndex>(i));
   return devices;
 }
 
 struct DataParallelCore::State {
-  State(std::shared_ptr<torch::nn::Module> wrapped, std::vector<c10::Device> places, const MakeReplica& make)
+  State(std::shared_ptr<torch::nn::Module> wrapped, Devices places, const MakeReplica& make)
       : module(std::move(wrapped)),
         devices(std::move(places)),
-        threads(std::make_shared<parallel::DeviceThreads>(replicated(devices))),
-        replicas(module, replicated(devices), make) {
-    // nobody knows yet whether the model draws random numbers
-    if (devices.front().is_cpu()) orders.fill(Order::one_by_one);
+        threads(std::make_shared<DeviceThreads>(replicated(devices))),
+        replicas(module, replicated(devices), make) {}
+
+  // The CPU has one generator for all: devices that draw from it take turns, so that the same seed gives the
+  // same bits. The first step finds out whether they do.
+  void parallel_apply(size_t count, const std::function<void(size_t)>& work) {
+    if (!devices.front().is_cpu()) return threads->run(count, work);
+    auto& take_turns = draws[module->is_training() ? 1 : 0];
+    const auto before = cpu_generator_state();
+    threads->run(count, work, take_turns);
+    const bool drew = !before.equal(cpu_generator_state());
+    if (drew && !take_turns)
+      log::warning(
+          "a model that drew no random numbers began to: what its devices drew at the same time "
+          "will be other numbers in another run; from here on they take turns");
+    take_turns = drew;
   }
 
   std::shared_ptr<torch::nn::Module> module;
-  std::vector<c10::Device> devices;
-  std::shared_ptr<parallel::DeviceThreads> threads;
-  parallel::Replicas replicas;
-  std::weak_ptr<void> pending;    // the last forward's backward
-  std::array<Order, 2> orders{};  // in evaluation, in training
-
-  void run_all(size_t count, const std::function<void(size_t)>& work);
+  Devices devices;
+  std::shared_ptr<DeviceThreads> threads;
+  Replicas replicas;
+  std::weak_ptr<void> pending;               // the last forward's backward
+  std::array<bool, 2> draws = {true, true};  // in evaluation, in training
 };
-
-// The CPU has one generator for all: devices that draw from it take turns, so that the same seed gives the
-// same bits. Whether they do is seen, not asked.
-void DataParallelCore::State::run_all(size_t count, const std::function<void(size_t)>& work) {
-  auto& order = orders[module->is_training() ? 1 : 0];
-  if (!devices.front().is_cpu()) return threads->run(count, work);
-  const parallel::Draws draws;
-  threads->run(count, work, order);
-  const bool drew = draws.any();
-  if (drew && order == Order::together)
-    log::warning(
-        "a model that drew no random numbers began to: what its devices drew at the same time "
-        "will be other numbers in another run; from here on they take turns");
-  order = drew ? Order::one_by_one : Order::together;
-}
 
 DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                    std::vector<c10::Device> devices, const MakeReplica& make) {
@@ -134,7 +628,7 @@ std::vector<std::vector<at::Tensor>> DataParallelCore::scatter(const std::vector
   std::vector<std::vector<at::Tensor>> shares(count);
   for (size_t i = 0; i < count; ++i) {
     for (size_t k = 0; k < whole.size(); ++k)
-      shares[i].push_back(parallel::sent(chunks[k].empty() ? whole[k] : chunks[k][i], i, devices[i]));
+      shares[i].push_back(sent(chunks[k].empty() ? whole[k] : chunks[k][i], i, devices[i]));
   }
   return shares;
 }
@@ -151,9 +645,9 @@ std::vector<at::Tensor> DataParallelCore::run(std::vector<std::vector<at::Tensor
     for (const auto& tensor : shares[i].given)
       shares[i].inputs.push_back(tensor.requires_grad() ? tensor.detach().requires_grad_() : tensor);
   }
-  state.run_all(shares.size(),
-                [&](size_t i) { shares[i].outputs = forward(i, *state.replicas[i], shares[i].inputs); });
-  auto gathered = parallel::gather(std::move(shares), state.replicas.sources(), state.threads, state.devices);
+  state.parallel_apply(
+      shares.size(), [&](size_t i) { shares[i].outputs = forward(i, state.replicas[i], shares[i].inputs); });
+  auto gathered = gather(std::move(shares), state.replicas.sources(), state.threads, state.devices);
   state.pending = gathered.pending;
   return std::move(gathered.outputs);
 }

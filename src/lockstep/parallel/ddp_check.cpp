@@ -17,37 +17,23 @@
 
 namespace lockstep::parallel {
 
-// verify_alike: one small all-gather where all ranks agree, and their whole texts where they don't.
+// verify_alike: one small all-gather where all ranks agree, and their whole texts where they do not.
 
 namespace {
 
 constexpr const char* kAlike = "build the same module with the same options on every rank";
 
-const std::string kFrozen = "frozen";
-
 /// A thing that has to be the same on every rank.
 struct Fact {
-  std::string subject;
-  std::string value;
+  std::string subject, value;
 };
 
-std::string text(at::IntArrayRef numbers) {
-  std::ostringstream out;
-  out << numbers;
-  return out.str();
-}
-
-Fact fact_of(const parallel::ReducedParameter& parameter) {
+Fact fact_of(const NamedTensor& parameter) {
   const auto& tensor = parameter.tensor;
-  std::string value = format("{} {}", c10::toString(tensor.scalar_type()), text(tensor.sizes()));
-  if (!tensor.is_contiguous()) value += " with strides " + text(tensor.strides());
+  auto value = c10::str(c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+  if (!tensor.is_contiguous()) value += c10::str(" with strides ", tensor.strides());
+  if (!tensor.requires_grad()) value += ", frozen (requires_grad is false)";
   return {"parameter " + parameter.name, value};
-}
-
-std::string joined(const std::vector<double>& numbers) {
-  std::string result;
-  for (const double number : numbers) result += format("{} ", number);
-  return result;
 }
 
 std::string graphs_of(const torch::nn::Module& module) {
@@ -57,9 +43,7 @@ std::string graphs_of(const torch::nn::Module& module) {
   return digests.empty() ? "none" : base::join(digests, " ");
 }
 
-std::vector<Fact> facts_of(const torch::nn::Module& module,
-                           const std::vector<parallel::ReducedParameter>& parameters,
-                           const DdpOptions& options) {
+std::vector<Fact> facts_of(const torch::nn::Module& module, const DdpOptions& options) {
   const auto cap = options.bucket_cap_mb;
   std::vector<Fact> facts = {
       {"option find_unused_parameters", format("{}", options.find_unused_parameters)},
@@ -68,21 +52,12 @@ std::vector<Fact> facts_of(const torch::nn::Module& module,
       {"option forward_sync_buffers", format("{}", options.syncs_buffers())},
       {"option skip_all_reduce_unused_params", format("{}", options.skip_all_reduce_unused_params)},
       {"option bucket_cap_mb", cap ? format("{}", *cap) : "unset"},
-      {"option bucket_cap_mb_list", joined(options.bucket_cap_mb_list)},
+      {"option bucket_cap_mb_list", c10::str(c10::Join(" ", options.bucket_cap_mb_list))},
       {"option batched_grad_copy", format("{}", options.batched_grad_copy)},
       {"option lazy_bucket_allocation", format("{}", options.lazy_bucket_allocation)},
       {"the graph", graphs_of(module)},
-      {"number of parameters", format("{}", parameters.size())},
   };
-  for (const auto& parameter : parameters) facts.push_back(fact_of(parameter));
-  return facts;
-}
-
-// Not compared: said where what is compared differs.
-std::vector<Fact> frozen_in(const torch::nn::Module& module, const DdpOptions& options) {
-  std::vector<Fact> facts;
-  for (const auto& parameter : unique_parameters(module, options.ignore))
-    if (!parameter.tensor.requires_grad()) facts.push_back({"parameter " + parameter.name, kFrozen});
+  for (const auto& parameter : unique_parameters(module, options.ignore)) facts.push_back(fact_of(parameter));
   return facts;
 }
 
@@ -92,10 +67,6 @@ int64_t fingerprint(const std::vector<Fact>& facts) {
   for (const auto& fact : facts)
     for (const char c : fact.value + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return static_cast<int64_t>(hash);
-}
-
-bool is_frozen(const Fact& fact) {
-  return fact.value == kFrozen;
 }
 
 std::string write(const std::vector<Fact>& facts) {
@@ -114,52 +85,28 @@ std::vector<Fact> read(const std::string& written) {
   return facts;
 }
 
-// "parameter fc.weight is frozen on rank 1 and trained on rank 0", of the first
-std::string frozen_on_one(const std::vector<Fact>& frozen, const std::vector<Fact>& trained, int rank,
-                          int other) {
-  for (const auto& fact : frozen) {
-    if (!is_frozen(fact)) continue;
-    const auto same = [&fact](const Fact& it) { return it.subject == fact.subject && !is_frozen(it); };
-    if (std::ranges::none_of(trained, same)) continue;
-    return format("{} is frozen on rank {} (requires_grad is false) and trained on rank {}", fact.subject,
-                  rank, other);
+// "rank 1 has parameter fc.weight Float [10, 4], rank 0 has parameter fc.weight Float [10, 5]"
+std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fact>& other, int first,
+                             int rank) {
+  const auto text = [](const std::vector<Fact>& facts, size_t i) {
+    return i < facts.size() ? facts[i].subject + " " + facts[i].value : "no more parameters";
+  };
+  for (size_t i = 0; i < std::max(zero.size(), other.size()); ++i) {
+    if (i >= zero.size() || i >= other.size() || zero[i].value != other[i].value)
+      return format("rank {} has {}, rank {} has {}", rank, text(other, i), first, text(zero, i));
   }
   return {};
 }
 
-// "rank 1 has parameter fc.weight Float [10, 4], rank 0 has parameter fc.weight Float [10, 5]"
-std::string first_difference(std::vector<Fact> zero, std::vector<Fact> other, int first, int rank) {
-  if (auto one = frozen_on_one(other, zero, rank, first); !one.empty()) return one;
-  if (auto one = frozen_on_one(zero, other, first, rank); !one.empty()) return one;
-  std::erase_if(zero, is_frozen);
-  std::erase_if(other, is_frozen);
-  for (size_t i = 0; i < std::min(zero.size(), other.size()); ++i) {
-    if (zero[i].value == other[i].value) continue;
-    // a different count says less than the first parameter that only one of them has
-    if (zero[i].subject == "number of parameters" && other.size() != zero.size()) continue;
-    return format("rank {} has {} {}, rank {} has {} {}", rank, other[i].subject, other[i].value, first,
-                  zero[i].subject, zero[i].value);
-  }
-  if (zero.size() == other.size()) return {};
-  const auto& more = zero.size() > other.size() ? zero : other;
-  const Fact& extra = more[std::min(zero.size(), other.size())];
-  const bool in_zero = zero.size() > other.size();
-  return format("rank {} has {} {}, rank {} does not", in_zero ? first : rank, extra.subject, extra.value,
-                in_zero ? rank : first);
-}
-
 }  // namespace
 
-void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
-                  const std::vector<parallel::ReducedParameter>& parameters, const DdpOptions& options,
+void verify_alike(const ProcessGroup& group, const torch::nn::Module& module, const DdpOptions& options,
                   at::Device device) {
-  auto facts = facts_of(module, parameters, options);
+  const auto facts = facts_of(module, options);
   const auto fingerprints = comm::all_gather(group, at::tensor(fingerprint(facts), at::kLong), device);
   if (std::ranges::all_of(fingerprints,
                           [&](const at::Tensor& one) { return at::equal(one, fingerprints[0]); }))
     return;
-
-  for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
   std::vector<std::vector<Fact>> all;
   for (const auto& written : comm::all_gather(group, write(facts), device)) all.push_back(read(written));
   for (size_t rank = 1; rank < all.size(); ++rank) {

@@ -13,8 +13,7 @@ namespace lockstep::parallel {
 
 /// Collective. Throws the same InputError on every rank where a rank's parameters (number, type, shape,
 /// layout, which are frozen), options or graphs (OwnGraph) are not rank 0's.
-void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
-                  const std::vector<ReducedParameter>& parameters, const DdpOptions& options,
+void verify_alike(const ProcessGroup& group, const torch::nn::Module& module, const DdpOptions& options,
                   at::Device device);
 
 /// Checks what a rank can see alone.

@@ -39,151 +39,18 @@
 #include "lockstep/parallel/ddp_check.h"
 #include "lockstep/parallel/module_tensors.h"
 
-namespace lockstep::parallel {
+namespace lockstep {
+namespace {
 
-// A node behind the outputs of a forward pass: what Python's DDPSink does.
+using parallel::ReducedParameter;
+
+// --- a node behind the outputs of a forward pass: what Python's DDPSink does
 
 /// The all-reduces of a static graph's first iteration, to be queued once, from inside its backward pass.
 struct DelayedAllReduce {
   std::weak_ptr<c10d::Reducer> reducer;
   bool queued = false;
 };
-
-/// Replaces each output that has a history with a copy whose gradient passes through the sink. Outputs that
-/// the loss does not use then hand an undefined gradient down, and the Reducer hears of every parameter
-/// behind them. `delayed` is null unless the first iteration of a static graph is under way.
-void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed);
-
-// Sees gradients arrive that the Reducer lets pass: of a forward around the wrapper, or of a second backward.
-// The ranks' parameters would differ from then on, and nothing would say so.
-
-class GradientWatch {
- public:
-  /// In a static graph a backward may bring a gradient several times, as often as in the first step.
-  GradientWatch(const std::vector<ReducedParameter>& parameters, bool static_graph);
-  ~GradientWatch();
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
-
-  /// Before a forward whose backward is exchanged, and where gradients are zeroed. A warning where a
-  /// parameter changed with a gradient that was not, as another optimiser than ours does not ask; it is no
-  /// error, since whatever else may have changed it.
-  void look_for_moves();
-  /// After a forward of ours: one backward is expected, exchanged or local. An exchange takes along what is
-  /// local and has moved nothing.
-  void expect(bool exchanged);
-  /// While no_sync() is held whatever arrives is meant to be local.
-  void permit_local(bool permitted) { permits_local_ = permitted; }
-
- private:
-  struct Watched {
-    ReducedParameter parameter;
-    int64_t arrived = 0;  // since the last forward
-    int64_t usual = 1;    // arrivals a backward
-    at::Tensor sum = {};  // of the parameter's values when its gradient became local
-  };
-  static void forget(Watched& watched);
-  void arrive(Watched& watched);
-  void mark(Watched& watched) const;
-
-  std::vector<Watched> watched_;
-  std::vector<std::function<void()>> unhook_;
-  const bool static_graph_;
-  bool expects_ = false;  // a forward of ours was there
-  bool permits_local_ = false;
-  bool learns_ = false;  // in the first exchanged step of a static graph
-  int64_t exchanges_ = 0;
-  bool has_warned_ = false;
-};
-
-// c10d's Reducer and Logger, made as Python's DDP makes them.
-
-/// libtorch's, with a look at its buckets: get_grad_buckets() refuses where one has no buffer
-/// (libtorch 2.15), and that of a sparse gradient has none before its first backward pass.
-class Reducer : public c10d::Reducer {
- public:
-  using c10d::Reducer::Reducer;
-  /// Of the buckets that have one now: not of sparse gradients, nor of buckets that are allocated lazily.
-  std::vector<at::Tensor> buffers() const;
-  /// The parameters of each bucket, in the order of the sums.
-  std::vector<std::vector<at::Tensor>> bucket_parameters() const;
-};
-
-/// The two belong together: the Reducer asks its Logger without looking whether it is there.
-struct ReducerAndLogger {
-  std::shared_ptr<Reducer> reducer;
-  std::shared_ptr<c10d::Logger> logger;
-};
-
-/// Which parameters, by index, share a bucket.
-using Buckets = std::vector<std::vector<size_t>>;
-
-/// `buckets`: those of an earlier Reducer; empty: as Python starts.
-ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
-                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const torch::nn::Module& module, Buckets buckets);
-
-/// Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
-void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
-
-}  // namespace lockstep::parallel
-
-namespace lockstep {
-
-// What DdpCore holds and the collectives that training and join share. For this room alone.
-
-struct DdpCore::State {
-  std::shared_ptr<torch::nn::Module> module;
-  ProcessGroup group;
-  DdpOptions options;
-  std::vector<parallel::ReducedParameter> parameters;
-  std::vector<at::Tensor> buffers;
-  at::Device device = at::kCPU;
-  std::shared_ptr<parallel::Reducer> reducer;
-  std::shared_ptr<c10d::Logger> logger;
-  std::shared_ptr<parallel::DelayedAllReduce> delayed;  // static graph's first iteration
-  std::optional<JoinOptions> joining;                   // inside join()
-  std::unique_ptr<parallel::GradientWatch> watch;       // none in a group of one
-  CommHook hook;
-  std::string hook_name;
-  bool is_timed = true;  // logging_data() has times of some steps
-
-  // Python's require_backward_grad_sync and require_forward_param_sync
-  bool sync_gradients = true;
-  bool sync_buffers = true;
-
-  int rank() const { return group->getRank(); }
-  int rank_in_job() const { return comm::rank_in_job(group, rank()); }
-  bool watches_unused() const { return options.find_unused_parameters && !options.static_graph; }
-  bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
-  bool will_sync_buffers() const { return sync_buffers && options.syncs_buffers() && !buffers.empty(); }
-
-  /// `buckets`: those of an earlier Reducer, or none.
-  void make_reducer(parallel::Buckets buckets = {});
-  /// Once, after the first backward, in the order in which gradients came; collective.
-  void rebuild_buckets();
-  void install_hook();
-  void stop_timing();
-  void list_buffers();
-  /// Parameters and, where asked for, buffers become those of one rank.
-  void broadcast_module(int from, bool with_buffers);
-  void broadcast_buffers(int from);
-
-  at::Tensor all_reduced(double value) const;
-  /// The highest rank whose condition holds.
-  int common_rank(bool condition) const;
-
-  void notify_join();
-  bool any_rank_syncs(bool joined);
-  void shadow_step();
-  void shadow_until_all_joined();
-  void forget_step();
-};
-
-}  // namespace lockstep
-
-namespace lockstep::parallel {
-namespace {
 
 class DdpSink : public torch::autograd::Node {
  public:
@@ -210,8 +77,9 @@ at::Tensor clone_outside_autograd(const at::Tensor& tensor) {
   return tensor.clone();
 }
 
-}  // namespace
-
+// Replaces each output that has a history with a copy whose gradient passes through the sink. Outputs that
+// the loss does not use then hand an undefined gradient down, and the Reducer learns of every parameter
+// behind them. `delayed` is null unless the first iteration of a static graph is under way.
 void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed) {
   torch::autograd::variable_list inputs;
   for (const at::Tensor* output : outputs) inputs.push_back(*output);
@@ -231,7 +99,8 @@ void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<De
   }
 }
 
-namespace {
+// --- sees gradients arrive that the Reducer lets pass: of a forward around the wrapper, or of a second
+// backward. The ranks' parameters would differ from then on, and nothing would report it.
 
 at::Tensor sum_of(const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
@@ -244,82 +113,135 @@ bool has_moved(const at::Tensor& parameter, const at::Tensor& before) {
   return !at::equal(now, before) && !(now.isnan() & before.isnan()).item<bool>();
 }
 
-}  // namespace
-
-// The Reducer's own way: a hook behind the node that adds to a parameter's gradient.
-GradientWatch::GradientWatch(const std::vector<ReducedParameter>& parameters, bool static_graph)
-    : static_graph_(static_graph) {
-  using torch::autograd::variable_list;
-  watched_.reserve(parameters.size());
-  for (const auto& parameter : parameters) {
-    auto& watched = watched_.emplace_back(Watched{.parameter = parameter});
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
-    base::watch_gradient(parameter.tensor.unsafeGetTensorImpl());
-    const auto key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-        [this, &watched](const variable_list& outputs, const variable_list&) {
-          arrive(watched);
-          return outputs;
-        }));
-    unhook_.push_back([accumulator = std::move(accumulator), key] { accumulator->del_post_hook(key); });
+class GradientWatch {
+ public:
+  /// In a static graph a backward may bring a gradient several times, as often as in the first step.
+  GradientWatch(const std::vector<ReducedParameter>& parameters, bool static_graph)
+      : static_graph_(static_graph) {
+    using torch::autograd::variable_list;
+    watched_.reserve(parameters.size());
+    // as the Reducer does: a hook behind the node that adds to a parameter's gradient
+    for (const auto& parameter : parameters) {
+      auto& watched = watched_.emplace_back(Watched{.parameter = parameter});
+      auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
+      base::watch_gradient(parameter.tensor.unsafeGetTensorImpl());
+      const auto key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+          [this, &watched](const variable_list& outputs, const variable_list&) {
+            arrive(watched);
+            return outputs;
+          }));
+      unhook_.push_back([accumulator = std::move(accumulator), key] { accumulator->del_post_hook(key); });
+    }
   }
-}
-
-GradientWatch::~GradientWatch() {
-  for (const auto& unhook : unhook_) unhook();
-  for (const auto& watched : watched_) base::unwatch_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
-}
-
-void GradientWatch::look_for_moves() {
-  std::vector<std::string> moved;
-  for (auto& watched : watched_) {
-    if (!watched.sum.defined()) continue;
-    // a gradient that was zeroed by a zero_grad() of ours has moved nothing
-    if (base::is_marked_local(watched.parameter.tensor.unsafeGetTensorImpl()) &&
-        has_moved(watched.parameter.tensor, watched.sum))
-      moved.push_back(watched.parameter.name);
-    forget(watched);
+  ~GradientWatch() {
+    for (const auto& unhook : unhook_) unhook();
+    for (const auto& watched : watched_)
+      base::unwatch_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
   }
-  if (moved.empty() || std::exchange(has_warned_, true)) return;
-  log::warning(format(
-      "{} changed after a backward that was not exchanged: the ranks' parameters may differ from now on; {}",
-      base::first_of(moved), base::kExchangeGradients));
-}
+  GradientWatch(const GradientWatch&) = delete;
+  GradientWatch& operator=(const GradientWatch&) = delete;
 
-void GradientWatch::forget(Watched& watched) {
-  watched.sum.reset();
-  base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
-}
-
-void GradientWatch::expect(bool exchanged) {
-  if (exchanged) ++exchanges_;
-  learns_ = static_graph_ && exchanges_ <= 1;
-  expects_ = true;
-  for (auto& watched : watched_) {
-    watched.arrived = 0;
-    if (exchanged && watched.sum.defined()) forget(watched);
+  /// Before a forward whose backward is exchanged, and where gradients are zeroed. Warns where a parameter
+  /// changed with a gradient that was not exchanged, as optimisers other than ours do not check. It is no
+  /// error: something else may have changed it.
+  void look_for_moves() {
+    std::vector<std::string> moved;
+    for (auto& watched : watched_) {
+      if (!watched.sum.defined()) continue;
+      // a gradient that was zeroed by a zero_grad() of ours has moved nothing
+      if (base::is_marked_local(watched.parameter.tensor.unsafeGetTensorImpl()) &&
+          has_moved(watched.parameter.tensor, watched.sum))
+        moved.push_back(watched.parameter.name);
+      forget(watched);
+    }
+    if (moved.empty() || std::exchange(has_warned_, true)) return;
+    log::warning(
+        format("{} changed after a backward that was not exchanged: the ranks' parameters may differ from "
+               "now on; {}",
+               base::first_of(moved), base::kExchangeGradients));
   }
-}
 
-void GradientWatch::arrive(Watched& watched) {
-  ++watched.arrived;
-  if (permits_local_) return;
-  if (expects_ && learns_) {
-    watched.usual = watched.arrived;
-    return;
+  /// After a forward of ours: one backward is expected, exchanged or local. An exchange takes along what is
+  /// local and has moved nothing.
+  void expect(bool exchanged) {
+    if (exchanged) ++exchanges_;
+    learns_ = static_graph_ && exchanges_ <= 1;
+    expects_ = true;
+    for (auto& watched : watched_) {
+      watched.arrived = 0;
+      if (exchanged && watched.sum.defined()) forget(watched);
+    }
   }
-  if (expects_ && watched.arrived <= watched.usual) return;
-  mark(watched);
-}
 
-void GradientWatch::mark(Watched& watched) const {
-  const auto& tensor = watched.parameter.tensor;
-  if (!tensor.grad().defined()) return;
-  watched.sum = sum_of(tensor);
-  base::mark_local_gradient(tensor.unsafeGetTensorImpl(), tensor.grad().unsafeGetTensorImpl(),
-                            watched.parameter.name);
-}
+  /// While no_sync() is held whatever arrives is meant to be local.
+  void permit_local(bool permitted) { permits_local_ = permitted; }
 
-namespace {
+ private:
+  struct Watched {
+    ReducedParameter parameter;
+    int64_t arrived = 0;  // since the last forward
+    int64_t usual = 1;    // arrivals a backward
+    at::Tensor sum = {};  // of the parameter's values when its gradient became local
+  };
+
+  static void forget(Watched& watched) {
+    watched.sum.reset();
+    base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
+  }
+
+  void arrive(Watched& watched) const {
+    ++watched.arrived;
+    if (permits_local_) return;
+    if (expects_ && learns_) watched.usual = watched.arrived;
+    if (expects_ && watched.arrived <= watched.usual) return;
+    const auto& tensor = watched.parameter.tensor;
+    if (!tensor.grad().defined()) return;
+    watched.sum = sum_of(tensor);
+    base::mark_local_gradient(tensor.unsafeGetTensorImpl(), tensor.grad().unsafeGetTensorImpl(),
+                              watched.parameter.name);
+  }
+
+  std::vector<Watched> watched_;
+  std::vector<std::function<void()>> unhook_;
+  const bool static_graph_;
+  bool expects_ = false;  // a forward of ours was there
+  bool permits_local_ = false;
+  bool learns_ = false;  // in the first exchanged step of a static graph
+  int64_t exchanges_ = 0;
+  bool has_warned_ = false;
+};
+
+// --- c10d's Reducer and Logger, made as Python's DDP makes them
+
+/// libtorch's, with a look at its buckets: get_grad_buckets() refuses where one has no buffer
+/// (libtorch 2.15), and that of a sparse gradient has none before its first backward pass.
+class Reducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+  /// Of the buckets that have one now: not of sparse gradients, nor of buckets that are allocated lazily.
+  std::vector<at::Tensor> buffers() const {
+    std::vector<at::Tensor> buffers;
+    for (const auto& bucket : buckets_) {
+      if (bucket.gradients.defined()) buffers.push_back(bucket.gradients);
+    }
+    return buffers;
+  }
+  /// The parameters of each bucket, in the order of the sums.
+  std::vector<std::vector<at::Tensor>> bucket_parameters() const {
+    std::vector<std::vector<at::Tensor>> parameters;
+    for (const auto& bucket : buckets_) parameters.push_back(bucket.variables);
+    return parameters;
+  }
+};
+
+/// The two belong together: the Reducer asks its Logger without looking whether it is there.
+struct ReducerAndLogger {
+  std::shared_ptr<Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+};
+
+/// Which parameters, by index, share a bucket.
+using Buckets = std::vector<std::vector<size_t>>;
 
 constexpr double kMiB = 1024 * 1024;
 constexpr double kDefaultCapMiB = 25;
@@ -359,7 +281,7 @@ std::vector<bool> sparse_flags(const std::vector<ReducedParameter>& parameters) 
 
 Buckets first_buckets(const std::vector<ReducedParameter>& parameters, const DdpOptions& options) {
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
-      tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
+      parallel::tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
   // Gradients come roughly in the reverse order of the forward pass.
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
@@ -402,13 +324,12 @@ std::shared_ptr<Reducer> construct(const std::vector<ReducedParameter>& paramete
                                    const DdpOptions& options) {
   const int64_t cap = bucket_bytes_cap(options);
   const int64_t first = has_default_cap(options) ? c10d::kDefaultFirstBucketBytes : cap;
-  return construct_with(options, tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters),
-                        cap, options.find_unused_parameters, options.gradient_as_bucket_view,
-                        names_by_index(parameters), first);
+  return construct_with(options, parallel::tensors_of(parameters), std::move(buckets), group,
+                        sparse_flags(parameters), cap, options.find_unused_parameters,
+                        options.gradient_as_bucket_view, names_by_index(parameters), first);
 }
 
-}  // namespace
-
+// `buckets`: those of an earlier Reducer; empty: as Python starts.
 ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
                               const torch::nn::Module& module, Buckets buckets) {
@@ -430,28 +351,64 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
   return made;
 }
 
-std::vector<at::Tensor> Reducer::buffers() const {
-  std::vector<at::Tensor> buffers;
-  for (const auto& bucket : buckets_) {
-    if (bucket.gradients.defined()) buffers.push_back(bucket.gradients);
-  }
-  return buffers;
-}
-
-std::vector<std::vector<at::Tensor>> Reducer::bucket_parameters() const {
-  std::vector<std::vector<at::Tensor>> parameters;
-  for (const auto& bucket : buckets_) parameters.push_back(bucket.variables);
-  return parameters;
-}
-
-void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+// Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
+void share_buckets(const Reducer& reducer, const ProcessGroup& group) {
   const auto buffers = reducer.buffers();
   if (!buffers.empty()) comm::share(group, buffers);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace
 
-namespace lockstep {
+// What DdpCore holds, and the collectives that training and join share.
+
+struct DdpCore::State {
+  std::shared_ptr<torch::nn::Module> module;
+  ProcessGroup group;
+  DdpOptions options;
+  std::vector<parallel::ReducedParameter> parameters;
+  std::vector<at::Tensor> buffers;
+  at::Device device = at::kCPU;
+  std::shared_ptr<Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+  std::shared_ptr<DelayedAllReduce> delayed;  // static graph's first iteration
+  std::optional<JoinOptions> joining;         // inside join()
+  std::unique_ptr<GradientWatch> watch;       // none in a group of one
+  CommHook hook;
+  std::string hook_name;
+  bool is_timed = true;  // logging_data() has times of some steps
+
+  // Python's require_backward_grad_sync and require_forward_param_sync
+  bool sync_gradients = true;
+  bool sync_buffers = true;
+
+  int rank() const { return group->getRank(); }
+  int rank_in_job() const { return comm::rank_in_job(group, rank()); }
+  bool watches_unused() const { return options.find_unused_parameters && !options.static_graph; }
+  bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
+  bool will_sync_buffers() const { return sync_buffers && options.syncs_buffers() && !buffers.empty(); }
+
+  /// `buckets`: those of an earlier Reducer, or none.
+  void make_reducer(Buckets buckets = {});
+  /// Once, after the first backward, in the order in which gradients came; collective.
+  void rebuild_buckets();
+  void install_hook();
+  void stop_timing();
+  void list_buffers();
+  /// Parameters and, where asked for, buffers become those of one rank.
+  void broadcast_module(int from, bool with_buffers);
+  void broadcast_buffers(int from);
+
+  at::Tensor all_reduced(double value) const;
+  /// The highest rank whose condition holds.
+  int common_rank(bool condition) const;
+
+  void notify_join();
+  bool any_rank_syncs(bool joined);
+  void shadow_step();
+  void shadow_until_all_joined();
+  void forget_step();
+};
+
 namespace {
 
 constexpr size_t kBroadcastBytes = 250 << 20;
@@ -468,18 +425,18 @@ class HookAdaptor : public c10d::CppCommHookInterface<CommHook> {
 
 }  // namespace
 
-void DdpCore::State::make_reducer(parallel::Buckets buckets) {
-  auto made = parallel::make_reducer(parameters, group, options, *module, std::move(buckets));
+void DdpCore::State::make_reducer(Buckets buckets) {
+  auto made = lockstep::make_reducer(parameters, group, options, *module, std::move(buckets));
   logger = std::move(made.logger);
   reducer = std::move(made.reducer);
-  delayed = std::make_shared<parallel::DelayedAllReduce>(parallel::DelayedAllReduce{.reducer = reducer});
+  delayed = std::make_shared<DelayedAllReduce>(DelayedAllReduce{.reducer = reducer});
   if (hook) install_hook();
-  parallel::share_buckets(*reducer, group);
+  share_buckets(*reducer, group);
   if (!is_timed) stop_timing();
 }
 
 void DdpCore::State::rebuild_buckets() {
-  if (reducer->rebuild_buckets()) parallel::share_buckets(*reducer, group);
+  if (reducer->rebuild_buckets()) share_buckets(*reducer, group);
 }
 
 void DdpCore::State::stop_timing() {
@@ -642,7 +599,7 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   state.parameters = parallel::reduced_parameters(*state.module, state.options.ignore);
   state.device = first_device(*state.module);
   if (state.options.init_sync)
-    parallel::verify_alike(state.group, *state.module, state.parameters, state.options, state.device);
+    parallel::verify_alike(state.group, *state.module, state.options, state.device);
   parallel::verify_locally(*state.module, state.parameters, state.options);
   if (state.options.static_graph && state.options.find_unused_parameters)
     log::warning("static_graph finds unused parameters by itself: find_unused_parameters is not needed");
@@ -650,7 +607,7 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   if (state.options.init_sync) state.broadcast_module(0, state.options.syncs_first_buffers());
   state.make_reducer();
   if (state.group->getSize() > 1)
-    state.watch = std::make_unique<parallel::GradientWatch>(state.parameters, state.options.static_graph);
+    state.watch = std::make_unique<GradientWatch>(state.parameters, state.options.static_graph);
 }
 
 DdpCore::~DdpCore() = default;
@@ -692,7 +649,7 @@ void DdpCore::after_forward(const std::vector<at::Tensor*>& outputs) {
     in_words(*this, state.parameters, [&] { state.reducer->prepare_for_backward(searched); });
   }
   if (watches_outputs())
-    parallel::put_sink_behind(outputs, state.in_first_static_iteration() ? state.delayed : nullptr);
+    put_sink_behind(outputs, state.in_first_static_iteration() ? state.delayed : nullptr);
 }
 
 bool DdpCore::syncs() const {
@@ -795,7 +752,7 @@ void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names
   std::unordered_map<std::string, size_t> places;
   for (const auto& parameter : state_->parameters) places.emplace(parameter.name, places.size());
   const size_t known = places.size();
-  parallel::Buckets buckets;
+  Buckets buckets;
   size_t placed = 0;
   for (const auto& bucket : names) {
     auto& indices = buckets.emplace_back();

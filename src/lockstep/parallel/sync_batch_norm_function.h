@@ -13,4 +13,10 @@ at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, co
                            const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
                            double eps, const ProcessGroup& group);
 
+/// The same on a GPU, with the arithmetic of torch.nn.SyncBatchNorm.
+at::Tensor sync_batch_norm_by_kernels(const at::Tensor& input, const at::Tensor& weight,
+                                      const at::Tensor& bias, const at::Tensor& running_mean,
+                                      const at::Tensor& running_var, double momentum, double eps,
+                                      const ProcessGroup& group);
+
 }  // namespace lockstep::parallel

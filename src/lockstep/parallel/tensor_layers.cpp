@@ -1,5 +1,6 @@
 #include "lockstep/parallel/tensor_layers.h"
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
@@ -8,13 +9,12 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
 #include "lockstep/comm/group_texts.h"
-#include "lockstep/parallel/functions/custom_function.h"
 
 namespace lockstep {
 namespace {
 
-using parallel::AutogradContext;
-using parallel::variable_list;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 // What happens to a tensor on its way; a seam is one of them forward and another one backward.
 enum class Move : int64_t { same, sum, part, whole, part_of_sum };

@@ -13,7 +13,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/replicas/device_memory.h"
+#include "lockstep/parallel/device_memory.h"
 #include "tools/bench/dp_vs_ddp.h"
 #include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"

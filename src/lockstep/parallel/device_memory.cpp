@@ -1,4 +1,4 @@
-#include "lockstep/parallel/replicas/device_memory.h"
+#include "lockstep/parallel/device_memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
