@@ -51,18 +51,11 @@ std::string told(const std::function<void()>& body) {
 }
 
 TEST(Show, PrintsTheRankAndAsFewDigitsAsBringTheNumberBack) {
-  EXPECT_EQ(printed([] { show("mean", 1.5); }), "rank 1: mean = 1.5\n");
   EXPECT_EQ(printed([] { show("third", 1.0 / 3); }), "rank 1: third = 0.3333333333333333\n");
   EXPECT_EQ(printed([] { show("none", std::nan("")); }), "rank 1: none = nan\n");
-}
-
-TEST(Show, PrintsARowATensorAndAText) {
   EXPECT_EQ(printed([] { show("indices", std::vector<int64_t>{0, 2, 4}); }), "rank 1: indices = 0 2 4\n");
   EXPECT_EQ(printed([] { show("matrix", at::ones({2, 2}).t()); }), "rank 1: matrix = 1 1 1 1\n");
   EXPECT_EQ(printed([] { show("word", std::string("yes")); }), "rank 1: word = yes\n");
-}
-
-TEST(Show, IsRankZeroWithoutALauncher) {
   EXPECT_EQ(printed([] {
               ::unsetenv("RANK");
               show("mean", 1.0);
@@ -70,26 +63,13 @@ TEST(Show, IsRankZeroWithoutALauncher) {
             "rank 0: mean = 1\n");
 }
 
-TEST(Show, TellsACheckerALineOfJson) {
+TEST(Show, TellsACheckALineOfJson) {
   EXPECT_EQ(told([] { show("mean", 1.5); }), "{\"name\":\"mean\",\"numbers\":[1.5]}\n");
   EXPECT_EQ(told([] { show("say", std::string("a\"b\n")); }), "{\"name\":\"say\",\"text\":\"a\\\"b\\n\"}\n");
-}
-
-TEST(Show, TellsWhatJsonHasNoWordFor) {
   EXPECT_EQ(told([] {
               show("row", std::vector<double>{std::nan(""), INFINITY, -INFINITY});
             }),
             "{\"name\":\"row\",\"numbers\":[\"nan\",\"inf\",\"-inf\"]}\n");
-}
-
-TEST(Show, PrintsWhereNobodyHoldsTheDescriptorThatIsNamed) {
-  EXPECT_EQ(written_to(STDOUT_FILENO,
-                       [] {
-                         ::setenv("LOCKSTEP_FACTS_FD", "77", 1);
-                         ::setenv("RANK", "0", 1);
-                         show("mean", 2.0);
-                       }),
-            "rank 0: mean = 2\n");
 }
 
 }  // namespace

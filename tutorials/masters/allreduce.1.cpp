@@ -3,7 +3,6 @@
 //@ hint       Rank 0: for each other rank, receive into `theirs`, then add theirs[i] to numbers[i].
 //@ hint       The others: send(0, read_only(numbers)). Then the way back: rank 0 sends, the others receive.
 //@ hint       The others' last line is messenger.receive(0, writable(numbers)); rank 0's a loop of sends, after the first.
-//@ unsolved   rank 0's alone
 #include <lockstep/workshop.h>
 
 // A message is bytes; these are the bytes of numbers.
@@ -29,14 +28,14 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong reduce: the sums have not come back
+  //@ wrong reduce
   if (messenger.rank() != 0) return messenger.send(0, read_only(numbers));
   std::vector<float> theirs(numbers.size());
   for (int rank = 1; rank < messenger.world(); ++rank) {
     messenger.receive(rank, writable(theirs));
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
   }
-  //@ wrong early: left before all had come
+  //@ wrong early
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -47,7 +46,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
     messenger.send(rank, read_only(numbers));
   }
-  //@ wrong overwritten: nothing is added
+  //@ wrong overwritten
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -79,7 +78,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   }
   std::vector<float> theirs(numbers.size());
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.receive(rank, writable(theirs));
-  //@ wrong mean: that is a mean
+  //@ wrong mean
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -113,7 +112,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < theirs.size(); ++i) numbers[i] += theirs[i];
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong crash: a vector has no such place
+  //@ wrong crash
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -124,7 +123,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) numbers.at(i) += theirs.at(i);
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong last_lost: where does the loop over them end
+  //@ wrong last_lost
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -135,7 +134,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i + 1 < numbers.size(); ++i) numbers[i] += theirs[i];
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong theirs_back: are not the sums
+  //@ wrong theirs_back
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
@@ -146,7 +145,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(theirs));
-  //@ wrong into_another: received into numbers
+  //@ wrong into_another
   std::vector<float> theirs(numbers.size());
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
@@ -157,7 +156,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
   }
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong added_back: what comes back is whole
+  //@ wrong added_back
   std::vector<float> theirs(numbers.size());
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
@@ -175,7 +174,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));
   }
-  //@ wrong two: messenger.world() says
+  //@ wrong two
   if (messenger.world() == 1) return;
   std::vector<float> theirs(numbers.size());
   if (messenger.rank() == 0) {

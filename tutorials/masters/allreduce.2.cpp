@@ -4,7 +4,6 @@
 //@ hint       First half, step s: send chunk rank - s, receive into theirs what is to be added to chunk rank - s - 1.
 //@ hint       After it you hold chunk rank + 1 whole. Second half, step s: send chunk rank + 1 - s, receive chunk rank - s.
 //@ hint       exchange({right, chunk(k)}, {left, chunk(k - 1)}) is a whole step of the second half.
-//@ unsolved   rank 0's alone
 #include <lockstep/workshop.h>
 
 // The numbers are cut into as many chunks as there are ranks; some may be empty. chunk(k) is one of them, and it
@@ -53,7 +52,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong no_add: what came was not added
+  //@ wrong no_add
   for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank - step), chunk(rank - step - 1));
   //@ wrong no_room: have one size
   for (int step = 0; step < world - 1; ++step) {
@@ -61,7 +60,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     pass(messenger, chunk(rank - step), theirs);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong same_chunk: no rank has the whole
+  //@ wrong same_chunk
   for (int step = 0; step < world - 1; ++step) {
     const auto sum = chunk(rank - 1);
     pass(messenger, chunk(rank), std::span(theirs).first(sum.size()));
@@ -73,25 +72,25 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     pass(messenger, chunk(rank + step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong short: the first half is too short
+  //@ wrong short
   for (int step = 0; step < world - 2; ++step) {
     const auto sum = chunk(rank - step - 1);
     pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong into_own: the chunk that it is of
+  //@ wrong into_own
   for (int step = 0; step < world - 1; ++step) {
     const auto sum = chunk(rank - step - 1);
     pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) numbers[i] += theirs[i];
   }
-  //@ wrong world: a step too many
+  //@ wrong world
   for (int step = 0; step < world; ++step) {
     const auto sum = chunk(rank - step - 1);
     pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong whole: all numbers, not a chunk
+  //@ wrong whole
   for (int step = 0; step < world - 1; ++step) {
     static thread_local std::vector<float> going;
     if (step == 0) going = numbers;
@@ -106,21 +105,21 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   // TODO: as many steps; which chunk does a rank have whole when it begins?
   //@ solution
   for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
-  //@ wrong added_again: takes the place of what is there
+  //@ wrong added_again
   for (int step = 0; step < world - 1; ++step) {
     const auto sum = chunk(rank - step);
     pass(messenger, chunk(rank + 1 - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong half_way: it has not come to all
+  //@ wrong half_way
   for (int step = 0; step < world - 2; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
-  //@ wrong one_more: a step too many
+  //@ wrong one_more
   for (int step = 0; step < world; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
-  //@ wrong half: the second half
+  //@ wrong half
   (void)rank;
   //@ wrong whole
   (void)rank, (void)chunk;
-  //@ wrong late: has gone round before it was whole
+  //@ wrong late
   for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank - step), chunk(rank - step - 1));
   //@ end
 }

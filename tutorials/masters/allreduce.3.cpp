@@ -33,9 +33,9 @@ double reduce_broadcast(double ranks, double n, const Network& network) {
   return 0;  // TODO
   //@ solution
   return 2 * (network.latency + (ranks - 1) * n * seconds_a_byte(network));
-  //@ wrong one_way: half of what it takes
+  //@ wrong one_way
   return network.latency + (ranks - 1) * n * seconds_a_byte(network);
-  //@ wrong one_line: one message's bytes
+  //@ wrong one_line
   return 2 * (network.latency + n * seconds_a_byte(network));
   //@ end
 }
@@ -54,7 +54,7 @@ double ring(double ranks, double n, const Network& network) {
   return 2 * (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
   //@ wrong once: goes round twice
   return (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
-  //@ wrong steps: a whole lap has one step less
+  //@ wrong steps
   return 2 * ranks * (network.latency + n / ranks * seconds_a_byte(network));
   //@ wrong whole: a step carries a chunk
   return 2 * (ranks - 1) * (network.latency + n * seconds_a_byte(network));

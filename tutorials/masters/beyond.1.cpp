@@ -3,7 +3,6 @@
 //@ hint       row.slice(0, a, b) are the places a to b - 1 of a row: those with a token, or those without?
 //@ hint       Windows: go through the list in steps of `window`, and std::sort each piece from begin to end by `shorter`.
 //@ hint       A piece ends at std::min(begin + window, list.size()): the last one may be shorter.
-//@ unsolved   the longest of all
 #include <lockstep/workshop.h>
 
 #include <random>
@@ -29,11 +28,11 @@ torch::Tensor batch_of(const std::vector<Text>& texts, const List& chosen) {
   for (const auto& text : texts) tokens = std::max(tokens, text.size());
   //@ solution
   for (const int64_t one : chosen) tokens = std::max(tokens, texts.at(one).size());
-  //@ wrong all: the longest of all
+  //@ wrong all
   for (const auto& text : texts) tokens = std::max(tokens, text.size());
-  //@ wrong first: loses tokens of text
+  //@ wrong first
   tokens = texts.at(chosen.front()).size();
-  //@ wrong one_more: and the longest of them has
+  //@ wrong one_more
   for (const int64_t one : chosen) tokens = std::max(tokens, texts.at(one).size() + 1);
   //@ end
   auto batch = torch::full({int64_t(chosen.size()), 3, int64_t(tokens)}, kPadding, torch::kLong);
@@ -45,11 +44,11 @@ torch::Tensor batch_of(const std::vector<Text>& texts, const List& chosen) {
     batch[i][2].fill_(1);
     //@ solution
     batch[i][2].slice(0, 0, text.size()).fill_(1);
-    //@ wrong ones: is 1 over the padding
+    //@ wrong ones
     batch[i][2].fill_(1);
-    //@ wrong inverted: the other way round
+    //@ wrong inverted
     batch[i][2].slice(0, text.size(), tokens).fill_(1);
-    //@ wrong rows: which sentence it is
+    //@ wrong rows
     batch[i][1].slice(0, 0, text.size()).fill_(1);
     //@ end
   }
@@ -81,10 +80,10 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   //@ wrong chance: when the program is run again
   const auto drawn = session.team().broadcast(std::to_string(std::random_device()()));
   auto list = shuffled(texts.size(), kSeed + epoch + std::stoull(drawn));
-  //@ wrong two_lists: epoch 2 has the list of epoch 1 again
+  //@ wrong two_lists
   (void)session;
   auto list = shuffled(texts.size(), kSeed + std::min<uint64_t>(epoch, 1));
-  //@ wrong epoch: has the list of epoch 0 again
+  //@ wrong epoch
   (void)session, (void)epoch;
   auto list = shuffled(texts.size(), kSeed);
   //@ end
@@ -99,20 +98,20 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   //@ wrong whole: from the shortest to the longest
   (void)window;
   std::sort(list.begin(), list.end(), shorter);
-  //@ wrong first_window: the windows before are
+  //@ wrong first_window
   std::sort(list.data(), list.data() + std::min(window, list.size()), shorter);
-  //@ wrong longest_first: the longest comes first
+  //@ wrong longest_first
   for (size_t begin = 0; begin < list.size(); begin += window)
     std::sort(list.data() + begin, list.data() + std::min(begin + window, list.size()),
               [&](int64_t a, int64_t b) { return shorter(b, a); });
-  //@ wrong last: the last window is shorter
+  //@ wrong last
   for (size_t begin = 0; begin + window <= list.size(); begin += window)
     std::sort(list.data() + begin, list.data() + begin + window, shorter);
-  //@ wrong dropped: nobody takes text
+  //@ wrong dropped
   list.resize(list.size() / window * window);
   for (size_t begin = 0; begin < list.size(); begin += window)
     std::sort(list.data() + begin, list.data() + begin + window, shorter);
-  //@ wrong neighbours: are together in a window again
+  //@ wrong neighbours
   std::iota(list.begin(), list.end(), 0);
   std::stable_sort(list.begin(), list.end(), shorter);
   const auto sorted = list;

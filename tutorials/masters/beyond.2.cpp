@@ -21,22 +21,22 @@ uint64_t seed_of(uint64_t seed, int rank, int environment) {
   return seed * 1000 + static_cast<uint64_t>(environment);
   //@ solution
   return (seed * 1000 + static_cast<uint64_t>(rank)) * 1000 + static_cast<uint64_t>(environment);
-  //@ wrong sum: rank 0's environment 1 and rank 1's environment 0
+  //@ wrong sum
   return seed * 1000 + static_cast<uint64_t>(rank + environment);
-  //@ wrong digits: rank 0's environment 10 and rank 1's environment 0
+  //@ wrong digits
   return seed * 100 + static_cast<uint64_t>(rank * 10 + environment);
-  //@ wrong runs: a run with seed 1 plays again
+  //@ wrong runs
   return seed + static_cast<uint64_t>(rank * 1000 + environment);
-  //@ wrong ranks_alone: environments 0 and 1 of rank 0
+  //@ wrong ranks_alone
   (void)environment;
   return seed * 1000 + static_cast<uint64_t>(rank);
-  //@ wrong hundreds: rank 0's environment 100 and rank 1's environment 0
+  //@ wrong hundreds
   return (seed * 1000 + static_cast<uint64_t>(rank)) * 100 + static_cast<uint64_t>(environment);
-  //@ wrong bytes: rank 0's environment 256 and rank 1's environment 0
+  //@ wrong bytes
   return seed << 32 | static_cast<uint64_t>(rank * 256 + environment);
-  //@ wrong ten_ranks: environment 0 of rank 10 has the seed
+  //@ wrong ten_ranks
   return (seed * 10 + static_cast<uint64_t>(rank)) * 1000 + static_cast<uint64_t>(environment);
-  //@ wrong primes: rank 0's environment 37 and rank 1's environment 0
+  //@ wrong primes
   return seed * 1000003 + static_cast<uint64_t>(rank * 37 + environment);
   //@ wrong short_places: in a run with seed 10
   return seed * 1000 + static_cast<uint64_t>(rank) * 10000 + static_cast<uint64_t>(environment);
@@ -65,26 +65,26 @@ std::vector<double> returns_of(const std::vector<Step>& steps, double gamma) {
     if (steps[i].ended) after = 0;
     returns[i] = after = steps[i].reward + gamma * after;
   }
-  //@ wrong rewards: a step's reward alone
+  //@ wrong rewards
   (void)gamma;
   for (size_t i = 0; i < steps.size(); ++i) returns[i] = steps[i].reward;
-  //@ wrong leaks: leaks in from the next episode
+  //@ wrong leaks
   double after = 0;
   for (size_t i = steps.size(); i-- > 0;) returns[i] = after = steps[i].reward + gamma * after;
-  //@ wrong early: ends a step too early
+  //@ wrong early
   double after = 0;
   for (size_t i = steps.size(); i-- > 0;) {
     returns[i] = after = steps[i].reward + gamma * after;
     if (steps[i].ended) after = 0;
   }
-  //@ wrong whole: as if gamma were 1
+  //@ wrong whole
   (void)gamma;
   double after = 0;
   for (size_t i = steps.size(); i-- > 0;) {
     if (steps[i].ended) after = 0;
     returns[i] = after = steps[i].reward + after;
   }
-  //@ wrong before: what came before it
+  //@ wrong before
   double before = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     returns[i] = before = steps[i].reward + gamma * before;
@@ -106,34 +106,34 @@ std::vector<double> normalised(std::vector<double> returns, const lockstep::Sess
   session.team().sum(sums);
   const double mean = sums[1] / sums[0], deviation = std::sqrt(sums[2] / sums[0] - mean * mean);
   for (double& one : returns) one = (one - mean) / deviation;
-  //@ wrong raw: as they were
+  //@ wrong raw
   (void)session;
-  //@ wrong alone: by its own steps alone
+  //@ wrong alone
   (void)session;
   std::vector<double> sums(3);
   for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
   const double mean = sums[1] / sums[0], deviation = std::sqrt(sums[2] / sums[0] - mean * mean);
   for (double& one : returns) one = (one - mean) / deviation;
-  //@ wrong means: as if each rank had as many steps
+  //@ wrong means
   std::vector<double> means(2);
   for (const double one : returns) means[0] += one, means[1] += one * one;
   for (double& one : means) one /= static_cast<double>(returns.size());
   session.team().sum(means);
   const double mean = means[0] / session.world(), square = means[1] / session.world();
   for (double& one : returns) one = (one - mean) / std::sqrt(square - mean * mean);
-  //@ wrong own_deviation: the mean is that of all ranks, and the deviation its own
+  //@ wrong own_deviation
   std::vector<double> sums(3);
   for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
   auto all = sums;
   session.team().sum(all);
   const double mean = all[1] / all[0], own = sums[1] / sums[0];
   for (double& one : returns) one = (one - mean) / std::sqrt(sums[2] / sums[0] - own * own);
-  //@ wrong centred: they are not divided by the deviation
+  //@ wrong centred
   std::vector<double> sums(2);
   for (const double one : returns) sums[0] += 1, sums[1] += one;
   session.team().sum(sums);
   for (double& one : returns) one -= sums[1] / sums[0];
-  //@ wrong variance: they are divided by the deviation's square
+  //@ wrong variance
   std::vector<double> sums(3);
   for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
   session.team().sum(sums);

@@ -41,11 +41,11 @@ int main(int count, char** words) {
     const auto net = lockstep::load_exported(train_file);
     //@ solution
     const auto net = lockstep::load_exported(train_file, eval_file);
-    //@ wrong no_twin: the file of evaluation was not loaded
+    //@ wrong no_twin
     const auto net = lockstep::load_exported(train_file);
-    //@ wrong swapped: the other way round
+    //@ wrong swapped
     const auto net = lockstep::load_exported(eval_file, train_file);
-    //@ wrong eval_alone: is never added
+    //@ wrong eval_alone
     const auto net = lockstep::load_exported(eval_file);
     //@ end
 
@@ -73,7 +73,7 @@ int main(int count, char** words) {
       model->train();
       //@ wrong never_eval: as in training
       evaluate(*model, x, y);
-      //@ wrong stays_eval: it stays in evaluation
+      //@ wrong stays_eval
       model->eval();
       evaluate(*model, x, y);
       //@ wrong turned: as in training

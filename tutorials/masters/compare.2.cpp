@@ -3,7 +3,6 @@
 //@ hint       The first steps load kernels and fill caches: they are not what a long training is made of.
 //@ hint       One step that took ten times as long moves a mean far, and the middle of the sorted times hardly.
 //@ hint       A step with twice the samples may take twice as long and be as fast: compare samples a second.
-//@ unsolved   nothing is run
 #include <lockstep/workshop.h>
 
 // DataParallel against DDP on this machine: which trains faster, and by how much?
@@ -21,7 +20,7 @@ std::vector<Way> order_of_runs(int repeats) {
     order.push_back(kDp);
     order.push_back(kDdp);
   }
-  //@ wrong three: whatever `repeats` is
+  //@ wrong three
   (void)repeats;
   order = {kDp, kDdp, kDp, kDdp, kDp, kDdp};
   //@ wrong blocks: one way is done before the other begins
@@ -44,29 +43,29 @@ double usual_step(std::vector<double> milliseconds) {
   std::sort(milliseconds.begin(), milliseconds.end());
   const size_t half = milliseconds.size() / 2;
   return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
-  //@ wrong cold: the first steps are in it
+  //@ wrong cold
   std::sort(milliseconds.begin(), milliseconds.end());
   const size_t half = milliseconds.size() / 2;
   return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
-  //@ wrong fastest: the two that fall away are the fastest
+  //@ wrong fastest
   std::sort(milliseconds.begin(), milliseconds.end());
   milliseconds.erase(milliseconds.begin(), milliseconds.begin() + kWarmUp);
   const size_t half = milliseconds.size() / 2;
   return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
-  //@ wrong upper: one of the two in the middle
+  //@ wrong upper
   milliseconds.erase(milliseconds.begin(), milliseconds.begin() + kWarmUp);
   std::sort(milliseconds.begin(), milliseconds.end());
   return milliseconds[milliseconds.size() / 2];
-  //@ wrong first_alone: without the first 1
+  //@ wrong first_alone
   milliseconds.erase(milliseconds.begin(), milliseconds.begin() + 1);
   std::sort(milliseconds.begin(), milliseconds.end());
   const size_t half = milliseconds.size() / 2;
   return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
-  //@ wrong mean: that is the mean
+  //@ wrong mean
   double sum = 0;
   for (size_t i = kWarmUp; i < milliseconds.size(); ++i) sum += milliseconds[i];
   return sum / static_cast<double>(milliseconds.size() - kWarmUp);
-  //@ wrong unsorted: as it happened to come
+  //@ wrong unsorted
   return milliseconds[kWarmUp + (milliseconds.size() - kWarmUp) / 2];
   //@ end
 }
@@ -86,20 +85,20 @@ double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   //@ solution
   const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
   return speed(ddp) / speed(dp);
-  //@ wrong steps: compares steps
+  //@ wrong steps
   return usual_step(dp.milliseconds) / usual_step(ddp.milliseconds);
-  //@ wrong of_means: compares means
+  //@ wrong of_means
   const auto speed = [](const Measured& way) {
     const auto warm = std::vector<double>(way.milliseconds.begin() + kWarmUp, way.milliseconds.end());
     return double(way.samples_a_step) / std::accumulate(warm.begin(), warm.end(), 0.0) * double(warm.size());
   };
   return speed(ddp) / speed(dp);
-  //@ wrong difference: that is a difference
+  //@ wrong difference
   const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
   return speed(ddp) - speed(dp);
-  //@ wrong steps_inverted: compares steps, and the other way round
+  //@ wrong steps_inverted
   return usual_step(ddp.milliseconds) / usual_step(dp.milliseconds);
-  //@ wrong inverted: the other way round
+  //@ wrong inverted
   const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
   return speed(dp) / speed(ddp);
   //@ end

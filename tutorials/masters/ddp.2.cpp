@@ -2,7 +2,6 @@
 //@ hint       After backward() each parameter holds its gradient: parameter.grad(). Which call brings the ranks' together?
 //@ hint       session.team().sum(tensors) sums a std::vector<torch::Tensor> in place, over the ranks.
 //@ hint       Fill the vector with every parameter's grad(), sum, then divide each by session.world(): grad.div_(...).
-//@ unsolved   that of its own sample
 #include <lockstep/workshop.h>
 
 // What DDP does in every backward(), without DDP: afterwards each rank's gradients are the mean over all ranks.
@@ -18,27 +17,27 @@ void average_gradients(const std::vector<torch::Tensor>& parameters, const locks
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);
   for (auto& gradient : gradients) gradient.div_(session.world());
-  //@ wrong sum: is the sum
+  //@ wrong sum
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);
-  //@ wrong two: as if there were 2 ranks
+  //@ wrong two
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);
   for (auto& gradient : gradients) gradient.div_(2);
-  //@ wrong weights: that of its own sample
+  //@ wrong weights
   std::vector<torch::Tensor> values(parameters);
   torch::NoGradGuard no_grad;
   session.team().sum(values);
   for (auto& value : values) value.div_(session.world());
-  //@ wrong one: the gradient of bias
+  //@ wrong one
   std::vector<torch::Tensor> gradients = {parameters[0].grad()};
   session.team().sum(gradients);
   gradients[0].div_(session.world());
   //@ wrong unsummed: ->wait()
   for (const auto& parameter : parameters) parameter.grad().div_(session.world());
-  //@ wrong first: rank 0 is the mean, and that of rank 1
+  //@ wrong first
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);

@@ -2,7 +2,6 @@
 //@ hint       Build it and run it on 2 ranks by hand: the error names the parameter, and says what to do.
 //@ hint       DDP waits for a gradient of every parameter, unless it is told that some may be missing. See the table of options in lockstep's docs/reference/ddp.md.
 //@ hint       lockstep::ddp(Net(), session, {.find_unused_parameters = true})
-//@ unsolved   DDP waits for the gradient of rare
 #include <lockstep/workshop.h>
 
 // A net has a special weight for rare samples. In each step one rank has such a sample, the others have not,
@@ -22,11 +21,11 @@ int main() {
     auto model = lockstep::ddp(Net(), session);
     //@ solution
     auto model = lockstep::ddp(Net(), session, {.find_unused_parameters = true});
-    //@ wrong frozen: has not learned
+    //@ wrong frozen
     Net net;
     net.rare.requires_grad_(false);
     auto model = lockstep::ddp(std::move(net), session);
-    //@ wrong ignored: each trains
+    //@ wrong ignored
     auto model = lockstep::ddp(Net(), session, {.ignore = {"rare"}});
     //@ wrong static: it is so in every step
     auto model = lockstep::ddp(Net(), session, {.static_graph = true});

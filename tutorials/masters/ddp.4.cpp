@@ -40,14 +40,14 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   }
   (loss_of(model, batch.back()) / count).backward();
   optimizer.step();
-  //@ wrong sum: not divided
+  //@ wrong sum
   {
     const auto local = model.no_sync();
     for (size_t i = 0; i + 1 < batch.size(); ++i) loss_of(model, batch[i]).backward();
   }
   loss_of(model, batch.back()).backward();
   optimizer.step();
-  //@ wrong three: as if it were three
+  //@ wrong three
   const auto count = 3.0;
   {
     const auto local = model.no_sync();
@@ -60,20 +60,20 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   for (const double x : batch) loss = loss + loss_of(model, x) / static_cast<double>(batch.size());
   loss.sum().backward();
   optimizer.step();
-  //@ wrong first_exchanges: the ranks' slopes differ
+  //@ wrong first_exchanges
   const auto count = static_cast<double>(batch.size());
   (loss_of(model, batch.front()) / count).backward();
   const auto local = model.no_sync();
   for (size_t i = 1; i < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
   optimizer.step();
-  //@ wrong standing: has not moved
+  //@ wrong standing
   const auto count = static_cast<double>(batch.size());
   {
     const auto local = model.no_sync();
     for (size_t i = 0; i + 1 < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
   }
   (loss_of(model, batch.back()) / count).backward();
-  //@ wrong last_alone: of the last small batch alone
+  //@ wrong last_alone
   {
     const auto local = model.no_sync();
     for (size_t i = 0; i + 1 < batch.size(); ++i) {
@@ -83,17 +83,17 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   }
   (loss_of(model, batch.back()) / static_cast<double>(batch.size())).backward();
   optimizer.step();
-  //@ wrong last_whole: of the last small batch alone
+  //@ wrong last_whole
   (loss_of(model, batch.back())).backward();
   optimizer.step();
-  //@ wrong chatty: 6 exchanges
+  //@ wrong chatty
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();
   //@ wrong never: nothing was exchanged
   const auto local = model.no_sync();
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();
-  //@ wrong steps: the optimiser steps once
+  //@ wrong steps
   {
     const auto local = model.no_sync();
     for (size_t i = 0; i + 1 < batch.size(); ++i) {

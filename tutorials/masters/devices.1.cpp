@@ -3,7 +3,6 @@
 //@ hint       samples / devices of whole numbers rounds down. (samples + devices - 1) / devices rounds up.
 //@ hint       Each device takes that many, or what is left: std::min(each, samples - taken). Nothing left: stop.
 //@ hint       For gather: device d's outputs belong at place d of a vector; torch::cat(vector) joins them.
-//@ unsolved   device 0 gets all 8 samples
 #include <lockstep/workshop.h>
 
 // A batch of 7 samples on 3 devices is cut into parts of 3, 3 and 1: the first devices get as many as 7 / 3
@@ -18,24 +17,24 @@ std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
   std::vector<int64_t> sizes;
   for (int64_t taken = 0; taken < samples; taken += each) sizes.push_back(std::min(each, samples - taken));
   return sizes;
-  //@ wrong floor: samples that never see a device: 1
+  //@ wrong floor
   return std::vector<int64_t>(static_cast<size_t>(devices), samples / devices);
-  //@ wrong rest: what is left over goes to the last device
+  //@ wrong rest
   std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
   sizes.back() += samples % devices;
   return sizes;
-  //@ wrong for_ever: samples / devices is 0
+  //@ wrong for_ever
   const int64_t each = samples / devices;
   std::vector<int64_t> sizes;
   for (int64_t taken = 0; taken < samples; taken += each) sizes.push_back(std::min(each, samples - taken));
   return sizes;
-  //@ wrong one_each: samples that never see a device
+  //@ wrong one_each
   return std::vector<int64_t>(static_cast<size_t>(std::min(samples, devices)), std::max<int64_t>(1, samples / devices));
-  //@ wrong fair: as equal as can be
+  //@ wrong fair
   std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
   for (int64_t left = 0; left < samples % devices; ++left) ++sizes[static_cast<size_t>(left)];
   return sizes;
-  //@ wrong idle: a part of 0 samples
+  //@ wrong idle
   const int64_t each = (samples + devices - 1) / devices;
   std::vector<int64_t> sizes;
   for (int64_t device = 0; device < devices; ++device)
@@ -59,26 +58,26 @@ at::Tensor gather(const std::vector<Output>& finished) {
   std::vector<at::Tensor> values(finished.size());
   for (const auto& output : finished) values[output.device] = output.values;
   return torch::cat(values);
-  //@ wrong fastest: in the order in which the devices were done
+  //@ wrong fastest
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
   return torch::cat(values);
-  //@ wrong reversed: turned round
+  //@ wrong reversed
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.insert(values.begin(), output.values);
   return torch::cat(values);
-  //@ wrong rotated: other than the devices' order
+  //@ wrong rotated
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
   std::rotate(values.begin(), values.end() - 1, values.end());
   return torch::cat(values);
-  //@ wrong by_first: other than the devices' order
+  //@ wrong by_first
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
   std::sort(values.begin(), values.end(),
             [](const auto& a, const auto& b) { return a[0].template item<int64_t>() < b[0].template item<int64_t>(); });
   return torch::cat(values);
-  //@ wrong sorted: in order of size
+  //@ wrong sorted
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
   return std::get<0>(torch::cat(values).sort());

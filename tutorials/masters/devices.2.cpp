@@ -2,7 +2,6 @@
 //@ hint       5 samples on 4 devices are parts of 2, 2 and 1. How much of the batch's mean is the last one's?
 //@ hint       A mean times its number of samples is a sum again. What makes the mean of the whole batch of the sums?
 //@ hint       losses[i] * samples[i], summed, divided by the samples of all parts. All of it with tensors.
-//@ unsolved   the loss of device 0's part
 #include <lockstep/workshop.h>
 
 // Each device has computed the loss of its own part: a mean over its samples. What comes to device 0 is a number a
@@ -21,17 +20,17 @@ at::Tensor whole_loss(const std::vector<at::Tensor>& losses, const std::vector<i
     all += samples[i];
   }
   return sum / all;
-  //@ wrong mean: the mean of the devices' means
+  //@ wrong mean
   (void)samples;
   return torch::stack(losses).mean();
-  //@ wrong sum: the sum of the devices' means
+  //@ wrong sum
   (void)samples;
   return torch::stack(losses).sum();
-  //@ wrong undivided: the sum over all samples
+  //@ wrong undivided
   auto sum = torch::zeros({}, at::kDouble);
   for (size_t i = 0; i < losses.size(); ++i) sum = sum + losses[i] * samples[i];
   return sum;
-  //@ wrong float32: right to 7 digits only
+  //@ wrong float32
   auto sum = torch::zeros({}, at::kFloat);
   int64_t all = 0;
   for (size_t i = 0; i < losses.size(); ++i) {
@@ -39,7 +38,7 @@ at::Tensor whole_loss(const std::vector<at::Tensor>& losses, const std::vector<i
     all += samples[i];
   }
   return sum / all;
-  //@ wrong item: no way back
+  //@ wrong item
   double sum = 0;
   int64_t all = 0;
   for (size_t i = 0; i < losses.size(); ++i) {

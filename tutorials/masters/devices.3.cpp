@@ -3,7 +3,6 @@
 //@ hint       refresh: for each parameter, replica.weight.copy_(first.weight).
 //@ hint       Each part's gradient is of the mean over its own samples. How much of the batch is that part?
 //@ hint       reduce: first.weight.mutable_grad() = the sum of replica.weight.grad() * (its samples / all samples).
-//@ unsolved   still the parameters of the beginning
 #include <lockstep/workshop.h>
 
 // A line through points: weight * x + bias. One process and no threads: the devices take turns.
@@ -22,7 +21,7 @@ void refresh(Line& replica, const Line& first) {
   //@ solution
   replica.weight.copy_(first.weight);
   replica.bias.copy_(first.bias);
-  //@ wrong stale: they are not refreshed
+  //@ wrong stale
   (void)replica;
   (void)first;
   //@ wrong shared: in the first model's memory
@@ -48,16 +47,16 @@ void reduce(Line& first, const std::vector<Line>& replicas, const std::vector<in
     const double share = samples[i] / all;
     first.weight.mutable_grad() += replicas[i].weight.grad() * share;
     first.bias.mutable_grad() += replicas[i].bias.grad() * share;
-    //@ wrong first: device 0's samples alone
+    //@ wrong first
     (void)all;
     if (i > 0) continue;
     first.weight.mutable_grad() += replicas[i].weight.grad();
     first.bias.mutable_grad() += replicas[i].bias.grad();
-    //@ wrong sum: each part counts in full
+    //@ wrong sum
     (void)all;
     first.weight.mutable_grad() += replicas[i].weight.grad();
     first.bias.mutable_grad() += replicas[i].bias.grad();
-    //@ wrong mean: all parts count the same
+    //@ wrong mean
     (void)all;
     first.weight.mutable_grad() += replicas[i].weight.grad() / static_cast<double>(samples.size());
     first.bias.mutable_grad() += replicas[i].bias.grad() / static_cast<double>(samples.size());

@@ -21,15 +21,15 @@ double mean_over_ranks(const lockstep::Session& session, double loss) {
   std::vector<double> numbers = {loss};
   session.team().sum(numbers);
   return numbers[0];
-  //@ wrong two: as if there were 2 ranks
+  //@ wrong two
   std::vector<double> numbers = {loss};
   session.team().sum(numbers);
   return numbers[0] / 2;
-  //@ wrong formula: the mean of the losses 1 to 3
+  //@ wrong formula
   return (session.world() + 1) / 2.0;
-  //@ wrong first: the loss of rank 0
+  //@ wrong first
   return std::stod(session.team().broadcast(std::to_string(loss)));
-  //@ wrong greatest: the greatest loss
+  //@ wrong greatest
   std::vector<double> numbers = {loss};
   session.team().max(numbers);
   return numbers[0];

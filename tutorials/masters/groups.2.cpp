@@ -2,7 +2,6 @@
 //@ hint       max() knows the longest time, and not whose it is. Which collective brings every rank's number?
 //@ hint       all_gather() of a tensor with one number: a vector of such tensors, in rank order, on every rank.
 //@ hint       Go through them: at(rank) is greater than the greatest so far? Every rank finds the same.
-//@ unsolved   each rank names itself
 #include <lockstep/workshop.h>
 
 // How long a step took differs from rank to rank, and all wait for the slowest. Which one is it?
@@ -19,21 +18,21 @@ int slowest_rank(const lockstep::Session& session, double seconds) {
     if (all.at(rank).item<double>() > all.at(slowest).item<double>()) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong whole: cut to whole numbers
+  //@ wrong whole
   const auto all = session.team().all_gather(at::full({1}, static_cast<int64_t>(seconds), at::kLong));
   size_t slowest = 0;
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all.at(rank).item<int64_t>() > all.at(slowest).item<int64_t>()) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong float32: as floats both are alike
+  //@ wrong float32
   const auto all = session.team().all_gather(at::full({1}, seconds));
   size_t slowest = 0;
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all.at(rank).item<float>() > all.at(slowest).item<float>()) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong still: took longer than one before it
+  //@ wrong still
   const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
   const auto longest = all.at(0).item<double>();
   size_t slowest = 0;
@@ -41,25 +40,25 @@ int slowest_rank(const lockstep::Session& session, double seconds) {
     if (all.at(rank).item<double>() > longest) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong neighbour: took longer than one before it
+  //@ wrong neighbour
   const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
   size_t slowest = 0;
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all.at(rank).item<double>() > all.at(rank - 1).item<double>()) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong seconds: not whose it is
+  //@ wrong seconds
   std::vector<double> longest = {seconds};
   session.team().max(longest);
   return static_cast<int>(longest[0]);
-  //@ wrong later: the lower rank is wanted
+  //@ wrong later
   const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
   size_t slowest = 0;
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all.at(rank).item<double>() >= all.at(slowest).item<double>()) slowest = rank;
   }
   return static_cast<int>(slowest);
-  //@ wrong itself: only the slowest knows
+  //@ wrong itself
   std::vector<double> longest = {seconds};
   session.team().max(longest);
   return longest[0] == seconds ? session.rank() : -1;

@@ -28,7 +28,7 @@ void after_epoch(const lockstep::Session& session) {
   const double accuracy = evaluate(session);
   if (session.rank() == 0) lockstep::show("accuracy", accuracy);
   session.team().barrier();
-  //@ wrong no_barrier: never called
+  //@ wrong no_barrier
   if (session.rank() == 0) {
     const double accuracy = evaluate(session);
     lockstep::show("accuracy", accuracy);

@@ -2,7 +2,6 @@
 //@ hint       Ask for mpirun's variables first: inside a Slurm job, srun's are there too, and mean mpirun's own helpers.
 //@ hint       said.contains("OMPI_COMM_WORLD_RANK"), then SLURM_STEP_NUM_TASKS: without it no srun has started this.
 //@ hint       A rank lies between 0 and world - 1. Anything else: throw lockstep::InputError("...").
-//@ unsolved   thinks that it is alone
 #include <lockstep/workshop.h>
 #include <unistd.h>
 
@@ -62,35 +61,35 @@ Who who_am_i(const Environment& said) {
   } else if (said.contains("SLURM_STEP_NUM_TASKS")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
   }
-  //@ wrong stale: what the job asked for
+  //@ wrong stale
   else if (said.contains("OMPI_COMM_WORLD_RANK")) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
   } else if (said.contains("SLURM_NTASKS")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_NTASKS"), first_node(said)};
   }
-  //@ wrong without_srun: SLURM_STEP_NUM_TASKS is not set
+  //@ wrong without_srun
   else if (said.contains("OMPI_COMM_WORLD_RANK")) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
   } else if (said.contains("SLURM_PROCID")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
   }
-  //@ wrong no_srun: started by srun -n4 in a job of 8 tasks, a process takes itself for rank 0 of 1
+  //@ wrong no_srun
   else if (said.contains("OMPI_COMM_WORLD_RANK")) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
   }
-  //@ wrong slurm_first: of mpirun's own helper
+  //@ wrong slurm_first
   else if (said.contains("SLURM_STEP_NUM_TASKS")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
   } else if (said.contains("OMPI_COMM_WORLD_RANK")) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
   }
-  //@ wrong absent: is each variable there that it asks for
+  //@ wrong absent
   else if (number(said, "OMPI_COMM_WORLD_RANK") >= 0) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
   } else if (number(said, "SLURM_PROCID") >= 0) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
   }
-  //@ wrong loopback: each node would wait for itself
+  //@ wrong loopback
   else if (said.contains("OMPI_COMM_WORLD_RANK")) {
     who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), "127.0.0.1"};
   } else if (said.contains("SLURM_STEP_NUM_TASKS")) {

@@ -40,7 +40,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong exceeded: has just its cap is left open
+  //@ wrong exceeded
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -53,7 +53,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong forward: in the model's order
+  //@ wrong forward
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = 0; i < std::ssize(elements); ++i) {
@@ -66,7 +66,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong elements: as if an element were a byte
+  //@ wrong elements
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -79,7 +79,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong one_cap: the first bucket has the others' cap
+  //@ wrong one_cap
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -93,7 +93,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   if (buckets.back().empty()) buckets.pop_back();
   (void)first_cap;
   return buckets;
-  //@ wrong before: closed before it has reached its cap
+  //@ wrong before
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -106,7 +106,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
     bytes += 4 * elements[i];
   }
   return buckets;
-  //@ wrong total: starts to count again
+  //@ wrong total
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -116,7 +116,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong own_caps: whatever they are
+  //@ wrong own_caps
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   (void)first_cap, (void)cap;
@@ -130,7 +130,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong first_only: the others have the first bucket's cap
+  //@ wrong first_only
   (void)cap;
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
@@ -144,7 +144,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong empty: there is an empty bucket
+  //@ wrong empty
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -156,7 +156,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
     }
   }
   return buckets;
-  //@ wrong carried: carries over what the last one had too much
+  //@ wrong carried
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
@@ -170,7 +170,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
-  //@ wrong last: is in no bucket
+  //@ wrong last
   std::vector<Bucket> buckets;
   Bucket open;
   int64_t bytes = 0;

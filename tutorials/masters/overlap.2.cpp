@@ -2,7 +2,6 @@
 //@ hint       Only what comes after the end of backward shows: cut each span there.
 //@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
 //@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
-//@ unsolved   the exchange takes 0 ms
 #include <lockstep/workshop.h>
 
 // A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
@@ -35,18 +34,18 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
     until = std::max(until, end);
   }
   return cost;
-  //@ wrong twice: counts twice where two buckets
+  //@ wrong twice
   Cost cost = {0, 0};
   for (const auto& [begin, end] : buckets) {
     cost.exchange += end - begin;
     cost.shows += std::max(0.0, end - std::max(begin, backward_end));
   }
   return cost;
-  //@ wrong gaps: counts the gaps
+  //@ wrong gaps
   double last = 0;
   for (const auto& span : buckets) last = std::max(last, span.end);
   return {last - buckets.front().begin, std::max(0.0, last - backward_end)};
-  //@ wrong none: falls over a step without buckets
+  //@ wrong none
   Cost cost = {0, 0};
   double until = buckets.at(0).begin;
   for (const auto& [begin, end] : buckets) {
@@ -55,7 +54,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
     until = std::max(until, end);
   }
   return cost;
-  //@ wrong whole: counts the whole of a bucket
+  //@ wrong whole
   Cost cost = {0, 0};
   double until = 0;
   for (const auto& [begin, end] : buckets) {
@@ -65,7 +64,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
     until = std::max(until, end);
   }
   return cost;
-  //@ wrong all: as if nothing were hidden
+  //@ wrong all
   Cost cost = {0, 0};
   double until = 0;
   for (const auto& [begin, end] : buckets) {
@@ -74,7 +73,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   }
   cost.shows = cost.exchange;
   return cost;
-  //@ wrong negative: less than nothing
+  //@ wrong negative
   Cost cost = {0, 0};
   double until = 0;
   for (const auto& [begin, end] : buckets) {

@@ -52,11 +52,11 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
       .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
   lockstep::load_if_there(file, session, parts);
   const int64_t begin = sampler.epoch();
-  //@ wrong optimizer: the optimiser's momentum
+  //@ wrong optimizer
   const lockstep::CheckpointParts parts{.model = model, .schedule = schedule.get(), .sampler = &sampler};
   lockstep::load_if_there(file, session, parts);
   const int64_t begin = sampler.epoch();
-  //@ wrong schedule: the learning rate of epoch 3 is
+  //@ wrong schedule
   const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .sampler = &sampler};
   lockstep::load_if_there(file, session, parts);
   const int64_t begin = sampler.epoch();
@@ -64,19 +64,19 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
   const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .schedule = schedule.get()};
   lockstep::load_if_there(file, session, parts);
   const int64_t begin = sampler.epoch();
-  //@ wrong shuffle: the order of the samples
+  //@ wrong shuffle
   const lockstep::CheckpointParts parts{
       .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
   lockstep::load_if_there(file, session, parts);
   const int64_t begin = sampler.epoch();
   sampler.set_epoch(0);
-  //@ wrong seeded: the random numbers (as a checksum) did not come back
+  //@ wrong seeded
   const lockstep::CheckpointParts parts{
       .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
   lockstep::load_if_there(file, session, parts);
   torch::manual_seed(session.rank());
   const int64_t begin = sampler.epoch();
-  //@ wrong other: the weights did not come back
+  //@ wrong other
   Net other;
   const lockstep::CheckpointParts parts{
       .model = other, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
@@ -103,7 +103,7 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
     //@ solution
     sampler.set_epoch(epoch + 1);
     lockstep::save(file, session, parts);
-    //@ wrong late: has epoch 1 twice
+    //@ wrong late
     lockstep::save(file, session, parts);
     sampler.set_epoch(epoch + 1);
     //@ end

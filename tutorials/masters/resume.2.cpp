@@ -2,7 +2,6 @@
 //@ hint       Who knows of the notice? Only the rank that got it. Who has to know? All, and in the same step.
 //@ hint       A flag of 0 or 1 from each rank, summed over all of them: what does a sum above 0 mean?
 //@ hint       Every rank asks in every step, also one that knows of nothing: it is a collective.
-//@ unsolved   left the others alone
 #include <lockstep/workshop.h>
 
 // Before a job's time is up, a scheduler sends a signal: stop, and save. It may come to one rank alone, or to
@@ -25,17 +24,17 @@ bool shall_stop(const lockstep::Session& session, bool noticed) {
   //@ wrong thrown: left with an error
   if (noticed) throw std::runtime_error("a signal came");
   return false;
-  //@ wrong first: only rank 0 was asked
+  //@ wrong first
   return session.team().broadcast(noticed ? "stop" : "go on") == "stop";
-  //@ wrong unanimous: only where each rank had the signal itself
+  //@ wrong unanimous
   std::vector<double> votes = {noticed ? 1.0 : 0.0};
   session.team().sum(votes);
   return votes[0] == session.world();
-  //@ wrong always: nobody had a signal
+  //@ wrong always
   std::vector<double> votes = {1.0};
   session.team().sum(votes);
   return votes[0] > 0 || noticed;
-  //@ wrong never: every rank had the signal, and all went on
+  //@ wrong never
   std::vector<double> votes = {noticed ? 1.0 : 0.0};
   session.team().sum(votes);
   return false;

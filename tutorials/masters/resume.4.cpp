@@ -4,7 +4,6 @@
 //@ hint       (a + b) + (c + d) and ((a + b) + c) + d are rounded in other places. With which of them can the next process go on?
 //@ hint       Receive the sum so far from process p - 1, add the numbers of your own ranks to it one after the other, send it to process p + 1.
 //@ hint       The last process has the whole. It goes back the way it came: receive it from process p + 1, send it to process p - 1.
-//@ unsolved   is carried by process 0 and by process 1
 #include <lockstep/workshop.h>
 
 // A run of 8 ranks that goes on with fewer processes: each of them carries some of the ranks. It has to end with the
@@ -29,23 +28,23 @@ std::vector<int64_t> carried_by(int64_t process, int64_t processes, int64_t rank
   for (int64_t rank = first; rank < first + count; ++rank) mine.push_back(rank);
   //@ right spread
   for (int64_t rank = process * ranks / processes; rank < (process + 1) * ranks / processes; ++rank) mine.push_back(rank);
-  //@ wrong dropped: rank 6 is carried by no process
+  //@ wrong dropped
   const int64_t even = ranks / processes;
   for (int64_t rank = process * even; rank < (process + 1) * even; ++rank) mine.push_back(rank);
-  //@ wrong rest_to_last: process 2 carries 4 ranks, and process 0 carries 2
+  //@ wrong rest_to_last
   const int64_t even = ranks / processes, end = process + 1 == processes ? ranks : (process + 1) * even;
   for (int64_t rank = process * even; rank < end; ++rank) mine.push_back(rank);
-  //@ wrong rounded_up: process 0 carries 2 ranks, and process 4 carries 0
+  //@ wrong rounded_up
   const int64_t most = (ranks + processes - 1) / processes;
   for (int64_t rank = process * most; rank < std::min(ranks, (process + 1) * most); ++rank) mine.push_back(rank);
-  //@ wrong turns: they do not stand in a row
+  //@ wrong turns
   for (int64_t rank = process; rank < ranks; rank += processes) mine.push_back(rank);
-  //@ wrong shifted: is carried by process 0 and by process 1
+  //@ wrong shifted
   const int64_t even = ranks / processes, more = ranks % processes;
   for (int64_t rank = process * even; rank < (process + 1) * even + (process < more ? 1 : 0); ++rank) mine.push_back(rank);
-  //@ wrong past_end: there is no such rank
+  //@ wrong past_end
   for (int64_t rank = process * ranks / processes; rank < (process + 1) * ranks / processes; ++rank) mine.push_back(rank + 1);
-  //@ wrong nothing: rank 0 is carried by no process
+  //@ wrong nothing
   (void)process, (void)processes, (void)ranks;
   //@ end
   return mine;
@@ -82,10 +81,10 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
   } else {
     for (int to = 0; to < process; ++to) messenger.send(to, std::as_bytes(std::span(sum)));
   }
-  //@ wrong own: the ranks that it carries itself
+  //@ wrong own
   (void)process, (void)processes;
   for (const auto& numbers : own) add(sum, numbers);
-  //@ wrong sum_of_sums: these are the bits of a sum for each process, and of the sum of these
+  //@ wrong sum_of_sums
   for (const auto& numbers : own) add(sum, numbers);
   std::vector<float> other(size);
   if (process > 0) {
@@ -98,7 +97,7 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
   }
   if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
-  //@ wrong collected: these are the bits of a sum for each process, and of the sum of these
+  //@ wrong collected
   for (const auto& numbers : own) add(sum, numbers);
   if (process > 0) {
     messenger.send(0, std::as_bytes(std::span(sum)));
@@ -111,7 +110,7 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     }
     for (int to = 1; to < processes; ++to) messenger.send(to, std::as_bytes(std::span(sum)));
   }
-  //@ wrong backward: these are the bits of a sum that begins with rank 7
+  //@ wrong backward
   if (process + 1 < processes) messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
   for (size_t i = own.size(); i > 0; --i) add(sum, own[i - 1]);
   if (process > 0) {
@@ -127,7 +126,7 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
   }
   if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
-  //@ wrong in_doubles: these are the bits of a sum in doubles
+  //@ wrong in_doubles
   std::vector<double> exact(size);
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(exact)));
   for (const auto& numbers : own)
@@ -138,11 +137,11 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
   }
   if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(exact)));
   for (size_t i = 0; i < size; ++i) sum[i] = static_cast<float>(exact[i]);
-  //@ wrong one_way: the whole has not come back
+  //@ wrong one_way
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   if (process + 1 < processes) messenger.send(process + 1, std::as_bytes(std::span(sum)));
-  //@ wrong added_again: the ranks that it carries itself are in it twice
+  //@ wrong added_again
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   if (process + 1 < processes) {

@@ -2,7 +2,6 @@
 //@ hint       Write down who takes what: 10 samples, 3 ranks, ranks take turns. Who is left with fewer?
 //@ hint       Rank r stands at the places r, r + world, r + 2 * world, ... How many places must each rank have?
 //@ hint       Each has (size + world - 1) / world places. A place at or behind `size` begins again at the front: place % size.
-//@ unsolved   is taken twice
 #include <lockstep/workshop.h>
 
 // What DistributedSampler does, without the shuffle. The ranks take turns along the list of samples:
@@ -21,36 +20,36 @@ std::vector<int64_t> share_of(int64_t rank, int64_t world, int64_t size) {
   //@ solution
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank + turn * world) % size);
-  //@ wrong once: there is no sample of that number
+  //@ wrong once
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) {
     const int64_t place = rank + turn * world;
     mine.push_back(place < size ? place : place - size);
   }
-  //@ wrong short: wait for ever
+  //@ wrong short
   for (int64_t sample = rank; sample < size; sample += world) mine.push_back(sample);
-  //@ wrong cut: nobody takes
+  //@ wrong cut
   for (int64_t turn = 0; turn < size / world; ++turn) mine.push_back(rank + turn * world);
-  //@ wrong overrun: there is no sample
+  //@ wrong overrun
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back(rank + turn * world);
   //@ wrong blocks: ranks take turns
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank * count + turn) % size);
-  //@ wrong nothing: no rank takes any sample
+  //@ wrong nothing
   (void)rank, (void)world, (void)size;
-  //@ wrong step: where does it go on
+  //@ wrong step
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank + turn * (world + 1)) % size);
-  //@ wrong one_more: it should be taken once
+  //@ wrong one_more
   for (int64_t turn = 0; turn < size / world + 1; ++turn) mine.push_back((rank + turn * world) % size);
-  //@ wrong own_first: it should be taken once
+  //@ wrong own_first
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) {
     const int64_t place = rank + turn * world;
     mine.push_back(place < size ? place : rank % size);
   }
-  //@ wrong held: sample 9 is taken 3 times
+  //@ wrong held
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back(std::min(rank + turn * world, size - 1));
   //@ end

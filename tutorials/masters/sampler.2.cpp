@@ -16,9 +16,9 @@ int main() {
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 7});
     //@ solution
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 7});
-    //@ wrong seeds: twice in epoch
+    //@ wrong seeds
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 7 + session.rank()});
-    //@ wrong own_seed: has the list of epoch 1
+    //@ wrong own_seed
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 8});
     //@ wrong plain: is not shuffled
     lockstep::DistributedSampler sampler(12, session, {.shuffle = false, .seed = 7});
@@ -28,19 +28,19 @@ int main() {
       // TODO: one line
       //@ solution
       sampler.set_epoch(epoch);
-      //@ wrong first: twice in epoch 1
+      //@ wrong first
       if (session.rank() == 0) sampler.set_epoch(epoch);
-      //@ wrong constant: the same order
+      //@ wrong constant
       sampler.set_epoch(1);
-      //@ wrong rank: twice in epoch 0
+      //@ wrong rank
       sampler.set_epoch(epoch + session.rank());
-      //@ wrong next: has the list of epoch 1
+      //@ wrong next
       sampler.set_epoch(epoch + 1);
-      //@ wrong backward: has the list of epoch -1
+      //@ wrong backward
       sampler.set_epoch(-epoch);
-      //@ wrong time: the same seed and the same epoch
+      //@ wrong time
       sampler.set_epoch(std::time(nullptr));
-      //@ wrong chance: of no epoch near it
+      //@ wrong chance
       sampler.set_epoch(rand());
       //@ end
       lockstep::show("epoch " + std::to_string(epoch), sampler.indices());

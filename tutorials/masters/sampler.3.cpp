@@ -53,17 +53,17 @@ double share_of_right(Answers& answers, const lockstep::Session& session) {
   return shares[0] / session.world();
   //@ solution
   return session.all_reduce(right);
-  //@ wrong means: a mean of the ranks' means
+  //@ wrong means
   std::vector<double> shares = {right.value()};
   session.team().sum(shares);
   return shares[0] / session.world();
-  //@ wrong ten: as if there were 10 answers
+  //@ wrong ten
   std::vector<double> count = {right.value() * double(std::ssize(mine.indices()))};
   session.team().sum(count);
   return count[0] / 10;
-  //@ wrong show: whatever it is
+  //@ wrong show
   return 0.7;
-  //@ wrong own: its own answers
+  //@ wrong own
   return right.value();
   //@ end
 }

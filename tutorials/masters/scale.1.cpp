@@ -3,7 +3,6 @@
 //@ hint       Efficiency is the share of the ranks that was not wasted: 1 where N ranks bring a speed-up of N.
 //@ hint       Weak scaling gives each rank as much to do as the one alone had. How long should that take at best?
 //@ hint       alone / together; that divided by ranks; and for weak scaling alone / together, without the ranks.
-//@ unsolved   speed_up() says
 #include <lockstep/workshop.h>
 
 // A training was timed on one rank, and again on several. What are they worth?
@@ -17,9 +16,9 @@ double speed_up(double seconds_alone, double seconds_together) {
   return 0;
   //@ solution
   return seconds_alone / seconds_together;
-  //@ wrong inverted: the other way round
+  //@ wrong inverted
   return seconds_together / seconds_alone;
-  //@ wrong difference: the seconds that were saved
+  //@ wrong difference
   return seconds_alone - seconds_together;
   //@ end
 }
@@ -34,7 +33,7 @@ double strong_efficiency(double seconds_alone, double seconds_together, int rank
   return 0;
   //@ solution
   return speed_up(seconds_alone, seconds_together) / ranks;
-  //@ wrong speed: that is the speed-up
+  //@ wrong speed
   return speed_up(seconds_alone, seconds_together);
   //@ end
 }
@@ -50,7 +49,7 @@ double weak_efficiency(double seconds_alone, double seconds_together, int ranks)
   //@ solution
   (void)ranks;
   return seconds_alone / seconds_together;
-  //@ wrong shared: as if the work had been shared out
+  //@ wrong shared
   return speed_up(seconds_alone, seconds_together) / ranks;
   //@ end
 }
@@ -70,14 +69,14 @@ Plan weak_plan(Plan alone, int ranks) {
   return alone;
   //@ solution
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * ranks};
-  //@ wrong lr: the learning rate has stayed
+  //@ wrong lr
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr};
-  //@ wrong numbers: whatever it was alone
+  //@ wrong numbers
   (void)alone;
   return {32, 32 * ranks, 0.01 * ranks};
-  //@ wrong only_lr: whatever it was alone
+  //@ wrong only_lr
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, 0.01 * ranks};
-  //@ wrong root: grows with the root
+  //@ wrong root
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * std::sqrt(ranks)};
   //@ wrong split: a rank's batch stays
   return {alone.batch_a_rank / ranks, alone.batch_a_rank, alone.lr};

@@ -3,7 +3,6 @@
 //@ hint       Two parts of a row are joined side by side: torch::cat along dimension 1.
 //@ hint       Every input feeds every output. So which ranks know a part of what the loss says about an input?
 //@ hint       In the row-parallel layer the parts are of a sum. A bias belongs to the sum, not to a part of it.
-//@ unsolved   the outputs of its own part alone
 #include <lockstep/workshop.h>
 
 // outputs = inputs * weight^T + bias, with a weight of [outputs, inputs] that is too large for one rank:
@@ -42,7 +41,7 @@ Tensor column_forward(Team& team, const Tensor& weight_part, const Tensor& bias_
   return part;
   //@ solution
   return torch::cat(team.all_gather(part), 1);
-  //@ wrong added: where they are to be joined
+  //@ wrong added
   std::vector<Tensor> parts = {part};
   team.sum(parts);
   return parts[0];
@@ -50,7 +49,7 @@ Tensor column_forward(Team& team, const Tensor& weight_part, const Tensor& bias_
   (void)part;
   return torch::matmul(inputs, torch::cat(team.all_gather(weight_part), 0).t()) +
          torch::cat(team.all_gather(bias_part), 0);
-  //@ wrong stacked: one below the other
+  //@ wrong stacked
   return torch::cat(team.all_gather(part), 0);
   //@ end
 }
@@ -69,7 +68,7 @@ Tensor column_backward(Team& team, const Tensor& weight_part, const Tensor& outp
   //@ wrong back_weight: weights have travelled
   (void)part;
   return torch::matmul(output_gradient, torch::cat(team.all_gather(weight_part), 0));
-  //@ wrong alone: of its own outputs alone
+  //@ wrong alone
   return part;
   //@ wrong mean: a mean
   std::vector<Tensor> gradients = {part};
@@ -89,14 +88,14 @@ Tensor row_forward(Team& team, const Tensor& weight_part, const Tensor& bias, co
   std::vector<Tensor> sums = {torch::matmul(inputs_part, weight_part.t())};
   team.sum(sums);
   return sums[0] + bias;
-  //@ wrong bias: the bias once for each rank
+  //@ wrong bias
   std::vector<Tensor> sums = {torch::matmul(inputs_part, weight_part.t()) + bias};
   team.sum(sums);
   return sums[0];
   //@ wrong row_weight: weights have travelled
   return torch::matmul(torch::cat(team.all_gather(inputs_part), 1),
                        torch::cat(team.all_gather(weight_part), 1).t()) + bias;
-  //@ wrong own: of its own inputs alone
+  //@ wrong own
   (void)team;
   return torch::matmul(inputs_part, weight_part.t()) + bias;
   //@ end

@@ -37,7 +37,7 @@ std::vector<Work> order_of(int stage, int stages, int micro_batches) {
   (void)stages;
   for (int i = 0; i < micro_batches; ++i) order.push_back({'F', i});
   for (int i = 0; i < micro_batches; ++i) order.push_back({'B', i});
-  //@ wrong front: nobody goes on
+  //@ wrong front
   const int warm_up = std::min(stage, micro_batches);
   for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
   for (int i = warm_up; i < micro_batches; ++i) {
@@ -45,21 +45,21 @@ std::vector<Work> order_of(int stage, int stages, int micro_batches) {
     order.push_back({'B', i - warm_up});
   }
   for (int i = micro_batches - warm_up; i < micro_batches; ++i) order.push_back({'B', i});
-  //@ wrong eager: one after the other
+  //@ wrong eager
   (void)stage;
   (void)stages;
   for (int i = 0; i < micro_batches; ++i) {
     order.push_back({'F', i});
     order.push_back({'B', i});
   }
-  //@ wrong twice: a second time
+  //@ wrong twice
   const int warm_up = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
   for (int i = 0; i < micro_batches; ++i) {
     order.push_back({'F', i});
     order.push_back({'B', i});
   }
-  //@ wrong undrained: never has its backward
+  //@ wrong undrained
   const int warm_up = std::min(stages - 1 - stage, micro_batches);
   for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
   for (int i = warm_up; i < micro_batches; ++i) {
@@ -80,7 +80,7 @@ double bubble(int stages, int micro_batches) {
   return 0;
   //@ solution
   return double(stages - 1) / (micro_batches + stages - 1);
-  //@ wrong busy: of the time in which it works
+  //@ wrong busy
   return double(stages - 1) / micro_batches;
   //@ end
 }

@@ -2,7 +2,6 @@
 //@ hint       Write down 5 ranks with 2 on a node: 0 1 | 2 3 | 4. Which node has rank 3? Which place is it there?
 //@ hint       The node is how many full nodes lie before the rank; the place is what is left over: / and %.
 //@ hint       The last node has only the ranks that are left: world - node * ranks_per_node, if that is less.
-//@ unsolved   as if there were one node
 #include <lockstep/workshop.h>
 
 // A job has `world` ranks. The launcher fills the first node with `ranks_per_node` of them, then the next one:
@@ -23,44 +22,44 @@ Place place_of(int rank, int world, int ranks_per_node) {
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {node, rank % ranks_per_node, std::min(ranks_per_node, left)};
-  //@ wrong remainder: nothing is left over where all nodes are full
+  //@ wrong remainder
   const int node = rank / ranks_per_node;
   const bool is_last = node == (world - 1) / ranks_per_node;
   return {node, rank % ranks_per_node, is_last ? world % ranks_per_node : ranks_per_node};
-  //@ wrong two_nodes: as if there were two nodes
+  //@ wrong two_nodes
   const int node = rank < ranks_per_node ? 0 : 1;
   const int left = world - node * ranks_per_node;
   return {node, rank % ranks_per_node, std::min(ranks_per_node, left)};
-  //@ wrong node_one: counts from 1
+  //@ wrong node_one
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {node + 1, rank % ranks_per_node, std::min(ranks_per_node, left)};
-  //@ wrong swapped: that is its place on the node
+  //@ wrong swapped
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {rank % ranks_per_node, node, std::min(ranks_per_node, left)};
-  //@ wrong late: node by node
+  //@ wrong late
   const int node = rank / (ranks_per_node + 1);
   return {node, rank % ranks_per_node, std::min(ranks_per_node, world - node * ranks_per_node)};
-  //@ wrong own_number: that is its number in the job
+  //@ wrong own_number
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {node, rank, std::min(ranks_per_node, left)};
-  //@ wrong place_is_node: that is its node
+  //@ wrong place_is_node
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {node, node, std::min(ranks_per_node, left)};
-  //@ wrong job: all ranks of the job
+  //@ wrong job
   return {rank / ranks_per_node, rank % ranks_per_node, world};
-  //@ wrong from_it_on: the ranks from it on
+  //@ wrong from_it_on
   return {rank / ranks_per_node, rank % ranks_per_node, std::min(ranks_per_node, world - rank)};
-  //@ wrong dealt: dealt out like cards
+  //@ wrong dealt
   const int nodes = (world + ranks_per_node - 1) / ranks_per_node;
   const int node = rank % nodes;
   return {node, rank / nodes, (world - node + nodes - 1) / nodes};
-  //@ wrong full: the last node is not full
+  //@ wrong full
   return {rank / ranks_per_node, rank % ranks_per_node, ranks_per_node};
-  //@ wrong one: counts from 1
+  //@ wrong one
   const int node = rank / ranks_per_node;
   const int left = world - node * ranks_per_node;
   return {node, rank % ranks_per_node + 1, std::min(ranks_per_node, left)};

