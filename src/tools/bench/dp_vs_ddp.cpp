@@ -21,7 +21,7 @@
 #include "lockstep/comm/meet/lookup.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/replicas/device_memory.h"
+#include "lockstep/parallel/device_memory.h"
 #include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
