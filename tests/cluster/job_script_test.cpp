@@ -6,8 +6,7 @@
 #include <cctype>
 
 #include "lockstep/base/error.h"
-#include "tools/cluster/quote.h"
-#include "tools/cluster/resources.h"
+#include "tools/cluster/scheduler.h"
 
 namespace lockstep::cluster {
 namespace {

@@ -16,8 +16,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/program.h"
 #include "temp_folder.h"
-#include "tools/cluster/hand_in.h"
-#include "tools/cluster/look.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/sweep.h"
 #include "tools/cluster/watch.h"

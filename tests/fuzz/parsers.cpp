@@ -18,7 +18,7 @@
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/text/vocabulary.h"
 #include "tools/cluster/detect.h"
-#include "tools/cluster/look.h"
+#include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "tools/cluster/watch.h"
 #include "tools/report/run_data.h"

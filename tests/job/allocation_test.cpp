@@ -6,6 +6,7 @@
 #include "lockstep/base/program.h"
 #include "refusal.h"
 #include "temp_folder.h"
+#include "tools/cluster/scheduler.h"
 
 namespace lockstep::job {
 namespace {
@@ -137,8 +138,8 @@ TEST(PbsAllocation, ReadsChunksAndTheNodeFile) {
 }
 
 TEST(PbsAllocation, ReadsFieldsOfLongLines) {
-  const auto fields =
-      qstat_fields("Job Id: 1.x\n    Job_Name = mine\n    exec_vnode = (a:ncp\n\tus=8)\n    x = a = b\n");
+  const auto fields = cluster::qstat_fields(
+      "Job Id: 1.x\n    Job_Name = mine\n    exec_vnode = (a:ncp\n\tus=8)\n    x = a = b\n");
   EXPECT_EQ(value(fields, "Job_Name") + " " + value(fields, "exec_vnode") + " " + value(fields, "x"),
             "mine (a:ncpus=8) a = b");
 }
@@ -177,10 +178,10 @@ TEST(Settings, ThatAreNoNumbersAreRefused) {
 }
 
 TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
-  EXPECT_EQ(seconds_in("1-02:03:04"), 93784);
-  EXPECT_EQ(seconds_in("01:30:00"), 5400);
-  EXPECT_EQ(seconds_in("0:50"), 50);
-  EXPECT_EQ(seconds_in("UNLIMITED"), 0);
+  EXPECT_EQ(cluster::seconds_in("1-02:03:04"), 93784);
+  EXPECT_EQ(cluster::seconds_in("01:30:00"), 5400);
+  EXPECT_EQ(cluster::seconds_in("0:50"), 50);
+  EXPECT_EQ(cluster::seconds_in("UNLIMITED"), 0);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made itself are refused by
 // qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {
-  const auto record = qstat_fields(
+  const auto record = cluster::qstat_fields(
       "Job Id: 1.x\n    Job_Name = my script, 2.pbs\n    queue = behind\n    Keep_Files = n\n"
       "    Output_Path = login:/a/my script, 2.pbs.o1\n    Rerunable = False\n    Resource_List.mem = 4gb\n"
       "    Resource_List.ncpus = 8\n    Resource_List.ngpus = 2\n    Resource_List.nodect = 2\n"

@@ -1,4 +1,4 @@
-#include "tools/submit/wait.h"
+#include "tools/submit/submission.h"
 
 #include <gtest/gtest.h>
 

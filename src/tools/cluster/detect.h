@@ -15,8 +15,7 @@ struct FoundSite {
   std::vector<std::string> notes;
 };
 
-/// From `sinfo -h -o kSinfoFormat`.
-extern const char* const kSinfoFormat;
+/// From sinfo's lines.
 FoundSite read_sinfo(const std::string& text);
 
 /// From `qstat -Q -f`, `qstat -B -f` and `pbsnodes -a`; empty texts for what did not answer.

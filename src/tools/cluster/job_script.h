@@ -30,6 +30,17 @@ struct JobRequest {
   std::string home = {};  // LOCKSTEP_HOME; empty = base::home_folder()
 };
 
+/// What a job is given; nothing of it is left open.
+struct Resources {
+  Queue queue;
+  int64_t nodes = 1;
+  int64_t gpus = 0, ranks = 1, cores = 1;  // of a node; cores by the site's rule
+  int64_t cores_per_rank = 1;
+};
+
+/// What was asked for, filled up from the site. InputError, with the limit, for what the site cannot give.
+Resources resources(const Site& site, const JobRequest& request);
+
 /// The whole script. InputError for what the site cannot give, and for a text that could not stand in a
 /// directive as it is.
 std::string render(const Site& site, const JobRequest& request);

@@ -4,14 +4,14 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
-#include <sstream>
 #include <string_view>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "tools/cluster/detect.h"
 #include "trainer/config/numbers.h"
@@ -20,6 +20,31 @@
 
 namespace lockstep::cluster {
 namespace {
+
+using config::YamlNode;
+
+// ---- the keys of a site file: reading, its errors, a proposed file and the docs are made from these tables
+// ----
+
+// What a text may hold: most of them end up in a job script's directives.
+enum class Text {
+  free,      // shown to people
+  word,      // see is_directive_word()
+  option,    // a dash and letters: "-q", "--qos"
+  line,      // one line
+  variable,  // the name of an environment variable
+};
+
+template <class Owner>
+struct SiteKey {
+  using Field = std::variant<std::string Owner::*, int64_t Owner::*, std::chrono::milliseconds Owner::*,
+                             std::vector<std::string> Owner::*>;
+  const char* name;
+  Field field;
+  const char* help;
+  Text text = Text::line;
+  const char* choices = "";  // with a blank between two; "" = free
+};
 
 const std::vector<SiteKey<Site>> kSiteKeys = {
     {"about", &Site::about, "a line for `lockstep site list`", Text::free},
@@ -68,93 +93,62 @@ const std::vector<SiteKey<Queue>> kQueueKeys = {
     {"directives", &Queue::directives, "further directives of a job in this queue"},
 };
 
-bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; });
-}
-
-bool all_of(std::string_view text, std::string_view others) {
-  return std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+bool is_made_of(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text, [&](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) || others.find(static_cast<char>(c)) != others.npos);
   });
 }
 
-bool is_option(std::string_view text) {
-  return text.starts_with('-') && text.find_first_not_of('-') <= 2 && all_of(text, "-_");
+// Why the text is not of its kind; empty where it is.
+std::string not_of_kind(const std::string& text, Text kind) {
+  if (text.empty() || kind == Text::free) return "";
+  const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; };
+  if (std::ranges::any_of(text, is_control)) return "one line without control characters";
+  if (kind == Text::word && !is_directive_word(text)) return "one word of letters, digits and ._+-@:/=,";
+  const bool is_option = text.starts_with('-') && text.find_first_not_of('-') <= 2 && is_made_of(text, "-_");
+  if (kind == Text::option && !is_option) return "an option, such as -q or --partition";
+  const bool is_variable = !std::isdigit(static_cast<unsigned char>(text.front())) && is_made_of(text, "_");
+  if (kind == Text::variable && !is_variable) return "the name of a variable, without $";
+  return "";
 }
 
-bool is_variable(std::string_view text) {
-  return !std::isdigit(static_cast<unsigned char>(text.front())) && all_of(text, "_");
-}
-
-struct LogOptions {
-  const char* scheduler;
-  const char* flags;    // letters without a value, which others may follow in a word: -Hofile
-  const char* letters;  // those that are refused
-  std::vector<std::string_view> words;
-};
-const LogOptions kLogOptions[] = {
-    {"slurm", "hHIkOQsuvVX", "oeJD", {"--output", "--error", "--job-name", "--chdir"}},
-    {"pbs", "fhIVXz", "oeNjC", {}}};
-
-// sbatch takes "--out" for "--output"
-bool is_short_for(std::string_view word, std::string_view option) {
-  constexpr size_t kShortest = 4;
-  return word.size() >= kShortest && option.starts_with(word);
-}
-
-bool is_refused(std::string_view word, const LogOptions& options) {
-  if (word.starts_with("--")) {
-    const auto name = word.substr(0, word.find('='));
-    return std::any_of(options.words.begin(), options.words.end(),
-                       [&](auto option) { return is_short_for(name, option); });
-  }
-  if (!word.starts_with('-')) return false;
-  const auto letter = word.find_first_not_of(options.flags, 1);
-  return letter != word.npos &&
-         std::string_view(options.letters).find(word[letter]) != std::string_view::npos;
+template <class Owner>
+std::string table(const char* head, const std::vector<SiteKey<Owner>>& keys) {
+  std::string text = format("| {} | |\n|---|---|\n", head);
+  for (const auto& key : keys) text += format("| `{}` | {} |\n", key.name, key.help);
+  return text;
 }
 
 }  // namespace
 
+bool is_directive_word(const std::string& text) {
+  return !text.empty() && text.front() != '-' && is_made_of(text, "._+-@:/=,");
+}
+
+std::string site_reference() {
+  return table("of the site", kSiteKeys) + "\n" + table("of a queue, in `queues: {NAME: {...}}`", kQueueKeys);
+}
+
 std::string moves_log(const std::string& scheduler, const std::string& directive) {
   if (directive == "-j oe") return "";  // as we say it ourselves
-  std::istringstream words(directive);
-  for (std::string word; words >> word;) {
-    for (const auto& options : kLogOptions) {
-      if (scheduler == options.scheduler && is_refused(word, options)) return word;
+  const bool slurm = scheduler == "slurm";
+  const std::string_view refused = slurm ? "oeJD" : "oeNjC";
+  const char* without_value = slurm ? "hHIkOQsuvVX" : "fhIVXz";  // another one may follow: -Hofile
+  for (const auto& word : base::split(directive, ' ')) {
+    if (word.starts_with("--")) {
+      const auto name = word.substr(0, word.find('='));  // sbatch takes --out for --output
+      for (const std::string_view option : {"--output", "--error", "--job-name", "--chdir"}) {
+        if (slurm && name.size() >= 4 && option.starts_with(name)) return word;
+      }
+    } else if (word.starts_with('-')) {
+      const auto letter = word.find_first_not_of(without_value, 1);
+      if (letter != std::string::npos && refused.find(word[letter]) != std::string_view::npos) return word;
     }
   }
   return "";
 }
 
-const std::vector<SiteKey<Site>>& site_keys() {
-  return kSiteKeys;
-}
-
-const std::vector<SiteKey<Queue>>& queue_keys() {
-  return kQueueKeys;
-}
-
-bool is_directive_word(const std::string& text) {
-  return !text.empty() && text.front() != '-' && all_of(text, "._+-@:/=,");
-}
-
-std::vector<std::string> choices_of(const char* choices) {
-  std::istringstream words(choices ? choices : "");
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
-std::string not_of_kind(const std::string& text, Text kind) {
-  if (text.empty() || kind == Text::free) return "";
-  if (has_control(text)) return "one line without control characters";
-  if (kind == Text::word && !is_directive_word(text)) return "one word of letters, digits and ._+-@:/=,";
-  if (kind == Text::option && !is_option(text)) return "an option, such as -q or --partition";
-  if (kind == Text::variable && !is_variable(text)) return "the name of a variable, without $";
-  return "";
-}
-
-// Where site files are looked for, and by which name.
+// ---- where site files are looked for, and by which name ----
 
 namespace {
 
@@ -258,7 +252,7 @@ std::vector<KnownSite> known_sites() {
   return sites;
 }
 
-// A site file's text from what was found.
+// ---- a site file's text from what was found ----
 
 namespace {
 
@@ -304,40 +298,19 @@ std::string as_yaml(const FoundSite& found) {
       "# modules or file systems of its own, and whether its cores follow from its GPUs "
       "(docs/how-to/sites.md).\n";
   for (const auto& note : found.notes) text += "# " + base::printable(note, kLongestNote) + "\n";
-  for (const auto& line : key_lines(site_keys(), found.site)) text += line + "\n";
+  for (const auto& line : key_lines(kSiteKeys, found.site)) text += line + "\n";
   if (!found.site.queues.empty()) text += "queues:\n";
   for (const auto& queue : found.site.queues)
     text += format("  {}: {{{}}}\n", config::yaml_text(queue.name),
-                   base::join(key_lines(queue_keys(), queue), ", "));
+                   base::join(key_lines(kQueueKeys, queue), ", "));
   return text;
 }
 
-namespace {
-
-template <class Owner>
-std::string table(const char* head, const std::vector<SiteKey<Owner>>& keys) {
-  std::string text = format("| {} | |\n|---|---|\n", head);
-  for (const auto& key : keys) text += format("| `{}` | {} |\n", key.name, key.help);
-  return text;
-}
-
-}  // namespace
-
-std::string site_reference() {
-  return table("of the site", site_keys()) + "\n" +
-         table("of a queue, in `queues: {NAME: {...}}`", queue_keys());
-}
+// ---- reading ----
 
 namespace {
-
-using config::YamlNode;
 
 constexpr const char* kEveryKey = "every key: docs/how-to/sites.md";
-
-struct Flags {
-  const char *scheduler, *queue, *account;
-};
-constexpr Flags kFlags[] = {{"pbs", "-q", "-A"}, {"slurm", "--partition", "--account"}};
 
 [[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const YamlNode& node,
                                const char* help) {
@@ -352,83 +325,45 @@ const std::string& scalar_text(const YamlNode& node, const std::string& key, con
 
 // One value, by the type of its field.
 template <class Owner>
-class Value {
- public:
-  Value(const SiteKey<Owner>& key, std::string name, const YamlNode& node, Owner& owner)
-      : key_(key), name_(std::move(name)), node_(node), owner_(owner) {}
+struct Value {
+  const SiteKey<Owner>& key;
+  const std::string name;
+  const YamlNode& node;
+  Owner& owner;
 
-  void operator()(std::string Owner::*field) const { owner_.*field = checked(node_); }
+  void operator()(std::string Owner::*field) const { owner.*field = checked(node); }
 
   void operator()(int64_t Owner::*field) const {
-    const auto number = config::parse_int(scalar_text(node_, name_, key_.help));
-    if (!number || node_.quoted || *number < 0 || *number > 1'000'000)
-      refuse_value(name_, "a whole number from 0 to 1000000", node_, key_.help);
-    owner_.*field = *number;
+    const auto number = config::parse_int(scalar_text(node, name, key.help));
+    if (!number || node.quoted || *number < 0 || *number > 1'000'000)
+      refuse_value(name, "a whole number from 0 to 1000000", node, key.help);
+    owner.*field = *number;
   }
 
   void operator()(std::chrono::milliseconds Owner::*field) const {
-    const auto time = config::parse_duration(scalar_text(node_, name_, key_.help));
-    if (!time || time->count() < 0) refuse_value(name_, "a time, such as 48h or 30m", node_, key_.help);
-    owner_.*field = *time;
+    const auto time = config::parse_duration(scalar_text(node, name, key.help));
+    if (!time || time->count() < 0) refuse_value(name, "a time, such as 48h or 30m", node, key.help);
+    owner.*field = *time;
   }
 
   void operator()(std::vector<std::string> Owner::*field) const {
-    if (node_.kind != YamlNode::Kind::list) refuse_value(name_, "a list", node_, key_.help);
-    for (const auto& item : node_.items) (owner_.*field).push_back(checked(*item));
+    if (node.kind != YamlNode::Kind::list) refuse_value(name, "a list", node, key.help);
+    for (const auto& item : node.items) (owner.*field).push_back(checked(*item));
   }
 
- private:
-  std::string checked(const YamlNode& node) const {
-    const auto& text = scalar_text(node, name_, key_.help);
-    const auto choices = choices_of(key_.choices);
-    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
+  std::string checked(const YamlNode& one) const {
+    const auto& text = scalar_text(one, name, key.help);
+    const auto choices = base::split(key.choices, ' ');
+    if (!choices.empty() && std::ranges::count(choices, text) == 0) {
       const auto near = base::nearest(text, choices);
-      throw InputError(
-          format("{} must be one of {}, not {}", name_, base::join(choices, ", "), describe(node)),
-          node.place.text(), near ? format("did you mean {}?", *near) : std::string(key_.help));
+      throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
+                       one.place.text(), near ? format("did you mean {}?", *near) : std::string(key.help));
     }
-    const auto wanted = not_of_kind(text, key_.text);
-    if (!wanted.empty()) refuse_value(name_, wanted, node, key_.help);
+    const auto wanted = not_of_kind(text, key.text);
+    if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
     return text;
   }
-
-  const SiteKey<Owner>& key_;
-  std::string name_;
-  const YamlNode& node_;
-  Owner& owner_;
 };
-
-template <class Owner>
-std::vector<std::string> names_of(const std::vector<SiteKey<Owner>>& keys) {
-  std::vector<std::string> names;
-  for (const auto& key : keys) names.emplace_back(key.name);
-  return names;
-}
-
-void once(const YamlNode& map, size_t index) {
-  const auto& name = *map.entries[index].first;
-  for (size_t i = 0; i < index; ++i) {
-    const auto& other = *map.entries[i].first;
-    if (other.text == name.text)
-      throw InputError(format("{} stands twice", base::printable(name.text)), name.place.text(),
-                       format("keep one of them: the other is at {}", other.place.text()));
-  }
-}
-
-[[noreturn]] void unknown_key(const YamlNode& name, const std::vector<std::string>& names) {
-  const auto near = base::nearest(name.text, names);
-  throw InputError(format("unknown key {}", describe(name)), name.place.text(),
-                   (near ? format("did you mean {}? ", *near) : "") + kEveryKey);
-}
-
-template <class Owner>
-void read_key(const std::vector<SiteKey<Owner>>& keys, const std::string& before, const YamlNode& name,
-              const YamlNode& value, Owner& owner, std::vector<std::string> names) {
-  const auto key =
-      std::find_if(keys.begin(), keys.end(), [&](const auto& row) { return name.text == row.name; });
-  if (name.kind != YamlNode::Kind::scalar || key == keys.end()) unknown_key(name, names);
-  std::visit(Value<Owner>(*key, before + key->name, value, owner), key->field);
-}
 
 void require_map(const YamlNode& node, const std::string& what) {
   if (node.kind == YamlNode::Kind::map) return;
@@ -436,49 +371,47 @@ void require_map(const YamlNode& node, const std::string& what) {
                    std::string("write key: value; ") + kEveryKey);
 }
 
+void refuse_twins(const YamlNode& map) {
+  for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
+    const auto& name = *entry->first;
+    const auto other = std::find_if(map.entries.begin(), entry,
+                                    [&](const auto& before) { return before.first->text == name.text; });
+    if (other != entry)
+      throw InputError(format("{} stands twice", base::printable(name.text)), name.place.text(),
+                       format("keep one of them: the other is at {}", other->first->place.text()));
+  }
+}
+
+// `before`: of a key's name in errors. `besides`: a key that is read elsewhere.
+template <class Owner>
+void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
+               Owner& owner, const std::string& besides = "") {
+  refuse_twins(map);
+  for (const auto& [name, value] : map.entries) {
+    const bool is_text = name->kind == YamlNode::Kind::scalar;
+    if (is_text && !besides.empty() && name->text == besides) continue;
+    const auto key = std::ranges::find_if(keys, [&](const auto& row) { return name->text == row.name; });
+    if (is_text && key != keys.end()) {
+      std::visit(Value<Owner>{*key, before + key->name, *value, owner}, key->field);
+      continue;
+    }
+    std::vector<std::string> names = {besides};
+    for (const auto& row : keys) names.emplace_back(row.name);
+    const auto near = base::nearest(name->text, names);
+    throw InputError(format("unknown key {}", describe(*name)), name->place.text(),
+                     (near ? format("did you mean {}? ", *near) : "") + kEveryKey);
+  }
+}
+
 Queue read_queue(const YamlNode& name, const YamlNode& node) {
-  const auto wanted = not_of_kind(name.text, Text::word);
-  if (name.kind != YamlNode::Kind::scalar || name.text.empty() || !wanted.empty())
+  if (name.kind != YamlNode::Kind::scalar || !is_directive_word(name.text))
     refuse_value("a queue's name", "one word", name, "as in the job's directives");
   Queue queue;
   queue.name = name.text;
   if (node.kind == YamlNode::Kind::null) return queue;
   require_map(node, "queues." + queue.name);
-  for (size_t i = 0; i < node.entries.size(); ++i) {
-    once(node, i);
-    const auto& [key, value] = node.entries[i];
-    read_key(queue_keys(), format("queues.{}.", queue.name), *key, *value, queue, names_of(queue_keys()));
-  }
+  read_keys(node, kQueueKeys, format("queues.{}.", queue.name), queue);
   return queue;
-}
-
-void read_queues(const YamlNode& node, Site& site) {
-  require_map(node, "queues");
-  for (size_t i = 0; i < node.entries.size(); ++i) {
-    once(node, i);
-    site.queues.push_back(read_queue(*node.entries[i].first, *node.entries[i].second));
-  }
-}
-
-void read_site(const YamlNode& root, Site& site) {
-  auto names = names_of(site_keys());
-  names.emplace_back("queues");
-  for (size_t i = 0; i < root.entries.size(); ++i) {
-    once(root, i);
-    const auto& [name, value] = root.entries[i];
-    if (name->text == "queues")
-      read_queues(*value, site);
-    else
-      read_key(site_keys(), "", *name, *value, site, names);
-  }
-}
-
-void fill_flags(Site& site) {
-  for (const auto& row : kFlags) {
-    if (site.scheduler != row.scheduler) continue;
-    if (site.queue_flag.empty()) site.queue_flag = row.queue;
-    if (site.account_flag.empty()) site.account_flag = row.account;
-  }
 }
 
 // --wait and the words that follow a submission know one place for the log
@@ -493,8 +426,7 @@ void check_directives(const Site& site, const std::vector<std::string>& directiv
 }
 
 // what no key says alone
-void check_together(const Site& site, const YamlNode& root) {
-  const auto place = root.place.text();
+void check_together(const Site& site, const std::string& place) {
   if (site.scheduler.empty())
     throw InputError("a site file must say its scheduler", place,
                      "add  scheduler: slurm  or  scheduler: pbs");
@@ -531,9 +463,16 @@ Site parse_site(const std::string& text, const std::string& file) {
   site.path = file;
   const auto from = file.rfind('/') + 1;  // npos + 1 is 0
   site.name = file.substr(from, file.rfind(".yaml") - from);
-  read_site(*root, site);
-  fill_flags(site);
-  check_together(site, *root);
+  read_keys(*root, kSiteKeys, "", site, "queues");
+  for (const auto& [name, queues] : root->entries) {
+    if (name->text != "queues") continue;
+    require_map(*queues, "queues");
+    refuse_twins(*queues);
+    for (const auto& [queue, node] : queues->entries) site.queues.push_back(read_queue(*queue, *node));
+  }
+  if (site.queue_flag.empty()) site.queue_flag = site.slurm() ? "--partition" : "-q";
+  if (site.account_flag.empty()) site.account_flag = site.slurm() ? "--account" : "-A";
+  check_together(site, root->place.text());
   return site;
 }
 

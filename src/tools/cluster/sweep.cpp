@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -11,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "trainer/config/numbers.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -24,19 +24,11 @@ constexpr const char* kExample = "as in --sweep optim.lr=0.1,0.01 or --sweep run
   throw InputError(format("--sweep {}: {}", base::printable(text), why), "", kExample);
 }
 
-std::optional<int64_t> whole(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // 0..4
 std::optional<std::vector<std::string>> range_of(const std::string& text, const std::string& all) {
   const auto dots = text.find("..");
   if (dots == std::string::npos) return std::nullopt;
-  const auto first = whole(std::string_view(text).substr(0, dots)),
-             last = whole(std::string_view(text).substr(dots + 2));
+  const auto first = config::parse_int(text.substr(0, dots)), last = config::parse_int(text.substr(dots + 2));
   if (!first || !last) return std::nullopt;
   if (*first > *last) refuse_sweep(all, "the range has its ends the wrong way round");
   // the numbers may lie anywhere in 64 bits
@@ -98,25 +90,6 @@ std::string safe(const std::string& value) {
   return text.substr(0, text.find_last_not_of('_') + 1);
 }
 
-void check_keys(const std::vector<SweptKey>& swept) {
-  std::set<std::string> seen;
-  size_t tasks = 1;
-  for (const auto& one : swept) {
-    if (!seen.insert(one.key).second) refuse_sweep(one.key, "this key is swept twice");
-    tasks *= one.values.size();
-    if (tasks > kMostTasks)
-      throw InputError(format("the sweep has more than {} tasks", kMostTasks), "",
-                       "sweep fewer values, or in several jobs");
-  }
-}
-
-// Names that came out alike get the task's number.
-void name_runs(std::vector<std::vector<std::string>>& tasks, const std::vector<std::string>& names) {
-  std::multiset<std::string> all(names.begin(), names.end());
-  for (size_t i = 0; i < tasks.size(); ++i)
-    tasks[i].push_back("run.name=" + (all.count(names[i]) > 1 ? format("{}-task{}", names[i], i) : names[i]));
-}
-
 }  // namespace
 
 SweptKey parse_swept(const std::string& text) {
@@ -133,10 +106,14 @@ SweptKey parse_swept(const std::string& text) {
 }
 
 std::vector<std::vector<std::string>> tasks_of(const std::vector<SweptKey>& swept, const std::string& name) {
-  check_keys(swept);
   std::vector<std::vector<std::string>> tasks(1);
   std::vector<std::string> names = {name.substr(0, kLongestRunName / 2)};
+  std::set<std::string> keys;
   for (const auto& [key, values] : swept) {
+    if (!keys.insert(key).second) refuse_sweep(key, "this key is swept twice");
+    if (tasks.size() * values.size() > kMostTasks)
+      throw InputError(format("the sweep has more than {} tasks", kMostTasks), "",
+                       "sweep fewer values, or in several jobs");
     std::vector<std::vector<std::string>> more;
     std::vector<std::string> more_names;
     for (size_t i = 0; i < tasks.size(); ++i) {
@@ -149,9 +126,11 @@ std::vector<std::vector<std::string>> tasks_of(const std::vector<SweptKey>& swep
     tasks = std::move(more);
     names = std::move(more_names);
   }
-  const bool named = std::ranges::count(swept, "run.name", &SweptKey::key) > 0;
+  if (keys.contains("run.name")) return tasks;
   for (auto& run : names) run = run.substr(0, kLongestRunName);
-  if (!named) name_runs(tasks, names);
+  const std::multiset<std::string> all(names.begin(), names.end());
+  for (size_t i = 0; i < tasks.size(); ++i)  // names that came out alike get the task's number
+    tasks[i].push_back("run.name=" + (all.count(names[i]) > 1 ? format("{}-task{}", names[i], i) : names[i]));
   return tasks;
 }
 

@@ -249,7 +249,7 @@ std::optional<std::string> SchedulerPoll::ask(std::vector<JobWatch>& watches) {
   if (open.empty()) return std::nullopt;
   std::vector<std::string> jobs;
   for (const auto* watch : open) jobs.push_back(watch->standing().job);
-  const auto look = look_at(scheduler_, jobs);
+  const auto look = look_at(scheduler_, jobs, run_);
   const auto& seen = look.seen;
   next_ += std::max<size_t>(1, seen.size());  // one that cannot be asked is not to keep the others waiting
   asked_ = Clock::now();

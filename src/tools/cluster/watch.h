@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/cluster/look.h"
+#include "tools/cluster/scheduler.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::cluster {
@@ -110,6 +110,7 @@ class SchedulerPoll {
  private:
   using Clock = std::chrono::steady_clock;
   Scheduler scheduler_;
+  RunCommand run_ = real_commands(std::chrono::seconds(15));
   size_t next_ = 0;  // of the watches, so that each has its turn
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool silent_ = false;

@@ -211,18 +211,6 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
 
 // ---- PBS ----
 
-Environment qstat_fields(const std::string& answer) {
-  std::string joined = answer;
-  for (size_t at; (at = joined.find("\n\t")) != std::string::npos;) joined.erase(at, 2);
-  Environment fields;
-  for (const auto& line : base::split(joined, '\n')) {
-    const auto sign = line.find(" = ");
-    if (line.starts_with("    ") && sign != std::string::npos)
-      fields[base::trimmed(line.substr(0, sign))] = line.substr(sign + 3);
-  }
-  return fields;
-}
-
 namespace {
 
 std::string short_name(const std::string& host) {
@@ -280,23 +268,6 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
   given.tasks_asked = all_tasks(given) != static_cast<int64_t>(given.nodes.size()) ||
                       value(record, "Resource_List.select").find("mpiprocs=") != std::string::npos;
   return given;
-}
-
-int64_t seconds_in(const std::string& time) {
-  const auto dash = time.find('-');
-  int64_t days = 0;
-  if (dash != std::string::npos) {
-    const auto number = whole_number(time.substr(0, dash));
-    if (!number) return 0;
-    days = *number;
-  }
-  int64_t seconds = 0;
-  for (const auto& part : base::split(time.substr(dash == std::string::npos ? 0 : dash + 1), ':')) {
-    const auto number = whole_number(part);
-    if (!number) return 0;
-    seconds = seconds * 60 + *number;
-  }
-  return days * 86400 + seconds;
 }
 
 }  // namespace lockstep::job

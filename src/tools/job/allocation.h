@@ -68,13 +68,7 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
 Allocation pbs_allocation(const Environment& environment, const Environment& record,
                           const std::vector<std::string>& node_file, int64_t threads);
 
-/// The fields of `qstat -f`, whose long lines go on with a tab.
-Environment qstat_fields(const std::string& answer);
-
 /// Slurm's "4(x2),1" as 4, 4, 1.
 std::vector<int64_t> slurm_counts(const std::string& text);
-
-/// Slurm's and PBS's [[DAYS-]HH:]MM:SS in seconds; 0 where it is not a time.
-int64_t seconds_in(const std::string& time);
 
 }  // namespace lockstep::job

@@ -92,7 +92,9 @@ std::vector<Reply> probe(const std::vector<std::string>& hosts, int port, std::c
       continue;
     }
     sockets[i] = base::Descriptor(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (::connect(sockets[i].number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
+    if (!sockets[i])
+      replies[i] = Reply::refused;  // as many nodes as descriptors: the scheduler says which are lost
+    else if (::connect(sockets[i].number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
       replies[i] = errno == ECONNREFUSED ? Reply::refused : Reply::none, sockets[i].close();
     ::freeaddrinfo(found);
   }
@@ -140,13 +142,22 @@ class Record {
 
 // ---- one job ----
 
+// InputError where this process is in no job.
+std::unique_ptr<Scheduler> this_jobs_scheduler(Environment& environment, RunCommand run) {
+  if (!value(environment, "SLURM_JOB_ID").empty()) return make_slurm(environment, std::move(run));
+  if (!value(environment, "PBS_JOBID").empty() && !value(environment, "PBS_NODEFILE").empty())
+    return make_pbs(environment, std::move(run));
+  throw InputError("this process is not in a job: neither SLURM_JOB_ID nor PBS_NODEFILE is set",
+                   "lockstep job", "submit a job script with sbatch or qsub");
+}
+
 class Job {
  public:
   Job(std::vector<std::string> words, Signals& signals, std::string program)
       : words_(std::move(words)),
         signals_(signals),
         program_(std::move(program)),
-        run_command_(real_commands()),
+        run_command_(cluster::real_commands(30s)),
         scheduler_(this_jobs_scheduler(environment_, run_command_)),
         record_(environment_, scheduler_->job_id()) {
     if (words_.size() > 1 && words_[1] == "--warned") {
@@ -195,7 +206,7 @@ class Job {
     const auto restart = std::max(scheduler_->restarts(), count(environment_, "LOCKSTEP_RESTART", 0));
     say(format("job {}, {} ranks on {} node(s), {} core(s) a rank, restart {}", scheduler_->job_id(),
                layout_.ranks, layout_.nodes, layout_.cores_per_rank, restart));
-    say(format("home {}, program {}", environment_["LOCKSTEP_HOME"], program_));
+    say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
   }
 
@@ -214,7 +225,7 @@ class Job {
       plan.errors_file = environment_["LOCKSTEP_ERRORS"];
       plan.survives_losses = as_world_ > 0;
     } else {
-      plan.environment["LOCKSTEP_RUN_FILE"].clear();  // another job's
+      plan.environment.erase("LOCKSTEP_RUN_FILE");  // another job's
     }
     RanksRun ranks(*scheduler_, signals_, stop_, std::move(plan), [this] { return silent_nodes(); });
     if (std::exchange(is_warned_, false)) ::raise(SIGUSR1);
@@ -378,7 +389,12 @@ class Job {
     return status == kDone ? kDone : kFailed;
   }
 
+  void note_signals() {
+    for (const int signal : signals_.take()) note_signal(signal, stop_);
+  }
+
   int finish(int status) {
+    note_signals();  // one that came after the ranks' end decides whether the job goes on
     if (status == kStillRunning)
       say("the launcher has left, and its run says that it is still running: look after its processes");
     if (status == run_folder::kStoppedOnRequest)
@@ -517,7 +533,7 @@ class Job {
     const auto lost = find_lost_nodes();
     const bool nothing_known = run_.empty() && lost.empty() && errors().empty();
     if (nothing_known || !only_ranks_were_lost(errors(), !lost.empty())) return false;
-    for (const int signal : signals_.take()) stop_.signal = signal;
+    note_signals();
     if (stop_.signal != 0 || is_enough(lost)) return false;
     ++relaunches_;
     leave_out(lost);
@@ -586,6 +602,7 @@ class Job {
                 format("{}{}{}", relaunches_, lost.empty() ? "" : " without ", base::join(lost, " ")));
     if (const auto warning = scheduler_->keep_only(allocation_, lost); !warning.empty())
       say("warning: " + warning);
+    end_leftovers();
     lay_out_ranks(true);
     say("start: " + base::join(launcher_.words, " "));
   }

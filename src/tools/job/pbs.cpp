@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -15,7 +16,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "tools/cluster/quote.h"
 #include "tools/job/scheduler.h"
 
 namespace lockstep::job {
@@ -32,10 +32,17 @@ class Pbs : public Scheduler {
   std::string file_word() const override { return job_id(); }
 
   Allocation allocation() override {
-    record_ = qstat_fields(run({"qstat", "-f", job_id()}).output);
+    // without its record a job would neither find its own run again nor ask for the same resources
+    base::Answer answer;
+    for (int tries = 0; tries < 3 && answer.output.empty(); ++tries) {
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+      answer = run({"qstat", "-f", job_id()});
+      if (answer.end == base::Answer::not_started || answer.good()) break;
+    }
+    record_ = cluster::qstat_fields(answer.output);
     const auto host = get("HOSTNAME").empty() ? this_host() : get("HOSTNAME");
     const auto node = run({"pbsnodes", host.substr(0, host.find('.'))}).output;
-    const auto counted = count(qstat_fields(node), "resources_available.ncpus", 0);
+    const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
     const auto file = get("PBS_NODEFILE");
     return pbs_allocation(environment_, record_, base::split(base::read_text(file), '\n'),
                           threads_per_core(environment_, counted));
@@ -47,7 +54,7 @@ class Pbs : public Scheduler {
   // SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime. Only the clock tells the last
   // one.
   bool was_cancelled(const StopSignal& stop) override {
-    const auto limit = seconds_in(value(record_, "Resource_List.walltime"));
+    const auto limit = cluster::seconds_in(value(record_, "Resource_List.walltime"));
     const bool is_over = limit > 0 && stop.job_seconds + 2 >= limit;
     return stop.signal == SIGTERM && !is_over;
   }
@@ -81,12 +88,6 @@ class Pbs : public Scheduler {
     if (answer.good() && !next.empty()) return {.goes_on = true, .next = next.substr(next.rfind('\n') + 1)};
     log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
     return {};
-  }
-
-  bool is_gone(const std::string& job) override {
-    const auto answer = run({"qstat", job});
-    return answer.errors.find("Unknown Job Id") != std::string::npos ||
-           answer.errors.find("has finished") != std::string::npos;
   }
 
   int daemon_port() override { return kMomPort; }

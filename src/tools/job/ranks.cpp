@@ -16,6 +16,9 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -57,11 +60,10 @@ void say(const std::string& text) {
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD}) {
-    sigaddset(&set, signal);
-    ::signal(signal, SIG_DFL);  // one that a script ignores would not come
-  }
+  constexpr std::array kHeld = {SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD};
+  for (const int signal : kHeld) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  for (const int signal : kHeld) ::signal(signal, SIG_DFL);  // one that a script ignores would not come
   file_ = base::Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
@@ -105,27 +107,54 @@ std::string BannerFilter::line(const std::string& text) {
                            return contains(one, "non-zero exit code") || contains(one, "non-zero status") ||
                                   contains(one, "MPI_ABORT was invoked");
                          });
-  if (!is_banner) return finish();
+  if (!is_banner) return give_up_block();
   block_.clear();
   return "";
 }
 
-std::string BannerFilter::finish() {
+std::string BannerFilter::give_up_block() {
   std::string shown;
   for (const auto& held : block_) shown += held + "\n";
   block_.clear();
   return shown;
 }
 
+std::string BannerFilter::finish() {
+  return give_up_block() + std::exchange(rest_, "");
+}
+
 std::string folder_in(const std::string& run_file) {
   return run_file.empty() ? "" : base::first_line(run_file);
 }
 
-int status_of_run(const std::string& folder) {
+void note_signal(int signal, StopSignal& stop) {
+  if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
+  if (stop.signal != SIGTERM) stop.signal = signal;
+}
+
+namespace {
+
+// Nothing where the folder cannot be read now: a file system may be away for a while.
+std::optional<int> status_said_by(const std::string& folder) {
+  if (folder.empty()) return std::nullopt;
   try {
     return run_folder::job_status(folder).exit_status;
   } catch (const Error&) {
-    return kFailed;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+int status_of_run(const std::string& folder) {
+  return status_said_by(folder).value_or(kFailed);
+}
+
+void end_leftovers() {
+  const auto until = RanksRun::Clock::now() + kDrain;
+  for (auto left = descendants(); !left.empty() && RanksRun::Clock::now() < until; left = descendants()) {
+    for (const auto pid : left) ::kill(pid, SIGKILL);
+    std::this_thread::sleep_for(kLook);
   }
 }
 
@@ -257,11 +286,11 @@ void RanksRun::start() {
   ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
   base::Program program{.argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number()};
   program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
-  for (const auto& [name, setting] : plan_.environment) {
-    if (setting.empty())
-      program.without.push_back(name);
-    else
-      program.settings.push_back(name + "=" + setting);
+  for (const auto& [name, setting] : plan_.environment) program.settings.push_back(name + "=" + setting);
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!plan_.environment.contains(name)) program.without.push_back(name);
   }
   watch_->errors_before = Watch::size_of(plan_.errors_file);
   if (const int code = base::start_program(program, child_); code != 0)
@@ -270,6 +299,7 @@ void RanksRun::start() {
 }
 
 RanksEnd RanksRun::run() {
+  for (const int signal : signals_.take()) forward(signal);  // what came before there were ranks
   start();
   deliver();
   while (!has_ended()) {
@@ -317,11 +347,14 @@ void RanksRun::read_errors() {
 bool RanksRun::has_ended() {
   if (child_ < 0) return true;
   int status = 0;
-  const auto done = ::waitpid(child_, &status, WNOHANG);
-  if (done != child_) return false;
-  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  child_ = -1;
-  return true;
+  // the others are orphans of the launcher's, which are ours to reap
+  for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (done != child_) continue;
+    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    child_ = -1;
+    return true;
+  }
+  return false;
 }
 
 void RanksRun::forward(int signal) {
@@ -337,9 +370,8 @@ void RanksRun::forward(int signal) {
       return;
     }
   }
-  stop_.signal = signal;
+  note_signal(signal, stop_);
   if (signal == SIGTERM) {
-    if (stop_.job_seconds < 0) stop_.job_seconds = seconds_of_session();
     say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
   }
   if (!scheduler_.is_slurm() && child_ > 0) {
@@ -375,7 +407,7 @@ void RanksRun::deliver() {
 void RanksRun::end_launcher(const std::string& why) {
   if (child_ < 0) return;
   say(format("{}: sending SIGKILL to {} (process {})", why, plan_.launcher.words[0], child_));
-  ::kill(child_, SIGKILL);
+  for (const auto process : descendants()) ::kill(process, SIGKILL);  // a wrapper's, too
 }
 
 // A launcher may wait minutes for a node that is cut off, or after a SIGTERM, when its run is over.
@@ -388,7 +420,7 @@ void RanksRun::look() {
   if (folder.empty() || (!soon && Clock::now() - watch_->last_stay < kBetweenStays)) return;
   watch_->last_stay = Clock::now();
   const bool is_over = descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-                       status_of_run(folder) != run_folder::kRunning;
+                       status_said_by(folder).value_or(run_folder::kRunning) != run_folder::kRunning;
   watch_->stays = is_over ? watch_->stays + 1 : 0;
   if (is_over && (soon || watch_->stays >= 2)) end_launcher("the run is over, and no rank is here");
 }
@@ -398,12 +430,11 @@ void RanksRun::look_for_losses() {
   const auto folder = folder_in(plan_.run_file);
   const auto is_gone = [&] {
     return descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-           (!plan_.launcher.is_srun || (!folder.empty() && status_of_run(folder) == kFailed));
+           (!plan_.launcher.is_srun || status_said_by(folder) == kFailed);
   };
   ++watch_->looks;
   if (!watch_->lost_since) {
-    const bool looks_dead =
-        watch_->looks % 25 == 0 && !folder.empty() && status_of_run(folder) == kFailed && is_gone();
+    const bool looks_dead = watch_->looks % 25 == 0 && status_said_by(folder) == kFailed && is_gone();
     if (!was_reported && !looks_dead) return;
     watch_->lost_since = Clock::now();
     if (probe_nodes_) watch_->silent = std::async(std::launch::async, probe_nodes_);

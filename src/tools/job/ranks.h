@@ -43,6 +43,7 @@ class BannerFilter {
 
  private:
   std::string line(const std::string& line);
+  std::string give_up_block();
 
   std::string rest_;
   std::vector<std::string> block_;
@@ -108,6 +109,12 @@ std::string folder_in(const std::string& run_file);
 
 /// What `lockstep status` would leave with; 1 where the folder cannot be read.
 int status_of_run(const std::string& folder);
+
+/// `stop` with one more signal. A SIGTERM stays the one that counts.
+void note_signal(int signal, StopSignal& stop);
+
+/// Ends what a launcher that was killed has left on this node.
+void end_leftovers();
 
 /// Processes below this one, children's children too: all, or those of that name.
 std::vector<pid_t> descendants(const std::string& name = "");

@@ -1,23 +1,16 @@
 #pragma once
 // The scheduler, as the job that it runs sees it: Slurm or PBS behind one interface.
 
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/base/program.h"
+#include "tools/cluster/scheduler.h"
 #include "tools/job/allocation.h"
 
 namespace lockstep::job {
 
-/// Runs one of the scheduler's commands. Tests put a fake in its place.
-using RunCommand = std::function<base::Answer(const std::vector<std::string>& words)>;
-
-/// The real one: the command is found on PATH or where PBS is installed, and ends within `limit`.
-RunCommand real_commands(std::chrono::milliseconds limit = std::chrono::seconds(30));
+using cluster::RunCommand;
 
 /// The signals that told a job to stop.
 struct StopSignal {
@@ -56,7 +49,12 @@ class Scheduler {
   /// Has the scheduler run the job again. `settings`: what a new job needs in its environment.
   virtual Continuation go_on(const Environment& settings) = 0;
   /// Whether the scheduler says that the job is over, or unknown.
-  virtual bool is_gone(const std::string& job) = 0;
+  bool is_gone(const std::string& job) const {
+    const auto look = cluster::look_at({is_slurm() ? "slurm" : "pbs"}, {job}, run_);
+    const auto found = look.seen.find(job);
+    return found != look.seen.end() &&
+           (found->second.state == cluster::Seen::gone || found->second.state == cluster::Seen::unknown);
+  }
   /// Seconds to wait before a warning counts that the scheduler sent too early; 0 = it counts now.
   virtual int64_t early_by() { return 0; }
 
@@ -81,8 +79,6 @@ class Scheduler {
   RunCommand run_;
 };
 
-/// The scheduler whose job this process is in. InputError where it is in none.
-std::unique_ptr<Scheduler> this_jobs_scheduler(Environment& environment, RunCommand run);
 std::unique_ptr<Scheduler> make_slurm(Environment& environment, RunCommand run);
 std::unique_ptr<Scheduler> make_pbs(Environment& environment, RunCommand run);
 

@@ -58,12 +58,6 @@ class Slurm : public Scheduler {
     return {};
   }
 
-  bool is_gone(const std::string& job) override {
-    const auto answer = run({"squeue", "--noheader", "--jobs=" + job, "--format=%A"});
-    if (answer.good()) return base::trimmed(answer.output).empty();
-    return answer.errors.find("Invalid job id") != std::string::npos;
-  }
-
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or 60 s more. Such
   // a job stops when a fifth of its time is left.
   int64_t early_by() override {
@@ -71,7 +65,7 @@ class Slurm : public Scheduler {
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(base::trimmed(line), ' ');
       if (words.size() < 3 || words[0] != job_id()) continue;
-      const auto left = seconds_in(words[1]), limit = seconds_in(words[2]);
+      const auto left = cluster::seconds_in(words[1]), limit = cluster::seconds_in(words[2]);
       return limit > 0 && limit <= 180 ? std::max<int64_t>(0, left - limit / 5) : 0;
     }
     return 0;
@@ -103,7 +97,7 @@ class Slurm : public Scheduler {
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
     end_steps();
     // The step of a lost node may hold its memory a while longer, and --overlap does not share memory.
-    for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_[name].clear();
+    for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
     std::vector<std::string> names, cpus, tasks;

@@ -1,18 +1,17 @@
 #pragma once
 // Jobs that were handed to a scheduler.
 
-#include <chrono>
+#include <signal.h>
+
+#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <list>
 #include <string>
 #include <vector>
 
 #include "tools/cluster/job_script.h"
 #include "tools/cluster/scheduler.h"
-#include "tools/cluster/watch.h"
 #include "trainer/config/load.h"
-#include "trainer/run_folder/console.h"
 
 namespace lockstep::submit {
 
@@ -88,34 +87,49 @@ Submission submit_all(const Plan& plan);
 /// How to look after the job and how to stop it, in a line or two.
 std::string how_to_follow(const Submission& submission);
 
-// What a person sees of one submitted job that is waited for: its state, its log, its progress and its end.
+// ---- `lockstep submit --wait`: a job's log and progress to its end, through requeues, chains and sweeps
+// ----
 
-/// How it ended: by its run's own word, else by what its scheduler says and where its log is.
-std::string end_of(const cluster::Standing& standing, const std::filesystem::path& log);
+/// Follows it to its end and returns its status, by the runs' own word. Where Interrupts::came(), it leaves
+/// the jobs alone and returns 130.
+int wait_for(const Submission& submission);
 
-class JobScreen {
+/// Says that nobody waits any longer, and how to follow; 130.
+int detach(const Submission& submission);
+
+// Ctrl-C, or a closed terminal, of who submits a job and waits for it: the job is not ours to end, and its id
+// must not be lost.
+
+/// What a program leaves with that Ctrl-C ended.
+constexpr int kInterrupted = 128 + SIGINT;
+
+/// For its lifetime a first SIGINT or SIGTERM is only noted; a second one ends the process. SIGHUP is noted
+/// however often it comes, as a shell and the kernel each send one for the same terminal; under nohup it is
+/// not heard.
+class Interrupts {
  public:
-  /// `name` of the job, as its log has it.
-  JobScreen(std::string scheduler, std::string name)
-      : scheduler_(std::move(scheduler)), name_(std::move(name)) {}
+  Interrupts();
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
 
-  void show(const cluster::Standing& standing);
-  /// Waits for the log's end, for a while, and says how the job ended.
-  void end(const cluster::Standing& standing);
+  static bool came();
+
+  /// For its lifetime a person who interrupts is told at once why nothing happens.
+  class Answered {
+   public:
+    explicit Answered(std::string text);
+    ~Answered();
+    Answered(const Answered&) = delete;
+    Answered& operator=(const Answered&) = delete;
+
+   private:
+    std::string text_;
+  };
 
  private:
-  void follow(const std::string& job);
-  void pass_on_logs(bool at_end);
-  void wait_for_log(std::chrono::seconds longest);
-  void show_progress(const cluster::Standing& standing);
-
-  using Clock = std::chrono::steady_clock;
-  std::string scheduler_, name_;
-  run_folder::Console console_{true};
-  std::string job_, said_;
-  std::list<cluster::LogTail> logs_;
-  Clock::time_point looked_{};
-  int64_t epoch_ = 0;
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 }  // namespace lockstep::submit

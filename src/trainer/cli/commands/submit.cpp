@@ -14,7 +14,6 @@
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "tools/submit/submission.h"
-#include "tools/submit/wait.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
 
