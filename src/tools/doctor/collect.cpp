@@ -23,7 +23,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/shared_memory.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/comm/meet/lookup.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/control_groups.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/identify.h"

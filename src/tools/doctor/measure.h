@@ -14,7 +14,7 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/comm/algorithms/messenger.h"
-#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/scheduler.h"
 #include "tools/doctor/facts.h"
 
