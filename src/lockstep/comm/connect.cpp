@@ -14,7 +14,7 @@
 #include "lockstep/comm/debug_level.h"
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/comm/meet/open_files.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"

@@ -1,11 +1,10 @@
 #include "lockstep/comm/gloo_group.h"
 
-#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <sstream>
 
-#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/watched_gloo.h"
 
 namespace lockstep::comm {
@@ -14,8 +13,7 @@ namespace {
 using c10d::ProcessGroupGloo;
 
 c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
-  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
-  const auto interface = choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+  const auto interface = own_interface(job.nodes > 1);
   auto options = ProcessGroupGloo::Options::create(timeout);
   std::istringstream names(interface.name);
   for (std::string name; std::getline(names, name, ',');)
@@ -50,8 +48,7 @@ class OutputAside {
 }  // namespace
 
 void check_gloo_interface(const Job& job) {
-  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
-  choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+  own_interface(job.nodes > 1);
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,

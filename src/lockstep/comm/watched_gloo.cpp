@@ -9,7 +9,7 @@
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/roll_call.h"
-#include "lockstep/comm/watch/timeout_thread.h"
+#include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
 namespace {

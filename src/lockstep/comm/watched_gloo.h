@@ -9,7 +9,6 @@
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/roll_call.h"
-#include "lockstep/comm/watch/timeout_thread.h"
 #include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {

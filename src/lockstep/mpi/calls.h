@@ -8,7 +8,6 @@
 namespace lockstep::mpi {
 
 enum class Comm : std::uintptr_t { null = 0x100, world = 0x101, self = 0x102 };
-enum class Message : std::uintptr_t { null = 0x128 };
 enum class Info : std::uintptr_t { null = 0x130 };
 enum class Handler : std::uintptr_t { null = 0x140, errors_are_fatal = 0x141, errors_return = 0x143 };
 enum class Request : std::uintptr_t { null = 0x180 };
@@ -29,9 +28,6 @@ struct Status {
   int internal[5];
 };
 
-using CommCopy = int(Comm, int key, void* extra, void* value, void* copy, int* flag);
-using CommDelete = int(Comm, int key, void* value, void* extra);
-
 constexpr int kSuccess = 0;
 constexpr int kAnySource = -1;
 constexpr int kAnyTag = -2;
@@ -43,7 +39,6 @@ constexpr int kThreadSerialized = 2048;
 constexpr int kThreadMultiple = 4096;
 constexpr int kMaxErrorString = 512;
 constexpr int kMaxLibraryVersion = 8192;
-constexpr CommCopy* kNoCopy = nullptr;
 constexpr Status* kIgnore = nullptr;
 inline void* const kInPlace = reinterpret_cast<void*>(1);
 
@@ -61,7 +56,7 @@ struct PluginTable {
   int version;
   Calls calls;
 };
-constexpr int kPluginVersion = 2;
+constexpr int kPluginVersion = 3;
 constexpr const char* kPluginSymbol = "lockstep_mpi_table";
 
 }  // namespace lockstep::mpi

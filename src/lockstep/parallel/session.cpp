@@ -78,7 +78,7 @@ launch::DeviceChoice choose_device(const launch::Runtime& runtime, const paralle
   auto options = joining.options;
   if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
   if (comm::backend_for(runtime, options, /*on_gpu=*/true) == "nccl") options.backend = "auto";
-  comm::check_alike(runtime, [&] {
+  comm::agree(runtime, [&] {
     device = launch::choose_device(runtime.job(), options, launch::current_environment(), joining.gpus);
     return joining.facts(device);
   });

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/scheduler.h"
 #include "tools/doctor/facts.h"
 

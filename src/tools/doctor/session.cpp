@@ -6,7 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/gather_texts.h"
+#include "lockstep/comm/meet/join.h"
 #include "tools/doctor/rules.h"
 
 namespace lockstep::doctor {

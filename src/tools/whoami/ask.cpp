@@ -13,7 +13,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/gather_texts.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"

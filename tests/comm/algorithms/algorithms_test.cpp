@@ -213,31 +213,6 @@ TEST(LocalRanks, AMessageThatNobodySendsIsNamedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
 }
 
-TEST(LocalRanks, AMessageThatNobodyReceivesIsNamed) {
-  const auto one_sends = [](Messenger& messenger) {
-    std::vector<std::byte> bytes(4);
-    if (messenger.rank() == 1) messenger.send(0, bytes);
-  };
-  try {
-    run_as_ranks(2, one_sends);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "a message is sent that nobody receives: rank 0 has ended; rank 1 waits until rank 0 "
-                 "receives its message");
-  }
-}
-
-TEST(Delayed, MessagesTakeAtLeastTheirTime) {
-  const auto begin = std::chrono::steady_clock::now();
-  run_as_ranks(2, [](Messenger& messenger) {
-    Delayed slow(messenger, {.latency = 0.02, .bytes_per_second = 1000});
-    std::vector<std::byte> bytes(30);
-    messenger.rank() == 0 ? slow.send(1, bytes) : slow.receive(0, bytes);
-  });
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
-}
-
 // Two senders, one receiver: its line carries one message at a time.
 TEST(Delayed, AReceiversLineIsBusyWithOneMessageAfterTheOther) {
   const auto begin = std::chrono::steady_clock::now();

@@ -163,23 +163,6 @@ TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
   }
 }
 
-TEST(RollCall, WhatStandsStillNamesWhoDoesNotMove) {
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  auto peers = peers_on({0, 0});
-  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 1)); });
-  RollCall roll(store, peers, 0);
-  other.join();
-  roll.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(roll.judge_stall("a captured step", std::chrono::seconds(8)));
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("a captured step (collective 1) timed out after 8 s: rank 1"),
-              std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find("did not come"), std::string::npos) << error.what();
-  }
-}
-
 TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -14,21 +14,6 @@ RollPage fresh_page(int world) {
   return {base::SharedMemory::create(RollPage::bytes_for(world)), world};
 }
 
-TEST(RollPage, CountsWhatEachRankHasBegun) {
-  RollPage page = fresh_page(3);
-  EXPECT_EQ(page.begin(1), 1u);
-  EXPECT_EQ(page.begin(1), 2u);
-  page.take_back(1);
-  EXPECT_EQ(page.begun(1), 1u);
-  EXPECT_EQ(page.begun(0), 0u);
-  EXPECT_FALSE(page.present(2));
-  page.enter(2);
-  EXPECT_TRUE(page.present(2));
-  EXPECT_FALSE(page.left(2));
-  page.leave(2);
-  EXPECT_TRUE(page.left(2));
-}
-
 TEST(RollPage, TheFirstFindingStands) {
   RollPage page = fresh_page(2);
   EXPECT_EQ(page.agreed(), "");
@@ -44,13 +29,14 @@ TEST(RollPage, AnotherProcessReadsIt) {
     auto memory = base::SharedMemory::open(page.name());
     if (!memory) ::_exit(1);
     RollPage theirs(std::move(*memory), 2);
-    theirs.begin(1);
+    ++theirs.of(1).begun;
     ::_exit(0);
   }
   int status = 1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(page.begun(1), 1u);
+  EXPECT_EQ(page.of(1).begun, 1u);
+  EXPECT_EQ(page.of(0).begun, 0u);
 }
 
 TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {

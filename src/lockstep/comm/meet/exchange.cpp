@@ -12,17 +12,21 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/rendezvous.h"
 
 namespace lockstep::comm {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Member, rank, world, host, job_id, user, pid, pid_space)
+
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr char kText = 'T', kError = 'E';
+constexpr const char* kRankZeroKey = "rank0";  // set as soon as others may come
 constexpr const char* kNote = "note";
 constexpr Milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it answers
 constexpr Milliseconds kReadingTime{1000};    // for the others to read the last answer
@@ -30,27 +34,18 @@ constexpr Milliseconds kTimerError{50};
 constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
 constexpr int kMostOnOneMachine = 4096;           // a larger world is a typing mistake
 constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
+const char* const kLookInLog = "that rank's own error, earlier in the log, says why; it may have been killed";
+const char* const kSlowOrMissing =
+    "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow";
 
-std::string pack(const Member& member) {
-  return base::pack_texts({std::to_string(member.rank), std::to_string(member.world), member.host,
-                           member.job_id, std::to_string(member.user), std::to_string(member.pid),
-                           member.pid_space, random_word()});
-}
-
-Member unpack_member(const std::string& text) {
-  const auto parts = base::unpack_texts(text);
-  if (parts.size() != 8) {
+Member member_in(const std::string& text) {
+  try {
+    return base::parse_json(text).get<Member>();
+  } catch (const nlohmann::json::exception&) {
     throw InputError("the ranks run different versions of lockstep", "the first message of a rank",
                      "start the same lockstep on every rank")
         .of(Code::versions);
   }
-  return {std::stoi(parts[0]),
-          std::stoi(parts[1]),
-          parts[2],
-          parts[3],
-          static_cast<uid_t>(std::stoul(parts[4])),
-          std::stoi(parts[5]),
-          parts[6]};
 }
 
 std::string name_of(const Member& member) {
@@ -66,6 +61,26 @@ bool same_job(const Member& one, const Member& other) {
   return one.user == other.user && (one.job_id.empty() || other.job_id.empty() || one.job_id == other.job_id);
 }
 
+std::string text_key(int turn, int rank) {
+  return format("{}/{}", turn, rank);
+}
+std::string count_key(int turn) {
+  return format("{}/come", turn);
+}
+// Empty, or the error that ends this turn on rank 0.
+std::string all_key(int turn) {
+  return format("{}/all", turn);
+}
+std::string answer_key(int turn) {
+  return format("answer/{}", turn);
+}
+std::string read_key(int turn) {
+  return format("read/{}", turn);
+}
+std::string member_key(int rank) {
+  return rank == 0 ? kRankZeroKey : format("come/{}", rank);
+}
+
 class StoreExchange : public launch::TextExchange {
  public:
   StoreExchange(StorePtr store, Member own, ExchangeOptions options)
@@ -78,10 +93,10 @@ class StoreExchange : public launch::TextExchange {
     }
   }
 
-  // Once all ranks have come.
+  // Returns once all ranks have come.
   void meet() {
     joined_ = own_.rank == 0;
-    own_.rank == 0 ? store_->set(kRankZeroKey, pack(own_)) : present_itself();
+    own_.rank == 0 ? store_->set(kRankZeroKey, base::as_line(nlohmann::json(own_))) : present_itself();
     joined_ = true;
     gather("");
     broadcast("");
@@ -91,7 +106,7 @@ class StoreExchange : public launch::TextExchange {
     const int turn = gathered_++;
     put(text_key(turn, own_.rank), text);
     // the last to come tells rank 0: a wait for one key costs the same in any world
-    if (store_->add(format("{}/come", turn), 1) == own_.world) store_->set(all_key(turn), std::string());
+    if (store_->add(count_key(turn), 1) == own_.world) store_->set(all_key(turn), std::string());
     if (own_.rank != 0) return {};
     if (!wait_for(all_key(turn), options_.timeout)) fail(base::pack_error(missing(turn)));
     if (const auto error = store_->get_to_str(all_key(turn)); !error.empty()) fail(error);
@@ -106,7 +121,7 @@ class StoreExchange : public launch::TextExchange {
   std::string broadcast(const std::string& text) override {
     const int turn = answered_++;
     if (own_.rank == 0) {
-      put(answer_key(turn), kText + text);
+      put(answer_key(turn), base::pack_outcome([&] { return text; }));
       return text;
     }
     if (!wait_for(answer_key(turn), options_.timeout + kRankZeroGrace)) {
@@ -116,20 +131,13 @@ class StoreExchange : public launch::TextExchange {
           .of(Code::not_joined, {0});
     }
     const std::string answer = store_->get_to_str(answer_key(turn));
-    if (store_->add(format("read/{}", turn), 1) == own_.world - 1) store_->set(read_key(turn), std::string());
-    if (answer.empty() || answer[0] != kText) base::throw_packed_error(answer.substr(answer.empty() ? 0 : 1));
-    return answer.substr(1);
+    if (store_->add(read_key(turn), 1) == own_.world - 1) store_->set(read_key(turn) + "/all", std::string());
+    return base::unpack_outcome(answer);
   }
 
   std::string address() const override { return options_.address; }
 
  private:
-  static std::string text_key(int turn, int rank) { return format("{}/{}", turn, rank); }
-  static std::string all_key(int turn) { return format("{}/all", turn); }
-  static std::string answer_key(int turn) { return format("answer/{}", turn); }
-  static std::string come_key(int rank) { return format("come/{}", rank); }
-  static std::string read_key(int turn) { return format("read/{}/all", turn); }
-
   void put(const std::string& key, const std::string& text) {
     if (text.size() > kLargestText) {
       throw Error(format("a text of {} bytes is too large for an exchange between ranks", text.size()),
@@ -170,52 +178,42 @@ class StoreExchange : public launch::TextExchange {
   }
 
   void require_alive(int rank) {
-    const auto key = rank == 0 ? std::string(kRankZeroKey) : come_key(rank);
     if (!others_.contains(rank)) {
-      if (!store_->check({key})) return;
-      others_.emplace(rank, unpack_member(store_->get_to_str(key)));
+      if (!store_->check({member_key(rank)})) return;
+      others_.emplace(rank, member_in(store_->get_to_str(member_key(rank))));
     }
     const Member& other = others_.at(rank);
     if (other.pid_space != own_.pid_space || ::kill(other.pid, 0) == 0 || errno != ESRCH) return;
-    const Error error = Error(format("{} ended while the ranks were joining", name_of(other)), place_of(own_),
-                              "that rank's own error, earlier in the log, says why; it may have been killed")
-                            .of(Code::not_joined, {rank});
+    const Error error =
+        Error(format("{} ended while the ranks were joining", name_of(other)), place_of(own_), kLookInLog)
+            .of(Code::not_joined, {rank});
     if (own_.rank == 0) fail(base::pack_error(error));
     throw Error(error);
   }
 
   void present_itself() {
-    if (!wait_for(kRankZeroKey, options_.timeout)) {
-      throw Error(
-          format("rank 0 did not come to join the group within {}", seconds(options_.timeout)),
-          place_of(own_),
-          "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow")
-          .of(Code::not_joined, {0});
+    if (!wait_for(kRankZeroKey, options_.timeout)) throw not_come("rank 0", {0}, "");
+    const Member zero = member_in(store_->get_to_str(kRankZeroKey));
+    if (!same_job(own_, zero)) {
+      refuse(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_), job_name(own_),
+                    base::printable(zero.host), job_name(zero)),
+             "give each job a MASTER_PORT of its own");
     }
-    const Member zero = unpack_member(store_->get_to_str(kRankZeroKey));
-    if (!same_job(own_, zero)) refuse_other_job(zero);
     if (own_.world != zero.world) refuse_world(zero);
-    const std::string mine = pack(own_);
-    const auto first = store_->compareSet(come_key(own_.rank), std::string(), mine);
-    if (first != mine) refuse_duplicate(unpack_member(first));
+    auto json = nlohmann::json(own_);
+    json["word"] = random_word();  // two processes may be alike in all else
+    const std::string mine = base::as_line(json);
+    const auto first = store_->compareSet(member_key(own_.rank), std::string(), mine);
+    if (first == mine) return;
+    refuse(format("two processes say that they are rank {}: {} came first, {} second", own_.rank,
+                  name_of(member_in(first)), name_of(own_)),
+           "give each process a RANK of its own, and each job a MASTER_PORT of its own");
   }
 
-  [[noreturn]] void refuse(const InputError& error) {
-    store_->set(kNote, std::string(error.what()));
-    throw InputError(error);
-  }
-
-  [[noreturn]] void refuse_other_job(const Member& zero) {
-    refuse(InputError(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_),
-                             job_name(own_), base::printable(zero.host), job_name(zero)),
-                      place_of(own_), "give each job a MASTER_PORT of its own"));
-  }
-
-  [[noreturn]] void refuse_duplicate(const Member& first) {
-    refuse(InputError(format("two processes say that they are rank {}: {} came first, {} second", own_.rank,
-                             name_of(first), name_of(own_)),
-                      place_of(own_),
-                      "give each process a RANK of its own, and each job a MASTER_PORT of its own"));
+  // Rank 0 adds the note to its own error, where it waits in vain.
+  [[noreturn]] void refuse(const std::string& what, const char* hint) {
+    store_->set(kNote, what);
+    throw InputError(what, place_of(own_), hint);
   }
 
   // Rank 0 cannot know whom to wait for, so this ends the start for all.
@@ -230,44 +228,47 @@ class StoreExchange : public launch::TextExchange {
     throw InputError(error);
   }
 
+  Error not_come(const std::string& names, std::vector<int> ranks, const std::string& note) {
+    return Error(format("{} did not come to join the group within {}", names, seconds(options_.timeout)),
+                 place_of(own_) + note, kSlowOrMissing)
+        .of(Code::not_joined, std::move(ranks));
+  }
+
   // A world may be a wrong number: only the ranks that a message names are looked for.
   Error missing(int turn) {
     std::vector<int> ranks;
     for (int rank = 0; rank < own_.world && ranks.size() < kNamedRanks + 1; ++rank)
       if (!store_->check({text_key(turn, rank)})) ranks.push_back(rank);
-    const auto come = static_cast<size_t>(store_->add(format("{}/come", turn), 0));
+    const auto come = static_cast<size_t>(store_->add(count_key(turn), 0));
     const auto names = rank_list(ranks, static_cast<size_t>(own_.world) - come);
-    const auto time = seconds(options_.timeout);
-    const auto note = store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "";
-    if (turn > 0) {
-      return Error(format("{} did not respond within {} during start-up", names, time), place_of(own_),
-                   "look at that process: it may be stopped, or busy with a slow disk")
-          .of(Code::not_joined, ranks);
-    }
-    return Error(format("{} did not come to join the group within {}", names, time), place_of(own_) + note,
-                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
-                 "slow")
+    if (turn == 0)
+      return not_come(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
+    return Error(format("{} did not respond within {} during start-up", names, seconds(options_.timeout)),
+                 place_of(own_), "look at that process: it may be stopped, or busy with a slow disk")
         .of(Code::not_joined, ranks);
   }
 
-  [[noreturn]] void fail(const std::string& error) {
-    store_->set(answer_key(answered_++), kError + error);
-    base::throw_packed_error(error);
+  [[noreturn]] void fail(const std::string& packed_error) {
+    answer_with_error(answered_++, packed_error);
+    base::throw_packed_error(packed_error);
+  }
+
+  void answer_with_error(int turn, const std::string& packed_error) {
+    const auto outcome = base::pack_outcome([&]() -> std::string { base::throw_packed_error(packed_error); });
+    store_->set(answer_key(turn), outcome);
   }
 
   // A rank that an error ends tells the others, who may wait for it. A store that ends with rank 0 stays
   // until all have read its last answer.
   void leave() {
     if (joined_ && std::uncaught_exceptions() > exceptions_at_birth_) {
-      const auto error =
-          base::pack_error(Error(format("rank {} left while the ranks were joining", own_.rank),
-                                 place_of(own_), "that rank's own error, earlier in the log, says why")
-                               .of(Code::not_joined, {own_.rank}));
-      own_.rank == 0 ? store_->set(answer_key(answered_), kError + error)
-                     : store_->set(all_key(gathered_), error);
+      const auto error = base::pack_error(
+          Error(format("rank {} left while the ranks were joining", own_.rank), place_of(own_), kLookInLog)
+              .of(Code::not_joined, {own_.rank}));
+      own_.rank == 0 ? answer_with_error(answered_, error) : store_->set(all_key(gathered_), error);
     }
     if (options_.serves && own_.world > 1 && answered_ > 0)
-      store_->wait({read_key(answered_ - 1)}, kReadingTime);
+      store_->wait({read_key(answered_ - 1) + "/all"}, kReadingTime);
   }
 
   StorePtr store_;

@@ -16,7 +16,7 @@ namespace lockstep::comm {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// Of this process's pid namespace; containers on one machine have different ones.
+/// The PID namespace of this process; containers on one machine have different ones.
 std::string this_pid_space();
 
 /// A rank as it presents itself to the others.
@@ -34,9 +34,6 @@ Member member_of(const Job& job);
 std::string place_of(const Member& member);
 /// "60 s"
 std::string seconds(std::chrono::milliseconds time);
-
-/// Rank 0 sets it as soon as others may come.
-constexpr const char* kRankZeroKey = "rank0";
 
 struct ExchangeOptions {
   std::chrono::milliseconds timeout{60'000};  // for all to come, and for each exchange after that

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peer, rank, node, pid, pid_space, host, address)
+
 namespace {
 
 // "a", "a and b", "a, b and c", and beyond kNamedRanks "…, h and 12 more"
@@ -54,18 +58,16 @@ std::string rank_list(const std::vector<int>& first, size_t count) {
 }
 
 std::string pack(const Peer& peer) {
-  return format("{} {} {} {} {} {}", peer.rank, peer.node, peer.pid, peer.pid_space, peer.host, peer.address);
+  return base::as_line(nlohmann::json(peer));
 }
 
 Peer unpack_peer(const std::string& text) {
-  Peer peer;
-  std::istringstream in(text);
-  if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.pid_space >> peer.host)) {
-    throw Error("the store holds a line that is no rank: '" + text + "'", "the job's store",
+  try {
+    return base::parse_json(text).get<Peer>();
+  } catch (const nlohmann::json::exception&) {
+    throw Error("a text that introduces a rank is damaged", base::printable(text),
                 "give this job a MASTER_PORT of its own, and start the same lockstep on every rank");
   }
-  in >> peer.address;
-  return peer;
 }
 
 }  // namespace lockstep::comm

@@ -32,7 +32,7 @@ std::string rank_list(const std::vector<int>& ranks);
 /// The same of `count` ranks, of which `first` holds the first few: more than kNamedRanks, or all.
 std::string rank_list(const std::vector<int>& first, size_t count);
 
-/// One line of the store, and back.
+/// As text between ranks, and back.
 std::string pack(const Peer& peer);
 Peer unpack_peer(const std::string& text);
 

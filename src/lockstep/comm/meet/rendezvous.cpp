@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::comm {
@@ -58,9 +58,8 @@ std::string folder_in(const std::string& parent) {
 
 // A folder of this machine: other users cannot enter it, so they cannot open the store in it.
 void meet_locally(Rendezvous& plan, const launch::Environment& environment, const std::string& name) {
-  const auto parent = value(environment, "LOCKSTEP_RENDEZVOUS_DIR", value(environment, "TMPDIR", "/tmp"));
   plan.how = Meeting::local;
-  plan.path = folder_in(parent) + file_name(name) + ".store";
+  plan.path = private_path(environment, file_name(name));
 }
 
 Rendezvous by_address(const launch::Environment& environment, const Job& job) {
@@ -122,6 +121,11 @@ Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& jo
                      "the environment", "set both, the same on every rank, or neither");
   }
   return by_job_step(environment, job);
+}
+
+std::string private_path(const launch::Environment& environment, const std::string& name) {
+  const auto parent = value(environment, "LOCKSTEP_RENDEZVOUS_DIR", value(environment, "TMPDIR", "/tmp"));
+  return folder_in(parent) + name + ".store";
 }
 
 std::string random_word() {

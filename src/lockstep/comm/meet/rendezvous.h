@@ -29,6 +29,9 @@ struct Rendezvous {
 /// Throws InputError where the environment is half set or a port cannot be one.
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi);
 
+/// In this user's private folder on this machine: LOCKSTEP_RENDEZVOUS_DIR, TMPDIR or /tmp.
+std::string private_path(const launch::Environment& environment, const std::string& name);
+
 /// A random name for one start of a job.
 std::string random_word();
 

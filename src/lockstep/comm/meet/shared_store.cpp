@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,9 +21,9 @@
 namespace lockstep::comm {
 namespace {
 
-// The memory holds a Header and then records, one after the other. A changed value takes the old one's room
-// where it fits, so that a counter does not fill the store; else it goes elsewhere, and the old record is
-// marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
+// The file holds a Header and then records, one after the other. A changed value takes the old one's room
+// where it fits, so that a counter does not fill the store; otherwise it goes elsewhere, and the old record
+// is marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
 struct Header {
   pthread_mutex_t lock;
   uint64_t used;
@@ -34,35 +36,50 @@ struct Record {
   uint64_t room;  // for a value
 };
 
+constexpr size_t kBytes = size_t{256} << 20;  // of addresses; the disk gives what is used
 constexpr size_t kAlign = 16;
-constexpr size_t kSmallest = 16;
+constexpr size_t kSmallest = 16;  // with room to grow, as a counter does
 constexpr int kLockSeconds = 10;
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
 size_t aligned(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
+
 size_t record_bytes(size_t key, size_t room) {
   return aligned(sizeof(Record) + key + room);
 }
-// with room to grow, as a counter does
-size_t room_for(size_t value) {
-  return std::max<size_t>(value, kSmallest);
-}
-Header& header(const StoreMemory& memory) {
-  return *static_cast<Header*>(memory.data.get());
-}
+
 [[noreturn]] void refuse_more(const std::string& why) {
-  throw Error("the job's store is full: " + why, "shared memory of this node",
+  throw Error("the job's store is full: " + why, "a file of this node",
               "it holds the ranks' addresses; keep other data out of it");
 }
-// Without this a full disk would be a SIGBUS at the first touch.
-void take_room(const StoreMemory& memory, size_t from, size_t bytes) {
-  if (!memory.file) return;
-  const int code =
-      ::posix_fallocate(memory.file->number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
-  if (code != 0) refuse_more(std::strerror(code));
-}
+
+}  // namespace
+
+struct SharedStore::Memory {
+  explicit Memory(base::Descriptor opened)
+      : file(std::move(opened)),
+        data(static_cast<std::byte*>(
+            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0))) {}
+  ~Memory() {
+    if (data != MAP_FAILED) ::munmap(data, kBytes);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  Header& header() const { return *reinterpret_cast<Header*>(data); }
+  // Without this a full disk would be a SIGBUS at the first touch.
+  void take_room(size_t from, size_t bytes) const {
+    const int code = ::posix_fallocate(file.number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
+    if (code != 0) refuse_more(std::strerror(code));
+  }
+
+  base::Descriptor file;
+  std::byte* data;
+};
+
+namespace {
 
 // A rank that died with the lock in hand leaves it to the next one; a stopped rank makes this an error.
 class Lock {
@@ -74,7 +91,7 @@ class Lock {
     const int code = ::pthread_mutex_timedlock(&lock_, &until);
     if (code == EOWNERDEAD) ::pthread_mutex_consistent(&lock_);
     if (code != 0 && code != EOWNERDEAD) {
-      throw Error(format("the job's store is locked: {}", std::strerror(code)), "shared memory of this node",
+      throw Error(format("the job's store is locked: {}", std::strerror(code)), "a file of this node",
                   "a rank of this job was stopped in the middle of joining");
     }
   }
@@ -89,11 +106,8 @@ class Lock {
 // What one holder of the lock may do.
 class Arena {
  public:
-  explicit Arena(const StoreMemory& memory)
-      : memory_(memory),
-        base_(static_cast<std::byte*>(memory.data.get())),
-        header_(header(memory)),
-        lock_(header_) {}
+  explicit Arena(const SharedStore::Memory& memory)
+      : memory_(memory), header_(memory.header()), lock_(header_) {}
 
   std::optional<std::vector<uint8_t>> find(std::string_view key) {
     Record* record = locate(key);
@@ -119,11 +133,11 @@ class Arena {
       free->live = 1;
       return fill(*free, value);
     }
-    const size_t room = room_for(value.size());
+    const size_t room = std::max(value.size(), kSmallest);
     const size_t bytes = record_bytes(key.size(), room);
-    if (header_.used + bytes > memory_.size) refuse_more(format("it has {} bytes", memory_.size));
-    take_room(memory_, header_.used, bytes);
-    record = reinterpret_cast<Record*>(base_ + header_.used);
+    if (header_.used + bytes > kBytes) refuse_more(format("it has {} bytes", kBytes));
+    memory_.take_room(header_.used, bytes);
+    record = reinterpret_cast<Record*>(memory_.data + header_.used);
     *record = {1, static_cast<uint32_t>(key.size()), 0, room};
     std::memcpy(record + 1, key.data(), key.size());
     fill(*record, value);
@@ -152,7 +166,7 @@ class Arena {
   template <class F>
   Record* each(F&& stop_at) {
     for (size_t at = aligned(sizeof(Header)); at < header_.used;) {
-      Record& record = *reinterpret_cast<Record*>(base_ + at);
+      Record& record = *reinterpret_cast<Record*>(memory_.data + at);
       if (stop_at(record, {reinterpret_cast<const char*>(&record + 1), record.key_bytes})) return &record;
       at += record_bytes(record.key_bytes, record.room);
     }
@@ -163,8 +177,7 @@ class Arena {
     return each([&](Record& record, std::string_view name) { return record.live && name == key; });
   }
 
-  const StoreMemory& memory_;
-  std::byte* base_;
+  const SharedStore::Memory& memory_;
   Header& header_;
   Lock lock_;
 };
@@ -175,39 +188,42 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
 
 }  // namespace
 
-size_t SharedStore::bytes_for(int world) {
-  const auto ranks = static_cast<size_t>(world);
-  return (size_t{256} << 10) + ranks * ranks * 512;
-}
-
-c10::intrusive_ptr<SharedStore> SharedStore::create(StoreMemory memory) {
-  take_room(memory, 0, aligned(sizeof(Header)));
-  Header& top = header(memory);
+c10::intrusive_ptr<SharedStore> SharedStore::create(base::Descriptor file) {
+  if (::ftruncate(file.number(), kBytes) != 0) return {};
+  auto store = open(std::move(file));
+  if (!store) return {};
+  if (const int code = ::posix_fallocate(store->memory_->file.number(), 0, sizeof(Header)); code != 0) {
+    errno = code;
+    return {};
+  }
+  Header& header = store->memory_->header();
   pthread_mutexattr_t kind;
   ::pthread_mutexattr_init(&kind);
   ::pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
   ::pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
-  ::pthread_mutex_init(&top.lock, &kind);
+  ::pthread_mutex_init(&header.lock, &kind);
   ::pthread_mutexattr_destroy(&kind);
-  top.used = aligned(sizeof(Header));
-  return join(std::move(memory));
+  header.used = aligned(sizeof(Header));
+  return store;
 }
 
-c10::intrusive_ptr<SharedStore> SharedStore::join(StoreMemory memory) {
+c10::intrusive_ptr<SharedStore> SharedStore::open(base::Descriptor file) {
+  auto memory = std::make_shared<const Memory>(std::move(file));
+  if (memory->data == MAP_FAILED) return {};
   return c10::make_intrusive<SharedStore>(std::move(memory));
 }
 
 c10::intrusive_ptr<c10d::Store> SharedStore::clone() {
-  return join(memory_);
+  return c10::make_intrusive<SharedStore>(memory_);
 }
 
 void SharedStore::set(const std::string& key, const std::vector<uint8_t>& value) {
-  Arena(memory_).put(key, value);
+  Arena(*memory_).put(key, value);
 }
 
 std::vector<uint8_t> SharedStore::compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                              const std::vector<uint8_t>& desired) {
-  Arena arena(memory_);
+  Arena arena(*memory_);
   const auto now = arena.find(key);
   // as c10d's HashStore: a missing key is set when nothing was expected
   if (!now && !expected.empty()) return expected;
@@ -218,13 +234,13 @@ std::vector<uint8_t> SharedStore::compareSet(const std::string& key, const std::
 
 std::vector<uint8_t> SharedStore::get(const std::string& key) {
   wait({key}, timeout_);
-  auto value = Arena(memory_).find(key);
+  auto value = Arena(*memory_).find(key);
   if (!value) C10_THROW_ERROR(DistStoreError, "the key '" + key + "' was deleted while it was read");
   return *value;
 }
 
 int64_t SharedStore::add(const std::string& key, int64_t amount) {
-  Arena arena(memory_);
+  Arena arena(*memory_);
   const auto now = arena.find(key);
   const int64_t sum = amount + (now ? std::stoll(std::string(now->begin(), now->end())) : 0);
   arena.put(key, bytes_of(std::to_string(sum)));
@@ -232,11 +248,11 @@ int64_t SharedStore::add(const std::string& key, int64_t amount) {
 }
 
 bool SharedStore::deleteKey(const std::string& key) {
-  return Arena(memory_).erase(key);
+  return Arena(*memory_).erase(key);
 }
 
 bool SharedStore::check(const std::vector<std::string>& keys) {
-  Arena arena(memory_);
+  Arena arena(*memory_);
   for (const auto& key : keys) {
     if (!arena.find(key)) return false;
   }
@@ -244,7 +260,7 @@ bool SharedStore::check(const std::vector<std::string>& keys) {
 }
 
 int64_t SharedStore::getNumKeys() {
-  return Arena(memory_).live();
+  return Arena(*memory_).live();
 }
 
 void SharedStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {

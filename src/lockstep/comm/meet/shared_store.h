@@ -1,5 +1,5 @@
 #pragma once
-// A c10d::Store in shared memory, for jobs of one node: no port, no server, safe from any thread.
+// A c10d::Store in a mapped file, for the ranks of one machine: no port, no server, safe from any thread.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -9,24 +9,16 @@
 
 namespace lockstep::comm {
 
-/// Memory that ranks share. Where it is a file whose room the disk has not given yet, that file.
-struct StoreMemory {
-  std::shared_ptr<void> data;
-  size_t size = 0;
-  std::shared_ptr<base::Descriptor> file = nullptr;
-};
-
 /// Every call is short and local; get() and wait() look again each millisecond until the timeout.
 class SharedStore : public c10d::Store {
  public:
-  /// Room for `world` ranks' addresses of each other.
-  static size_t bytes_for(int world);
-  /// The owner's: lays an empty store into the memory.
-  static c10::intrusive_ptr<SharedStore> create(StoreMemory memory);
-  /// The others': joins the store that create() laid there.
-  static c10::intrusive_ptr<SharedStore> join(StoreMemory memory);
+  /// Makes an empty store of an empty file. Null, with the reason in errno, where that fails.
+  static c10::intrusive_ptr<SharedStore> create(base::Descriptor file);
+  /// Opens the store that create() made in this file. Null where it cannot be mapped.
+  static c10::intrusive_ptr<SharedStore> open(base::Descriptor file);
 
-  explicit SharedStore(StoreMemory memory) : memory_(std::move(memory)) {}
+  struct Memory;
+  explicit SharedStore(std::shared_ptr<const Memory> memory) : memory_(std::move(memory)) {}
 
   using c10d::Store::set;
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
@@ -43,7 +35,7 @@ class SharedStore : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
  private:
-  StoreMemory memory_;
+  std::shared_ptr<const Memory> memory_;
 };
 
 }  // namespace lockstep::comm

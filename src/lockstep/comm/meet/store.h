@@ -1,31 +1,22 @@
 #pragma once
-// The ranks' first meeting, the job's store, and the list of who has come.
+// The job's store: made once the ranks have met, for the process groups to connect by.
 
 #include <chrono>
 #include <vector>
 
 #include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 
-/// The ranks' first meeting, where there is no MPI. Collective; throws where a rank does not come.
-std::unique_ptr<launch::TextExchange> open_exchange(const Job& job, std::chrono::milliseconds join_timeout);
-
-/// The ranks' first meeting over MPI, which itself has no deadline: returns on every rank once all have come;
-/// otherwise throws on every rank that came, naming those that did not.
-void join_over_mpi(const launch::Runtime& runtime, std::chrono::milliseconds timeout);
-
-/// The same exchange over another port, on the loopback where all ranks share a node; collective.
-std::unique_ptr<launch::TextExchange> leave_port(const launch::Runtime& runtime,
-                                                 std::chrono::milliseconds join_timeout);
-
-/// A store that every rank of the job reaches, once they have met. Keys of different calls do not meet.
+/// A store that every rank of the job reaches, once they have met. Each call makes a new one. Collective.
 StorePtr open_store(const launch::Runtime& runtime, std::chrono::milliseconds join_timeout);
 
-/// The store at an address. Throws InputError at once where another service answers, and Error where nobody
-/// does.
+/// Rank 0's, over TCP. The listener says at which address.
+StorePtr serve_store(const std::string& address, Listener listener, std::chrono::milliseconds timeout);
+/// The store at an address. Throws Error where nobody answers in time, or another service.
 StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port,
                        std::chrono::milliseconds timeout);
 

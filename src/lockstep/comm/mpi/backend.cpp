@@ -322,17 +322,14 @@ void MpiTransport::barrier(BoundedWait& wait) {
 template <class Start>
 void NodeLink::run(const char* call, BoundedWait& wait, Start&& start) {
   mpi::Request request = mpi::Request::null;
-  const auto checked = [&](int code) {
-    if (code != mpi::kSuccess) throw WaitExpired{false, launch::mpi_failure(code, call)};
-  };
   {
     const std::lock_guard<std::mutex> guard(mpi_);
-    checked(start(&request));
+    require_success(start(&request), call);
   }
   wait.restart();
   for (int done = 0; true; wait.turn()) {
     const std::lock_guard<std::mutex> guard(mpi_);
-    checked(mpi::calls().test(&request, &done, mpi::kIgnore));
+    require_success(mpi::calls().test(&request, &done, mpi::kIgnore), call);
     if (done) return;
   }
 }

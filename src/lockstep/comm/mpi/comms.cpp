@@ -1,7 +1,6 @@
 #include "lockstep/comm/mpi/comms.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -100,28 +99,18 @@ int size_of(mpi::Comm comm) {
   return size;
 }
 
-void free_comm(void* what) {
-  const std::unique_ptr<mpi::Comm> comm(static_cast<mpi::Comm*>(what));
-  mpi::calls().comm_free(comm.get());
-}
-
-mpi::Comm kept(mpi::Comm comm) {
-  if (comm != mpi::Comm::null) free_at_finalize(free_comm, new mpi::Comm(comm));
-  return comm;
-}
-
 mpi::Comm split_node(mpi::Comm all) {
   mpi::Comm node = mpi::Comm::null;
   launch::check_mpi(mpi::calls().comm_split_type(all, mpi::kShared, 0, mpi::Info::null, &node),
                     "MPI_Comm_split_type");
-  return kept(node);
+  return node;
 }
 
 mpi::Comm split_leaders(mpi::Comm all, mpi::Comm node) {
   mpi::Comm leaders = mpi::Comm::null;
   launch::check_mpi(mpi::calls().comm_split(all, rank_in(node) == 0 ? 0 : mpi::kUndefined, 0, &leaders),
                     "MPI_Comm_split");
-  return kept(leaders);
+  return leaders;
 }
 
 std::vector<int> gather_ints(mpi::Comm comm, int own) {
@@ -148,50 +137,17 @@ void number_nodes(MpiComms& comms) {
   });
 }
 
-using Cleanup = std::pair<void (*)(void*), void*>;
-
-int run_cleanups(mpi::Comm, int, void* value, void*) {
-  const std::unique_ptr<std::vector<Cleanup>> list(static_cast<std::vector<Cleanup>*>(value));
-  for (auto entry = list->rbegin(); entry != list->rend(); ++entry) entry->first(entry->second);
-  return mpi::kSuccess;
-}
-
-int cleanup_key() {
-  static const int key = [] {
-    int made = 0;
-    launch::check_mpi(mpi::calls().comm_create_keyval(mpi::kNoCopy, run_cleanups, &made, nullptr),
-                      "MPI_Comm_create_keyval");
-    return made;
-  }();
-  return key;
-}
-
 }  // namespace
-
-// MPI calls the delete functions of MPI_COMM_SELF's attributes first thing in MPI_Finalize (MPI 3.1, 8.7.1).
-void free_at_finalize(void (*free)(void*), void* what) {
-  void* list = nullptr;
-  int found = 0;
-  launch::check_mpi(mpi::calls().comm_get_attr(mpi::Comm::self, cleanup_key(), &list, &found),
-                    "MPI_Comm_get_attr");
-  if (!found) {
-    list = new std::vector<Cleanup>();
-    launch::check_mpi(mpi::calls().comm_set_attr(mpi::Comm::self, cleanup_key(), list), "MPI_Comm_set_attr");
-  }
-  static_cast<std::vector<Cleanup>*>(list)->emplace_back(free, what);
-}
 
 mpi::Comm split_ranks(mpi::Comm world, int part) {
   mpi::Comm comm = mpi::Comm::null;
   launch::check_mpi(mpi::calls().comm_split(world, part, rank_in(world), &comm), "MPI_Comm_split");
-  return kept(comm);
+  return comm;
 }
 
 MpiComms MpiComms::make(mpi::Comm world) {
   MpiComms comms;
-  mpi::Comm all = mpi::Comm::null;
-  launch::check_mpi(mpi::calls().comm_dup(world, &all), "MPI_Comm_dup");
-  comms.all = kept(all);
+  launch::check_mpi(mpi::calls().comm_dup(world, &comms.all), "MPI_Comm_dup");
   comms.node = split_node(comms.all);
   comms.leaders = split_leaders(comms.all, comms.node);
   comms.local_rank = rank_in(comms.node);

@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// Made collectively; freed at MPI_Finalize, because a destructor must not wait for a peer that may be dead.
+/// Made collectively; never freed, because that would wait for a peer that may be dead.
 struct MpiComms {
   static MpiComms make(mpi::Comm world);
 
@@ -28,12 +28,8 @@ struct MpiComms {
   std::vector<int> node_sizes;
 };
 
-/// The ranks that name the same part, in rank order, as a communicator that is freed at MPI_Finalize.
-/// Collective.
+/// The ranks that name the same part, in rank order, as a communicator. Collective.
 mpi::Comm split_ranks(mpi::Comm world, int part);
-
-/// Runs `free` in MPI_Finalize, last registered first.
-void free_at_finalize(void (*free)(void*), void* what);
 
 /// Throws where MPI would not allow a call from the autograd engine's thread.
 void require_threads();

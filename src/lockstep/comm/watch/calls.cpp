@@ -11,10 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kPartBytes = 300;  // of each of a call's parts, once they differ
-using Parts = std::array<std::string, 4>;
+constexpr size_t kPartBytes = 300;  // of each of a call's parts
+using Parts = std::array<std::string, 5>;
 constexpr std::array<const char*, 3> kPartNames = {"operation", "type", "shape"};
-constexpr size_t kName = 3;  // the operation's, without how
+constexpr size_t kName = 3, kDigest = 4;  // the operation's without how; of the parts before they are cut
 
 // FNV-1a: the same in every build and on every machine, which std::hash need not be
 std::string digest(const Parts& parts) {
@@ -22,7 +22,7 @@ std::string digest(const Parts& parts) {
   for (const auto& part : parts) {
     for (const char c : part + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   }
-  return {reinterpret_cast<const char*>(&hash), sizeof hash};
+  return std::to_string(hash);
 }
 
 // as much of each as there is room for, and a zero behind it
@@ -98,11 +98,12 @@ std::string of_sum(const c10d::ReduceOp& op) {
 }
 
 Difference difference(const Call& own, const GatherBytes& gather) {
-  const Parts parts = {own.operation, own.types, own.shapes, own.name};
-  const auto digests = gather(digest(parts));
-  if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return {};
+  Parts parts = {own.operation, own.types, own.shapes, own.name};
+  parts[kDigest] = digest(parts);
+  const auto texts = gather(pack_parts(parts));
+  if (std::set<std::string>(texts.begin(), texts.end()).size() == 1) return {};
   std::vector<Parts> all;
-  for (const auto& bytes : gather(pack_parts(parts))) all.push_back(unpack_parts(bytes));
+  for (const auto& bytes : texts) all.push_back(unpack_parts(bytes));
   return describe_all(all);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Who is at fault, as ranks find it and tell each other: a Fault, and one without words where nobody is seen
-// to be.
+// What the ranks of a node know of each other: how far each has come, and who is at fault. A Fault without
+// words says that nobody is seen to be.
 
 #include <atomic>
 #include <cstdint>
@@ -27,27 +27,19 @@ std::string packed(const Fault& found);
 /// Of anything else: nobody.
 Fault unpacked(const std::string& text);
 
-// One page that the ranks of a node share: how many collectives each has begun. Written at each collective
-// with one store, read only when something went wrong.
-
+/// A page of memory that the ranks of a node share. Written at each collective with one store, read only when
+/// something went wrong.
 class RollPage {
  public:
   static size_t bytes_for(int world);
   RollPage(base::SharedMemory memory, int world);
 
-  /// Says that `rank` is on this page.
-  void enter(int rank);
-  bool present(int rank) const;
-  /// The number of the collective that begins now, from 1; `what` says what kind it is.
-  uint64_t begin(int rank, uint32_t what = 0);
-  /// Takes back a begin() whose collective was refused for its arguments.
-  void take_back(int rank);
-  uint64_t begun(int rank) const;
-  /// Of the one begun last.
-  uint32_t what(int rank) const;
-  /// An orderly goodbye.
-  void leave(int rank);
-  bool left(int rank) const;
+  struct Rank {
+    alignas(128) std::atomic<uint64_t> begun;  // collectives; neighbours are fetched in pairs of cache lines
+    std::atomic<uint32_t> what;                // the kind of the newest
+    std::atomic<bool> present, left;           // on this page; by an orderly goodbye
+  };
+  Rank& of(int rank) const;
 
   /// The first finding of the node stands: later deaths are its consequences. Returns the one that stands.
   std::string agree_on(const std::string& finding);
@@ -57,37 +49,10 @@ class RollPage {
   const std::string& name() const { return memory_.name(); }
 
  private:
-  struct Slot;
   struct Head;
   Head& head() const;
-  Slot& slot(int rank) const;
 
   base::SharedMemory memory_;
 };
-
-// What has become of another process of this node.
-
-enum class ProcessState { running, stopped, gone };
-
-/// A zombie counts as gone: its sockets and memory are.
-ProcessState process_state(int pid);
-
-// What a rank at fault has done, and how an error says it.
-
-enum class RankState { good, left, died, stopped, late };
-
-/// Of a rank that is at its collective `begun`, where `number` is awaited (0: not counted). Without a
-/// timeout only an ended rank is at fault.
-RankState rank_state(ProcessState process, bool left, uint64_t begun, uint64_t number, bool timed_out);
-
-/// What an error says of ranks in a state that is not good, as "has died (its process is gone)"; `at` joins
-/// it to a collective's number: ", at" + " collective 3".
-struct StateWords {
-  const char* of_one;
-  const char* of_several;
-  const char* at;
-  Code code;
-};
-const StateWords& words_for(RankState state);
 
 }  // namespace lockstep::comm

@@ -135,25 +135,8 @@ void PeerConnections::cut(const std::vector<std::string>& addresses) const {
   comm::cut(silent);
 }
 
-ConnectionWatch::ConnectionWatch(PeerConnections lines, Report report)
-    : lines_(std::move(lines)), report_(std::move(report)), thread_([this] { look(); }) {}
-
-ConnectionWatch::~ConnectionWatch() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    end_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
-
-void ConnectionWatch::look() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const Milliseconds pause = std::min(kLongestPause, lines_.silence() / kAskings);
-  while (!ended_.wait_for(lock, pause, [this] { return end_; })) {
-    const auto silent = lines_.silent();
-    if (!silent.empty()) return report_(lines_, silent);
-  }
+std::chrono::milliseconds PeerConnections::period() const {
+  return std::min(kLongestPause, silence_ / kAskings);
 }
 
 }  // namespace lockstep::comm

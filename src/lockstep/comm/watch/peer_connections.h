@@ -3,13 +3,9 @@
 // neither a slow step nor a stopped process is taken for a cut.
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace lockstep::comm {
@@ -41,30 +37,12 @@ class PeerConnections {
 
   bool empty() const { return open_.empty(); }
   std::chrono::milliseconds silence() const { return silence_; }
+  /// How often to look at silent().
+  std::chrono::milliseconds period() const;
 
  private:
   Connections open_;
   std::chrono::milliseconds silence_;
-};
-
-/// A thread that looks at lines until one is silent, and reports it once.
-class ConnectionWatch {
- public:
-  using Report = std::function<void(const PeerConnections& lines, const std::vector<std::string>& silent)>;
-  ConnectionWatch(PeerConnections lines, Report report);
-  ~ConnectionWatch();
-  ConnectionWatch(const ConnectionWatch&) = delete;
-  ConnectionWatch& operator=(const ConnectionWatch&) = delete;
-
- private:
-  void look();
-
-  PeerConnections lines_;
-  Report report_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool end_ = false;
-  std::thread thread_;
 };
 
 }  // namespace lockstep::comm

@@ -3,14 +3,17 @@
 #include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <future>
+#include <csignal>
+#include <fstream>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/run_for.h"
 #include "lockstep/comm/watch/findings.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/launch/process/leave.h"
@@ -65,6 +68,13 @@ std::unique_ptr<RollPage> open_page(const std::string& name, int world) {
   return memory ? std::make_unique<RollPage>(std::move(*memory), world) : nullptr;
 }
 
+void wait_for(c10d::Store& store, const std::string& key) {
+  try {
+    store.wait({key});
+  } catch (const std::exception&) {  // whoever is late finds no page, and errors name nobody
+  }
+}
+
 // The lowest rank of a node makes the page; its name goes once all have it, so nothing is left in /dev/shm.
 std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>& peers, int rank) {
   const auto mates = mates_of(peers, rank);
@@ -72,13 +82,11 @@ std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>
   const std::string key = format("roll/page/{}", mates.front().rank);
   const bool first = mates.front().rank == rank;
   auto page = first ? create_page(store, key, world) : open_page(store.get_to_str(key), world);
-  if (page) page->enter(rank);
-  store.add(key + "/open", 1);
-  const auto deadline = Clock::now() + store.getTimeout();
-  while (first && store.add(key + "/open", 0) < static_cast<int64_t>(mates.size()) &&
-         Clock::now() < deadline) {
-    std::this_thread::sleep_for(kPoll);
-  }
+  if (page) page->of(rank).present = true;
+  // the last to open it tells the first
+  if (store.add(key + "/open", 1) == static_cast<int64_t>(mates.size()))
+    store.set(key + "/all", std::string());
+  if (first) wait_for(store, key + "/all");
   if (page) page->unlink();
   return page;
 }
@@ -107,20 +115,56 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-// That a rank has begun last.
-std::string newest_call(const RollPage& page, int rank) {
-  return op_name(static_cast<c10d::OpType>(page.what(rank)));
+enum class ProcessState { running, stopped, gone };
+
+// A zombie counts as gone: its sockets and memory are.
+ProcessState process_state(int pid) {
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  std::ifstream file(format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
+  // the state is the field after the command, which is in parentheses and may hold any character
+  const size_t end = line.rfind(')');
+  const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
+  if (state == 'Z' || state == 'X') return ProcessState::gone;
+  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::running;
 }
 
-RankState look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t begun, uint64_t number,
-                  bool timed_out) {
+// What a rank at fault has done, as "has died (its process is gone)"; `at` joins it to the number of its
+// newest collective: ", at" + " collective 3".
+struct RankFault {
+  const char *of_one, *of_several, *at;
+  Code code;
+};
+enum { kLeft, kDied, kStopped, kLate };
+constexpr RankFault kRankFaults[] = {
+    {"left the group", "left the group", " after", Code::rank_lost},
+    {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost},
+    {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
+    {"did not come, it is", "did not come, they are", " at", Code::rank_late}};
+
+// That a rank has begun last.
+std::string newest_call(const RollPage& page, int rank) {
+  return op_name(static_cast<c10d::OpType>(page.of(rank).what.load()));
+}
+
+// Of a rank where collective `number` is awaited (0: not counted); null where it is well. Without a timeout
+// only a rank that has ended is at fault.
+const RankFault* look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number,
+                         bool timed_out) {
+  const auto& rank = page.of(peer.rank);
+  const auto begun = rank.begun.load();
   const auto process = pid_counts ? process_state(peer.pid) : ProcessState::running;
-  return rank_state(process, page.left(peer.rank), begun, number, timed_out);
+  if (rank.left && (number == 0 || begun < number)) return &kRankFaults[kLeft];
+  if (process == ProcessState::gone) return &kRankFaults[kDied];
+  if (!timed_out) return nullptr;
+  if (process == ProcessState::stopped) return &kRankFaults[kStopped];
+  return begun < number ? &kRankFaults[kLate] : nullptr;
 }
 
 // "rank 1 (host n1, pid 24) has died (its process is gone)"
-std::string in_words(const std::vector<Peer>& ranks, const StateWords& words) {
-  return format("{} {}", names_of(ranks), ranks.size() == 1 ? words.of_one : words.of_several);
+std::string in_words(const std::vector<Peer>& ranks, const RankFault& fault) {
+  return format("{} {}", names_of(ranks), ranks.size() == 1 ? fault.of_one : fault.of_several);
 }
 
 const char* const kNoReport = "-";
@@ -175,18 +219,13 @@ Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
   return found;
 }
 
-// A store whose host is dead may never answer: the question is asked by a thread that can be left behind.
+// A store whose host is dead may never answer.
 Fault bounded(std::function<Fault()> question, const Fault& otherwise) {
-  auto answer = std::make_shared<std::promise<Fault>>();
-  auto future = answer->get_future();
-  std::thread([question = std::move(question), answer, otherwise] {
-    try {
-      answer->set_value(question());
-    } catch (const std::exception&) {
-      answer->set_value(otherwise);
-    }
-  }).detach();
-  return future.wait_for(kStoreAnswers) == std::future_status::ready ? future.get() : otherwise;
+  try {
+    return base::run_for(kStoreAnswers, std::move(question)).value_or(otherwise);
+  } catch (const std::exception&) {
+    return otherwise;
+  }
 }
 
 }  // namespace
@@ -217,8 +256,9 @@ void RollCall::require_alive() {
 
 uint64_t RollCall::begin(c10d::OpType type) {
   require_alive();
-  return page_ ? page_->begin(rank_, static_cast<uint32_t>(type))
-               : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
+  constexpr auto order = std::memory_order_relaxed;
+  if (page_) page_->of(rank_).what.store(static_cast<uint32_t>(type), order);
+  return counter().fetch_add(1, order) + 1;
 }
 
 void RollCall::at_death(std::function<void()> call) {
@@ -227,12 +267,12 @@ void RollCall::at_death(std::function<void()> call) {
 }
 
 void RollCall::take_back() {
-  page_ ? page_->take_back(rank_) : void(own_count_.fetch_sub(1));
+  counter().fetch_sub(1, std::memory_order_relaxed);
 }
 
 void RollCall::leave() {
-  watch_.reset();
-  if (page_) page_->leave(rank_);
+  silence_timer_.reset();
+  if (page_) page_->of(rank_).left = true;
 }
 
 Fault RollCall::own_error(const std::string& what) const {
@@ -260,17 +300,15 @@ void RollCall::tell_end(const std::string& what) {
 // of its own.
 std::exception_ptr RollCall::judge_nccl(const std::string& what) {
   const Collective newest{.what = page_ ? newest_call(*page_, rank_) : "a collective over NCCL",
-                          .number = page_ ? page_->begun(rank_) : 0,
+                          .number = begun(),
                           .timeout = nccl_timeout_};
   return diagnose(newest, what, what.find("timeout") != std::string::npos);
 }
 
 // Like a message: nothing is said of ranks of which nothing is known.
 std::exception_ptr RollCall::judge_stall(const std::string& what, Milliseconds limit) {
-  const Collective stalled{.what = what,
-                           .number = page_ ? page_->begun(rank_) : 0,
-                           .timeout = limit,
-                           .waits_for = "nobody of this node is seen at fault"};
+  const Collective stalled{
+      .what = what, .number = begun(), .timeout = limit, .waits_for = "nobody of this node is seen at fault"};
   return diagnose(stalled, "", true);
 }
 
@@ -286,17 +324,17 @@ std::exception_ptr RollCall::last_words(const std::string& what) {
 }
 
 bool RollCall::is_lost(int rank, uint64_t number) const {
-  if (!page_ || !page_->present(rank)) return false;
+  if (!page_ || !page_->of(rank).present) return false;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
-  return look_at(*page_, peer, pid_counts(peer), page_->begun(rank), number, false) != RankState::good;
+  return look_at(*page_, peer, pid_counts(peer), number, false) != nullptr;
 }
 
 bool RollCall::is_hopeless(const Collective& collective) const {
   if (!page_) return false;
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-    if (peer.rank == rank_ || !page_->present(peer.rank)) return false;
+    if (peer.rank == rank_ || !page_->of(peer.rank).present) return false;
     if (collective.peer >= 0 && peer.rank != collective.peer) return false;
-    if (page_->left(peer.rank)) return page_->begun(peer.rank) < collective.number;
+    if (page_->of(peer.rank).left) return page_->of(peer.rank).begun.load() < collective.number;
     return pid_counts(peer) && process_state(peer.pid) == ProcessState::gone;
   });
 }
@@ -305,14 +343,17 @@ bool RollCall::pid_counts(const Peer& peer) const {
   return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
 }
 
-void RollCall::watch(PeerConnections lines, OnSilence on_silence) {
-  if (lines.empty()) return;
-  const auto report = [this, on_silence](const PeerConnections& all, const std::vector<std::string>& silent) {
+void RollCall::watch(PeerConnections connections, OnSilence on_silence) {
+  if (connections.empty()) return;
+  const auto period = connections.period();
+  silence_timer_ = std::make_unique<base::Timer>(period, [this, on_silence, all = std::move(connections)] {
+    const auto silent = all.silent();
+    if (silent.empty()) return true;
     lose(silent, all.silence());
     if (on_silence == OnSilence::cut_and_say) log::error(silence_.what + "\n  to do: " + kLookAtNode);
     if (on_silence != OnSilence::tell) all.cut(silent);
-  };
-  watch_ = std::make_unique<ConnectionWatch>(std::move(lines), report);
+    return false;
+  });
 }
 
 void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds silence) {
@@ -337,32 +378,31 @@ Fault RollCall::look_for_dead() const {
   if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
   std::vector<Peer> dead;
   for (const auto& peer : peers_) {
-    if (!page_->present(peer.rank) || page_->left(peer.rank) || !pid_counts(peer)) continue;
+    if (!page_->of(peer.rank).present || page_->of(peer.rank).left || !pid_counts(peer)) continue;
     if (process_state(peer.pid) == ProcessState::gone) dead.push_back(peer);
   }
   if (dead.empty()) return {};
-  const auto& words = words_for(RankState::died);
-  return agree_here(finding(dead, words.code, in_words(dead, words), {.state = words.of_one}));
+  const auto& died = kRankFaults[kDied];
+  return agree_here(finding(dead, died.code, in_words(dead, died), {.state = died.of_one}));
 }
 
 Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
   if (auto dead = whole_ ? whole_->look_for_dead() : Fault{}; is_any(dead)) return dead;
   if (!page_) return {};
-  std::map<std::pair<uint64_t, RankState>, std::vector<Peer>> at_fault;  // the same words are said once
+  std::map<std::pair<uint64_t, const RankFault*>, std::vector<Peer>>
+      at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
-    if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
+    if (peer.rank == rank_ || !page_->of(peer.rank).present) continue;
     if (collective.peer >= 0 && peer.rank != collective.peer) continue;
-    const auto begun = page_->begun(peer.rank);
-    const auto state = look_at(*page_, peer, pid_counts(peer), begun, collective.number, timed_out);
-    if (state != RankState::good) at_fault[{begun, state}].push_back(peer);
+    const auto* fault = look_at(*page_, peer, pid_counts(peer), collective.number, timed_out);
+    if (fault) at_fault[{page_->of(peer.rank).begun.load(), fault}].push_back(peer);
   }
   Fault found;
   for (const auto& [kind, ranks] : at_fault) {
-    const auto& [begun, state] = kind;
-    const auto& words = words_for(state);
-    const auto at = format("{} collective {}", words.at, begun);
-    add(found, finding(ranks, words.code, in_words(ranks, words) + at,
-                       {.number = begun, .state = words.of_one + at}));
+    const auto& [begun, fault] = kind;
+    const auto at = format("{} collective {}", fault->at, begun);
+    add(found, finding(ranks, fault->code, in_words(ranks, *fault) + at,
+                       {.number = begun, .state = fault->of_one + at}));
   }
   return found;
 }
@@ -372,8 +412,8 @@ Fault RollCall::waits_here() const {
   if (!page_) return waits;
   std::map<std::pair<std::string, uint64_t>, std::vector<Peer>> waiting;
   for (const auto& peer : peers_) {
-    if (!page_->present(peer.rank)) continue;
-    waiting[{newest_call(*page_, peer.rank), page_->begun(peer.rank)}].push_back(peer);
+    if (!page_->of(peer.rank).present) continue;
+    waiting[{newest_call(*page_, peer.rank), page_->of(peer.rank).begun.load()}].push_back(peer);
   }
   for (const auto& [call, ranks] : waiting) {
     const auto& [what, number] = call;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/timer.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/findings.h"
@@ -54,7 +55,7 @@ class RollCall {
   void require_alive();
   void take_back();
   /// Collectives so far.
-  uint64_t begun() const { return page_ ? page_->begun(rank_) : own_count_.load(); }
+  uint64_t begun() const { return counter().load(std::memory_order_relaxed); }
   /// Takes part in no further collective.
   void leave();
 
@@ -103,6 +104,7 @@ class RollCall {
   int rank() const { return rank_; }
 
  private:
+  std::atomic<uint64_t>& counter() const { return page_ ? page_->of(rank_).begun : own_count_; }
   void die();
   Fault find_fault(const Collective& collective, const std::string& cause, bool timed_out) const;
   Fault agreed_here() const;
@@ -123,7 +125,7 @@ class RollCall {
   std::shared_ptr<const RollCall> whole_;
   std::unique_ptr<RollPage> page_;
   bool compares_calls_;
-  std::atomic<uint64_t> own_count_{0};  // where there is no page
+  mutable std::atomic<uint64_t> own_count_{0};  // where there is no page
   std::string nccl_name_;
   std::chrono::milliseconds nccl_timeout_{0};  // 0: not over NCCL
   std::atomic<bool> dead_{false};
@@ -132,7 +134,7 @@ class RollCall {
   std::function<void()> at_death_;
   Fault silence_;  // written once, before heard_nothing_
   std::atomic<bool> heard_nothing_{false};
-  std::unique_ptr<ConnectionWatch> watch_;  // its thread uses the rest
+  std::unique_ptr<base::Timer> silence_timer_;  // uses the rest
   std::shared_ptr<void> last_words_;
 };
 

@@ -4,41 +4,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 
 namespace lockstep::comm {
-
-FinishedWork::FinishedWork(int rank, c10d::OpType type, uint64_t number, std::vector<at::Tensor> tensors,
-                           std::exception_ptr error)
-    : Work(rank, type), number_(number), tensors_(std::move(tensors)) {
-  finish(std::move(error));
-}
-
-bool FinishedWork::wait(std::chrono::milliseconds) {
-  if (exception_) std::rethrow_exception(exception_);
-  return true;
-}
-
-namespace {
-
-// A future of tensors on GPUs is told of which; those of CPUs have no number.
-std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<c10::Device> gpus;
-  for (const auto& tensor : tensors) {
-    if (tensor.device().has_index() && std::count(gpus.begin(), gpus.end(), tensor.device()) == 0)
-      gpus.push_back(tensor.device());
-  }
-  std::sort(gpus.begin(), gpus.end(), [](auto a, auto b) { return a.index() < b.index(); });
-  return gpus;
-}
-
-}  // namespace
-
-c10::intrusive_ptr<c10::ivalue::Future> FinishedWork::getFuture() {
-  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                                         gpus_of(tensors_));
-  exception_ ? future->setError(exception_) : future->markCompleted(c10::IValue(tensors_));
-  return future;
-}
 
 namespace {
 
@@ -53,8 +21,14 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-constexpr std::chrono::milliseconds kMoment{250};
-constexpr std::chrono::milliseconds kGivenUpLook{1000};  // whether what is waited for was given up
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMoment{250};
+constexpr milliseconds kGivenUpLook{1000};  // whether what is waited for was given up
+constexpr milliseconds kLook{50};
+constexpr int kLooksPerProcessLook = 5;  // in which time gloo has mostly met a death itself
+constexpr milliseconds kDrainPoll{2};
+constexpr int kLooksOfGrace = 20;  // for gloo to end what was cut
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -66,11 +40,22 @@ bool is_end_of_wait(const c10::Error& error) {
          std::string_view::npos;
 }
 
+// A future of tensors on GPUs is told of which; those of CPUs have no number.
+std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> gpus;
+  for (const auto& tensor : tensors) {
+    if (tensor.device().has_index() && std::count(gpus.begin(), gpus.end(), tensor.device()) == 0)
+      gpus.push_back(tensor.device());
+  }
+  std::sort(gpus.begin(), gpus.end(), [](auto a, auto b) { return a.index() < b.index(); });
+  return gpus;
+}
+
 }  // namespace
 
 // Another rank that came to this collective a moment earlier has lost its patience and cut the lines.
 bool CollectiveWatch::nearly_late() const {
-  return left_.load() <= std::min<std::chrono::nanoseconds>(kMoment, limit() / 5);
+  return limit() - waited() <= std::min(kMoment, limit() / 5);
 }
 
 std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool timed_out) {
@@ -82,14 +67,6 @@ std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool t
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
   const std::string text = message_of(error);
   return diagnose_as(text, nearly_late() || speaks_of_time(text));
-}
-
-void CollectiveWatch::diagnose_late() {
-  diagnose_as("", true);
-}
-
-std::exception_ptr CollectiveWatch::diagnose_lost() {
-  return diagnose_as("", false);
 }
 
 void CollectiveWatch::be_over() {
@@ -119,6 +96,72 @@ void CollectiveWatch::when_given_up(std::function<void(const std::exception_ptr&
   tell(judged_);
 }
 
+TimeoutThread::TimeoutThread(Connections connections, std::shared_ptr<const RollCall> roll)
+    : connections_(std::move(connections)),
+      roll_(std::move(roll)),
+      timer_(std::make_unique<base::Timer>(kLook, [this] { return look(); })) {}
+
+TimeoutThread::~TimeoutThread() {
+  timer_.reset();
+  give_up_all();
+}
+
+void TimeoutThread::add(const std::shared_ptr<CollectiveWatch>& watch) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  watch->start();
+  pending_.push_back(watch);
+}
+
+void TimeoutThread::drain() {
+  while (!cut_ && !pending().empty()) std::this_thread::sleep_for(kDrainPoll);
+}
+
+void TimeoutThread::cut_lines() {
+  if (!cut_.exchange(true)) cut(connections_);
+}
+
+std::vector<std::shared_ptr<CollectiveWatch>> TimeoutThread::pending() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  std::erase_if(pending_, [](const auto& watch) { return watch->is_over(); });
+  return pending_;
+}
+
+void TimeoutThread::give_up_all() {
+  for (const auto& watch : pending()) watch->give_up();
+}
+
+// A mate may know that the group is dead, and gloo here not hear of it; nor may it ever end a send to a mate
+// that was killed. Once the connections are cut, two of gloo's threads may still wait for each other: one
+// writes to a peer that is gone and holds what the other needs, which is to see that the connection is
+// closed.
+bool TimeoutThread::look() {
+  const auto all = pending();
+  const bool knows_death = roll_->knows_death();
+  looks_at_dead_group_ = !all.empty() && (cut_ || knows_death) ? looks_at_dead_group_ + 1 : 0;
+  if (cut_) {
+    if (looks_at_dead_group_ <= kLooksOfGrace) return true;
+    give_up_all();
+    return false;
+  }
+  const bool looks_at_processes = ++looks_ % kLooksPerProcessLook == 0;
+  for (const auto& watch : all) {
+    watch->look();
+    const bool asks =
+        watch->is_late() || (looks_at_processes && watch->waited() > kLooksPerProcessLook * kLook);
+    // whoever found out why the group is dead, and has gone since, has said so before
+    if (asks && !knows_death && watch->is_hopeless()) {
+      watch->diagnose_lost();
+      return true;
+    }
+    if (watch->is_late()) {
+      watch->diagnose_late();
+      return true;
+    }
+  }
+  if (looks_at_dead_group_ > kLooksOfGrace) all.front()->diagnose_lost();
+  return true;
+}
+
 // gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
 // work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
 // copy.
@@ -135,8 +178,8 @@ bool wait_unless_given_up(c10d::Work& work, CollectiveWatch& watch) {
 }
 
 WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<CollectiveWatch> watch,
-                         const std::shared_ptr<TimeoutThread>& limits, int rank, c10d::OpType type)
-    : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
+                         const std::shared_ptr<TimeoutThread>& timeouts, int rank, c10d::OpType type)
+    : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), timeouts_(timeouts) {}
 
 std::exception_ptr WatchedWork::exception() const {
   if (watch_->is_given_up()) return watch_->diagnose_lost();
@@ -145,9 +188,9 @@ std::exception_ptr WatchedWork::exception() const {
 }
 
 bool WatchedWork::wait_for_message() {
-  const auto limits = limits_.lock();
-  if (!limits) return work_->wait(watch_->limit());  // the group is gone
-  limits->add(watch_);
+  const auto timeouts = timeouts_.lock();
+  if (!timeouts) return work_->wait(watch_->limit());  // the group is gone
+  timeouts->add(watch_);
   const std::shared_ptr<void> at_end(nullptr, [this](void*) { watch_->be_over(); });
   return work_->wait(kNever);
 }
@@ -179,6 +222,24 @@ c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
     if (!first->test_and_set()) future->setError(error);
   });
   return future_;
+}
+
+FinishedWork::FinishedWork(int rank, c10d::OpType type, uint64_t number, std::vector<at::Tensor> tensors,
+                           std::exception_ptr error)
+    : Work(rank, type), number_(number), tensors_(std::move(tensors)) {
+  finish(std::move(error));
+}
+
+bool FinishedWork::wait(std::chrono::milliseconds) {
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> FinishedWork::getFuture() {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         gpus_of(tensors_));
+  exception_ ? future->setError(exception_) : future->markCompleted(c10::IValue(tensors_));
+  return future;
 }
 
 }  // namespace lockstep::comm

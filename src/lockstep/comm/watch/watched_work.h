@@ -1,5 +1,7 @@
 #pragma once
-// Another backend's Work, whose errors name the ranks at fault.
+// Ends what gloo would wait for too long, with an error that names the ranks at fault. gloo's own clock goes
+// on while a job is suspended, so gloo is told to wait for ever, and the limits are kept here, in time that
+// this process was awake.
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -8,42 +10,49 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
+#include "lockstep/base/clock.h"
+#include "lockstep/base/timer.h"
+#include "lockstep/comm/watch/peer_connections.h"
 #include "lockstep/comm/watch/roll_call.h"
-#include "lockstep/comm/watch/timeout_thread.h"
 
 namespace lockstep::comm {
 
-/// What a work, its future and its limit share: the error is judged once.
+/// For gloo, which knows no "for ever".
+constexpr std::chrono::milliseconds kNever = std::chrono::hours(24 * 365);
+
+/// What a work, its future and its timeout share: the error is made once.
 class CollectiveWatch {
  public:
   CollectiveWatch(std::shared_ptr<RollCall> roll, Collective collective)
       : roll_(std::move(roll)), collective_(std::move(collective)) {}
   /// The error to throw in place of the backend's.
   std::exception_ptr diagnose(const std::exception_ptr& error);
-  /// The same where it was we whose patience ended.
-  void diagnose_late();
+  /// The same where the timeout has passed.
+  void diagnose_late() { diagnose_as("", true); }
   /// The same where others know that the group is dead, and where it was given up; returns the group's error.
-  std::exception_ptr diagnose_lost();
+  std::exception_ptr diagnose_lost() { return diagnose_as("", false); }
   /// gloo will never say that it is over: whoever waits has the error now.
   void give_up();
   bool is_given_up() const { return given_up_; }
   /// Called by give_up(), or at once where that was before.
   void when_given_up(std::function<void(const std::exception_ptr&)> tell);
+  /// From now on give_up() calls nobody.
+  void be_over();
+  bool is_over() const { return over_; }
 
   bool is_message() const { return collective_.is_message(); }
   /// Whether it waits for a rank that is gone; looks at processes.
   bool is_hopeless() const { return roll_->is_hopeless(collective_); }
-  std::chrono::milliseconds limit() const { return collective_.timeout; }
+  std::chrono::milliseconds limit() const { return std::min(collective_.timeout, kNever); }
 
-  /// The clock of its TimeoutThread, which says when it is late.
-  void set_end(std::chrono::nanoseconds end) { end_ = end; }
-  void note_time(std::chrono::nanoseconds now) { left_ = end_ - now; }
-  std::chrono::nanoseconds waited() const { return std::min(limit(), kNever) - left_.load(); }
-  bool is_late() const { return left_.load() <= std::chrono::nanoseconds(0); }
-  /// Nobody is told any more that it was given up.
-  void be_over();
-  bool is_over() const { return over_; }
+  /// For the one thread that keeps its time: it counts from start() to each look().
+  void start() { awake_ = {}; }
+  void look() { waited_ = awake_.passed(); }
+  std::chrono::nanoseconds waited() const { return waited_; }
+  bool is_late() const { return waited() > limit(); }
 
  private:
   bool nearly_late() const;
@@ -51,21 +60,53 @@ class CollectiveWatch {
 
   std::shared_ptr<RollCall> roll_;
   Collective collective_;
-  std::chrono::nanoseconds end_{};
-  std::atomic<std::chrono::nanoseconds> left_{std::chrono::nanoseconds::max()};
+  base::AwakeTime awake_;
+  std::atomic<std::chrono::nanoseconds> waited_{};
   std::atomic<bool> over_{false}, given_up_{false};
   std::mutex mutex_;
   std::exception_ptr judged_;
   std::vector<std::function<void(const std::exception_ptr&)>> waiting_;  // for given_up_
 };
 
-/// Until gloo has ended it, or given_up.
+/// Looks at what is under way. The first to be late is declared so, and with the group's death the
+/// connections are cut: whatever else waits meets an error, and nothing begins any more. What gloo does not
+/// end even then is given up.
+class TimeoutThread {
+ public:
+  TimeoutThread(Connections connections, std::shared_ptr<const RollCall> roll);
+  ~TimeoutThread();
+  TimeoutThread(const TimeoutThread&) = delete;
+  TimeoutThread& operator=(const TimeoutThread&) = delete;
+
+  /// From now until it is over.
+  void add(const std::shared_ptr<CollectiveWatch>& watch);
+  /// Waits until all that was added is over, or cut.
+  void drain();
+  /// Ends the connections, as they are of no use to a group that is dead.
+  void cut_lines();
+
+ private:
+  bool look();
+  std::vector<std::shared_ptr<CollectiveWatch>> pending();
+  void give_up_all();
+
+  Connections connections_;
+  std::shared_ptr<const RollCall> roll_;
+  int looks_ = 0, looks_at_dead_group_ = 0;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<CollectiveWatch>> pending_;
+  std::atomic<bool> cut_{false};
+  std::unique_ptr<base::Timer> timer_;  // uses the rest
+};
+
+/// Waits until gloo has ended it, or it was given up.
 bool wait_unless_given_up(c10d::Work& work, CollectiveWatch& watch);
 
+/// Another backend's Work, whose errors name the ranks at fault.
 class WatchedWork : public c10d::Work {
  public:
   WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<CollectiveWatch> watch,
-              const std::shared_ptr<TimeoutThread>& limits, int rank, c10d::OpType type);
+              const std::shared_ptr<TimeoutThread>& timeouts, int rank, c10d::OpType type);
 
   bool isCompleted() override { return work_->isCompleted() || watch_->is_given_up(); }
   bool isSuccess() const override { return !watch_->is_given_up() && work_->isSuccess(); }
@@ -85,12 +126,11 @@ class WatchedWork : public c10d::Work {
 
   c10::intrusive_ptr<c10d::Work> work_;
   std::shared_ptr<CollectiveWatch> watch_;
-  std::weak_ptr<TimeoutThread> limits_;  // which hold watches in turn
+  std::weak_ptr<TimeoutThread> timeouts_;  // which hold watches in turn
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// A collective that ended before its call returned: the work is a result or an error.
-
+/// A collective that ended before its call returned: a result or an error.
 class FinishedWork : public c10d::Work {
  public:
   FinishedWork(int rank, c10d::OpType type, uint64_t number, std::vector<at::Tensor> tensors,

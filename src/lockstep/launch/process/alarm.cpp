@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/clock.h"
@@ -14,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPause = 100ms;
-constexpr auto kLate = 1s;
+constexpr std::chrono::milliseconds kLook = 100ms, kLookForSignal = 20ms;
+constexpr std::chrono::seconds kLate = 1s;
 
 // Open MPI's SIGKILL comes 0.9 s after the timeout that is set (1 s where none is: 1.9 s measured, 9.5 s with
 // 8); leaving half a second before that is time enough to say why.
@@ -28,38 +29,31 @@ constexpr double kElsewhere = 8.5;
 
 }  // namespace
 
-PollingThread::PollingThread(std::chrono::milliseconds pause, std::function<bool()> is_done)
-    : thread_([this, pause, is_done = std::move(is_done)](const std::stop_token& stop) {
-        for (bool done = false; !done && !stop.stop_requested(); done = !stop.stop_requested() && is_done()) {
-          std::unique_lock lock(mutex_);
-          stopped_.wait_for(lock, stop, pause, [] { return false; });
-        }
-      }) {}
-
-Alarm::Alarm(std::chrono::milliseconds delay, std::function<void()> action)
-    : thread_(std::clamp<std::chrono::milliseconds>(delay, 1ms, kPause),
-              [delay, awake = base::AwakeTime(), action = std::move(action)]() mutable {
-                if (delay.count() <= 0) return true;
-                if (awake.passed() < delay) return false;
-                action();
-                return true;
-              }) {}
+Alarm::Alarm(std::chrono::milliseconds delay, std::function<void()> action) {
+  if (delay.count() <= 0) return;
+  const auto look = [delay, action = std::move(action), awake = base::AwakeTime()]() mutable {
+    if (awake.passed() < delay) return true;
+    action();
+    return false;
+  };
+  timer_ = std::make_unique<base::Timer>(std::min(kLook, delay), look);
+}
 
 StallWatch::StallWatch(Limits limits, std::function<void()> action)
-    : thread_(kPause, [this, limits = std::move(limits), action = std::move(action), seen = std::uint64_t{0},
-                       silent = base::AwakeTime()]() mutable {
+    : timer_(kLook, [this, limits = std::move(limits), action = std::move(action), seen = std::uint64_t{0},
+                     silent = base::AwakeTime()]() mutable {
         const auto now = signs_.load(std::memory_order_relaxed);
         if (now != std::exchange(seen, now) || now == 0) silent = {};
         const auto passed = silent.passed();
         const bool hopeless = passed > kLate && limits.is_hopeless && limits.is_hopeless();
-        if (passed <= limits.longest && !hopeless) return false;
+        if (passed <= limits.longest && !hopeless) return true;
         action();
-        return true;
+        return false;
       }) {}
 
 double grace_seconds(const Job& job, const Environment& environment) {
-  const bool spawned_below_it = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
-  if (job.launcher == "openmpi" || spawned_below_it) {
+  const bool carried_below_it = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
+  if (job.launcher == "openmpi" || carried_below_it) {
     const auto found = environment.find(kOpenMpiTimeout);
     const double timeout = found == environment.end() ? kOpenMpiDefault : std::atof(found->second.c_str());
     return timeout + kOpenMpiSpare;
@@ -68,17 +62,16 @@ double grace_seconds(const Job& job, const Environment& environment) {
   return found == kByScheduler.end() ? kElsewhere : found->second;
 }
 
-// The SIGTERM may have come before this thread began.
 Grace::Grace(double seconds, std::function<void()> give_up)
-    : thread_(20ms, [this, seconds, give_up = std::move(give_up), age = std::optional<double>(),
-                     awake = base::AwakeTime()]() mutable {
+    : timer_(kLookForSignal, [this, seconds, give_up = std::move(give_up), age = std::optional<double>(),
+                              awake = base::AwakeTime()]() mutable {
         const auto since = StopSignals::since_term();
-        if (!since) return false;
+        if (!since) return true;
+        // the age of the SIGTERM when it was first seen: it may have come before us
         if (!age) age = since->count(), awake = {};
-        const auto passed = *age + std::chrono::duration<double>(awake.passed()).count();
-        if (agreed_ || passed < seconds) return false;
+        if (agreed_ || *age + std::chrono::duration<double>(awake.passed()).count() < seconds) return true;
         give_up();
-        return true;
+        return false;
       }) {}
 
 }  // namespace lockstep::launch

@@ -1,48 +1,38 @@
 #pragma once
-// Threads that act when something takes too long. They count time in which this process is awake, so that a
-// suspended job is not late.
+// Bounds on what may take too long. All count time in which this process ran, not that of a suspension, and
+// act from the process's timer thread.
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <memory>
 
+#include "lockstep/base/timer.h"
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::launch {
 
-/// Calls `is_done` every `pause` from a thread of its own, until that returns true or this object goes.
-class PollingThread {
- public:
-  PollingThread(std::chrono::milliseconds pause, std::function<bool()> is_done);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable_any stopped_;
-  std::jthread thread_;
-};
-
-/// A bound on a call that cannot be interrupted: acts unless the alarm is gone before the delay is over. A
-/// delay of zero or less never acts.
+/// A bound on a call that cannot be interrupted: acts unless it is gone before the delay.
 class Alarm {
  public:
+  /// Zero or less never acts.
   Alarm(std::chrono::milliseconds delay, std::function<void()> action);
 
  private:
-  PollingThread thread_;
+  std::unique_ptr<base::Timer> timer_;
 };
 
-/// Acts once where work that gives signs of progress has given none for too long.
+/// Acts where work that gives signs of progress has given none for too long: the host may be inside a call
+/// that cannot be interrupted.
 class StallWatch {
  public:
   struct Limits {
     std::chrono::milliseconds longest;  // without a sign
-    /// Asked some ten times a second once a sign is a second late.
+    /// Called some ten times a second once a sign is a second late.
     std::function<bool()> is_hopeless = nullptr;
   };
+  /// `action` is called once.
   StallWatch(Limits limits, std::function<void()> action);
 
   /// A sign of progress, from which on it counts. Costs one addition.
@@ -52,16 +42,14 @@ class StallWatch {
 
  private:
   std::atomic<std::uint64_t> signs_ = 0;  // 0: at rest
-  PollingThread thread_;
+  base::Timer timer_;                     // uses the rest
 };
 
-// A SIGTERM may mean that a peer is dead and the launcher is clearing up: nobody is left to agree with, and
-// the launcher's SIGKILL comes 1.9 s later (Open MPI 4). A bounded wait, then this rank leaves by itself.
-
-/// How long a rank may look for agreement after a SIGTERM.
+/// How long a rank may look for agreement after a SIGTERM. It may mean that a peer is dead and the launcher
+/// is clearing up: nobody is left to agree with, and the launcher's SIGKILL comes 1.9 s later (Open MPI 4).
 double grace_seconds(const Job& job, const Environment& environment);
 
-/// Calls `give_up` once a SIGTERM is so many seconds old, unless agreed() was called.
+/// Calls `give_up` when a SIGTERM is older than that and nobody has called agreed().
 class Grace {
  public:
   Grace(double seconds, std::function<void()> give_up);
@@ -70,7 +58,7 @@ class Grace {
 
  private:
   std::atomic<bool> agreed_{false};
-  PollingThread thread_;
+  base::Timer timer_;  // uses the rest
 };
 
 }  // namespace lockstep::launch

@@ -42,10 +42,6 @@ inline MPI_Comm theirs(Comm comm) {
   return same_bits<MPI_Comm>(comm);
 }
 
-inline MPI_Message theirs(Message message) {
-  return message == Message::null ? MPI_MESSAGE_NULL : same_bits<MPI_Message>(message);
-}
-
 inline MPI_Info theirs(Info info) {
   return info == Info::null ? MPI_INFO_NULL : same_bits<MPI_Info>(info);
 }

@@ -2,9 +2,6 @@
 // nothing else happens here. It is not linked to that library, which is loaded before it.
 #include <mpi.h>
 
-#include <cstddef>
-#include <vector>
-
 #include "lockstep/mpi/calls.h"
 #include "lockstep/mpi/plugin/handles.h"
 
@@ -41,23 +38,6 @@ int cancel(Request* request) {
   return MPI_Cancel(Slot(request));
 }
 
-// The library hands its own communicator to the function, which wants ours. Lives as long as the key: for
-// ever.
-struct Deletion {
-  CommDelete* run;
-  void* extra;
-};
-
-int run_deletion(MPI_Comm comm, int key, void* value, void* deletion) {
-  const auto& [run, extra] = *static_cast<Deletion*>(deletion);
-  return run(ours(comm), key, value, extra);
-}
-
-// no attribute of ours goes with a duplicate
-int comm_create_keyval(CommCopy*, CommDelete* free, int* key, void* extra) {
-  return MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run_deletion, key, new Deletion{free, extra});
-}
-
 int comm_dup(Comm of, Comm* made) {
   return MPI_Comm_dup(theirs(of), Slot(made));
 }
@@ -66,20 +46,12 @@ int comm_free(Comm* comm) {
   return MPI_Comm_free(Slot(comm));
 }
 
-int comm_get_attr(Comm comm, int key, void* value, int* found) {
-  return MPI_Comm_get_attr(theirs(comm), key, value, found);
-}
-
 int comm_get_errhandler(Comm comm, Handler* handler) {
   return MPI_Comm_get_errhandler(theirs(comm), Slot(handler));
 }
 
 int comm_rank(Comm comm, int* rank) {
   return MPI_Comm_rank(theirs(comm), rank);
-}
-
-int comm_set_attr(Comm comm, int key, void* value) {
-  return MPI_Comm_set_attr(theirs(comm), key, value);
 }
 
 int comm_set_errhandler(Comm comm, Handler handler) {
@@ -160,10 +132,6 @@ int ibcast(void* data, int count, Type type, int root, Comm comm, Request* reque
   return MPI_Ibcast(data, count, theirs(type), root, theirs(comm), Slot(request));
 }
 
-int improbe(int source, int tag, Comm comm, int* flag, Message* message, Status* status) {
-  return MPI_Improbe(source_of(source), tag_of(tag), theirs(comm), flag, Slot(message), StatusSlot(status));
-}
-
 int init_thread(int* argc, char*** argv, int wanted, int* provided) {
   int level = MPI_THREAD_SINGLE;
   const int code = MPI_Init_thread(argc, argv, level_of(wanted), &level);
@@ -183,10 +151,6 @@ int isend(const void* data, int count, Type type, int to, int tag, Comm comm, Re
   return MPI_Isend(data, count, theirs(type), to, tag, theirs(comm), Slot(request));
 }
 
-int mrecv(void* data, int count, Type type, Message* message, Status* status) {
-  return MPI_Mrecv(data, count, theirs(type), Slot(message), StatusSlot(status));
-}
-
 int query_thread(int* provided) {
   int level = MPI_THREAD_SINGLE;
   const int code = MPI_Query_thread(&level);
@@ -200,15 +164,6 @@ int request_free(Request* request) {
 
 int test(Request* request, int* done, Status* status) {
   return MPI_Test(Slot(request), done, StatusSlot(status));
-}
-
-// whoever tests many asks for no status
-int testall(int count, Request* requests, int* done, Status*) {
-  std::vector<MPI_Request> handles;
-  for (int i = 0; i < count; ++i) handles.push_back(theirs(requests[i]));
-  const int code = MPI_Testall(count, handles.data(), done, MPI_STATUSES_IGNORE);
-  for (int i = 0; i < count; ++i) requests[i] = ours<Request>(handles[static_cast<std::size_t>(i)]);
-  return code;
 }
 
 int wait(Request* request, Status* status) {

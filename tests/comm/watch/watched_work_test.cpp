@@ -1,5 +1,5 @@
 // What gloo does not end, though its time is over or the group is dead, is ended without it.
-#include "lockstep/comm/watch/timeout_thread.h"
+#include "lockstep/comm/watch/watched_work.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,8 +9,6 @@
 #include <csignal>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-
-#include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/network.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,19 +14,22 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/lookup.h"
+#include "lockstep/base/run_for.h"
 
 namespace lockstep::comm {
 namespace {
 
 const char* const kVariable = "GLOO_SOCKET_IFNAME";
+constexpr std::chrono::milliseconds kNameService{5000};  // to answer
+constexpr uint64_t kOwnFiles = 256;                      // the program's, MPI's and libtorch's
 
 std::string first_name(const std::string& wanted) {
   return wanted.substr(0, wanted.find(','));
@@ -137,8 +141,8 @@ std::vector<NetworkAddress> interfaces_up() {
   return found;
 }
 
-std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout = kNameService) {
-  const auto answer = look_up(host, 0, timeout);
+std::vector<std::string> resolve(const std::string& host) {
+  const auto answer = look_up(host, 0, kNameService);
   std::vector<std::string> found;
   for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next) {
     if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
@@ -202,6 +206,11 @@ GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes) {
   return of_host_name(facts);
 }
 
+GlooInterface own_interface(bool many_nodes) {
+  const char* wanted = std::getenv(kVariable);
+  return choose_interface(network_facts(wanted ? wanted : ""), many_nodes);
+}
+
 bool is_loopback_name(const std::string& host) {
   return begin_with_loopback(resolve(host));
 }
@@ -210,8 +219,8 @@ bool names_loopback_itself(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-bool is_own_address(const std::string& host, std::chrono::milliseconds timeout) {
-  const auto addresses = resolve(host, std::min(timeout, kNameService));
+bool is_own_address(const std::string& host) {
+  const auto addresses = resolve(host);
   if (begin_with_loopback(addresses)) return true;
   const auto interfaces = interfaces_up();
   return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
@@ -225,14 +234,11 @@ NetworkFacts network_facts(const std::string& wanted) {
   return {name.data(), resolve(name.data()), interfaces_up(), wanted};
 }
 
-Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds patience) {
+Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
   Lookup number = ask_name_service(host, port, AI_NUMERICHOST);
   if (number.code == 0) return number;
-  // getaddrinfo cannot be interrupted: a thread asks that can be left behind
-  auto answer = std::make_shared<std::promise<Lookup>>();
-  auto future = answer->get_future();
-  std::thread([=] { answer->set_value(ask_name_service(host, port, 0)); }).detach();
-  return future.wait_for(patience) == std::future_status::ready ? future.get() : Lookup{EAI_AGAIN};
+  const auto ask = [=] { return ask_name_service(host, port, 0); };
+  return base::run_for(timeout, ask).value_or(Lookup{EAI_AGAIN});
 }
 
 Listener listen_on(const std::string& address, std::uint16_t port) {
@@ -264,6 +270,32 @@ base::Descriptor connect_to(const std::string& host, std::uint16_t port,
     if (time_left(deadline).count() == 0) return base::Descriptor();
     std::this_thread::sleep_for(std::min(kRetry, time_left(deadline)));
   }
+}
+
+uint64_t make_room_for_files(uint64_t files) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return files;  // unknown: whoever opens one will see
+  const auto wanted = std::min<rlim_t>(files, limit.rlim_max);
+  if (limit.rlim_cur < wanted) {
+    const rlim_t before = std::exchange(limit.rlim_cur, wanted);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return before;
+  }
+  return limit.rlim_cur;
+}
+
+uint64_t files_for(const Job& job) {
+  const auto world = static_cast<uint64_t>(job.world);
+  return kOwnFiles + world + (job.rank == 0 ? world : 0);
+}
+
+void check_room_for_gloo(const Job& job) {
+  const uint64_t room = make_room_for_files(files_for(job));
+  if (room + kOwnFiles >= files_for(job)) return;  // less than that is surely too few
+  throw InputError(format("gloo connects each rank with all {} others, and a process may open {} files here",
+                          job.world - 1, room),
+                   format("rank {} of {} on host {}", job.rank, job.world, job.host),
+                   "choose the backend mpi or nccl, or ask for a higher limit (ulimit -Hn)")
+      .of(Code::open_files);
 }
 
 }  // namespace lockstep::comm

@@ -1,0 +1,26 @@
+#pragma once
+// The one thread of this process that wakes up to look whether something is late.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace lockstep::base {
+
+/// Calls `look` every `period` until it returns false or this object goes. The calls of all timers run one
+/// after the other on one thread: none may wait for another timer.
+class Timer {
+ public:
+  Timer(std::chrono::milliseconds period, std::function<bool()> look);
+  /// Waits for a call that is running, unless it comes from that call.
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  struct Entry;
+
+ private:
+  std::shared_ptr<Entry> entry_;
+};
+
+}  // namespace lockstep::base

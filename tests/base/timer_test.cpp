@@ -1,0 +1,59 @@
+#include "lockstep/base/timer.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/run_for.h"
+
+namespace lockstep::base {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Timer, LooksUntilThereIsNothingMoreToLookFor) {
+  std::atomic<int> looks = 0;
+  std::promise<void> third;
+  const Timer timer(1ms, [&] {
+    if (++looks == 3) third.set_value();
+    return looks < 3;
+  });
+  third.get_future().wait();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(looks, 3);
+}
+
+TEST(Timer, MayEndInItsOwnCallAndIsWaitedForOtherwise) {
+  std::promise<void> ended;
+  std::optional<Timer> own;
+  own.emplace(1ms, [&] {
+    own.reset();
+    ended.set_value();
+    return true;
+  });
+  ended.get_future().wait();
+
+  std::atomic<bool> under_way = false, over = false;
+  {
+    const Timer other(1ms, [&] {
+      under_way = true;
+      std::this_thread::sleep_for(50ms);
+      over = true;
+      return false;
+    });
+    while (!under_way) std::this_thread::yield();
+  }
+  EXPECT_TRUE(over);
+}
+
+TEST(RunFor, LeavesBehindWhatTakesTooLong) {
+  EXPECT_EQ(run_for(10min, [] { return 7; }), 7);
+  EXPECT_EQ(run_for(1ms, [] { return std::this_thread::sleep_for(2s), 7; }), std::nullopt);
+  EXPECT_THROW(run_for(10min, []() -> int { throw 7; }), int);
+}
+
+}  // namespace
+}  // namespace lockstep::base
