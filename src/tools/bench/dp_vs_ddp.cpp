@@ -18,7 +18,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
-#include "lockstep/comm/meet/lookup.h"
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/device_memory.h"
