@@ -7,7 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/memory/reduction.h"
+#include "lockstep/comm/shm/reduction.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/session.h"

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/shared_tensors.h"
+#include "lockstep/comm/shared_backend.h"
 #include "tools/bench/measure.h"
 
 namespace lockstep::bench {
