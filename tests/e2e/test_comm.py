@@ -10,8 +10,9 @@ import time
 import pytest
 from conftest import OPEN_MPI
 from process_kit import PATIENCE, ends_of, shared_library, threads_of, wait_for
+from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
-pytestmark = pytest.mark.about("comm", "comm/meet", "comm/memory", "comm/node", "comm/watch")
+pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/meet", "comm/shm", "comm/watch")
 
 STEPS_FOR_EVER = 1_000_000
 
@@ -79,7 +80,7 @@ def waited(err):
     return float(re.search(r"after ([\d.]+) s", err).group(1))
 
 
-@pytest.mark.parametrize("backend", ["shared", "gloo"])
+@pytest.mark.parametrize("backend", ["shared", "gloo", "gloo:ring"])
 def test_a_killed_peer_is_named_at_once(ranks, backend):
     processes = ranks(3, backend, timeout=600_000)
     wait_ready(processes)
@@ -93,8 +94,10 @@ def test_a_killed_peer_is_named_at_once(ranks, backend):
         assert waited(err) < 300, "or it was the timeout of 10 minutes that ended it"
 
 
-def test_a_stopped_peer_is_named_after_the_timeout(ranks):
-    processes = ranks(3, "gloo", timeout=4000)
+@pytest.mark.parametrize("backend", ["gloo", "gloo:ring"])
+def test_a_stopped_peer_is_named_after_the_timeout(ranks, backend):
+    """Also by the rank that does not talk to it."""
+    processes = ranks(3, backend, timeout=4000)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
     for status, _, err in ends_of([processes[0], processes[2]]):
@@ -105,6 +108,15 @@ def test_a_stopped_peer_is_named_after_the_timeout(ranks):
     processes[1].send_signal(signal.SIGCONT)
     (status, _, err), = ends_of([processes[1]])
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
+
+
+def test_a_ring_trains_to_the_bits_of_gloo(lockstep, mpirun, tmp_path):
+    config, ended = write_config(tmp_path, PIMA), []
+    for name, keys in (("gloo", {}), ("ring", dict(launch__allreduce="ring"))):
+        result = mpirun(3, lockstep, "train", config, *sets(run__dir=tmp_path, run__name=name, train__epochs=1, **keys), check=True)
+        ended.append(newest(tmp_path / name)["model"])
+    assert "sums over the ranks by ring over gloo: the same bits as gloo's" in result.output
+    assert_same_tensors(*ended)
 
 
 @pytest.fixture

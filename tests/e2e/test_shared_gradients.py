@@ -11,7 +11,7 @@ from process_kit import PATIENCE
 from test_comm import STEPS_FOR_EVER, peer, ready_pids  # noqa: F401
 from train_kit import PIMA, assert_same_run, sets, write_config
 
-pytestmark = pytest.mark.about("comm/mpi", "comm/memory", "comm/node")
+pytestmark = pytest.mark.about("comm/mpi", "comm/shm")
 
 # 1.1 million numbers, which two ranks want 8.5 MB for
 LARGE = sets(launch__backend="mpi", model__name="mlp", model__hidden="[1024,1024]", train__epochs=1)

@@ -43,9 +43,9 @@ def test_every_module_has_tests_of_its_own_or_of_the_program():
 
 
 def test_a_change_touches_its_module_or_its_folder():
-    names = ["src/lockstep/comm/memory/node_window.cpp", "tests/base/text_test.cpp", "docs/reference/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
+    names = ["src/lockstep/comm/shm/segment.cpp", "tests/base/text_test.cpp", "docs/reference/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/rules.cpp"]
-    assert changes.parts_of(names) == {"comm/memory", "comm/node", "comm", "base", "docs", "cli", "step", "loop", "doctor"}
+    assert changes.parts_of(names) == {"comm/shm", "comm", "base", "docs", "cli", "step", "loop", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
 

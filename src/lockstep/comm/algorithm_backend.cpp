@@ -3,14 +3,11 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/message.h"
 
 namespace lockstep::comm {
 namespace {
-
-using c10d::OpType;
 
 Carrier& carrier_in(c10d::Backend& base) {
   auto* carrier = dynamic_cast<Carrier*>(&base);
@@ -26,10 +23,9 @@ void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string
 
 }  // namespace
 
-AlgorithmBackend::AlgorithmBackend(c10::intrusive_ptr<c10d::Backend> base, const Algorithm& algorithm,
-                                   Delay delay, std::shared_ptr<RollCall> roll,
-                                   std::chrono::milliseconds timeout)
-    : ForwardingBackend(base->getRank(), base->getSize(), base),
+AlgorithmBackend::AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay,
+                                   std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+    : InterceptedBackend(base, base->getRank(), base->getSize()),
       carrier_(carrier_in(*base)),
       algorithm_(algorithm),
       roll_(std::move(roll)),
@@ -58,33 +54,25 @@ std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
       on_given_up);
 }
 
-AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& tensors,
-                                                  const c10d::ReduceOp& op,
-                                                  std::chrono::milliseconds timeout) {
-  require_dense_cpu(tensors, algorithm_.name);
+AlgorithmBackend::WorkPtr AlgorithmBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
+                                                   InnerCall inner) {
+  if (call.type != OpType::ALLREDUCE && call.type != OpType::ALLREDUCE_COALESCED)
+    return inner(outputs, inputs, call.timeout);
+  TORCH_CHECK(call.type != OpType::ALLREDUCE || outputs.size() == 1, "the all-reduce ", algorithm_.name,
+              " takes one tensor a rank, not ", outputs.size());
+  require_dense_cpu(outputs, algorithm_.name);
   std::vector<Reduction> reductions;
-  for (const auto& tensor : tensors) reductions.push_back(find_reduction(tensor.scalar_type(), op));
-  const Collective collective{format("{} ({})", op_name(type), algorithm_.name), roll_->begin(type),
-                              timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout};
-  if (roll_->compares_calls()) compare(call_of(type, tensors, of_sum(op)), collective);
-  auto work = c10::make_intrusive<QueuedWork>(getRank(), type, collective.number, tensors);
-  queue_.add(work, [this, collective, tensors, reductions = std::move(reductions)] {
+  for (const auto& tensor : outputs)
+    reductions.push_back(find_reduction(tensor.scalar_type(), *call.reduction));
+  const Collective collective{format("{} ({})", op_name(call.type), algorithm_.name), roll_->begin(call.type),
+                              call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout};
+  if (roll_->compares_calls()) compare(call_of(call.type, outputs, details_of(call)), collective);
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
+  queue_.add(work, [this, collective, tensors = outputs, reductions = std::move(reductions)] {
     roll_->require_alive();  // it may have died while this one waited for its turn
     return run(collective, tensors, reductions);
   });
   return work;
-}
-
-AlgorithmBackend::WorkPtr AlgorithmBackend::allreduce(Tensors& tensors,
-                                                      const c10d::AllreduceOptions& options) {
-  TORCH_CHECK(tensors.size() == 1, "the all-reduce ", algorithm_.name, " takes one tensor a rank, not ",
-              tensors.size());
-  return begin(OpType::ALLREDUCE, tensors, options.reduceOp, options.timeout);
-}
-
-AlgorithmBackend::WorkPtr AlgorithmBackend::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  return begin(OpType::ALLREDUCE_COALESCED, tensors, options.reduceOp, options.timeout);
 }
 
 std::exception_ptr AlgorithmBackend::run(const Collective& collective, const Tensors& tensors,

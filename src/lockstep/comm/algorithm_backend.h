@@ -1,5 +1,6 @@
 #pragma once
-// Another backend whose all-reduce is one of comm/algorithms: messages over its lines. All else is its own.
+// Another backend whose all-reduce is one of comm/algorithms: messages over its connections. All else is its
+// own.
 
 #include <atomic>
 #include <memory>
@@ -8,20 +9,20 @@
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/delayed.h"
-#include "lockstep/comm/memory/reduction.h"
-#include "lockstep/comm/node/call_queue.h"
-#include "lockstep/comm/node/forwarding_backend.h"
+#include "lockstep/comm/shm/call_queue.h"
+#include "lockstep/comm/shm/intercepted_backend.h"
+#include "lockstep/comm/shm/reduction.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
 
 /// All-reduces run in the order of their calls on one thread of their own: backward goes on meanwhile. Errors
 /// arrive as c10d defines them, in the work's wait() and in its future.
-class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Carrier {
+class AlgorithmBackend : public InterceptedBackend, public RollCalled, public Carrier {
  public:
   /// `base` is a Carrier, and counts its collectives in `roll`.
-  AlgorithmBackend(c10::intrusive_ptr<c10d::Backend> base, const Algorithm& algorithm, Delay delay,
-                   std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
+  AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay, std::shared_ptr<RollCall> roll,
+                   std::chrono::milliseconds timeout);
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   const std::string getBackendName() const override { return algorithm_.name; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
@@ -38,12 +39,10 @@ class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Car
                            const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override { carrier_.compare(own, collective); }
 
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+ protected:
+  WorkPtr around(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner) override;
 
  private:
-  WorkPtr begin(c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
-                std::chrono::milliseconds timeout);
   std::exception_ptr run(const Collective& collective, const Tensors& tensors,
                          const std::vector<Reduction>& reductions);
 

@@ -1,6 +1,11 @@
+#include "lockstep/comm/connect.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <limits>
 #include <map>
@@ -9,9 +14,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithm_backend.h"
-#include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/comm/debug_level.h"
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/comm/meet/network.h"
@@ -19,7 +22,8 @@
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shared_backend.h"
-#include "lockstep/comm/staged_backend.h"
+#include "lockstep/comm/shm/intercepted_backend.h"
+#include "lockstep/comm/watch/watched_work.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
@@ -76,6 +80,41 @@ Group::BackendType add_shared(Group& group, const Joining& joining) {
   group.setBackend(c10::kCPU, type, std::move(backend));
   return type;
 }
+
+/// Collectives of tensors on GPUs through the CPU: a copy there, another backend's call, a copy back. Slower
+/// than NCCL, but ranks may share a GPU, and the sums have the bits that they have on CPUs. A call returns
+/// when all is done, so what comes next on the GPU needs no further wait.
+class StagedBackend : public InterceptedBackend {
+ public:
+  explicit StagedBackend(const BackendPtr& on_cpu)
+      : InterceptedBackend(on_cpu, on_cpu->getRank(), on_cpu->getSize()) {}
+  const std::string getBackendName() const override { return inner()->getBackendName(); }
+
+ protected:
+  WorkPtr around(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner) override {
+    if (call.type == OpType::BARRIER) return inner(outputs, inputs, call.timeout);
+    const at::NoGradGuard no_grad;
+    std::exception_ptr error;
+    try {
+      auto out = copies_of(outputs), in = copies_of(inputs);
+      inner(out, in, call.timeout)->wait();
+      for (size_t i = 0; i < outputs.size(); ++i) outputs[i].copy_(out[i]);
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+    return c10::make_intrusive<FinishedWork>(getRank(), call.type, ++number_, outputs, error);
+  }
+
+ private:
+  static Tensors copies_of(const Tensors& tensors) {
+    Tensors copies;
+    for (const auto& tensor : tensors)
+      copies.push_back(tensor.cpu());  // waits for what is under way on the GPU
+    return copies;
+  }
+
+  std::atomic<uint64_t> number_{0};
+};
 
 // c10d keeps one backend of each type; this one has the name of a library that is never here.
 void stage_gpu(Group& group, const Joining& joining) {
@@ -260,6 +299,15 @@ int place_among(const std::vector<Peer>& members, int rank) {
 }
 
 }  // namespace
+
+void read_debug_level() {
+  try {
+    c10d::setDebugLevelFromEnvironment();
+  } catch (const std::exception&) {
+    throw InputError("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL", "environment",
+                     "set it to one of these");
+  }
+}
 
 std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& options, bool on_gpu) {
   const auto& asked = options.backend;

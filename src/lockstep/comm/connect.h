@@ -30,6 +30,10 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread = Spread::one);
 
+/// Turns on c10d's own checks as TORCH_DISTRIBUTED_DEBUG asks for them. InputError where it has no such
+/// value.
+void read_debug_level();
+
 /// What the job calls the group's rank `rank`: people know ranks by the job's numbers.
 int rank_in_job(const ProcessGroup& group, int rank);
 

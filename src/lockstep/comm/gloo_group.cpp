@@ -1,25 +1,244 @@
 #include "lockstep/comm/gloo_group.h"
 
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <sstream>
 
+#include "lockstep/base/error.h"
+#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/group_texts.h"
 #include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/watched_gloo.h"
+#include "lockstep/comm/shm/intercepted_backend.h"
+#include "lockstep/comm/watch/calls.h"
+#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
 namespace {
 
-using c10d::ProcessGroupGloo;
+using Gloo = c10d::ProcessGroupGloo;
 
-c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
-  const auto interface = own_interface(job.nodes > 1);
-  auto options = ProcessGroupGloo::Options::create(timeout);
+// Messages of one collective over gloo, which waits as long as it takes: the collective's caller keeps time.
+class GlooMessenger : public Messenger {
+ public:
+  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : gloo_(gloo), roll_(roll) {}
+  int rank() const override { return roll_.rank(); }
+  int world() const override { return static_cast<int>(roll_.peers().size()); }
+  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+
+ protected:
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
+
+ private:
+  c10d::ProcessGroupGloo& gloo_;
+  const RollCall& roll_;
+};
+
+std::vector<at::Tensor> tensors_over(std::span<const std::byte> bytes) {
+  return {
+      at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, at::kByte)};
+}
+
+// Gloo's own calls, not those that override them: these messages are not watched one by one.
+void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (const auto& [from, bytes] : in) {
+    auto tensors = tensors_over(bytes);
+    works.push_back(gloo_.Gloo::recv(tensors, from, kCollectiveTag));
+  }
+  for (const auto& [to, bytes] : out) {
+    auto tensors = tensors_over(bytes);
+    works.push_back(gloo_.Gloo::send(tensors, to, kCollectiveTag));
+  }
+  for (const auto& work : works) work->wait(kNever);
+}
+
+// gloo makes some collectives of others, which come back to us on the same thread: they have the outer one's
+// limit.
+class LimitOfCall {
+ public:
+  LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer) {
+    const bool none = asked == c10d::kUnsetTimeout || asked == kNever;
+    limit_ = !none ? asked : before_ != kNever ? before_ : otherwise;
+    outer = limit_;
+  }
+  ~LimitOfCall() { outer = before_; }
+  LimitOfCall(const LimitOfCall&) = delete;
+  LimitOfCall& operator=(const LimitOfCall&) = delete;
+  std::chrono::milliseconds get() const { return limit_; }
+
+ private:
+  inline static thread_local std::chrono::milliseconds outer = kNever;  // kNever: this is the outermost
+  std::chrono::milliseconds before_, limit_;
+};
+
+// What has none is made of collectives that came here one by one.
+bool has_future(const c10d::Work* work) {
+  if (const auto* watched = dynamic_cast<const WatchedWork*>(work)) return has_future(watched->inner());
+  return dynamic_cast<const Gloo::AsyncWork*>(work) != nullptr;
+}
+
+/// PyTorch's gloo backend, counting its collectives, so that an error can name the ranks at fault. It is a
+/// ProcessGroupGloo, because c10d's Logger casts whatever calls itself "gloo" down to one.
+class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>, public RollCalled, public Carrier {
+ public:
+  WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+              const c10::intrusive_ptr<Options>& options, std::shared_ptr<RollCall> roll)
+      : Intercepted(nullptr, store, rank, world, options), roll_(std::move(roll)) {}
+  ~WatchedGloo() override;
+  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
+  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
+                           const OnGivenUp& on_given_up) override;
+  void compare(const Call& own, const Collective& collective) override;
+  /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
+  /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
+  void keep_time(std::chrono::milliseconds timeout, Connections lines);
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
+  void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
+
+ protected:
+  WorkPtr around(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner) override;
+
+ private:
+  WorkPtr watch_message(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner);
+  void compare_in(CollectiveWatch& watch, const Call& own, uint64_t number);
+
+  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<TimeoutThread> limits_;
+};
+
+// before the sockets close: who sees them close can then tell a goodbye from a death
+WatchedGloo::~WatchedGloo() {
+  roll_->leave();
+  if (!limits_) return;
+  roll_->at_death([this] { limits_->cut_lines(); });  // too late to be left as it is
+  limits_->drain();                                   // gloo's own end waits for whatever is under way
+  roll_->at_death({});
+}
+
+void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
+  options_->timeout = timeout;
+  for (const auto& context : contexts_) context->setTimeout(kNever);
+  limits_ = std::make_shared<TimeoutThread>(std::move(lines), roll_);
+  roll_->at_death([this] {
+    limits_->cut_lines();
+    c10::raw::intrusive_ptr::incref(this);
+  });
+}
+
+// The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
+void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t number) {
+  const auto gather = [&](const std::string& bytes) {
+    Tensors mine = {bytes_of(bytes)};
+    TensorLists all(1);
+    for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
+    c10d::AllgatherOptions options;
+    options.timeout = kNever;
+    const auto work =
+        Gloo::allgather(all, mine, options);  // not the base form, which comes back to this class
+    wait_unless_given_up(*work, watch);
+    std::vector<std::string> texts;
+    for (const auto& theirs : all[0]) texts.push_back(text_of(theirs));
+    return texts;
+  };
+  Difference found;
+  try {
+    found = difference(own, gather);
+  } catch (const std::exception&) {
+    watch.be_over();
+    std::rethrow_exception(watch.diagnose(std::current_exception()));
+  }
+  if (found.empty()) return;
+  watch.be_over();
+  std::rethrow_exception(roll_->end_at(number, found));
+}
+
+void WatchedGloo::compare(const Call& own, const Collective& collective) {
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
+  limits_->add(watch);
+  compare_in(*watch, own, collective.number);
+  watch->be_over();
+}
+
+std::exception_ptr WatchedGloo::carry(const Collective& collective,
+                                      const std::function<void(Messenger&)>& body,
+                                      const OnGivenUp& on_given_up) {
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
+  try {
+    limits_->add(watch);
+    if (on_given_up) watch->when_given_up(on_given_up);
+    GlooMessenger messenger(*this, *roll_);
+    body(messenger);
+    return nullptr;
+  } catch (const std::exception&) {
+    return watch->diagnose(std::current_exception());
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
+                                         InnerCall inner) {
+  if (call.is_message()) return watch_message(call, outputs, inputs, inner);
+  const LimitOfCall limit(call.timeout, options_->timeout);
+  const Collective collective{op_name(call.type), roll_->begin(call.type), limit.get()};
+  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
+  limits_->add(watch);
+  if (roll_->compares_calls())
+    compare_in(*watch, call_of(call.type, tensors_alike(call, outputs, inputs), details_of(call)),
+               collective.number);
+  try {
+    auto work = inner(outputs, inputs, kNever);  // its limit is ours to keep
+    if (has_future(work.get())) {
+      work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
+    } else {
+      watch->be_over();
+    }
+    return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), limits_, getRank(), call.type);
+  } catch (const std::exception&) {
+    // refused for its arguments: it never began
+    watch->be_over();
+    roll_->take_back();
+    throw;
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors& outputs, Tensors& inputs,
+                                                InnerCall inner) {
+  roll_->require_alive();
+  if (call.type != OpType::RECVANYSOURCE) {
+    const char* what = call.type == OpType::SEND ? "the receiver of a message" : "the sender of a message";
+    require_rank(call.root, getSize(), what);
+    // gloo has no connection from a rank to itself, and looks for one without asking
+    if (call.root == getRank())
+      throw InputError(std::string("gloo sends no message from a rank to itself: it cannot be ") + what, "",
+                       "copy the tensor, or choose the backend mpi");
+  }
+  TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is one of lockstep's own: take another");
+  auto watch = std::make_shared<CollectiveWatch>(
+      roll_, message_with(call.type, static_cast<int>(call.root), options_->timeout));
+  try {
+    return c10::make_intrusive<WatchedWork>(inner(outputs, inputs, kNever), watch, limits_, getRank(),
+                                            call.type);
+  } catch (const c10::Error&) {
+    throw;  // refused for its arguments
+  } catch (const std::exception&) {
+    std::rethrow_exception(watch->diagnose(std::current_exception()));
+  }
+}
+
+c10::intrusive_ptr<Gloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  const auto interface = choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+  auto options = Gloo::Options::create(timeout);
   std::istringstream names(interface.name);
   for (std::string name; std::getline(names, name, ',');)
-    options->devices.push_back(ProcessGroupGloo::createDeviceForInterface(name));
-  if (interface.name.empty())
-    options->devices.push_back(ProcessGroupGloo::createDeviceForHostname(interface.address));
+    options->devices.push_back(Gloo::createDeviceForInterface(name));
+  if (interface.name.empty()) options->devices.push_back(Gloo::createDeviceForHostname(interface.address));
   options->threads = static_cast<int>(options->devices.size()) * 2;  // as Python's init_process_group
   return options;
 }

@@ -8,6 +8,12 @@
 namespace lockstep::comm {
 namespace {
 
+at::Tensor size_of(const std::string& text) {
+  return at::tensor({static_cast<int64_t>(text.size())});
+}
+
+}  // namespace
+
 at::Tensor bytes_of(const std::string& text) {
   auto bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));  // an empty tensor has no data
@@ -17,12 +23,6 @@ at::Tensor bytes_of(const std::string& text) {
 std::string text_of(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
-
-at::Tensor size_of(const std::string& text) {
-  return at::tensor({static_cast<int64_t>(text.size())});
-}
-
-}  // namespace
 
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor) {
   std::vector<at::Tensor> own{tensor.contiguous()};

@@ -10,6 +10,10 @@
 
 namespace lockstep::comm {
 
+/// A text as a tensor of bytes on the CPU, and back.
+at::Tensor bytes_of(const std::string& text);
+std::string text_of(const at::Tensor& bytes);
+
 /// Every rank's tensor, of one shape on all, in rank order, where it lies.
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor);
 /// The same of tensors of the CPU, which travel from `device`.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <memory>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -13,58 +13,175 @@
 #include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/comm/memory/node_window.h"
-#include "lockstep/comm/node/call_queue.h"
-#include "lockstep/comm/node/forwarding_backend.h"
-#include "lockstep/comm/node/node_transport.h"
-#include "lockstep/comm/node/nodes_ring.h"
+#include "lockstep/comm/algorithms/gloo_chunks.h"
+#include "lockstep/comm/shm/backend.h"
+#include "lockstep/comm/shm/call_queue.h"
+#include "lockstep/comm/shm/intercepted_backend.h"
+#include "lockstep/comm/shm/transport.h"
 #include "lockstep/comm/watch/message.h"
-#include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
 namespace {
 
-// gloo over several nodes, whose sums are made in each node's shared memory: the same bits in fewer messages.
+/// The ranks of a group by node: node n has those from firsts[n] to firsts[n + 1] - 1.
+struct NodeLayout {
+  std::vector<int> firsts;  // and the world at the end
+  int own = 0;              // this rank's node
 
-/// All-reduces of one short, dense CPU tensor run in the order of their calls on a thread of their own; all
-/// else is gloo's. Of a short one the messages cost the time, and gloo has more of them with each rank; of a
-/// long one the bytes, which gloo sends while it adds.
-class NodesBackend : public ForwardingBackend, public RollCalled {
+  int nodes() const { return static_cast<int>(firsts.size()) - 1; }
+  int first(int node) const { return firsts[static_cast<size_t>(node)]; }
+  int world() const { return firsts.back(); }
+};
+
+/// A sum over nodes to gloo's bits, made by the first rank of each node from the slots of all its ranks.
+/// gloo's ring adds chunk c of a message in the order of the ranks c - 1, c - 2, ... c, round the ring. That
+/// order passes from node to node, and each node adds all of its ranks at once. So a partial sum travels as
+/// many times as there are nodes, not ranks, and then the sums once less.
+class NodesRing {
  public:
-  /// Of a message that is not gloo's, whatever the world; `node` has slots for it.
+  NodesRing(const shm::Segment& segment, const NodeLayout& layout, Messenger& messenger, size_t items,
+            const Reduction& reduction)
+      : segment_(segment),
+        layout_(layout),
+        messenger_(messenger),
+        items_(items),
+        reduction_(reduction),
+        chunk_items_(algorithms::gloo_chunk(items, reduction.item_bytes, layout.world())) {}
+
+  /// The sums are in the slot of the node's first rank.
+  void run() {
+    const int nodes = layout_.nodes(), own = layout_.own;
+    const int own_first = layout_.first(own), own_last = layout_.first(own + 1) - 1;
+    std::vector<std::byte> partial(bytes_of(own)), theirs;
+    for (const auto& chunk : chunks_of(own)) add(partial, false, chunk, rank_before(chunk), own_first);
+    for (int step = 1; step <= nodes; ++step) {
+      const int block = (own + step) % nodes;
+      exchange(partial, theirs, block);
+      // back where it began, the node's ranks behind the first one are missing
+      for (const auto& chunk : chunks_of(block))
+        add(partial, true, chunk, own_last, block == own ? rank_before(chunk) + 1 : own_first);
+    }
+    keep(partial, own);
+    for (int step = 1; step < nodes; ++step) {
+      const int block = (own + step) % nodes;
+      exchange(partial, theirs, block);
+      keep(partial, block);
+    }
+  }
+
+ private:
+  struct Chunk {
+    int index;
+    size_t begin, bytes;  // in a slot
+    size_t travels;       // where it begins in what travels
+  };
+
+  // Those whose first rank is on a node. The last of a message may be short or empty.
+  std::vector<Chunk> chunks_of(int node) const {
+    std::vector<Chunk> chunks;
+    size_t travels = 0;
+    for (int first = layout_.first(node); first < layout_.first(node + 1); ++first) {
+      const int index = (first + 1) % layout_.world();
+      const size_t begin = std::min(items_, static_cast<size_t>(index) * chunk_items_);
+      const size_t bytes = (std::min(items_, begin + chunk_items_) - begin) * reduction_.item_bytes;
+      if (bytes == 0) continue;
+      chunks.push_back({index, begin * reduction_.item_bytes, bytes, travels});
+      travels += bytes;
+    }
+    return chunks;
+  }
+
+  size_t bytes_of(int node) const {
+    const auto chunks = chunks_of(node);
+    return chunks.empty() ? 0 : chunks.back().travels + chunks.back().bytes;
+  }
+
+  int rank_before(const Chunk& chunk) const { return (chunk.index + layout_.world() - 1) % layout_.world(); }
+
+  // Sends `partial` on, and puts the chunks of another node in its place.
+  void exchange(std::vector<std::byte>& partial, std::vector<std::byte>& theirs, int node) {
+    const int nodes = layout_.nodes();
+    theirs.resize(bytes_of(node));
+    messenger_.exchange({layout_.first((layout_.own + nodes - 1) % nodes), partial},
+                        {layout_.first((layout_.own + 1) % nodes), theirs});
+    partial.swap(theirs);
+  }
+
+  // To what other nodes made of the chunk, this node's ranks from `last` down to `first`.
+  void add(std::vector<std::byte>& sums, bool has_some, const Chunk& chunk, int last, int first) {
+    std::byte* sum = sums.data() + chunk.travels;
+    sources_.clear();
+    if (has_some) sources_.push_back(sum);
+    for (int rank = last; rank >= first; --rank)
+      sources_.push_back(segment_.slot(rank - layout_.first(layout_.own)) + chunk.begin);
+    if (sources_.size() == 1 && has_some) return;
+    reduction_.combine(sources_.data(), sources_.size(), sum, chunk.bytes / reduction_.item_bytes);
+  }
+
+  // What the slot held is in a partial sum by now.
+  void keep(const std::vector<std::byte>& sums, int node) {
+    for (const auto& chunk : chunks_of(node))
+      std::memcpy(segment_.slot(0) + chunk.begin, sums.data() + chunk.travels, chunk.bytes);
+  }
+
+  const shm::Segment& segment_;
+  const NodeLayout& layout_;
+  Messenger& messenger_;
+  size_t items_;
+  const Reduction& reduction_;
+  size_t chunk_items_;
+  std::vector<const std::byte*> sources_;
+};
+
+using c10d::OpType;
+
+/// gloo over several nodes. All-reduces of one short, dense CPU tensor are made in each node's shared memory,
+/// in the order of their calls on a thread of their own; all else is gloo's. A short sum takes as long as its
+/// messages, and gloo has more of them with each rank; a long one as long as its bytes, which gloo sends
+/// while it adds.
+class NodesBackend : public InterceptedBackend, public RollCalled {
+ public:
+  /// Longer messages are gloo's, whatever the world; `node` has slots for it.
   static constexpr size_t kMostBytes = size_t{256} << 10;
   /// `gloo` is a Carrier. `node` is that of the own node's ranks.
-  NodesBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
-               std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
+  NodesBackend(const BackendPtr& gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
+               std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+      : InterceptedBackend(gloo, gloo->getRank(), gloo->getSize()),
+        carrier_(dynamic_cast<Carrier&>(*gloo)),
+        node_(std::move(node)),
+        layout_(std::move(layout)),
+        roll_(std::move(roll)),
+        timeout_(timeout) {}
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   const std::string getBackendName() const override { return "shared"; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
-  void setTimeout(std::chrono::milliseconds timeout);
+  void setTimeout(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
+    base::set_timeout(*inner(), timeout);
+  }
   uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
   void setSequenceNumberForGroup() override {}
 
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+ protected:
+  WorkPtr around(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner) override;
 
  private:
-  bool is_ours(const Tensors& tensors, const c10d::ReduceOp& op) const;
+  bool is_ours(const BackendCall& call, const Tensors& tensors) const;
   std::exception_ptr sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                          const Reduction& reduction);
+  void sum_in(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
+              BoundedWait& wait);
 
   Carrier& carrier_;
   std::unique_ptr<NodeTransport> node_;
-  NodesRing ring_;
+  NodeLayout layout_;
   std::shared_ptr<RollCall> roll_;
   std::atomic<std::chrono::milliseconds> timeout_;
   CallQueue queue_;  // ends before the rest does
 };
 
-using c10d::OpType;
-
-constexpr size_t kBytesForEachRank = size_t{16} << 10;  // from there on gloo may be as quick
-
 // What gloo sums: the same for short tensors and long ones.
-bool is_gloos(at::ScalarType type, const c10d::ReduceOp& op) {
+bool is_gloos(at::ScalarType type, c10d::ReduceOp::RedOpType op) {
   constexpr std::array types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                 at::kChar,  at::kByte,   at::kInt,  at::kLong};
   constexpr std::array ops = {c10d::ReduceOp::SUM, c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN,
@@ -73,54 +190,40 @@ bool is_gloos(at::ScalarType type, const c10d::ReduceOp& op) {
          std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
-NodesBackend::NodesBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::unique_ptr<NodeTransport> node,
-                           NodeLayout layout, std::shared_ptr<RollCall> roll,
-                           std::chrono::milliseconds timeout)
-    : ForwardingBackend(gloo->getRank(), gloo->getSize(), gloo),
-      carrier_(dynamic_cast<Carrier&>(*gloo)),
-      node_(std::move(node)),
-      ring_(node_->window(), std::move(layout)),
-      roll_(std::move(roll)),
-      timeout_(timeout) {}
-
-void NodesBackend::setTimeout(std::chrono::milliseconds timeout) {
-  timeout_ = timeout;
-  base::set_timeout(*base(), timeout);
-}
-
-bool NodesBackend::is_ours(const Tensors& tensors, const c10d::ReduceOp& op) const {
-  if (tensors.size() != 1 || !tensors[0].device().is_cpu() || tensors[0].layout() != c10::kStrided)
+bool NodesBackend::is_ours(const BackendCall& call, const Tensors& tensors) const {
+  constexpr size_t kBytesForEachRank = size_t{16} << 10;  // from there on gloo may be as quick
+  if (call.type != OpType::ALLREDUCE || tensors.size() != 1 || !tensors[0].device().is_cpu() ||
+      tensors[0].layout() != c10::kStrided)
     return false;
   const size_t most = std::min(kMostBytes, kBytesForEachRank * static_cast<size_t>(getSize()));
-  return tensors[0].nbytes() <= most && is_gloos(tensors[0].scalar_type(), op);
+  return tensors[0].nbytes() <= most && is_gloos(tensors[0].scalar_type(), *call.reduction);
 }
 
-NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  if (!is_ours(tensors, options.reduceOp)) return ForwardingBackend::allreduce(tensors, options);
-  const auto type = tensors[0].scalar_type();
-  const Reduction reduction = find_reduction(type, options.reduceOp, true);
-  const auto limit = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
-  const Collective collective{op_name(OpType::ALLREDUCE), roll_->begin(OpType::ALLREDUCE), limit};
-  if (roll_->compares_calls())
-    carrier_.compare(call_of(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp)), collective);
-  const auto op = static_cast<c10d::ReduceOp::RedOpType>(options.reduceOp);
-  const auto word = word_of(OpType::ALLREDUCE, static_cast<int>(op), -1, type, tensors[0].nbytes());
-  auto work = c10::make_intrusive<QueuedWork>(getRank(), OpType::ALLREDUCE, collective.number, tensors);
-  queue_.add(work, [this, collective, word, tensor = tensors[0], reduction] {
+NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
+                                           InnerCall inner) {
+  if (call.type == OpType::BARRIER) {  // as gloo's, after all that this rank has begun
+    if (queue_.runs_here()) {
+      queue_.run_waiting();
+    } else if (const auto last = queue_.newest()) {
+      last->wait();
+    }
+  }
+  if (!is_ours(call, outputs)) return inner(outputs, inputs, call.timeout);
+  const auto& tensor = outputs[0];
+  const Reduction reduction = find_reduction(tensor.scalar_type(), *call.reduction, true);
+  const auto limit = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
+  const Collective collective{op_name(call.type), roll_->begin(call.type), limit};
+  if (roll_->compares_calls()) carrier_.compare(call_of(call.type, outputs, details_of(call)), collective);
+  const CallWord word{.type = call.type,
+                      .reduction = static_cast<int8_t>(*call.reduction),
+                      .scalar = tensor.scalar_type(),
+                      .bytes = tensor.nbytes()};
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
+  queue_.add(work, [this, collective, word, tensor, reduction] {
     roll_->require_alive();  // it may have died while this one waited for its turn
     return sum(collective, word, tensor, reduction);
   });
   return work;
-}
-
-// As gloo's, after all that this rank has begun.
-NodesBackend::WorkPtr NodesBackend::barrier(const c10d::BarrierOptions& options) {
-  if (queue_.runs_here()) {
-    queue_.run_waiting();
-  } else if (const auto last = queue_.newest()) {
-    last->wait();
-  }
-  return ForwardingBackend::barrier(options);
 }
 
 std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
@@ -136,8 +239,8 @@ std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWor
         const auto items = static_cast<size_t>(flat.numel());
         try {
           BoundedWait wait(*roll_, collective.number, collective.timeout, node_->crowded());
-          node_->name_call(word);
-          ring_.all_reduce(messenger, data, items, reduction, wait);
+          node_->segment().name_call(word);
+          sum_in(messenger, data, items, reduction, wait);
         } catch (const WaitExpired& reason) {
           in_memory = roll_->diagnose(collective, reason.cause, reason.timed_out);
           return;
@@ -145,11 +248,26 @@ std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWor
           in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
           return;
         }
-        if (reduction.divide) reduction.divide(data, items, getSize());
         if (!flat.is_same(tensor)) tensor.copy_(flat);
       },
       [this](const std::exception_ptr& error) { queue_.abandon(*this, error); });
   return in_memory ? in_memory : over_gloo;
+}
+
+void NodesBackend::sum_in(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
+                          BoundedWait& wait) {
+  auto& segment = node_->segment();
+  const size_t bytes = items * reduction.item_bytes;
+  segment.begin(wait);
+  copy_into_slot(segment.own_slot(), data, bytes);
+  segment.post();
+  if (segment.rank() == 0) {
+    segment.wait_all(wait);
+    NodesRing(segment, layout_, messenger, items, reduction).run();
+  }
+  segment.post();
+  segment.wait(0, wait);
+  copy_in_pieces(segment.slot(0), data, bytes);
 }
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
@@ -202,15 +320,6 @@ std::string reason_not_shared(const std::vector<Peer>& peers) {
   return "";
 }
 
-void tell_of_gloo(const RollCall& roll, const std::string& why) {
-  if (roll.rank() != 0) return;
-  log::warning(
-      format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
-             "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
-             "for all ranks of a node",
-             why));
-}
-
 // The first reason why a node's ranks share no memory, the same on all ranks of the group.
 std::string agreed(RollCall& roll, const std::string& why, std::chrono::milliseconds timeout) {
   const auto all = name_late_ranks(roll, timeout, [&] {
@@ -220,55 +329,48 @@ std::string agreed(RollCall& roll, const std::string& why, std::chrono::millisec
   return found == all.end() ? "" : *found;
 }
 
-// The memory of `here`, this node's ranks; null, and why not, where they share none.
-std::unique_ptr<NodeTransport> open_memory(RollCall& roll, const std::string& name,
-                                           const std::vector<Peer>& here, size_t slot_bytes,
-                                           std::chrono::milliseconds join_timeout, std::string& why) {
-  why = reason_not_shared(here);
-  if (!why.empty()) return nullptr;
-  return open_node(roll, name, ranks_of(here, roll.rank()), slot_bytes, join_timeout, why);
-}
+}  // namespace
 
-BackendPtr over_nodes(BackendPtr gloo, NodeLayout layout, std::shared_ptr<RollCall> roll,
-                      std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
+BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<RollCall> roll,
+                               std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
   const auto& peers = roll->peers();
-  const auto here = peers_on(peers[static_cast<size_t>(roll->rank())].node, peers);
-  std::string why;
-  auto node =
-      open_memory(*roll, format("node/{}", layout.own), here, NodesBackend::kMostBytes, join_timeout, why);
-  const auto first = agreed(*roll, why, join_timeout);
-  if (first.empty())
-    return c10::make_intrusive<NodesBackend>(std::move(gloo), std::move(node), std::move(layout),
-                                             std::move(roll), timeout);
-  tell_of_gloo(*roll, first);
-  return gloo;
-}
-
-BackendPtr on_a_node(BackendPtr gloo, std::shared_ptr<RollCall> roll, std::chrono::milliseconds join_timeout,
-                     std::chrono::milliseconds timeout) {
-  const auto& peers = roll->peers();
-  std::string why;
-  auto node = open_memory(*roll, "node", peers, slot_bytes_for(peers.size()), join_timeout, why);
-  if (node)
+  const int own_node = peers[static_cast<size_t>(roll->rank())].node;
+  const auto here = peers_on(own_node, peers);
+  const bool one_node = here.size() == peers.size();
+  auto layout = layout_of(peers, roll->rank());
+  if (!one_node && !layout) return gloo;
+  std::unique_ptr<NodeTransport> node;
+  std::string why = reason_not_shared(here);
+  if (why.empty())
+    node = open_node(*roll, format("node/{}", own_node), ranks_of(here, roll->rank()),
+                     one_node ? slot_bytes_for(peers.size()) : NodesBackend::kMostBytes, join_timeout, why);
+  if (!one_node) why = agreed(*roll, why, join_timeout);
+  if (!why.empty()) {
+    if (roll->rank() == 0)
+      log::warning(
+          format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
+                 "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
+                 "for all ranks of a node",
+                 why));
+    return gloo;
+  }
+  if (one_node)
     return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node), std::move(roll),
                                                  timeout, SumOrder::as_gloo,
                                                  Execution::in_the_call_or_behind);
-  tell_of_gloo(*roll, why);
-  return gloo;
+  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(roll),
+                                           timeout);
 }
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
-                                                      std::shared_ptr<RollCall> roll,
-                                                      std::chrono::milliseconds join_timeout,
-                                                      std::chrono::milliseconds timeout) {
-  const auto& peers = roll->peers();
-  if (peers_on(peers[0].node, peers).size() == peers.size())
-    return on_a_node(std::move(gloo), std::move(roll), join_timeout, timeout);
-  auto layout = layout_of(peers, roll->rank());
-  return layout ? over_nodes(std::move(gloo), std::move(*layout), std::move(roll), join_timeout, timeout)
-                : gloo;
+void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors) {
+  if (!group || group->getSize() == 1) return;
+  const auto devices = group->getDeviceTypes();
+  if (std::find(devices.begin(), devices.end(), at::Device(at::kCPU)) == devices.end()) return;
+  auto* backend = dynamic_cast<TransportBackend*>(group->getBackend(c10::kCPU).get());
+  const auto can_move = [](const at::Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.layout() == c10::kStrided;
+  };
+  if (backend && std::all_of(tensors.begin(), tensors.end(), can_move)) backend->share(tensors);
 }
 
 }  // namespace lockstep::comm

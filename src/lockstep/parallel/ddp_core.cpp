@@ -34,8 +34,7 @@
 #include "lockstep/base/local_gradients.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/debug_level.h"
-#include "lockstep/comm/shared_tensors.h"
+#include "lockstep/comm/shared_backend.h"
 #include "lockstep/parallel/ddp_check.h"
 #include "lockstep/parallel/module_tensors.h"
 

@@ -1,13 +1,11 @@
 // Sums over several nodes, which are pretended here: gloo's bits, whichever ranks share a node.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <cstdlib>
 #include <future>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/comm/debug_level.h"
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/comm/shared_backend.h"
@@ -128,16 +126,6 @@ TEST_F(OverNodes, EveryTypeAndOperationHasGloosBits) {
   }
 }
 
-TEST_F(OverNodes, SumsAreBegunInOrderAndWaitedForInAny) {
-  const auto group = open(layouts()[0]);
-  std::vector<at::Tensor> first = {at::ones({300'000})}, second = {at::full({5}, own_rank() + 1.0)};
-  const auto slow = group.shared->allreduce(first, {}), quick = group.shared->allreduce(second, {});
-  quick->wait();
-  slow->wait();
-  EXPECT_EQ(first[0][299'999].item<float>(), world());
-  EXPECT_EQ(second[0][0].item<float>(), world() * (world() + 1) / 2);
-}
-
 TEST_F(OverNodes, ABarrierComesAfterTheSumsBeforeIt) {
   const auto group = open(layouts()[0]);
   for (int round = 0; round < 20; ++round) {
@@ -162,36 +150,11 @@ TEST_F(OverNodes, ACallbackMayMakeASum) {
   EXPECT_EQ(second[0][19].item<float>(), world());
 }
 
-TEST_F(OverNodes, NodesAreGloosWhereItsRingDoesNotPassFromOneToTheNext) {
-  const std::string apart(world() == 2 ? "01" : world() == 3 ? "010" : "0101");
-  const auto dealt = open(apart), in_turn = open(layouts()[0]);
-  EXPECT_EQ(dealt.shared->getBackendName(), "gloo");
-  EXPECT_EQ(in_turn.shared->getBackendName(), world() == 2 ? "gloo" : "shared");
-}
-
 TEST_F(OverNodes, ANodeWithoutSharedMemoryMakesAllTakeGloo) {
   if (world() == 2) GTEST_SKIP() << "a node of two ranks and another one are three";
   const auto group = open(layouts()[0], 60s, [](auto& peers) { peers[0].host = "a container"; });
   EXPECT_EQ(group.shared->getBackendName(), "gloo");
   EXPECT_TRUE(same_bits(reduced(*group.shared, at::ones({5})), at::full({5}, float(world()))));
-}
-
-TEST_F(OverNodes, WhatGlooDoesNotSumIsRefusedAtEveryLength) {
-  for (const int64_t items : {10, 200'000}) {
-    const auto group = open(layouts()[0]);
-    EXPECT_NE(test::error_of([&] { reduced(*group.shared, at::ones({items}, at::kShort)); }), "") << items;
-  }
-}
-
-TEST_F(OverNodes, MeansAreGloosAtEveryLength) {
-  const auto group = open(layouts()[0]);
-  for (const int64_t items : {10, 200'000}) {
-    const auto own = numbers(items, at::kFloat);
-    at::Tensor theirs;
-    const auto refused = test::error_of([&] { theirs = reduced(*group.gloo, own, ReduceOp::AVG); });
-    if (!refused.empty()) GTEST_SKIP() << "this libtorch's gloo has none";
-    EXPECT_TRUE(same_bits(reduced(*group.shared, own, ReduceOp::AVG), theirs));
-  }
 }
 
 TEST_F(OverNodes, ImagesInChannelsLastAreSummedInTheOrderOfMemory) {
@@ -227,20 +190,6 @@ TEST_F(OverNodes, MessagesThatGlooNeverEndsAreGivenUp) {
   EXPECT_NE(said.find("all-reduce (collective 2) failed"), std::string::npos) << said;
   stuck.set_value();
   other.join();
-}
-
-TEST_F(OverNodes, CallsThatDifferAreNamedInDetail) {
-  if (own_rank() == 0) ::setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL", 1);
-  comm::read_debug_level();
-  const auto group = open(layouts()[0], 30s);
-  ::unsetenv("TORCH_DISTRIBUTED_DEBUG");
-  comm::read_debug_level();
-  const auto last = own_rank() == world() - 1;
-  const auto said = test::error_of([&] {
-    last ? group.shared->barrier({})->wait(), void() : void(reduced(*group.shared, at::ones({3})));
-  });
-  EXPECT_NE(said.find("all-reduce (sum) of Float [3]"), std::string::npos) << said;
-  EXPECT_NE(said.find("barrier"), std::string::npos) << said;
 }
 
 TEST_F(OverNodes, ANodesRanksThatCallUnlikeThingsAreTold) {

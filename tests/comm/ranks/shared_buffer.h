@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "lockstep/comm/shared_tensors.h"
+#include "lockstep/comm/shared_backend.h"
 
 namespace lockstep::test {
 

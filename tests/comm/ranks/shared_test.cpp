@@ -177,20 +177,6 @@ TEST_F(Shared, ASumGoesOnBehindTheCallWhereAnotherRankIsLate) {
   EXPECT_EQ(next[0][9].item<float>(), float(world()));
 }
 
-TEST_F(Shared, ManyThatWaitKeepTheirOrder) {
-  constexpr int kCalls = 40;
-  std::vector<std::vector<at::Tensor>> sums(kCalls);
-  std::vector<c10::intrusive_ptr<c10d::Work>> works;
-  for (int call = 0; call < kCalls; ++call) {
-    if (call % 10 == own_rank()) std::this_thread::sleep_for(8ms);  // each is late once in a while
-    sums[size_t(call)] = {at::full({100 + 700 * (call % 3)}, float(call))};
-    works.push_back(group_->allreduce(sums[size_t(call)]));
-  }
-  for (const auto& work : works) work->wait();
-  for (int call = 0; call < kCalls; ++call)
-    EXPECT_EQ(sums[size_t(call)][0][99].item<float>(), float(call * world())) << call;
-}
-
 TEST_F(Shared, AGroupMayEndWhileASumWaits) {
   std::vector<at::Tensor> tensors = {at::ones({5})};
   if (own_rank() == world() - 1) std::this_thread::sleep_for(30ms);

@@ -12,9 +12,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/comm/memory/bounded_wait.h"
-#include "lockstep/comm/memory/node_window.h"
 #include "lockstep/comm/mpi/comms.h"
+#include "lockstep/comm/shm/bounded_wait.h"
+#include "lockstep/comm/shm/segment.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/launch/process/mpi.h"
@@ -153,7 +153,7 @@ std::unique_ptr<NodeTransport> open_own_node(const MpiComms& comms, RollCall& ro
   auto opened = open_node(roll, format("node/{}", comms.node_index), node, slot_bytes, timeout, why);
   if (opened) return opened;
   throw Error(format("a rank needs {} KiB of shared memory, and this node gives none: {}",
-                     NodeWindow::bytes_for(slot_bytes) >> 10, why),
+                     shm::Segment::bytes_for(slot_bytes) >> 10, why),
               "backend mpi", "make /dev/shm larger (a container: --shm-size), or set launch.backend: gloo")
       .of(Code::shared_memory);
 }
@@ -164,7 +164,7 @@ MpiTransport::MpiTransport(mpi::Comm world, RollCall& roll, std::chrono::millise
     : roll_(roll),
       comms_(MpiComms::make(world)),
       node_(open_own_node(comms_, roll, join_timeout)),
-      window_(node_->window()),
+      window_(node_->segment()),
       link_(comms_, *mpi_) {}
 
 void MpiTransport::all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
@@ -295,9 +295,10 @@ void MpiTransport::require_same_call(BoundedWait& wait) {
   std::vector<CallWord> calls(comms_.node_of_rank.size());
   std::vector<std::byte*> places;
   for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
-  all_gather(reinterpret_cast<const std::byte*>(&call_), sizeof call_, places, wait);
+  const CallWord& own = window_.call();
+  all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, wait);
   for (size_t rank = 0; rank < calls.size(); ++rank)
-    if (calls[rank] != call_) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
+    if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
 }
 
 void MpiTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/comm/memory/bounded_wait.h"
-#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/comm/node/node_transport.h"
-#include "lockstep/comm/node/transport_backend.h"
+#include "lockstep/comm/shm/backend.h"
+#include "lockstep/comm/shm/bounded_wait.h"
+#include "lockstep/comm/shm/reduction.h"
+#include "lockstep/comm/shm/transport.h"
 
 namespace lockstep::comm {
 
@@ -62,17 +62,7 @@ class MpiTransport : public Transport {
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                 BoundedWait& wait) override;
   void barrier(BoundedWait& wait) override;
-  void name_call(const CallWord& call) override {
-    call_ = call;
-    node_->name_call(call);
-  }
-  void arrive() override { node_->arrive(); }
-  bool all_arrived() override { return node_->all_arrived(); }
-  std::shared_ptr<NodeBlock> take_block(size_t bytes, BoundedWait& wait) override {
-    return node_->take_block(bytes, wait);
-  }
-  int place() const override { return node_->place(); }
-  bool crowded() const override { return node_->crowded(); }
+  NodeTransport& node() override { return *node_; }
 
   const MpiComms& comms() const { return comms_; }
   /// MPI is entered by one thread at a time.
@@ -93,11 +83,10 @@ class MpiTransport : public Transport {
   void require_same_call(BoundedWait& wait);
 
   const RollCall& roll_;
-  CallWord call_;
   MpiComms comms_;
   std::shared_ptr<std::mutex> mpi_ = std::make_shared<std::mutex>();
   std::unique_ptr<NodeTransport> node_;
-  NodeWindow& window_;
+  shm::Segment& window_;
   NodeLink link_;
   std::vector<std::byte> scratch_;
 };

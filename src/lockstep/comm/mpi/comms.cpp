@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/memory/bounded_wait.h"
+#include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/comm/algorithms/messenger.h"
-#include "lockstep/comm/memory/bounded_wait.h"
+#include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/mpi/calls.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/comm/memory/reduction.h"
+#include "lockstep/comm/shm/reduction.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "lockstep/comm/memory/node_window.h"
+#include "lockstep/comm/shm/segment.h"
 #include "lockstep/kernels/level.h"
 
 namespace lockstep::comm {
@@ -16,57 +16,39 @@ namespace {
 
 using Op = c10d::ReduceOp;
 
+template <class T>
+T sum(T a, T b) {
+  return static_cast<T>(a + b);
+}
+template <class T>
+T product(T a, T b) {
+  return static_cast<T>(a * b);
+}
 // gloo's comparisons: the first of two equals stays, and NaN is never picked by a comparison it loses
-struct Sum {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a + b);
-  }
-};
-struct Product {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a * b);
-  }
-};
-struct Min {
-  template <class T>
-  static T apply(T a, T b) {
-    return b < a ? b : a;
-  }
-};
-struct Max {
-  template <class T>
-  static T apply(T a, T b) {
-    return a < b ? b : a;
-  }
-};
-// The same with the two changed about.
-template <class F>
-struct Swapped {
-  template <class T>
-  static T apply(T a, T b) {
-    return F::apply(b, a);
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
+template <class T>
+T least(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+T greatest(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T, T apply(T, T)>
+T swapped(T a, T b) {
+  return apply(b, a);
+}
+template <class T>
+T bits_and(T a, T b) {
+  return static_cast<T>(a & b);
+}
+template <class T>
+T bits_or(T a, T b) {
+  return static_cast<T>(a | b);
+}
+template <class T>
+T bits_xor(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
 
 struct Places {
   const std::byte* const* sources;
@@ -76,7 +58,7 @@ struct Places {
 };
 
 // Two sources need no block. `outs` are apart from them or exactly one of them: no element waits for another.
-template <class T, class F, bool second_out>
+template <class T, T apply(T, T), bool second_out>
 LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t at, size_t items) {
   const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
   const T* second = reinterpret_cast<const T*>(places.sources[1]) + at;
@@ -84,14 +66,14 @@ LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t at, size_t 
   T* other = reinterpret_cast<T*>(places.outs[second_out ? 1 : 0]) + at;
 #pragma GCC ivdep
   for (size_t i = 0; i < items; ++i) {
-    const T value = F::apply(first[i], second[i]);
+    const T value = apply(first[i], second[i]);
     result[i] = value;
     if constexpr (second_out) other[i] = value;
   }
 }
 
 // The running result stays in the first-level cache, or in registers, over all sources.
-template <class T, class F>
+template <class T, T apply(T, T)>
 LOCKSTEP_INLINE inline void combine_many(const Places& places, size_t at, size_t items) {
   T block[kPiece / sizeof(T)];
   const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
@@ -99,14 +81,14 @@ LOCKSTEP_INLINE inline void combine_many(const Places& places, size_t at, size_t
   for (size_t s = 1; s < places.count; ++s) {
     const T* next = reinterpret_cast<const T*>(places.sources[s]) + at;
 #pragma GCC ivdep
-    for (size_t i = 0; i < items; ++i) block[i] = F::apply(block[i], next[i]);
+    for (size_t i = 0; i < items; ++i) block[i] = apply(block[i], next[i]);
   }
   for (size_t o = 0; o < places.out_count; ++o)
     std::copy(block, block + items, reinterpret_cast<T*>(places.outs[o]) + at);
 }
 
 // The same bits at each level: no element meets another.
-template <class T, class F>
+template <class T, T apply(T, T)>
 void combine_into(const std::byte* const* sources, size_t count, std::byte* const* outs, size_t out_count,
                   size_t items) {
   const Places places{sources, count, outs, out_count};
@@ -117,24 +99,24 @@ void combine_into(const std::byte* const* sources, size_t count, std::byte* cons
       for (size_t o = 0; o < out_count; ++o)
         fetch_to_write(outs[o] + next * sizeof(T), std::min(kBlock, items - next) * sizeof(T));
       if (count == 2 && out_count == 1) {
-        combine_two<T, F, false>(places, at, n);
+        combine_two<T, apply, false>(places, at, n);
       } else if (count == 2 && out_count == 2) {
-        combine_two<T, F, true>(places, at, n);
+        combine_two<T, apply, true>(places, at, n);
       } else {
-        combine_many<T, F>(places, at, n);
+        combine_many<T, apply>(places, at, n);
       }
     }
   });
 }
 
-template <class T, class F>
+template <class T, T apply(T, T)>
 void combine(const std::byte* const* sources, size_t count, std::byte* out, size_t items) {
-  combine_into<T, F>(sources, count, &out, 1, items);
+  combine_into<T, apply>(sources, count, &out, 1, items);
 }
 
-template <class T, class F>
+template <class T, T apply(T, T)>
 Reduction by(void (*divide)(std::byte* data, size_t items, int world) = nullptr) {
-  return {sizeof(T), combine<T, F>, divide, combine_into<T, F>};
+  return {sizeof(T), combine<T, apply>, divide, combine_into<T, apply>};
 }
 
 template <class T>
@@ -147,15 +129,15 @@ template <class T>
 Reduction numbers(Op::RedOpType op, bool on_the_left) {
   switch (op) {
     case Op::SUM:
-      return by<T, Sum>();
+      return by<T, sum<T>>();
     case Op::AVG:
-      return by<T, Sum>(divide<T>);
+      return by<T, sum<T>>(divide<T>);
     case Op::PRODUCT:
-      return by<T, Product>();
+      return by<T, product<T>>();
     case Op::MIN:
-      return on_the_left ? by<T, Swapped<Min>>() : by<T, Min>();
+      return on_the_left ? by<T, swapped<T, least<T>>>() : by<T, least<T>>();
     case Op::MAX:
-      return on_the_left ? by<T, Swapped<Max>>() : by<T, Max>();
+      return on_the_left ? by<T, swapped<T, greatest<T>>>() : by<T, greatest<T>>();
     default:
       return {};
   }
@@ -165,11 +147,11 @@ template <class T>
 Reduction integers(Op::RedOpType op) {
   switch (op) {
     case Op::BAND:
-      return by<T, And>();
+      return by<T, bits_and<T>>();
     case Op::BOR:
-      return by<T, Or>();
+      return by<T, bits_or<T>>();
     case Op::BXOR:
-      return by<T, Xor>();
+      return by<T, bits_xor<T>>();
     default:
       return numbers<T>(op, false);  // equals are the same
   }
@@ -177,20 +159,9 @@ Reduction integers(Op::RedOpType op) {
 
 // A bool is a byte of 0 or 1, and stays one: a sum is "any", a product "all".
 Reduction bools(Op::RedOpType op) {
-  switch (op) {
-    case Op::SUM:
-    case Op::MAX:
-    case Op::BOR:
-      return by<uint8_t, Or>();
-    case Op::PRODUCT:
-    case Op::MIN:
-    case Op::BAND:
-      return by<uint8_t, And>();
-    case Op::BXOR:
-      return by<uint8_t, Xor>();
-    default:
-      return {};
-  }
+  if (op == Op::SUM || op == Op::MAX) op = Op::BOR;
+  if (op == Op::PRODUCT || op == Op::MIN) op = Op::BAND;
+  return op == Op::AVG ? Reduction{} : integers<uint8_t>(op);
 }
 
 Reduction reduction_for(c10::ScalarType type, Op::RedOpType op, bool on_the_left) {

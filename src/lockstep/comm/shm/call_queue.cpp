@@ -1,4 +1,4 @@
-#include "lockstep/comm/node/call_queue.h"
+#include "lockstep/comm/shm/call_queue.h"
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>

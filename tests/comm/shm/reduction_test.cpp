@@ -1,4 +1,4 @@
-#include "lockstep/comm/memory/reduction.h"
+#include "lockstep/comm/shm/reduction.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -32,24 +32,6 @@ TEST(Reduction, SumsInRankOrder) {
       EXPECT_TRUE(at::equal(combined(tensors, Op::SUM), expected)) << type << " " << items;
     }
   }
-}
-
-TEST(Reduction, MinAndMax) {
-  const auto tensors = random(3, 1000, at::kFloat);
-  EXPECT_TRUE(
-      at::equal(combined(tensors, Op::MAX), at::maximum(at::maximum(tensors[0], tensors[1]), tensors[2])));
-  EXPECT_TRUE(
-      at::equal(combined(tensors, Op::MIN), at::minimum(at::minimum(tensors[0], tensors[1]), tensors[2])));
-}
-
-TEST(Reduction, WritesOverASource) {
-  auto tensors = random(2, 1300, at::kFloat);
-  const auto expected = tensors[0] + tensors[1];
-  const Reduction reduction = find_reduction(at::kFloat, Op::SUM);
-  auto* own = static_cast<std::byte*>(tensors[1].data_ptr());
-  const std::byte* sources[] = {static_cast<const std::byte*>(tensors[0].data_ptr()), own};
-  reduction.combine(sources, 2, own, 1300);
-  EXPECT_TRUE(at::equal(tensors[1], expected));
 }
 
 TEST(Reduction, WritesToSeveralPlacesOfWhichSourcesMayBeSome) {

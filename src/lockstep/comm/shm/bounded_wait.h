@@ -1,10 +1,11 @@
 #pragma once
-// How long and how to wait for another rank inside a collective: spin, then sleep or yield, and look up now
-// and then.
+// How a rank waits for another one inside a collective: it spins, then sleeps or yields, and checks now and
+// then that the other can still come.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/clock.h"
@@ -12,18 +13,8 @@
 
 namespace lockstep::comm {
 
-// A short wait for another core, before a longer one that gives this core up.
-
-inline void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-/// How long to spin, from how long it took before: where other work has the cores, another rank is away for
-/// milliseconds, and a spin only takes the core that it waits for.
+/// How long to spin, learnt from earlier waits: where other processes use the cores, another rank is away for
+/// milliseconds, and spinning only takes the core that it needs.
 class SpinLength {
  public:
   std::chrono::nanoseconds longest() const { return longest_; }
@@ -32,20 +23,23 @@ class SpinLength {
   }
 
  private:
-  // Above what ranks with a core each are apart in a step of a small model; waking takes a third of it.
+  // Ranks with a core each arrive closer together in a step of a small model. A wake-up takes a third of it.
   static constexpr std::chrono::nanoseconds kLongest{150'000}, kShortest{2'000};
   std::chrono::nanoseconds longest_ = kLongest;
 };
 
-/// With a core for each rank the other is usually microseconds away; where ranks outnumber the cores it needs
-/// this one.
+/// A few turns where ranks outnumber the cores (`crowded`), because the other rank needs this core.
 class Spin {
  public:
   Spin(bool crowded, std::chrono::nanoseconds longest) : crowded_(crowded), longest_(longest) {}
-  /// Pauses, or says that it has been long enough.
+  /// Pauses, or returns false when it has been long enough.
   bool again() {
     if (over_) return false;
-    pause_briefly();
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
     ++turns_;
     if (crowded_) {
       over_ = turns_ > kCrowdedTurns;
@@ -57,10 +51,8 @@ class Spin {
     return true;
   }
 
-  static constexpr int kCrowdedTurns = 50;
-
  private:
-  static constexpr int kTurnsPerClock = 64;
+  static constexpr int kCrowdedTurns = 50, kTurnsPerClock = 64;
 
   bool crowded_;
   std::chrono::nanoseconds longest_;
@@ -77,24 +69,28 @@ struct WaitExpired {
 
 class BoundedWait {
  public:
-  BoundedWait(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded);
-  /// What is waited in, as the roll counts it.
+  BoundedWait(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
+      : roll_(roll),
+        collective_(collective),
+        timeout_(timeout),
+        crowded_(crowded),
+        spin_(crowded, SpinLength().longest()) {}
+  /// The number of the collective that waits.
   uint64_t collective() const { return collective_; }
 
-  /// One turn of a waiting loop for `rank` (-1: nobody in particular). Throws WaitExpired when this process
-  /// has been awake for the timeout, or when that rank has ended.
-  void turn(int rank = -1);
-  /// The same where the one awaited can wake this one: sleep(longest) takes the place of yielding. A core
-  /// that others want is given up soon, and is back soon, which yielding does not bring about.
+  /// One turn of a loop that waits for `rank` (-1: for no particular one). Throws WaitExpired when this
+  /// process has been awake for the timeout, or when that rank has ended. After the spin it calls
+  /// sleep(longest), which may return at once.
   template <class Sleep>
   void turn(int rank, const Sleep& sleep) {
     if (spin_.again()) return;
     sleep(kLongestSleep);
     look_up(rank);
   }
-  /// Before each wait: spin again, so long where the one awaited can wake this one.
+  /// The same where nothing can wake this process: yields.
+  void turn(int rank = -1);
+  /// Call it before each loop: it spins again.
   void restart(std::chrono::nanoseconds longest_spin = SpinLength().longest()) {
-    turns_ = 0;
     spin_ = Spin(crowded_, longest_spin);
   }
 
@@ -107,9 +103,8 @@ class BoundedWait {
   uint64_t collective_;
   std::chrono::milliseconds timeout_;
   base::AwakeTime awake_;
-  std::chrono::steady_clock::time_point next_look_;
+  std::optional<std::chrono::steady_clock::time_point> next_look_;
   bool crowded_;
-  int turns_ = 0;
   Spin spin_;
 };
 
