@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "refusal.h"
 #include "temp_folder.h"
 #include "tools/job/job.h"
@@ -35,6 +37,54 @@ TEST(BannerFilter, KeepsALaunchersOwnErrorsAndDropsItsBanners) {
         std::string("[n1:4711] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"),
         std::string("mpirun: Forwarding signal 10 to job\n")})
     EXPECT_EQ(filtered(text), "error: of a rank\nthe last\n") << text;
+}
+
+TEST(BannerFilter, ShowsALastLineThatNothingEnds) {
+  BannerFilter filter;
+  const auto shown = filter.add(kLine + "\nwithout an end");
+  EXPECT_EQ(shown + filter.finish(), kLine + "\nwithout an end");
+}
+
+TEST(Signals, KeepTheSigtermThatEndsAJob) {
+  StopSignal stop;
+  note_signal(SIGUSR1, stop);
+  EXPECT_EQ(stop.signal, SIGUSR1);
+  EXPECT_EQ(stop.job_seconds, -1);
+  note_signal(SIGTERM, stop);
+  note_signal(SIGUSR1, stop);
+  EXPECT_EQ(stop.signal, SIGTERM);
+  EXPECT_GE(stop.job_seconds, 0);
+}
+
+class Started : public ::testing::Test {
+ protected:
+  RanksEnd run(const std::string& script, Environment environment = {}, int early_signal = 0) {
+    environment["PATH"] = "/usr/bin:/bin";
+    scheduler_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
+    const auto scheduler = make_pbs(scheduler_environment_, [](const auto&) { return base::Answer(); });
+    Signals signals;
+    if (early_signal != 0) ::raise(early_signal);
+    const auto end = run_ranks(*scheduler, signals, stop_,
+                               {.launcher = {{"sh", "-c"}}, .words = {script}, .environment = environment});
+    Signals::release();
+    return end;
+  }
+
+  Environment scheduler_environment_;
+  StopSignal stop_;
+};
+
+TEST_F(Started, RanksSeeAVariableThatIsSetToNothing) {
+  ::setenv("TEST_OF_ANOTHER_JOB", "x", 1);
+  EXPECT_EQ(run("exit $((${CUDA_VISIBLE_DEVICES+3} + ${TEST_OF_ANOTHER_JOB+4} + 0))",
+                {{"CUDA_VISIBLE_DEVICES", ""}})
+                .status,
+            3);
+}
+
+TEST_F(Started, RanksHearASignalFromBeforeTheirStart) {
+  EXPECT_EQ(run("exec sleep 60", {}, SIGTERM).status, 128 + SIGTERM);
+  EXPECT_EQ(stop_.signal, SIGTERM);
 }
 
 TEST(BannerFilter, NotesProcessesThatRanOutOfMemory) {

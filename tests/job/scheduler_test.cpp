@@ -7,7 +7,6 @@
 
 #include "lockstep/base/text.h"
 #include "temp_folder.h"
-#include "tools/job/launcher.h"
 
 namespace lockstep::job {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
-// A job's script: what the scheduler is asked for, and one call of lockstep job train, every word of it quoted.
+// A job's script: what the scheduler is asked for, and one call of lockstep job train, every word of it
+// quoted.
 
 #include <chrono>
 #include <cstdint>

@@ -25,7 +25,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "tools/job/launcher.h"
+#include "tools/job/scheduler.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 #include "trainer/run_folder/status.h"
@@ -227,9 +227,9 @@ class Job {
     } else {
       plan.environment.erase("LOCKSTEP_RUN_FILE");  // another job's
     }
-    RanksRun ranks(*scheduler_, signals_, stop_, std::move(plan), [this] { return silent_nodes(); });
+    plan.probe_nodes = [this] { return silent_nodes(); };
     if (std::exchange(is_warned_, false)) ::raise(SIGUSR1);
-    return ranks.run();
+    return job::run_ranks(*scheduler_, signals_, stop_, std::move(plan));
   }
 
   // ---- train ----
@@ -647,8 +647,11 @@ class Job {
 
   // A program of the user's own on every rank.
   int own_program(std::vector<std::string> given) {
-    if (given.empty() || ::access(given[0].c_str(), X_OK) != 0)
-      throw InputError("not a program", given.empty() ? "" : given[0], "name a program that can be run");
+    const auto name = given.empty() ? "" : given[0];
+    if (::access(name.c_str(), X_OK) != 0 || fs::is_directory(name, none_))
+      throw InputError(fs::exists(name, none_) ? "not a program that can be run" : "no such program",
+                       (value(environment_, "OWN_PROGRAM") == name ? "OWN_PROGRAM=" : "") + name,
+                       "name a program, from the folder of submission");
     given[0] = fs::absolute(given[0]).string();
     prepare(false);
     say("your program: " + given[0]);

@@ -1,4 +1,4 @@
-#include "tools/job/launcher.h"
+#include "tools/job/scheduler.h"
 
 #include <unistd.h>
 

@@ -32,6 +32,7 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
 constexpr auto kLook = 100ms;
 constexpr auto kAfterFolder = 1s;    // from a run's folder to ranks that survive a SIGUSR1
@@ -151,8 +152,8 @@ int status_of_run(const std::string& folder) {
 }
 
 void end_leftovers() {
-  const auto until = RanksRun::Clock::now() + kDrain;
-  for (auto left = descendants(); !left.empty() && RanksRun::Clock::now() < until; left = descendants()) {
+  const auto until = Clock::now() + kDrain;
+  for (auto left = descendants(); !left.empty() && Clock::now() < until; left = descendants()) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kLook);
   }
@@ -251,201 +252,214 @@ std::string memory_kills(const std::string& job_mark, const std::string& cgroup_
 
 // ---- one start ----
 
-struct RanksRun::Watch {
-  Clock::time_point looked = Clock::now(), last_stay = Clock::now();
-  std::optional<Clock::time_point> lost_since, folder_since, early_until;
-  std::future<std::set<std::string>> silent;
-  uintmax_t errors_before = 0;
-  int stays = 0, looks = 0, pending = 0;
-  bool was_warned = false, was_ended = false;
+namespace {
 
-  static uintmax_t size_of(const std::string& file) {
-    std::error_code none;
-    const auto size = fs::file_size(file, none);
-    return none ? 0 : size;
-  }
-};
-
-RanksRun::RanksRun(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan,
-                   std::function<std::set<std::string>()> probe_nodes)
-    : scheduler_(scheduler),
-      signals_(signals),
-      stop_(stop),
-      plan_(std::move(plan)),
-      probe_nodes_(std::move(probe_nodes)),
-      watch_(std::make_unique<Watch>()) {}
-
-RanksRun::~RanksRun() = default;
-
-void RanksRun::start() {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    throw Error("no pipe for the ranks' errors: " + std::string(std::strerror(errno)));
-  errors_ = base::Descriptor(ends[0]);
-  const base::Descriptor write(ends[1]);
-  ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
-  base::Program program{.argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number()};
-  program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
-  for (const auto& [name, setting] : plan_.environment) program.settings.push_back(name + "=" + setting);
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text = *entry;
-    const std::string name(text.substr(0, text.find('=')));
-    if (!plan_.environment.contains(name)) program.without.push_back(name);
-  }
-  watch_->errors_before = Watch::size_of(plan_.errors_file);
-  if (const int code = base::start_program(program, child_); code != 0)
-    throw InputError(format("{} cannot be started: {}", program.argv[0], std::strerror(code)),
-                     program.argv[0]);
+uintmax_t size_of(const std::string& file) {
+  std::error_code none;
+  const auto size = fs::file_size(file, none);
+  return none ? 0 : size;
 }
 
-RanksEnd RanksRun::run() {
-  for (const int signal : signals_.take()) forward(signal);  // what came before there were ranks
-  start();
-  deliver();
-  while (!has_ended()) {
-    std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
-                                pollfd{errors_.number(), POLLIN, 0}};
-    ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
-    read_errors();
-    for (const int signal : signals_.take()) forward(signal);
+class RanksRun {
+ public:
+  RanksRun(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan)
+      : scheduler_(scheduler), signals_(signals), stop_(stop), plan_(std::move(plan)) {}
+
+  RanksEnd run() {
+    for (const int signal : signals_.take()) forward(signal);  // what came before there were ranks
+    start();
     deliver();
-    look();
+    while (!has_ended()) {
+      std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
+                                  pollfd{errors_.number(), POLLIN, 0}};
+      ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
+      read_errors();
+      for (const int signal : signals_.take()) forward(signal);
+      deliver();
+      look();
+    }
+    // a process that the launcher left behind may hold the pipe open
+    const auto until = Clock::now() + (status_ == 128 + SIGKILL ? kDrainAfterKill : kDrain);
+    while (errors_ && Clock::now() < until) {
+      pollfd ready{errors_.number(), POLLIN, 0};
+      ::poll(&ready, 1, static_cast<int>(kLook.count()));
+      read_errors();
+    }
+    base::write_all(STDERR_FILENO, filter_.finish());
+    end_.status = status_;
+    if (silent_.valid()) end_.silent_nodes = silent_.get(), end_.nodes_were_probed = true;
+    const auto mark = scheduler_.is_slurm() ? "/job_" + scheduler_.job_id() : "/" + scheduler_.job_id();
+    auto kills = memory_kills(mark);
+    if (!kills.empty()) kills = "on this node, " + kills;
+    if (kills.empty() && !filter_.memory_kill().empty()) kills = "in a step (Slurm's line above names it)";
+    end_.out_of_memory = !kills.empty();
+    if (end_.out_of_memory)
+      say(format(
+          "the job's memory limit has killed a process {}; ask for more (Slurm: --mem, PBS: mem= in select), "
+          "or use less: data.batch_size, data.workers, ranks on a node",
+          kills));
+    return end_;
   }
-  // a process that the launcher left behind may hold the pipe open
-  const auto until = Clock::now() + (status_ == 128 + SIGKILL ? kDrainAfterKill : kDrain);
-  while (errors_ && Clock::now() < until) {
-    pollfd ready{errors_.number(), POLLIN, 0};
-    ::poll(&ready, 1, static_cast<int>(kLook.count()));
-    read_errors();
-  }
-  base::write_all(STDERR_FILENO, filter_.finish());
-  end_.status = status_;
-  if (watch_->silent.valid()) end_.silent_nodes = watch_->silent.get(), end_.nodes_were_probed = true;
-  const auto mark = scheduler_.is_slurm() ? "/job_" + scheduler_.job_id() : "/" + scheduler_.job_id();
-  auto kills = memory_kills(mark);
-  if (!kills.empty()) kills = "on this node, " + kills;
-  if (kills.empty() && !filter_.memory_kill().empty()) kills = "in a step (Slurm's line above names it)";
-  end_.out_of_memory = !kills.empty();
-  if (end_.out_of_memory)
-    say(format(
-        "the job's memory limit has killed a process {}; ask for more (Slurm: --mem, PBS: mem= in select), "
-        "or use less: data.batch_size, data.workers, ranks on a node",
-        kills));
-  return end_;
-}
 
-void RanksRun::read_errors() {
-  std::array<char, 65536> part;
-  while (errors_) {
-    const auto got = ::read(errors_.number(), part.data(), part.size());
-    if (got > 0) base::write_all(STDERR_FILENO, filter_.add({part.data(), static_cast<size_t>(got)}));
-    if (got == 0) errors_.close();
-    if (got <= 0 && !(got < 0 && errno == EINTR)) return;
+ private:
+  void start() {
+    std::array<int, 2> ends{-1, -1};
+    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+      throw Error("no pipe for the ranks' errors: " + std::string(std::strerror(errno)));
+    errors_ = base::Descriptor(ends[0]);
+    const base::Descriptor write(ends[1]);
+    ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
+    base::Program program{.argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number()};
+    program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
+    for (const auto& [name, setting] : plan_.environment) program.settings.push_back(name + "=" + setting);
+    for (char** entry = environ; *entry; ++entry) {
+      const std::string_view text = *entry;
+      const std::string name(text.substr(0, text.find('=')));
+      if (!plan_.environment.contains(name)) program.without.push_back(name);
+    }
+    errors_before_ = size_of(plan_.errors_file);
+    if (const int code = base::start_program(program, child_); code != 0)
+      throw InputError(format("{} cannot be started: {}", program.argv[0], std::strerror(code)),
+                       program.argv[0]);
   }
-}
 
-bool RanksRun::has_ended() {
-  if (child_ < 0) return true;
-  int status = 0;
-  // the others are orphans of the launcher's, which are ours to reap
-  for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (done != child_) continue;
-    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    child_ = -1;
-    return true;
-  }
-  return false;
-}
-
-void RanksRun::forward(int signal) {
-  if (signal == SIGUSR1 && scheduler_.is_slurm() && !watch_->was_warned) {
-    watch_->was_warned = true;
-    if (const auto seconds = scheduler_.early_by(); seconds > 0) {
-      say(
-          format("SIGUSR1, with time left: this job is shorter than the lead of its --signal, so it goes on "
-                 "for {} s; "
-                 "a second one counts",
-                 seconds));
-      watch_->early_until = Clock::now() + std::chrono::seconds(seconds);
-      return;
+  void read_errors() {
+    std::array<char, 65536> part;
+    while (errors_) {
+      const auto got = ::read(errors_.number(), part.data(), part.size());
+      if (got > 0) base::write_all(STDERR_FILENO, filter_.add({part.data(), static_cast<size_t>(got)}));
+      if (got == 0) errors_.close();
+      if (got <= 0 && !(got < 0 && errno == EINTR)) return;
     }
   }
-  note_signal(signal, stop_);
-  if (signal == SIGTERM) {
-    say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
-  }
-  if (!scheduler_.is_slurm() && child_ > 0) {
-    // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
-    say(format("got {}, as the ranks have", name_of_signal(signal)));
-    return;
-  }
-  say(format("got {}, telling the ranks", name_of_signal(signal)));
-  watch_->pending = signal;
-}
 
-// A launcher or a rank that is only just starting would die of SIGUSR1, so it waits for the run's folder. In
-// Slurm SIGUSR1 also stands for SIGTERM: one SIGTERM makes srun kill its ranks, and mpirun leaves after two.
-void RanksRun::deliver() {
-  if (watch_->early_until && Clock::now() >= *watch_->early_until) {
-    watch_->early_until.reset();
-    forward(SIGUSR1);
+  bool has_ended() {
+    if (child_ < 0) return true;
+    int status = 0;
+    // the others are orphans of the launcher's, which are ours to reap
+    for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (done != child_) continue;
+      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      child_ = -1;
+      return true;
+    }
+    return false;
   }
-  if (watch_->pending == 0 || child_ < 0) return;
-  const bool trains = !plan_.run_file.empty();
-  int signal = watch_->pending;
-  if (scheduler_.is_slurm() && trains && signal == SIGTERM) signal = SIGUSR1;  // an eval has nothing to save
-  if (signal != SIGTERM && trains) {
-    if (!watch_->folder_since && !folder_in(plan_.run_file).empty()) watch_->folder_since = Clock::now();
-    if (!watch_->folder_since || Clock::now() < *watch_->folder_since + kAfterFolder) return;
+
+  void forward(int signal) {
+    if (signal == SIGUSR1 && scheduler_.is_slurm() && !was_warned_) {
+      was_warned_ = true;
+      if (const auto seconds = scheduler_.early_by(); seconds > 0) {
+        say(format(
+            "SIGUSR1, with time left: this job is shorter than the lead of its --signal, so it goes on "
+            "for {} s; "
+            "a second one counts",
+            seconds));
+        early_until_ = Clock::now() + std::chrono::seconds(seconds);
+        return;
+      }
+    }
+    note_signal(signal, stop_);
+    if (signal == SIGTERM) {
+      say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
+    }
+    if (!scheduler_.is_slurm() && child_ > 0) {
+      // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
+      say(format("got {}, as the ranks have", name_of_signal(signal)));
+      return;
+    }
+    say(format("got {}, telling the ranks", name_of_signal(signal)));
+    pending_ = signal;
   }
-  watch_->pending = 0;
-  ::kill(child_, signal);
-  if (scheduler_.is_slurm() && !plan_.launcher.is_srun)
-    for (const auto rank : descendants(fs::path(plan_.words[0]).filename().string())) ::kill(rank, signal);
-}
 
-void RanksRun::end_launcher(const std::string& why) {
-  if (child_ < 0) return;
-  say(format("{}: sending SIGKILL to {} (process {})", why, plan_.launcher.words[0], child_));
-  for (const auto process : descendants()) ::kill(process, SIGKILL);  // a wrapper's, too
-}
-
-// A launcher may wait minutes for a node that is cut off, or after a SIGTERM, when its run is over.
-void RanksRun::look() {
-  if (child_ < 0 || Clock::now() - watch_->looked < 200ms) return;
-  watch_->looked = Clock::now();
-  const auto folder = folder_in(plan_.run_file);
-  if (plan_.survives_losses) look_for_losses();
-  const bool soon = stop_.signal == SIGTERM && !plan_.launcher.is_srun;
-  if (folder.empty() || (!soon && Clock::now() - watch_->last_stay < kBetweenStays)) return;
-  watch_->last_stay = Clock::now();
-  const bool is_over = descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-                       status_said_by(folder).value_or(run_folder::kRunning) != run_folder::kRunning;
-  watch_->stays = is_over ? watch_->stays + 1 : 0;
-  if (is_over && (soon || watch_->stays >= 2)) end_launcher("the run is over, and no rank is here");
-}
-
-void RanksRun::look_for_losses() {
-  const bool was_reported = Watch::size_of(plan_.errors_file) > watch_->errors_before;
-  const auto folder = folder_in(plan_.run_file);
-  const auto is_gone = [&] {
-    return descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-           (!plan_.launcher.is_srun || status_said_by(folder) == kFailed);
-  };
-  ++watch_->looks;
-  if (!watch_->lost_since) {
-    const bool looks_dead = watch_->looks % 25 == 0 && status_said_by(folder) == kFailed && is_gone();
-    if (!was_reported && !looks_dead) return;
-    watch_->lost_since = Clock::now();
-    if (probe_nodes_) watch_->silent = std::async(std::launch::async, probe_nodes_);
+  // A launcher or a rank that is only just starting would die of SIGUSR1, so it waits for the run's folder.
+  // In Slurm SIGUSR1 also stands for SIGTERM: one SIGTERM makes srun kill its ranks, and mpirun leaves after
+  // two.
+  void deliver() {
+    if (early_until_ && Clock::now() >= *early_until_) {
+      early_until_.reset();
+      forward(SIGUSR1);
+    }
+    if (pending_ == 0 || child_ < 0) return;
+    const bool trains = !plan_.run_file.empty();
+    int signal = pending_;
+    if (scheduler_.is_slurm() && trains && signal == SIGTERM)
+      signal = SIGUSR1;  // an eval has nothing to save
+    if (signal != SIGTERM && trains) {
+      if (!folder_since_ && !folder_in(plan_.run_file).empty()) folder_since_ = Clock::now();
+      if (!folder_since_ || Clock::now() < *folder_since_ + kAfterFolder) return;
+    }
+    pending_ = 0;
+    ::kill(child_, signal);
+    if (scheduler_.is_slurm() && !plan_.launcher.is_srun)
+      for (const auto rank : descendants(fs::path(plan_.words[0]).filename().string())) ::kill(rank, signal);
   }
-  if (!is_gone() && Clock::now() - *watch_->lost_since < kLastWords) return;
-  if (Clock::now() - *watch_->lost_since < 500ms) return;  // a launcher that leaves by itself
-  const auto left = descendants();
-  if (!std::exchange(watch_->was_ended, true))
-    say(format("ranks were lost, and {} has not left: sending SIGKILL to it and {} processes below it",
-               plan_.launcher.words[0], left.size() > 0 ? left.size() - 1 : 0));
-  for (const auto pid : left) ::kill(pid, SIGKILL);
+
+  void end_launcher(const std::string& why) {
+    if (child_ < 0) return;
+    say(format("{}: sending SIGKILL to {} (process {})", why, plan_.launcher.words[0], child_));
+    for (const auto process : descendants()) ::kill(process, SIGKILL);  // a wrapper's, too
+  }
+
+  // A launcher may wait minutes for a node that is cut off, or after a SIGTERM, when its run is over.
+  void look() {
+    if (child_ < 0 || Clock::now() - looked_ < 200ms) return;
+    looked_ = Clock::now();
+    const auto folder = folder_in(plan_.run_file);
+    if (plan_.survives_losses) look_for_losses();
+    const bool soon = stop_.signal == SIGTERM && !plan_.launcher.is_srun;
+    if (folder.empty() || (!soon && Clock::now() - last_stay_ < kBetweenStays)) return;
+    last_stay_ = Clock::now();
+    const bool is_over = descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
+                         status_said_by(folder).value_or(run_folder::kRunning) != run_folder::kRunning;
+    stays_ = is_over ? stays_ + 1 : 0;
+    if (is_over && (soon || stays_ >= 2)) end_launcher("the run is over, and no rank is here");
+  }
+
+  void look_for_losses() {
+    const bool was_reported = size_of(plan_.errors_file) > errors_before_;
+    const auto folder = folder_in(plan_.run_file);
+    const auto is_gone = [&] {
+      return descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
+             (!plan_.launcher.is_srun || status_said_by(folder) == kFailed);
+    };
+    ++looks_;
+    if (!lost_since_) {
+      const bool looks_dead = looks_ % 25 == 0 && status_said_by(folder) == kFailed && is_gone();
+      if (!was_reported && !looks_dead) return;
+      lost_since_ = Clock::now();
+      if (plan_.probe_nodes) silent_ = std::async(std::launch::async, plan_.probe_nodes);
+    }
+    if (!is_gone() && Clock::now() - *lost_since_ < kLastWords) return;
+    if (Clock::now() - *lost_since_ < 500ms) return;  // a launcher that leaves by itself
+    const auto left = descendants();
+    if (!std::exchange(was_ended_, true))
+      say(format("ranks were lost, and {} has not left: sending SIGKILL to it and {} processes below it",
+                 plan_.launcher.words[0], left.size() > 0 ? left.size() - 1 : 0));
+    for (const auto pid : left) ::kill(pid, SIGKILL);
+  }
+
+  Scheduler& scheduler_;
+  Signals& signals_;
+  StopSignal& stop_;
+  RanksPlan plan_;
+  BannerFilter filter_;
+  base::Descriptor errors_;
+  pid_t child_ = -1;
+  int status_ = 0;
+  RanksEnd end_;
+  Clock::time_point looked_ = Clock::now(), last_stay_ = Clock::now();
+  std::optional<Clock::time_point> lost_since_, folder_since_, early_until_;
+  std::future<std::set<std::string>> silent_;
+  uintmax_t errors_before_ = 0;
+  int stays_ = 0, looks_ = 0, pending_ = 0;
+  bool was_warned_ = false, was_ended_ = false;
+};
+
+}  // namespace
+
+RanksEnd run_ranks(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan) {
+  return RanksRun(scheduler, signals, stop, std::move(plan)).run();
 }
 
 }  // namespace lockstep::job

@@ -2,15 +2,13 @@
 // One start of a job's ranks: the launcher as a child, its output, the signals on their way to it, and its
 // end.
 
-#include <chrono>
 #include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/descriptor.h"
-#include "tools/job/launcher.h"
+#include "tools/job/scheduler.h"
 
 namespace lockstep::job {
 
@@ -57,6 +55,7 @@ struct RanksPlan {
   std::string run_file = {};     ///< the ranks write their run's folder into it; empty = they do not train
   std::string errors_file = {};  ///< the ranks append their errors to it
   bool survives_losses = false;  ///< with train.as_world: lost ranks are not waited for
+  std::function<std::set<std::string>()> probe_nodes = {};  ///< those that do not answer
 };
 
 struct RanksEnd {
@@ -66,43 +65,8 @@ struct RanksEnd {
   bool nodes_were_probed = false;
 };
 
-class RanksRun {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  RanksRun(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan,
-           std::function<std::set<std::string>()> probe_nodes);
-  ~RanksRun();
-  RanksRun(const RanksRun&) = delete;
-  RanksRun& operator=(const RanksRun&) = delete;
-
-  /// To the launcher's end. A launcher that stays after its run is over is ended.
-  RanksEnd run();
-
- private:
-  struct Watch;
-
-  void start();
-  void read_errors();
-  bool has_ended();
-  void forward(int signal);
-  void deliver();
-  void look();
-  void look_for_losses();
-  void end_launcher(const std::string& why);
-
-  Scheduler& scheduler_;
-  Signals& signals_;
-  StopSignal& stop_;
-  RanksPlan plan_;
-  std::function<std::set<std::string>()> probe_nodes_;
-  BannerFilter filter_;
-  base::Descriptor errors_;
-  std::unique_ptr<Watch> watch_;
-  pid_t child_ = -1;
-  int status_ = 0;
-  RanksEnd end_;
-};
+/// Starts them, and waits to the launcher's end. A launcher that stays after its run is over is ended.
+RanksEnd run_ranks(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan);
 
 /// The folder that the ranks wrote into the run file; empty where there is none yet.
 std::string folder_in(const std::string& run_file);

@@ -103,23 +103,23 @@ std::string cmake_prefix() {
 }
 
 // `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
-// libtorch is initialised.
-void become_job(int argc, char** argv) {
+// libtorch is initialised, and before the C library knows its environment.
+void become_job(int argc, char** argv, char** environment) {
   if (argc < 2 || std::strcmp(argv[1], "job") != 0) return;
   char path[PATH_MAX] = "";
   const auto length = ::readlink("/proc/self/exe", path, sizeof path - sizeof "-job");
   if (length <= 0) return;
   std::strcpy(path + length, "-job");
   argv[1] = path;
-  ::execv(path, argv + 1);
+  ::execve(path, argv + 1, environment);
 }
 
 int no_working_directory = 0;  // the reason, as errno
 
 // Without a working directory, oneMKL ends the process in libtorch's initialisers, before main, with an error
 // that says nothing about it. An executable's .preinit_array runs before any library's initialisers.
-void leave_deleted_directory(int argc, char** argv, char**) {
-  become_job(argc, argv);
+void leave_deleted_directory(int argc, char** argv, char** environment) {
+  become_job(argc, argv, environment);
   char path[PATH_MAX];
   if (::getcwd(path, sizeof path)) return;
   no_working_directory = errno;
