@@ -140,15 +140,6 @@ void leave_quickly() {
   if (!std::getenv("LD_PRELOAD")) launch::leave_to_the_kernel();
 }
 
-}  // namespace
-
-// Reached only where become_job() did not find it.
-int run_job(const std::vector<std::string>&) {
-  throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again, whole");
-}
-
-namespace {
-
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   launch::fit_log_to_terminal();

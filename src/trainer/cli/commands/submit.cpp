@@ -197,4 +197,10 @@ int run_submit(const std::vector<std::string>& args) {
   return kDone;
 }
 
+// main starts lockstep-job before anything else (become_job in main.cpp); this runs where that program is
+// missing.
+int run_job(const std::vector<std::string>&) {
+  throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again, whole");
+}
+
 }  // namespace lockstep::cli
