@@ -2,10 +2,12 @@
 
 #include "fast/table.h"
 
-extern "C" __attribute__((visibility("default"))) const lockstep::FastKernels* lockstep_fast_table() {
+extern "C" __attribute__((visibility("default"))) const lockstep::kernels::FastKernels*
+lockstep_fast_table() {
   using namespace lockstep;
+  using kernels::DenseLayer, kernels::FastKernels;
   static const FastKernels table = {
-      .version = kFastTableVersion,
+      .version = kernels::kFastTableVersion,
       .conv_pool_relu = kernels::conv_pool_relu,
       .make_dense_chain =
           [](std::vector<DenseLayer> layers) {

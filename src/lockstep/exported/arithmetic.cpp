@@ -1,3 +1,4 @@
+// The Python functions on sizes and numbers that an exported graph may call.
 #include "lockstep/exported/graph.h"
 
 #include <ATen/ScalarOps.h>

@@ -1,3 +1,4 @@
+// Checks of the arguments of functions that read or write elsewhere where those do not fit.
 #include "lockstep/exported/graph.h"
 
 #include <ATen/ExpandUtils.h>

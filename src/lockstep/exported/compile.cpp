@@ -1,3 +1,4 @@
+// From the JSON of a graph to one that runs.
 #include "lockstep/exported/graph.h"
 
 #include <ATen/Context.h>

@@ -1,3 +1,4 @@
+// Runs a graph, node by node.
 #include "lockstep/exported/graph.h"
 
 #include <ATen/autocast_mode.h>

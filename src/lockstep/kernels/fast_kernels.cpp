@@ -8,8 +8,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/kernels/conv_pool_relu.h"
 
-namespace lockstep {
+namespace lockstep::kernels {
 namespace {
 
 constexpr const char* kFile = "liblockstep_fast.so";
@@ -35,6 +36,14 @@ const FastKernels& load() {
 const FastKernels& fast_kernels() {
   static const FastKernels& table = load();
   return table;
+}
+
+}  // namespace lockstep::kernels
+
+namespace lockstep {
+
+at::Tensor conv_pool_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return kernels::fast_kernels().conv_pool_relu(x, weight, bias);
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::kernels {
 
 /// A torch::nn::Linear over memory that belongs to somebody else: x times weight transposed, plus bias.
 struct DenseLayer {
@@ -43,11 +43,7 @@ struct CrossEntropy {
 /// What the plug-in offers; it exports one of these under kFastTableSymbol.
 struct FastKernels {
   int version = 0;
-  /// pool_relu(conv2d(x, weight, bias)) with padding 1, where sums are in another order than libtorch's. Made
-  /// for floats on a CPU: images of one channel whose gradient nobody asks for, or channels in multiples of
-  /// 16 in and 32 out; anything else goes through libtorch. Within an autocast to bf16 it multiplies numbers
-  /// of bf16 where the processor has instructions for that (for the gradients of multiples of 32 in), and
-  /// computes in floats otherwise. The output is channels last, and of floats.
+  /// As lockstep::conv_pool_relu().
   at::Tensor (*conv_pool_relu)(const at::Tensor& x, const at::Tensor& weight,
                                const at::Tensor& bias) = nullptr;
   /// For layers whose `inputs` and `outputs` are set.
@@ -67,4 +63,4 @@ constexpr const char* kFastTableSymbol = "lockstep_fast_table";
 /// The plug-in, loaded now unless it already is. InputError where it is not installed.
 const FastKernels& fast_kernels();
 
-}  // namespace lockstep
+}  // namespace lockstep::kernels

@@ -10,8 +10,8 @@ struct Net : torch::nn::Module {
   using torch::nn::Module::Module;
   /// A batch in, its outputs out.
   virtual torch::Tensor forward(const torch::Tensor& input) = 0;
-  /// From now on computes on CPUs with the fast kernels (kernels/fast_kernels.h): quicker, and sums in
-  /// another order than libtorch's. False if the model has none. InputError if they are not installed.
+  /// From now on computes on CPUs with kernels of our own: quicker, and sums in another order than
+  /// libtorch's. False where the model has none.
   virtual bool use_own_kernels() { return false; }
   /// What the next forward's input holds, which lies on a device: what a model decides by its numbers it
   /// decides here, without a wait for the device.

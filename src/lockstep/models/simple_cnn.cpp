@@ -16,20 +16,15 @@ SimpleCNN::SimpleCNN()
 }
 
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
-  auto x = pooled(conv1_, input, fast_);
-  x = pooled(conv2_, x, fast_);
+  auto x = pooled(conv1_, input, own_kernels_);
+  x = pooled(conv2_, x, own_kernels_);
   x = with_relu(*fc1_, flattened(x));
   return alone(*fc2_, x);
 }
 
-bool SimpleCNN::use_own_kernels() {
-  fast_ = &fast_kernels();
-  return true;
-}
-
 std::vector<Part> SimpleCNN::chain() {
-  return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_, x, fast_); }},
-          {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_, x, fast_); }},
+  return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_, x, own_kernels_); }},
+          {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_, x, own_kernels_); }},
           {"fc1", [this](const torch::Tensor& x) { return with_relu(*fc1_, flattened(x)); }},
           {"fc2", [this](const torch::Tensor& x) { return alone(*fc2_, x); }}};
 }

@@ -11,8 +11,6 @@
 
 namespace lockstep {
 
-struct FastKernels;
-
 /// Two convolutions of 3 x 3 with pooling, conv1 and conv2, then fc1 and fc2.
 class SimpleCNN : public Net, public Chain {
  public:
@@ -21,12 +19,12 @@ class SimpleCNN : public Net, public Chain {
   /// [n, 1, 28, 28] to [n, 10].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
-  bool use_own_kernels() override;
+  bool use_own_kernels() override { return own_kernels_ = true; }
 
  private:
   torch::nn::Conv2d conv1_, conv2_;
   torch::nn::Linear fc1_, fc2_;
-  const FastKernels* fast_ = nullptr;
+  bool own_kernels_ = false;
 };
 
 }  // namespace lockstep

@@ -61,15 +61,10 @@ TwoStage::TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int6
 }
 
 torch::Tensor TwoStage::forward(const torch::Tensor& input) {
-  auto x = pooled(conv1_, input.to(first_), fast_);
-  x = pooled(conv2_, x, fast_);
+  auto x = pooled(conv1_, input.to(first_), own_kernels_);
+  x = pooled(conv2_, x, own_kernels_);
   x = flattened(x.to(second_));
   return fc2_->forward(torch::relu(fc1_->forward(x)));
-}
-
-bool TwoStage::use_own_kernels() {
-  fast_ = &fast_kernels();
-  return true;
 }
 
 void TwoStage::to(torch::Device device, bool non_blocking) {

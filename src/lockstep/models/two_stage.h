@@ -10,8 +10,6 @@
 
 namespace lockstep {
 
-struct FastKernels;
-
 /// simple_cnn's layers under the same names, drawn in the same order: for MNIST the two have the same bits,
 /// and a checkpoint of one loads into the other.
 class TwoStage : public Net {
@@ -26,12 +24,12 @@ class TwoStage : public Net {
   /// Puts the first stage onto this GPU, and the second as far beside it as their numbers in `devices` say;
   /// on a CPU both stay there, for its devices are logical. InputError for a device that is not there.
   void to(torch::Device device, bool non_blocking = false) override;
-  bool use_own_kernels() override;
+  bool use_own_kernels() override { return own_kernels_ = true; }
 
  private:
   torch::nn::Conv2d conv1_, conv2_;
   torch::nn::Linear fc1_, fc2_;
-  const FastKernels* fast_ = nullptr;
+  bool own_kernels_ = false;
   std::vector<int64_t> devices_;
   torch::Device first_ = torch::kCPU, second_ = torch::kCPU;
 };

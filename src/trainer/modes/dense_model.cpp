@@ -63,8 +63,8 @@ DdpOptions ddp_options_of(const DdpSettings& settings) {
           .bucket_cap_mb = settings.bucket_cap_mb};
 }
 
-std::vector<DenseLayer> sizes_of(const DenseLayers& layers) {
-  std::vector<DenseLayer> sizes;
+std::vector<kernels::DenseLayer> sizes_of(const DenseLayers& layers) {
+  std::vector<kernels::DenseLayer> sizes;
   for (const auto& layer : layers)
     sizes.push_back({.inputs = layer->weight.size(1), .outputs = layer->weight.size(0)});
   return sizes;
@@ -76,7 +76,7 @@ class DenseModel : public TrainedModel {
              const ModelSupplies& supplies)
       : TrainedModel(std::move(net)),
         layers_(std::move(layers)),
-        chain_(fast_kernels().make_dense_chain(sizes_of(layers_))),
+        chain_(kernels::fast_kernels().make_dense_chain(sizes_of(layers_))),
         parameters_(net_->parameters()),
         known_loss_(supplies.known_loss),
         loss_(at::zeros({})),
@@ -157,18 +157,18 @@ class DenseModel : public TrainedModel {
                        "train.kernels: fast", "give a class, or a number for each output, a sample");
     const auto wanted = target.contiguous();
     if (classes)
-      return fast_kernels().cross_entropy(cross_entropy_, outputs, wanted.const_data_ptr<int64_t>(), rows,
-                                          wide, share_, chain_->output_gradient());
-    return fast_kernels().mean_squared_error(outputs, wanted.const_data_ptr<float>(), rows * wide, share_,
-                                             chain_->output_gradient());
+      return kernels::fast_kernels().cross_entropy(cross_entropy_, outputs, wanted.const_data_ptr<int64_t>(),
+                                                   rows, wide, share_, chain_->output_gradient());
+    return kernels::fast_kernels().mean_squared_error(outputs, wanted.const_data_ptr<float>(), rows * wide,
+                                                      share_, chain_->output_gradient());
   }
 
   const DenseLayers layers_;
-  const std::unique_ptr<DenseChain> chain_;
+  const std::unique_ptr<kernels::DenseChain> chain_;
   std::vector<at::Tensor> parameters_, gradients_;
   std::vector<at::Tensor> travelling_;  // all gradients, as one tensor
   const KnownLoss known_loss_;
-  CrossEntropy cross_entropy_;
+  kernels::CrossEntropy cross_entropy_;
   at::Tensor loss_;
   const double share_;
   c10::intrusive_ptr<c10d::Backend> backend_;
