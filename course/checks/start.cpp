@@ -151,13 +151,14 @@ void run_pbs_script(Attempt& attempt) {
   const auto programs = attempt.folder() + "/programs", submitted = attempt.folder() + "/submitted";
   make_stand_in(programs, "lockstep", ": >trained-here\n");
   std::filesystem::create_directories(submitted);
-  const auto ending = attempt.start(
-      {"bash", attempt.path()}, {"PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin", "PBS_O_WORKDIR=" + submitted});
+  const auto ending =
+      attempt.start({"bash", attempt.path()},
+                    {"PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin", "PBS_O_WORKDIR=" + submitted});
   const auto calls = noted_calls(programs);
-  expect(calls.size() == 1,
-         format("lockstep is called {} times, and one call starts all ranks\n{}", calls.size(),
-                ending.printed),
-         "its commands below the directives stay as they were");
+  expect(
+      calls.size() == 1,
+      format("lockstep is called {} times, and one call starts all ranks\n{}", calls.size(), ending.printed),
+      "its commands below the directives stay as they were");
   expect(calls[0].find(".yaml") != std::string::npos, "lockstep is not told what to train",
          "lockstep job train configs/pima.yaml stays as it was");
   expect(std::filesystem::exists(submitted + "/trained-here"),

@@ -7,7 +7,8 @@ namespace {
 
 class Spirals : public lockstep::Task {
  public:
-  // Small enough for each rank to make. A large set is made once a node: share_on_node() in docs/how-to/tasks.md.
+  // Small enough for each rank to make. A large set is made once a node: share_on_node() in
+  // docs/how-to/tasks.md.
   lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
     const auto turns = lockstep::option(settings.task.options, "turns", 1.0);
     lockstep::TaskData data;

@@ -4,11 +4,10 @@ import base64
 import hashlib
 import pathlib
 import re
-import shutil
 import zipfile
 
 from .link import Linker
-from .said import Wrong, output
+from .said import Wrong
 from .tree import Tree, cache, dynamic, version
 
 NAME = "lockstep_ddp"

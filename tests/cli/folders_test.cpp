@@ -79,11 +79,10 @@ TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
 
 TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
   const auto done = run("done", "done"), dead = run("dead", "running");
-  const auto rest = [](const std::string& f) {
-    return " / " + f + " / see: lockstep status " + f;
-  };
+  const auto rest = [](const std::string& f) { return " / " + f + " / see: lockstep status " + f; };
   EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run is not running: done" + rest(done));
-  EXPECT_EQ(refusal([&] { call("stop " + dead); }), "the run is not running: its process has ended" + rest(dead));
+  EXPECT_EQ(refusal([&] { call("stop " + dead); }),
+            "the run is not running: its process has ended" + rest(dead));
   EXPECT_FALSE(fs::exists(done + "/stop.request") || fs::exists(dead + "/stop.request"));
 }
 

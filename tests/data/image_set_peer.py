@@ -2,7 +2,6 @@
 import sys
 
 import numpy
-import torch
 from torchvision import transforms
 
 

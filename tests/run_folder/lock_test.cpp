@@ -116,7 +116,8 @@ TEST_F(RunLockTest, AHolderElsewhereLivesAsLongAsItRenewsTheLock) {
   EXPECT_TRUE(in_use(folder()));
   {
     const std::jthread heart([&](const std::stop_token& over) {
-      for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) lock->renew();
+      for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+        lock->renew();
     });
     EXPECT_FALSE(RunLock::take(folder()));
   }

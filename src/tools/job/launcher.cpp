@@ -1,3 +1,4 @@
+// The commands of srun, Open MPI, PALS and Hydra that start a job's ranks.
 #include "tools/job/scheduler.h"
 
 #include <unistd.h>

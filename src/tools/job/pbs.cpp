@@ -1,3 +1,4 @@
+// A job under PBS: what it was given, and how it is submitted again.
 #include <signal.h>
 #include <unistd.h>
 

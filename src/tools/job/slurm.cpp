@@ -1,3 +1,4 @@
+// A job under Slurm: what it was given, how it is requeued, and how it gives up lost nodes.
 #include <algorithm>
 #include <numeric>
 #include <thread>

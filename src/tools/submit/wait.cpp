@@ -1,3 +1,4 @@
+// lockstep submit --wait: follows a job's log and progress to its end.
 #include "tools/submit/submission.h"
 
 #include <unistd.h>

@@ -24,7 +24,7 @@
   X(whoami, "rank, world, node and device of every process, and why")             \
   X(render, "the job script that trains a config, as a site wants it")            \
   X(submit, "submits a training, and waits for it; chains, sweeps")               \
-  X(job, "what a job script runs: ranks, signals, restarts")                        \
+  X(job, "what a job script runs: ranks, signals, restarts")                      \
   X(site, "what is known of clusters, and a proposal for this one")               \
   X(doctor, "what is wrong with a node, a job, its network, and what to do")      \
   X(model, "a model that Python exported: what it holds, how to export one")      \

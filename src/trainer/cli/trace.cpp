@@ -1,3 +1,4 @@
+// The stack trace of an error, with LOCKSTEP_TRACE=1.
 #include "trainer/cli/failure.h"
 
 #include <cxxabi.h>

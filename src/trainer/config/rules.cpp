@@ -1,3 +1,4 @@
+// Rules between keys: which exclude each other, and which are not used.
 #include "trainer/config/load.h"
 
 #include <algorithm>

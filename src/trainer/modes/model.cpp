@@ -205,7 +205,8 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("train.nvtx: ranges are shown beside a GPU's work, and this rank has none", "train.nvtx",
                      "start on a GPU, or set train.nvtx to false; train.trace shows where a CPU's time goes");
   }
-  if (train.kernels == KernelChoice::fast) kernels::fast_kernels();  // an error now where they are not installed
+  if (train.kernels == KernelChoice::fast)
+    kernels::fast_kernels();  // an error now where they are not installed
   if (settings.parallel.pipeline > 1 && settings.parallel.micro_batches > settings.data.batch_size)
     log::warning(format("parallel.micro_batches is {}, and a batch has {} samples: using {} micro-batches",
                         settings.parallel.micro_batches, settings.data.batch_size, settings.data.batch_size));

@@ -1,3 +1,4 @@
+// lockstep export: a checkpoint as a file for Python.
 #include "trainer/saved_model/saved_model.h"
 
 #include <torch/types.h>

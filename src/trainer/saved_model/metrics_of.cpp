@@ -1,3 +1,4 @@
+// lockstep eval: the metrics of a checkpoint, on any number of ranks.
 #include "trainer/saved_model/saved_model.h"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// lockstep predict: the classes and probabilities of new samples.
 #include "trainer/saved_model/saved_model.h"
 
 #include <torch/types.h>

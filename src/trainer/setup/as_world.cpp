@@ -1,3 +1,4 @@
+// train.as_world: a process starts the ranks that it runs.
 #include "trainer/setup/setup.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// train.layout: auto measures both layouts on all ranks and takes the faster one.
 #include "trainer/setup/setup.h"
 
 #include <torch/types.h>
