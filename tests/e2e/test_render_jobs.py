@@ -47,12 +47,14 @@ def test_pbs_runs_what_was_rendered(pbs, in_lab, work):  # noqa: F811
 
 
 @pytest.fixture
-def noting(tmp_path):
-    """In the program's place: notes its words, and is done."""
+def noting(tmp_path, lockstep):
+    """In the ranks' place: notes its words, and is done."""
     program = tmp_path / "noting"
     program.write_text(f"""#!/bin/bash
 case $1 in
-  train) printf '%s\\0' "$@" >{tmp_path}/words; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+  job) exec {lockstep} "$@" ;;
+  train) printf '%s\\0' "$@" >{tmp_path}/words; mkdir {tmp_path}/run
+    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
 esac
 """)
     program.chmod(0o755)

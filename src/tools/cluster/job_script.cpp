@@ -314,9 +314,9 @@ std::string head(const Site& site, const JobRequest& request, const Resources& g
 std::string preamble(const Site& site, const JobRequest& request, const Resources& given) {
   std::string text = site.slurm() ? "trap warned=yes USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
   text += assign("LOCKSTEP_HOME", home_of(request));
-  const char* program = std::getenv("LOCKSTEP_PROGRAM");
-  text += assign("LOCKSTEP_PROGRAM",
-                 program && *program ? program : std::filesystem::canonical("/proc/self/exe").string());
+  const char* set = std::getenv("LOCKSTEP_PROGRAM");
+  const auto program = set && *set ? set : std::filesystem::canonical("/proc/self/exe").string();
+  text += format("export LOCKSTEP_PROGRAM=${{LOCKSTEP_PROGRAM:-{}}}\n", quoted(program));
   text += assign("LOCKSTEP_RANKS_PER_NODE", format("{}", given.ranks));
   text += assign("LOCKSTEP_CPUS_PER_RANK", format("{}", given.cores_per_rank));
   if (site.threads_per_core > 0)

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -78,45 +80,42 @@ int64_t as_world_in(const config::ConfigText& config, const std::vector<std::str
 
 // ---- which nodes answer ----
 
-enum class Reply { open, refused, none };
-
-// All at once: a lost node costs its whole time.
-std::vector<Reply> probe(const std::vector<std::string>& hosts, int port, std::chrono::milliseconds limit) {
-  std::vector<Reply> replies(hosts.size(), Reply::none);
-  std::vector<base::Descriptor> sockets(hosts.size());
-  for (size_t i = 0; i < hosts.size(); ++i) {
+// Those of the hosts whose kernels do not answer at the port within the time, asked all at once. A refusal is
+// an answer, and a name that is unknown here says nothing of its node.
+std::set<std::string> silent_hosts(const std::vector<std::string>& hosts, int port,
+                                   std::chrono::milliseconds limit) {
+  std::set<std::string> silent;
+  std::map<std::string, base::Descriptor> waiting;
+  for (const auto& host : hosts) {
     addrinfo wanted{}, *found = nullptr;
     wanted.ai_socktype = SOCK_STREAM;
-    if (::getaddrinfo(hosts[i].c_str(), format("{}", port).c_str(), &wanted, &found) != 0) {
-      replies[i] = Reply::refused;  // a name that is unknown here says nothing of the node
-      continue;
-    }
-    sockets[i] = base::Descriptor(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!sockets[i])
-      replies[i] = Reply::refused;  // as many nodes as descriptors: the scheduler says which are lost
-    else if (::connect(sockets[i].number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
-      replies[i] = errno == ECONNREFUSED ? Reply::refused : Reply::none, sockets[i].close();
+    if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &found) != 0) continue;
+    base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const bool has_answered = !socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ||
+                              errno == ECONNREFUSED;
+    if (!has_answered && errno == EINPROGRESS)
+      waiting.emplace(host, std::move(socket));
+    else if (!has_answered)
+      silent.insert(host);
     ::freeaddrinfo(found);
   }
   const auto until = std::chrono::steady_clock::now() + limit;
-  while (std::chrono::steady_clock::now() < until) {
-    std::vector<pollfd> waiting;
-    std::vector<size_t> which;
-    for (size_t i = 0; i < sockets.size(); ++i) {
-      if (sockets[i]) waiting.push_back({sockets[i].number(), POLLOUT, 0}), which.push_back(i);
-    }
-    if (waiting.empty()) break;
-    ::poll(waiting.data(), waiting.size(), 100);
-    for (size_t i = 0; i < waiting.size(); ++i) {
-      if (waiting[i].revents == 0) continue;
+  while (!waiting.empty() && std::chrono::steady_clock::now() < until) {
+    std::vector<pollfd> ready;
+    for (const auto& [host, socket] : waiting) ready.push_back({socket.number(), POLLOUT, 0});
+    ::poll(ready.data(), ready.size(), 100);
+    size_t i = 0;
+    std::erase_if(waiting, [&](const auto& entry) {
+      if (ready[i++].revents == 0) return false;
       int error = 0;
       socklen_t size = sizeof error;
-      ::getsockopt(waiting[i].fd, SOL_SOCKET, SO_ERROR, &error, &size);
-      replies[which[i]] = error == 0 ? Reply::open : error == ECONNREFUSED ? Reply::refused : Reply::none;
-      sockets[which[i]].close();
-    }
+      ::getsockopt(entry.second.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error != 0 && error != ECONNREFUSED) silent.insert(entry.first);
+      return true;
+    });
   }
-  return replies;
+  for (const auto& [host, socket] : waiting) silent.insert(host);
+  return silent;
 }
 
 // ---- what lockstep submit reads of a job: LOCKSTEP_RECORD names a file that gets a line for each event ----
@@ -497,15 +496,8 @@ class Job {
   }
 
   std::set<std::string> silent_nodes() {
-    const auto names = other_nodes();
     const auto port = scheduler_->daemon_port();
-    std::set<std::string> silent;
-    if (port == 0) return silent;
-    const auto replies = probe(names, port, node_timeout_);
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (replies[i] == Reply::none) silent.insert(names[i]);
-    }
-    return silent;
+    return port == 0 ? std::set<std::string>() : silent_hosts(other_nodes(), port, node_timeout_);
   }
 
   // A node is lost where its kernel or the scheduler's daemon on it does not answer.
