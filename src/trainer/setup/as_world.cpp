@@ -37,7 +37,7 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
   job.world = world;
   job.launcher = "as_world";
   std::error_code none;
-  std::filesystem::remove(comm::plan_rendezvous(environment, job, false).path, none);
+  std::filesystem::remove(comm::plan_rendezvous(environment, job).path, none);
 }
 
 // What the ranks are made of, for those who start from this process: over MPI they have no other way to it.

@@ -22,17 +22,12 @@ launch::Environment torchrun(const std::string& restart = "0") {
   return environment;
 }
 
-TEST(Rendezvous, OneRankAndMpiNeedNoPort) {
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 1), false).how, Meeting::alone);
-  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 4), true).how, Meeting::mpi);
-}
-
 TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
-  EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2), false).prefix,
-            plan_rendezvous(torchrun("1"), job_of(0, 2), false).prefix)
+  EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2)).prefix,
+            plan_rendezvous(torchrun("1"), job_of(0, 2)).prefix)
       << "a restart has keys of its own";
   for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2), false);
+    const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2));
     EXPECT_EQ(plan.how, Meeting::agent);
     EXPECT_EQ(plan.host, "login1");
     EXPECT_EQ(plan.port, 29500);
@@ -43,16 +38,16 @@ TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
   auto environment = kMaster;
   environment["LOCKSTEP_MEETING"] = "as-world-7/../x";
   auto job = job_of(1, 4);
-  EXPECT_EQ(plan_rendezvous(environment, job, false).port, 29500) << "left behind by an outer job";
+  EXPECT_EQ(plan_rendezvous(environment, job).port, 29500) << "left behind by an outer job";
   job.launcher = "as_world";
-  const auto plan = plan_rendezvous(environment, job, false);
+  const auto plan = plan_rendezvous(environment, job);
   EXPECT_EQ(plan.how, Meeting::local);
   EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x.store")) << plan.path;
 }
 
 TEST(Rendezvous, SeveralNodesMeetAtMasterAddrAndPort) {
   for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2), false);
+    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2));
     EXPECT_EQ(plan.how, Meeting::address);
     EXPECT_EQ(plan.host, "login1");
     EXPECT_EQ(plan.port, 29500);
@@ -63,10 +58,10 @@ TEST(Rendezvous, OneNodeNeedsNoPort) {
   auto loopback = kMaster;
   loopback["MASTER_ADDR"] = "127.0.0.1";
   for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2), false);
+    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2));
     EXPECT_EQ(plan.how, Meeting::local);
     EXPECT_TRUE(plan.path.ends_with("/login1-29500.store")) << plan.path;
-    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2), false).how, Meeting::local);
+    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).how, Meeting::local);
   }
 }
 
@@ -74,7 +69,7 @@ TEST(Rendezvous, OneNodeNeedsNoPort) {
 TEST(Rendezvous, AGuessedLayoutMeetsAtTheAddressThatAllKnow) {
   const auto by_hand = [](Job job) {
     job.guessed = {"local_world", "nodes", "node_rank"};
-    return plan_rendezvous(kMaster, job, false);
+    return plan_rendezvous(kMaster, job);
   };
   EXPECT_EQ(by_hand(job_of(0, 2)).how, Meeting::address);
   EXPECT_EQ(by_hand(job_of(1, 2, 2)).how, Meeting::address);
@@ -84,7 +79,7 @@ TEST(Rendezvous, AFilesNameLeadsNowhereElse) {
   Job job = job_of(0, 2);
   job.scheduler = "pbs";
   job.job_id = "../../etc/passwd 7[1].server" + std::string(500, 'x');
-  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job, false).path;
+  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job).path;
   EXPECT_EQ(path.find("/etc"), std::string::npos) << path;
   EXPECT_EQ(std::count(path.begin(), path.end(), '/'), 3) << path;
   EXPECT_LT(path.size(), 200U);
@@ -94,26 +89,25 @@ TEST(Rendezvous, AJobStepIsAFileAndForSeveralNodesASharedOne) {
   Job job = job_of(0, 2);
   job.scheduler = "slurm";
   job.job_id = "41";
-  const auto first = plan_rendezvous({{"SLURM_STEP_ID", "0"}, {"TMPDIR", "/scratch"}}, job, false);
-  const auto second = plan_rendezvous({{"SLURM_STEP_ID", "1"}, {"TMPDIR", "/scratch"}}, job, false);
+  const auto first = plan_rendezvous({{"SLURM_STEP_ID", "0"}, {"TMPDIR", "/scratch"}}, job);
+  const auto second = plan_rendezvous({{"SLURM_STEP_ID", "1"}, {"TMPDIR", "/scratch"}}, job);
   EXPECT_TRUE(first.path.starts_with("/scratch/")) << first.path;
   EXPECT_NE(first.path, second.path);
   job.nodes = 2;
-  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job, false);
+  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job);
   EXPECT_EQ(shared.how, Meeting::file);
   EXPECT_TRUE(shared.path.starts_with("/shared/")) << "a node's own folder is not seen by the other";
 }
 
 TEST(Rendezvous, WhatIsNoAddressIsAnError) {
-  EXPECT_THROW(plan_rendezvous({}, job_of(0, 2), false), InputError) << "no way to meet";
+  EXPECT_THROW(plan_rendezvous({}, job_of(0, 2)), InputError) << "no way to meet";
   for (const std::string port : {"0", "65536", "29500x"}) {
-    EXPECT_THROW(plan_rendezvous({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}}, job_of(0, 2), false),
-                 InputError)
+    EXPECT_THROW(plan_rendezvous({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}}, job_of(0, 2)), InputError)
         << port;
   }
   for (const launch::Environment& half :
        {launch::Environment{{"MASTER_ADDR", "a"}}, launch::Environment{{"MASTER_PORT", "1"}}}) {
-    EXPECT_THROW(plan_rendezvous(half, job_of(0, 2), false), InputError);
+    EXPECT_THROW(plan_rendezvous(half, job_of(0, 2)), InputError);
   }
 }
 

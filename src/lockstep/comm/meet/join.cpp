@@ -257,7 +257,7 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
   } else {
     const QuietJoin quiet;
     make_room_for_files(files_for(job));
-    const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, false);
+    const Rendezvous plan = plan_rendezvous(launch::current_environment(), job);
     runtime.meet_in(meet(plan, member_of(job), timeout));
     agree_on_layout(runtime);
     if (plan.how == Meeting::address || plan.how == Meeting::file)

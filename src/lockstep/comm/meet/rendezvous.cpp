@@ -107,9 +107,7 @@ Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
 
 }  // namespace
 
-Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi) {
-  if (job.world == 1) return {.because = "one rank"};
-  if (has_mpi) return {.how = Meeting::mpi, .because = "MPI carries the addresses"};
+Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job) {
   if (const auto name = value(environment, "LOCKSTEP_MEETING"); !name.empty() && job.launcher == "as_world")
     return by_name(environment, job, name, "LOCKSTEP_MEETING is set");
   const bool address = !value(environment, "MASTER_ADDR").empty();

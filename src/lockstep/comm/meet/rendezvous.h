@@ -9,8 +9,6 @@
 namespace lockstep::comm {
 
 enum class Meeting {
-  alone,    // world 1: a store in this process
-  mpi,      // the addresses go over MPI
   agent,    // torchrun's agent holds a store at host:port
   local,    // all ranks share a machine: rank 0 has a store at `path`
   address,  // rank 0 listens at host:port
@@ -18,7 +16,7 @@ enum class Meeting {
 };
 
 struct Rendezvous {
-  Meeting how = Meeting::alone;
+  Meeting how = Meeting::local;
   std::string host = {};     // agent, address
   std::uint16_t port = 0;    // agent, address
   std::string path = {};     // local, file
@@ -26,8 +24,8 @@ struct Rendezvous {
   std::string because = {};  // in a person's words
 };
 
-/// Throws InputError where the environment is half set or a port cannot be one.
-Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi);
+/// For several ranks without MPI. Throws InputError where the environment is half set or a port cannot be one.
+Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job);
 
 /// In this user's private folder on this machine: LOCKSTEP_RENDEZVOUS_DIR, TMPDIR or /tmp.
 std::string private_path(const launch::Environment& environment, const std::string& name);
