@@ -1,5 +1,5 @@
 // A report of whatever a folder holds: hostile, half-written, foreign, or nothing yet.
-#include "tools/report/report.h"
+#include "tools/report/page.h"
 
 #include <gtest/gtest.h>
 

@@ -47,15 +47,6 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-std::string this_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-std::string listed(const std::vector<std::string>& words) {
-  return base::join(words, ", ");
-}
-
 // train.as_world as the config and the last --set have it. The tables against which a whole config is checked
 // come with the modules that use libtorch.
 int64_t as_world_in(const config::ConfigText& config, const std::vector<std::string>& arguments) {
@@ -535,7 +526,7 @@ class Job {
   std::string what_is_lost(const std::vector<std::string>& lost) const {
     if (lost.empty()) return ranks_at_fault();
     return lost.size() == 1 ? format("node {} does not answer", lost[0])
-                            : format("nodes {} do not answer", listed(lost));
+                            : format("nodes {} do not answer", base::join(lost, ", "));
   }
 
   std::string ranks_at_fault() const {
@@ -545,7 +536,7 @@ class Job {
       std::vector<std::string> ranks;
       for (const int rank : fault->ranks) ranks.push_back(format("{}", rank));
       return ranks.size() == 1 ? format("rank {} was lost", ranks[0])
-                               : format("ranks {} were lost", listed(ranks));
+                               : format("ranks {} were lost", base::join(ranks, ", "));
     }
     return "the ranks were lost";
   }

@@ -41,7 +41,7 @@ class Pbs : public Scheduler {
       if (answer.end == base::Answer::not_started || answer.good()) break;
     }
     record_ = cluster::qstat_fields(answer.output);
-    const auto host = get("HOSTNAME").empty() ? this_host() : get("HOSTNAME");
+    const auto host = get("HOSTNAME", this_host());
     const auto node = run({"pbsnodes", host.substr(0, host.find('.'))}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
     const auto file = get("PBS_NODEFILE");
@@ -112,11 +112,6 @@ class Pbs : public Scheduler {
   }
 
  private:
-  static std::string this_host() {
-    std::array<char, 256> name{};
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-  }
-
   // What the job was submitted with, and lockstep's own; not what PBS sets for each job.
   Environment settings_to_pass(const Environment& settings) const {
     static const std::vector<std::string> kOfPbs = {
@@ -248,6 +243,11 @@ std::vector<std::string> qsub_options(const Environment& record, const Environme
   add_resources(record, options);
   add_outputs(record, value(environment, "PBS_JOBID"), restart, options);
   return options;
+}
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace lockstep::job

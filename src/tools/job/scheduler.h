@@ -111,4 +111,6 @@ struct Start {
 /// Also sets what launcher and ranks find in their environment. InputError where there is no launcher.
 Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
 
+std::string this_host();
+
 }  // namespace lockstep::job

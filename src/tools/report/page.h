@@ -2,6 +2,7 @@
 // A page of text, tables and charts, as one HTML file that needs nothing else, and as text for a terminal,
 // which has no line charts.
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -86,5 +87,8 @@ std::string percent_text(double share);
 std::string axis_text(double value, const std::string& label);
 /// The label without that unit.
 std::string without_unit(const std::string& label);
+
+/// One run, or several side by side: the file's text. InputError where a folder is not a run folder.
+std::string report(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace lockstep::report

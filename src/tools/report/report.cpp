@@ -1,5 +1,4 @@
-#include "tools/report/report.h"
-
+// The page of one run, or of several side by side.
 #include <algorithm>
 #include <array>
 #include <cmath>

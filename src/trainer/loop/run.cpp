@@ -18,7 +18,7 @@
 #include "trainer/loop/checkpoints.h"
 #include "trainer/loop/same_bits.h"
 #include "trainer/loop/trainer.h"
-#include "trainer/modes/dense_model.h"
+#include "trainer/modes/model.h"
 #include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"

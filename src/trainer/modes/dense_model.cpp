@@ -1,4 +1,5 @@
-#include "trainer/modes/dense_model.h"
+// Models of dense layers without a graph: train.kernels: fast.
+#include "trainer/modes/model.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>

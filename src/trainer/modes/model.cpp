@@ -17,8 +17,6 @@
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/sync_batch_norm.h"
-#include "trainer/modes/dense_model.h"
-#include "trainer/modes/pipeline_model.h"
 #include "trainer/modes/tensor_model.h"
 #include "trainer/observe/tracer.h"
 

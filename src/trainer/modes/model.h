@@ -131,4 +131,20 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
 /// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.
 void check_mode(const Settings& settings, int world, at::Device device);
 
+/// train.kernels: fast for linear layers with ReLU between them: no graph, no Reducer, one sum of all
+/// gradients. nullptr where the model, or what the settings ask for, needs the general way; of a model of
+/// dense layers the log then says why. Collective.
+std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, const Mesh& mesh,
+                                               const Settings& settings, const ModelSupplies& supplies);
+
+/// Is it one that make_dense_model() made?
+bool computes_without_graph(const TrainedModel& model);
+
+/// parallel.pipeline above 1: takes the whole model, as every rank has made it, and keeps this rank's stage,
+/// to which batches come in micro-batches. Collective; InputError, on all ranks alike, where the model cannot
+/// be cut so.
+std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
+                                                  const Settings& settings,
+                                                  const std::shared_ptr<Tracer>& tracer = nullptr);
+
 }  // namespace lockstep::train

@@ -1,4 +1,5 @@
-#include "trainer/modes/pipeline_model.h"
+// Models whose stages lie on different ranks: parallel.pipeline.
+#include "trainer/modes/model.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/types.h>

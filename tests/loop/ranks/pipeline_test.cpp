@@ -1,6 +1,6 @@
 // A model in two stages beside the whole one: gradients, clipping, buffers, what is frozen, what cannot be
 // cut.
-#include "trainer/modes/pipeline_model.h"
+#include "trainer/modes/model.h"
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>

@@ -8,7 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/terminal.h"
-#include "tools/report/report.h"
+#include "tools/report/page.h"
 #include "tools/report/run_list.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
