@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.about("data", "known_sets", "tasks")
+pytestmark = pytest.mark.about("data", "tasks")
 
 MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
          "t10k-labels-idx1-ubyte.gz"]

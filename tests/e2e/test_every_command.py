@@ -28,6 +28,7 @@ CALLS = {
     "render": ("slurm config.yaml", 0, "#SBATCH"),
     "submit": ("config.yaml --scheduler slurm --dry-run", 0, "#SBATCH"),
     "site": ("list", 0, "slurm"),
+    "job": ("--help", 0, "lockstep job train"),
     "doctor": ("config.yaml --json", None, '"verdict"'),
     "model": ("template", 0, "torch.export.save"),
     "bench": ("step config.yaml", 0, "backward"),
@@ -52,7 +53,7 @@ def test_no_command_is_left_out(lockstep):
 
 # the slow ones alone, the others several in one test
 GROUPS = (("eval", "predict", "export", "status", "stop", "checkpoint", "runs", "report", "inspect"),
-          ("config", "check", "workshop", "whoami", "render", "submit", "site", "model", "data"), ("doctor",), ("bench",))
+          ("config", "check", "workshop", "whoami", "render", "submit", "site", "job", "model", "data"), ("doctor",), ("bench",))
 
 
 @pytest.mark.parametrize("commands", GROUPS, ids=lambda commands: f"{commands[0]} to {commands[-1]}" if len(commands) > 1 else commands[0])

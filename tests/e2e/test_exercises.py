@@ -5,7 +5,7 @@ import pytest
 from conftest import SOURCE, run_process
 from process_kit import LONG_PATIENCE
 
-pytestmark = pytest.mark.about("workshop", "tutorials", "lesson")
+pytestmark = pytest.mark.about("checks", "workshop", "tutorials", "lesson")
 
 NAMES = sorted(path.stem for path in (SOURCE / "tutorials/masters").glob("*")
                if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm", ".sh"))

@@ -13,7 +13,7 @@ DEFINITION = SOURCE / "packaging/apptainer/lockstep.def"
 
 
 # what the recipes call the libraries that bootstrap brings by Spack's names, and what they tell CMake
-OTHER_NAMES = {"nlohmann-json": "nlohmann_json", "hwloc": "libhwloc"}  # conda's; EasyBuild's but for case
+OTHER_NAMES = {"nlohmann-json": "nlohmann_json", "boost": "libboost-devel", "hwloc": "libhwloc"}  # conda's; EasyBuild's but for case
 
 
 def libraries():

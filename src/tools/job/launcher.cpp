@@ -41,7 +41,7 @@ bool is_here(const std::string& command) {
 }
 
 std::string choose_command(const Start& start, const Environment& environment, const RunCommand& run) {
-  const auto asked = value(environment, "LOCKSTEP_START");
+  auto asked = value(environment, "LOCKSTEP_START");
   if (!asked.empty()) {
     if (asked != "srun" && asked != "mpirun" && asked != "mpiexec")
       throw InputError(

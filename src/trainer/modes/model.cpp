@@ -151,7 +151,7 @@ std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team&
 }  // namespace
 
 Tree TrainedModel::state_dict() const {
-  const auto own = module_state_dict(*net_);
+  auto own = module_state_dict(*net_);
   if (!parts_) return own;
   return is_first_copy_ ? parts_->whole_state_dict(own) : make_dict();
 }

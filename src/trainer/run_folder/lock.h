@@ -31,7 +31,7 @@ class RunLock {
   /// to a minute for a sign of life from it.
   static std::optional<RunLock> take(const std::filesystem::path& folder);
   ~RunLock();
-  RunLock(RunLock&& other) noexcept : path_(std::move(other.path_)), mine_(other.mine_) {
+  RunLock(RunLock&& other) noexcept : path_(std::move(other.path_)), mine_(std::move(other.mine_)) {
     other.path_.clear();
   }
   RunLock& operator=(RunLock&& other) noexcept {
