@@ -87,7 +87,7 @@ TimerThread& timer_thread() {
 }  // namespace
 
 Timer::Timer(std::chrono::milliseconds period, std::function<bool()> look)
-    : entry_(std::make_shared<Entry>(period, std::move(look))) {
+    : entry_(std::make_shared<Entry>(Entry{period, std::move(look)})) {
   timer_thread().add(entry_);
 }
 

@@ -387,7 +387,8 @@ template <class Owner>
 void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
                Owner& owner, const std::string& besides = "") {
   refuse_twins(map);
-  for (const auto& [name, value] : map.entries) {
+  for (const auto& entry : map.entries) {
+    const auto &name = entry.first, &value = entry.second;
     const bool is_text = name->kind == YamlNode::Kind::scalar;
     if (is_text && !besides.empty() && name->text == besides) continue;
     const auto key = std::ranges::find_if(keys, [&](const auto& row) { return name->text == row.name; });

@@ -81,7 +81,7 @@ std::vector<std::string> differing(const std::vector<RunData>& runs) {
     }
   }
   std::erase_if(keys, [&](const auto& key) { return values[key].size() < 2 || holds(kOwnKeys, key); });
-  std::ranges::stable_partition(keys, [](const auto& key) {  // where things are comes last
+  std::stable_partition(keys.begin(), keys.end(), [](const auto& key) {  // where things are comes last
     const auto* known = config::find_key(key);
     return !known || known->rules.about != config::About::place;
   });
@@ -351,7 +351,7 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
   for (; columns.size() > 2 && is_too_wide(); columns.pop_back()) left_out.push_back(columns.back().head);
   std::string text;
   for (size_t i = 0; i <= list.runs.size(); ++i) text += row(columns, i);
-  std::ranges::reverse(left_out);
+  std::reverse(left_out.begin(), left_out.end());
   if (!left_out.empty()) text += format("no room for: {} (see --json)\n", base::join(left_out, ", "));
   return text;
 }

@@ -110,14 +110,15 @@ int export_pt2(const Command& command, const std::string& checkpoint, const std:
   const auto& team = *setup.team;
   const auto all = rewrites_of(setup.settings, file);
   on_first(team, [&] { check_rewrites(all); });
-  const auto [path, tree] = read_saved(team, checkpoint);
-  const auto state_dict = find_state_dict(tree, path);
+  const auto saved = read_saved(team, checkpoint);
+  const auto state_dict = find_state_dict(saved.tree, saved.path);
   on_first(team, [&] {
-    for (const auto& [original, copy] : all) exported::rewrite_weights(original, state_dict, copy, path);
+    for (const auto& [original, copy] : all)
+      exported::rewrite_weights(original, state_dict, copy, saved.path);
   });
-  tell_scale(setup, tree);
+  tell_scale(setup, saved.tree);
   for (const auto& [original, copy] : all)
-    if (team.first()) output::line(path + " is in " + copy);
+    if (team.first()) output::line(saved.path + " is in " + copy);
   return kDone;
 }
 

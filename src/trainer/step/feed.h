@@ -107,8 +107,8 @@ class EpochFeed {
   friend class StepBatches;
   // What the loader gave before its turn.
   struct Ahead {
-    Batch batch = {};
-    std::exception_ptr error = {};
+    Batch batch;
+    std::exception_ptr error;
   };
   Batch& fetch();
   Batch take();
