@@ -78,5 +78,15 @@ TEST(Output, SweepsWhatAKilledWriterLeftBesideIt) {
   EXPECT_EQ(text_of(folder / "out.json"), "whole");
 }
 
+// As in two containers that share a folder: the same number of a process, the same file.
+TEST(WriteWhole, OfTwoWritersNeitherTakesTheOthersFile) {
+  const test::TempFolder folder;
+  base::write_whole(folder / "file", [&](const base::ByteSink& sink) {
+    base::replace_file(folder / "file", "inner");
+    sink("outer", 5);
+  });
+  EXPECT_EQ(text_of(folder / "file"), "outer");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
 
@@ -92,6 +93,25 @@ TEST(Slurm, GivesUpItsLostNodes) {
             "n1,n3 2 3,1 4,4 4 0");
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scancel 7.0"), 1);
   EXPECT_TRUE(fake.run.back().ends_with("scontrol update JobId=7 NodeList=n1,n3"));
+}
+
+// Until the accounting database knows the job.
+TEST(Slurm, TriesAgainWhereItIsToldTo) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  int updates = 0;
+  const auto run = [&](const Words& words) {
+    const bool is_update = std::ranges::count(words, "update") > 0;
+    const bool is_refused = is_update && ++updates == 1;
+    return base::Answer{.end = base::Answer::left,
+                        .status = is_refused ? 1 : 0,
+                        .output = {},
+                        .errors = is_refused ? "DB index is being set, try again in a bit" : "",
+                        .whole = true};
+  };
+  Allocation left;
+  left.nodes = {{"n1", 4, 3, 0}};
+  EXPECT_EQ(make_slurm(environment, run)->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(updates, 2);
 }
 
 TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {

@@ -127,6 +127,16 @@ TEST_F(RunLockTest, AHolderElsewhereLivesAsLongAsItRenewsTheLock) {
   EXPECT_NE(lock->hold(), Hold::ours);
 }
 
+TEST_F(RunLockTest, IsFreeOnceAHolderElsewhereHasDeletedIt) {
+  const auto lock = RunLock::take(folder());
+  change_record("host", "elsewhere");
+  const std::jthread end_of_run([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::filesystem::remove(file());
+  });
+  EXPECT_TRUE(RunLock::take(folder()));
+}
+
 TEST_F(RunLockTest, WhoLostItLeavesTheRecordAlone) {
   {
     const auto lock = RunLock::take(folder());

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <set>
 #include <thread>
@@ -494,10 +495,14 @@ class Job {
   // A node is lost where its kernel or the scheduler's daemon on it does not answer.
   std::vector<std::string> find_lost_nodes() {
     const auto silent = end_.nodes_were_probed ? end_.silent_nodes : silent_nodes();
+    const auto names = other_nodes();
+    std::vector<std::future<bool>> answers;  // all at once: each may take 30 s
+    for (const auto& name : names)
+      answers.push_back(std::async(std::launch::async,
+                                   [&] { return !silent.contains(name) && scheduler_->reaches(name); }));
     std::vector<std::string> lost;
-    for (const auto& name : other_nodes()) {
-      if (silent.contains(name) || !scheduler_->reaches(name)) lost.push_back(name);
-    }
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!answers[i].get()) lost.push_back(names[i]);
     return lost;
   }
 
@@ -746,9 +751,8 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     output::print(
         "usage: lockstep job train|eval|bench|check|run [arguments]\n\n"
-        "What a job script runs: starts the ranks on what the scheduler gave the job, forwards signals to "
-        "them,\n"
-        "starts lost ranks again, and has the job run again where its run stopped early.\n\n"
+        "What a job script runs: starts the ranks, forwards signals, restarts what was lost or stopped "
+        "early.\n\n"
         "  train [CONFIG.yaml] [arguments of lockstep train]\n"
         "  eval RUN_FOLDER [arguments of lockstep eval]\n"
         "  bench [NAME] [arguments of lockstep bench]\n"

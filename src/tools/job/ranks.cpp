@@ -153,6 +153,8 @@ int status_of_run(const std::string& folder) {
 
 void end_leftovers() {
   const auto until = Clock::now() + kDrain;
+  if (const auto left = descendants(); !left.empty())
+    say(format("sending SIGKILL to {} processes that the launcher left", left.size()));
   for (auto left = descendants(); !left.empty() && Clock::now() < until; left = descendants()) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kLook);
@@ -397,7 +399,7 @@ class RanksRun {
 
   void end_launcher(const std::string& why) {
     if (child_ < 0) return;
-    say(format("{}: sending SIGKILL to {} (process {})", why, plan_.launcher.words[0], child_));
+    say(format("{}: sending SIGKILL to {} and what is below it", why, plan_.launcher.words[0]));
     for (const auto process : descendants()) ::kill(process, SIGKILL);  // a wrapper's, too
   }
 
@@ -431,12 +433,9 @@ class RanksRun {
       if (plan_.probe_nodes) silent_ = std::async(std::launch::async, plan_.probe_nodes);
     }
     if (!is_gone() && Clock::now() - *lost_since_ < kLastWords) return;
-    if (Clock::now() - *lost_since_ < 500ms) return;  // a launcher that leaves by itself
-    const auto left = descendants();
-    if (!std::exchange(was_ended_, true))
-      say(format("ranks were lost, and {} has not left: sending SIGKILL to it and {} processes below it",
-                 plan_.launcher.words[0], left.size() > 0 ? left.size() - 1 : 0));
-    for (const auto pid : left) ::kill(pid, SIGKILL);
+    // a launcher leaves by itself, and srun's ranks, which are not below this process, have last words
+    if (Clock::now() - *lost_since_ < (plan_.launcher.is_srun ? 2s : 500ms)) return;
+    if (!std::exchange(was_ended_, true)) end_launcher("ranks were lost, and it has not left");
   }
 
   Scheduler& scheduler_;

@@ -55,7 +55,7 @@ class Slurm : public Scheduler {
   Continuation go_on(const Environment&) override {
     const auto answer = run({"scontrol", "requeue", own_name()});
     if (answer.good() || starts_again()) return {.goes_on = true};
-    log_refusal(answer);
+    log::warning("scontrol requeue was refused: " + base::trimmed(answer.errors));
     return {};
   }
 
@@ -92,7 +92,9 @@ class Slurm : public Scheduler {
       const auto step = base::trimmed(line);
       if (!step.empty() && std::isdigit(static_cast<unsigned char>(step.back()))) words.push_back(step);
     }
-    if (words.size() > 1) run(words);
+    if (words.size() == 1) return;
+    log::info("cancelling the job's steps: " + base::join(words, " "));
+    run(words);
   }
 
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
@@ -150,11 +152,6 @@ class Slurm : public Scheduler {
       if (words.size() == 2 && words[0] == job_id()) return words[1];
     }
     return job_id();
-  }
-
-  static void log_refusal(const base::Answer& answer) {
-    const auto text = base::trimmed(answer.errors);
-    if (!text.empty()) log::warning("scontrol requeue: " + text);
   }
 
   // A job that has given up its lost nodes lives on when Slurm notices that they are down.

@@ -89,6 +89,16 @@ Holder holder_of(const fs::path& lock) {
   }
 }
 
+// Nothing if there is no such file, or no more.
+std::optional<std::string> text_in(const fs::path& lock) {
+  try {
+    return base::read_small_file(lock.string(), kMostLockBytes, "the run's lock");
+  } catch (const InputError&) {
+    if (fs::exists(lock)) throw;
+    return std::nullopt;
+  }
+}
+
 // False where another process has replaced it meanwhile: the write waits for the disk.
 bool replace_stale(const fs::path& lock, const std::string& stale, const std::string& text) {
   struct Overtaken {};
@@ -96,8 +106,7 @@ bool replace_stale(const fs::path& lock, const std::string& stale, const std::st
     base::write_whole(
         lock.string(), [&](const base::ByteSink& sink) { sink(text.data(), text.size()); },
         [&] {
-          if (base::read_small_file(lock.string(), kMostLockBytes, "the run's lock") != stale)
-            throw Overtaken();
+          if (text_in(lock) != stale) throw Overtaken();
         });
     return true;
   } catch (const Overtaken&) {
@@ -105,8 +114,18 @@ bool replace_stale(const fs::path& lock, const std::string& stale, const std::st
   }
 }
 
-bool is_fresh(const fs::path& lock) {
-  return unix_now() - last_sign_of_life(lock) < kFreshSeconds;
+bool is_fresh(const fs::path& lock, double now) {
+  return now - last_sign_of_life(lock) < kFreshSeconds;
+}
+
+// By the clock that gives the lock its times: the file server's may be another one than this host's.
+double server_now(const fs::path& lock) {
+  std::string temporary;
+  const auto file = base::make_partial(lock.string(), temporary);
+  if (!file) return unix_now();
+  const double now = last_sign_of_life(temporary);
+  ::unlink(temporary.c_str());
+  return now;
 }
 
 // A job that restarts on another node right after its node died finds a fresh lock. A living holder renews it
@@ -119,7 +138,7 @@ bool stays_held(const fs::path& lock) {
   }
   if (holder != Holder::on_another_host) return holder == Holder::alive;
   const double first = last_sign_of_life(lock);
-  for (; is_fresh(lock); std::this_thread::sleep_for(kListen))
+  for (; is_fresh(lock, server_now(lock)); std::this_thread::sleep_for(kListen))
     if (last_sign_of_life(lock) > first) return true;
   return false;
 }
@@ -135,16 +154,20 @@ void refuse_folder(const std::string& what, const fs::path& folder, int reason) 
 std::optional<RunLock> RunLock::take(const fs::path& folder) {
   RunLock lock(folder / "lock", record_of_this_process());
   const auto text = text_of(lock.mine_);
-  base::Descriptor file(::open(lock.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file) {
-    if (base::write_all(file.number(), text) && file.close()) return lock;
-    refuse_folder("the run folder cannot be written", folder, errno);
-  }
-  if (errno != EEXIST) refuse_folder("the run folder cannot be written", folder, errno);
-  const auto stale = base::read_small_file(lock.path_.string(), kMostLockBytes, "the run's lock");
-  if (!stays_held(lock.path_) && replace_stale(lock.path_, stale, text)) {
-    std::this_thread::sleep_for(kSettle);
-    if (lock.hold() == Hold::ours) return lock;
+  constexpr int kTries = 3;  // its holder may end, and delete it, while this process looks
+  for (int tries = 0; tries < kTries; ++tries) {
+    base::Descriptor file(::open(lock.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (file) {
+      if (base::write_all(file.number(), text) && file.close()) return lock;
+      refuse_folder("the run folder cannot be written", folder, errno);
+    }
+    if (errno != EEXIST) refuse_folder("the run folder cannot be written", folder, errno);
+    const auto stale = text_in(lock.path_);
+    if (stale && !stays_held(lock.path_) && replace_stale(lock.path_, *stale, text)) {
+      std::this_thread::sleep_for(kSettle);
+      if (lock.hold() == Hold::ours) return lock;
+    }
+    if (fs::exists(lock.path_)) break;
   }
   lock.path_.clear();
   return std::nullopt;
@@ -173,7 +196,7 @@ Hold RunLock::hold() const {
 bool in_use(const fs::path& folder) {
   const auto lock = folder / "lock";
   const auto holder = holder_of(lock);
-  return holder == Holder::alive || (holder == Holder::on_another_host && is_fresh(lock));
+  return holder == Holder::alive || (holder == Holder::on_another_host && is_fresh(lock, unix_now()));
 }
 
 double unix_now() {

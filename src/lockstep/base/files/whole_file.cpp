@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <random>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -153,7 +154,6 @@ void write_by_kind(const std::string& path, const std::string& text) {
 }
 
 void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write, mode_t mode) {
-  ::unlink(path.c_str());  // what a killed process of this number left, or somebody's link
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file) cannot_write(path);
   hold(file);
@@ -251,8 +251,10 @@ void write_whole(const std::string& path, const std::function<void(const ByteSin
                  const std::function<void()>& ready, mode_t mode) {
   const std::filesystem::path target(path);
   const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
-  const auto temporary =
-      (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kPartialSuffix)).string();
+  // in containers, and on other hosts, processes may have the same number
+  const auto name = format(".{}.{}-{:08x}{}", target.filename().string(), ::getpid(), std::random_device()(),
+                           kPartialSuffix);
+  const auto temporary = (folder / name).string();
   try {
     write_and_sync(temporary, write, mode);
     if (ready) ready();
