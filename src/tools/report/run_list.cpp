@@ -71,20 +71,20 @@ void add_run(RunList& list, const fs::path& folder) {
 }
 
 std::vector<std::string> differing(const std::vector<RunData>& runs) {
-  std::vector<std::string> keys;
+  std::vector<std::string> keys, places;
   std::map<std::string, std::set<std::string>> values;
   for (const auto& run : runs) {
     for (const auto& [key, value] : run.settings) {
       auto& seen = values[key];
-      if (seen.empty()) keys.push_back(key);
+      if (seen.empty()) {
+        const auto* known = config::find_key(key);
+        (known && known->rules.about == config::About::place ? places : keys).push_back(key);
+      }
       seen.insert(value);
     }
   }
+  keys.insert(keys.end(), places.begin(), places.end());  // where things are comes last
   std::erase_if(keys, [&](const auto& key) { return values[key].size() < 2 || holds(kOwnKeys, key); });
-  std::stable_partition(keys.begin(), keys.end(), [](const auto& key) {  // where things are comes last
-    const auto* known = config::find_key(key);
-    return !known || known->rules.about != config::About::place;
-  });
   return keys;
 }
 

@@ -24,7 +24,7 @@ struct Rendezvous {
   std::string because = {};  // in a person's words
 };
 
-/// For several ranks without MPI. Throws InputError where the environment is half set or a port cannot be one.
+/// For several ranks without MPI. Throws InputError where the environment is half set or no port is valid.
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job);
 
 /// In this user's private folder on this machine: LOCKSTEP_RENDEZVOUS_DIR, TMPDIR or /tmp.

@@ -65,7 +65,7 @@ class RollCall {
   /// Called once, when the group dies; in place of what was to be called before. Not from within itself.
   void at_death(std::function<void()> call);
   /// Whether a rank of this node has found out why the group is dead.
-  bool knows_death() const { return page_ && !page_->agreed().empty(); }
+  bool knows_death() const { return heard_nothing() || (page_ && !page_->agreed().empty()); }
   /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
   bool compares_calls() const { return compares_calls_; }
   /// The ranks have called different things: the group is dead, and the same is to be thrown on all of a node
