@@ -94,7 +94,7 @@ std::string BannerFilter::add(const std::string& bytes) {
 std::string BannerFilter::line(const std::string& text) {
   if (contains(text, "oom_kill event") || contains(text, "oom-kill event")) memory_kill_ = text;
   const auto run = text.find("run: Forwarding signal ");
-  if (run != std::string::npos && run < 10 && text.ends_with(" to job")) return "";
+  if (run < 10 && text.ends_with(" to job")) return "";
   if (text.starts_with("[") &&
       ((contains(text, "sent help message") && contains(text, "mpi-abort")) ||
        (contains(text, "Set MCA parameter") && contains(text, "_base_help_aggregate"))))
