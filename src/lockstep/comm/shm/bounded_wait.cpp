@@ -17,7 +17,7 @@ void BoundedWait::look_up(int rank) {
   next_look_ = now + kBetweenLooks;
   if (first) return;
   // another rank may know more, and have given up
-  if (roll_.heard_nothing() || roll_.is_dead() || roll_.knows_death()) throw WaitExpired{false};
+  if (roll_.is_dead() || roll_.knows_death()) throw WaitExpired{false};
   if (rank >= 0 && roll_.is_lost(rank, collective_)) throw WaitExpired{false};
 }
 
