@@ -9,7 +9,7 @@ import time
 import pytest
 
 from conftest import OPEN_MPI, run_process
-from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of, wait_for
+from process_kit import PATIENCE, PENDING, ends_of, has_signal, shared_library, status_of, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
@@ -140,6 +140,27 @@ def test_a_stop_while_loading(train, lockstep, run, slow, tmp_path):
     run(lockstep, "train", slow, "--resume", "auto", cwd=tmp_path, check=True)
     run(lockstep, "train", slow, cwd=tmp_path, check=True)
     assert_same_run(tmp_path / "runs/slow", tmp_path / "runs/slow-2")
+
+
+@pytest.mark.parametrize("backend, lost", [("shared", 0), ("gloo", 2)])
+def test_a_rank_that_dies_while_data_is_loaded_ends_the_others(start, lockstep, slow, free_port, tmp_path, backend, lost):
+    """Rank 0 loads for the others, which wait for longer than `launch.timeout` without an error until a rank dies."""
+    words = sets(launch__backend=backend, launch__timeout="1s")
+    port = free_port()
+    ranks = [start(lockstep, "train", slow, *words, cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                   env=dict(WORLD_SIZE=3, RANK=rank, LOCAL_RANK=rank, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                            SLOW_LOAD=600, LOADING=tmp_path / "loading"))
+             for rank in range(3)]
+    wait_for((tmp_path / "loading").exists)
+    time.sleep(3)  # three times as long as a collective may take
+    assert [rank.poll() for rank in ranks] == [None] * 3
+    ranks[lost].kill()
+    begin = time.monotonic()
+    ends = ends_of(ranks)
+    assert time.monotonic() - begin < 20
+    left = [end for rank, end in enumerate(ends) if rank != lost]
+    assert all(status == 1 for status, _, _ in left), ends
+    assert f"rank {lost}" in "".join(err for _, _, err in left), ends
 
 
 def test_the_second_of_its_kind_leaves_at_once(train, tmp_path):

@@ -1,6 +1,6 @@
 // A small task that takes its time where the environment says so, in seconds: SLOW_LOAD to load the data,
 // SLOW_STEP for a training batch, SLOW_EVAL for a batch of the evaluation. AT_EXIT: a file that its
-// destructor makes.
+// destructor makes. LOADING: a file that the loading rank makes before it sleeps.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "lockstep/data/node_share.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/task.h"
 
@@ -19,11 +20,13 @@ void sleep_for(const char* name) {
   if (seconds) std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(seconds)));
 }
 
+void make_file(const char* name) {
+  const char* path = std::getenv(name);
+  if (std::FILE* file = path ? std::fopen(path, "w") : nullptr) std::fclose(file);
+}
+
 struct AtExit {
-  ~AtExit() {
-    const char* path = std::getenv("AT_EXIT");
-    if (std::FILE* file = path ? std::fopen(path, "w") : nullptr) std::fclose(file);
-  }
+  ~AtExit() { make_file("AT_EXIT"); }
 } at_exit;
 
 class SlowSet : public lockstep::TableSet {
@@ -41,8 +44,12 @@ class SlowSet : public lockstep::TableSet {
 
 class SlowTask : public lockstep::Task {
  public:
-  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
-    sleep_for("SLOW_LOAD");
+  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare& node) override {
+    lockstep::share_on_node(node, [](lockstep::Arena&) {
+      make_file("LOADING");
+      sleep_for("SLOW_LOAD");
+      return lockstep::SharedSet();
+    });
     lockstep::TaskData data;
     data.train = points(240, settings.seed, "SLOW_STEP");
     data.eval = points(81, settings.seed + 1, "SLOW_EVAL");  // odd: ranks have shares of two sizes

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <optional>
 
 #include "lockstep/comm/connect.h"
@@ -11,21 +12,25 @@
 namespace lockstep::train {
 namespace {
 
-// Loading has no time limit, since files may be large. The death of a rank is still an error.
+constexpr std::chrono::hours kNoLimit{24 * 30};
+
+// Loading has no time limit, since files may be large.
 void await_all(const Team& team) {
   if (team.world() == 1) return;
-  const auto group = team.group();
   c10d::BarrierOptions options;
-  options.timeout = std::chrono::hours(24 * 30);
-  std::optional<launch::StallWatch> deaths;  // NCCL itself would notice one after that timeout only
-  if (team.device().is_cuda()) {
-    deaths.emplace(launch::StallWatch::Limits{options.timeout, [group] { return comm::misses_rank(group); }},
-                   [group, limit = options.timeout] {
-                     std::rethrow_exception(comm::judge_stall(group, "loading the data", limit));
-                   });
-    deaths->sign();
-  }
-  group->barrier(options)->wait();
+  options.timeout = kNoLimit;
+  team.group()->barrier(options)->wait();
+}
+
+// The death of a rank ends the others during a load, too. No collective would report it: the rank that loads
+// is in none, and those that wait for it only watch that rank.
+std::shared_ptr<launch::StallWatch> watch_for_deaths(const Team& team) {
+  const auto group = team.group();
+  auto watch = std::make_shared<launch::StallWatch>(
+      launch::StallWatch::Limits{kNoLimit, [group] { return comm::misses_rank(group); }},
+      [group] { std::rethrow_exception(comm::judge_stall(group, "loading the data", kNoLimit)); });
+  watch->sign();
+  return watch;
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ NodeShare node_share(const Team& team) {
   return {.local_rank = job.local_rank,
           .local_world = job.local_world,
           .node_rank = job.node_rank,
-          .exchange = [&team](const std::string& text) {
+          .exchange = [&team, deaths = watch_for_deaths(team)](const std::string& text) {
             await_all(team);
             return team.all_gather(text);
           }};

@@ -51,7 +51,8 @@ Sets mnist(const std::string& path, const Session& session);
 
 namespace train {
 
-/// For the ranks of a node to load data together. The team must outlive it.
+/// For the ranks of a node to load data together. The team must outlive it. While it exists, the death of a
+/// rank of this node ends this process.
 NodeShare node_share(const Team& team);
 
 }  // namespace train
