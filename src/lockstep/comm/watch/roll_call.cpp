@@ -305,11 +305,11 @@ std::exception_ptr RollCall::judge_nccl(const std::string& what) {
   return diagnose(newest, what, what.find("timeout") != std::string::npos);
 }
 
-// Like a message: nothing is said of ranks of which nothing is known.
 std::exception_ptr RollCall::judge_stall(const std::string& what, Milliseconds limit) {
   const Collective stalled{
-      .what = what, .number = begun(), .timeout = limit, .waits_for = "nobody of this node is seen at fault"};
-  return diagnose(stalled, "", true);
+      .what = what, .number = begun(), .timeout = limit, .waits_for = "no rank of this node has failed"};
+  const bool lost = is_hopeless({.what = "", .number = std::numeric_limits<uint64_t>::max()});
+  return diagnose(stalled, "", /*timed_out=*/!lost);
 }
 
 // Each group over NCCL has a watchdog, which names it: the others have nothing to say.
