@@ -1,4 +1,4 @@
-"""What goes wrong with a bundle, said in two lines."""
+"""Errors of two lines, and commands whose failure is one."""
 
 import contextlib
 import os
