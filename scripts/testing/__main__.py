@@ -11,7 +11,6 @@ import full
 import program
 import reports
 import modules
-import scratch
 import steps
 import stress
 from place import BUILD, PYTHON, REPORTS, ROOT, shell
@@ -170,7 +169,7 @@ def main():
     tiers = [f"--{name}" for name in ("quick", "full", "libtorch") if getattr(wanted, name)]
     if len(tiers) + bool(wanted.what) > 1:
         bad_input(" beside ".join([*tiers, *wanted.what]), "either tests, or one tier")
-    scratch.remove_left()
+    program.remove_scratch()  # of the run before
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     run = Steps()
