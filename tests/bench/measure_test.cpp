@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "tools/bench/all_reduce.h"
 #include "tools/bench/measure.h"
-#include "tools/bench/overlap.h"
 
 namespace lockstep::bench {
 namespace {

@@ -34,15 +34,6 @@ std::string last_of(const RunData& run, const char* metric, int digits) {
   return format("{:.{}f}", found->second.y.back(), digits);
 }
 
-// Facts of a single run are rows, which a phone has room for.
-Table turned(const Table& rows) {
-  Table turned(rows.at(0).size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) turned[i].push_back(row[i]);
-  }
-  return turned;
-}
-
 void add_result(Page& page, const Runs& runs) {
   struct Metric {
     const char *head, *name;
@@ -62,7 +53,7 @@ void add_result(Page& page, const Runs& runs) {
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
   }
   page.section("Result");
-  page.table(runs.size() == 1 ? turned(rows) : rows);
+  page.table(runs.size() == 1 ? turned(rows) : rows);  // a phone has room for rows
 }
 
 // --- curves ---
