@@ -93,28 +93,22 @@ std::vector<std::string> differing(const std::vector<RunData>& runs) {
 // --- what runs are sorted by ---
 
 // Numbers come before words, and nothing at the end.
-struct SortKey {
-  int kind = 2;
-  double number = 0;
-  std::string text = {};
-};
+using SortKey = std::pair<double, std::string>;
+const SortKey kNothing = {INFINITY, "\xff"};
 
 SortKey sort_key(double number) {
-  return std::isnan(number) ? SortKey{} : SortKey{0, number};
+  return std::isnan(number) ? kNothing : SortKey(number, "");
 }
 
 SortKey sort_key(const std::string& text) {
-  if (text.empty()) return {};
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? sort_key(value) : SortKey{1, 0, text};
+  if (error == std::errc() && end == text.data() + text.size()) return sort_key(value);
+  return text.empty() ? kNothing : SortKey(INFINITY, text);
 }
 
-bool operator<(const SortKey& left, const SortKey& right) {
-  if (left.kind != right.kind) return left.kind < right.kind;
-  if (left.kind == 0) return left.number < right.number;
-  return left.kind == 1 && comes_before(left.text, right.text);
+bool comes_before(const SortKey& left, const SortKey& right) {
+  return left.first != right.first ? left.first < right.first : comes_before(left.second, right.second);
 }
 
 std::string time_text(double seconds) {
@@ -133,9 +127,7 @@ struct Fact {
 };
 const Fact kFacts[] = {
     {"name", "run", [](const RunData& run) { return base::printable(run.name); },
-     [](const RunData& run) {
-       return SortKey{1, 0, run.name};
-     }},
+     [](const RunData& run) { return SortKey(INFINITY, run.name); }},
     {"state", "state", [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); },
      [](const RunData& run) { return sort_key(run_folder::name_of(run.status->state)); }},
     {"epoch", "epoch",
@@ -312,7 +304,7 @@ void sort_runs(RunList& list, const std::string& word) {
   const bool is_metric = holds(metrics_of(list), word);
   std::ranges::sort(list.runs, [&](const RunData& left, const RunData& right) {
     const auto a = key_of(left, word, is_metric), b = key_of(right, word, is_metric);
-    return a < b || (!(b < a) && run_before(left, right));
+    return comes_before(a, b) || (!comes_before(b, a) && run_before(left, right));
   });
 }
 
