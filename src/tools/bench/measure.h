@@ -106,7 +106,8 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
 
 struct TimeCurve {
   std::string name;
-  std::vector<double> seconds;  // one for each size
+  std::vector<double> seconds;           // one for each size
+  const Algorithm* algorithm = nullptr;  // null: not one of lockstep's
   bool is_model = false;
   int look = -1;  // colour: the same for a measured curve and its model
 };
