@@ -11,7 +11,7 @@ class Unreadable(Exception):
 
 
 def check(record):
-    """Tries what is made of a record, beside itself: then a ratio has a plot, too."""
+    """Draws a record beside itself, so that a ratio has a plot, too."""
     if not isinstance(record["when"], str):
         raise TypeError("its time is no text")
     text([record, record]), html([record, record])
@@ -56,16 +56,16 @@ def notes(records):
     return said
 
 
-def plots(records):
-    """Of each target with a ratio in two runs or more: its runs as dots."""
-    lines = {}
-    for record in records:
+def charts(records):
+    """A line for each target with a ratio in two runs or more."""
+    ratios = {}
+    for number, record in enumerate(records, 1):
         for row in record["rows"]:
             if row.get("ratio", 0) > 0 and row["peer"]:
-                found = dict.fromkeys(("min", "median", "max"), row["ratio"])
-                lines.setdefault(key(row), []).append((record["when"], "ours", found))
-    return "".join(page.strips(f"{name}: {what} / {peer}", entries) for (name, what, peer), entries in lines.items()
-                   if len(entries) > 1)
+                ratios.setdefault(key(row), []).append((number, row["ratio"]))
+    return [{"chart": {"title": f"{name}: {what} / {peer}", "x_label": "run", "y_label": "ratio", "log_x": False, "log_y": False,
+                       "series": [{"name": "", "x": [number for number, _ in found], "y": [ratio for _, ratio in found]}]}}
+            for (name, what, peer), found in ratios.items() if len(found) > 1]
 
 
 def text(records):
@@ -73,5 +73,5 @@ def text(records):
 
 
 def html(records):
-    return page.page("lockstep beside its peers, run by run", [
-        ("Ratios", page.table(table(records)) + page.bullets(notes(records))), ("Plots", plots(records))])
+    return page.page("lockstep beside its peers, run by run",
+                     [("Ratios", [{"table": table(records)}, *page.lines(notes(records))]), ("Plots", charts(records))], text(records))

@@ -3,10 +3,10 @@
 import re
 import sys
 
+import calls
 import launch
 
-sys.path += [str(launch.ROOT / "bench/scale"), str(launch.ROOT / "bench/gpu")]
-import calls  # noqa: E402
+sys.path.append(str(launch.ROOT / "bench/gpu"))
 import step_time  # noqa: E402
 
 GRADIENTS = 432_538 * 4  # bytes: SimpleCNN's, 1.65 MiB

@@ -77,15 +77,17 @@ def descendants(pid):
     return found
 
 
+def kilobytes(pid, file, field):
+    """A number of /proc/PID/FILE, or 0."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/{file}").read_text()
+    except OSError:
+        return 0  # it has just left
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{field}:")), 0)
+
+
 def proportional_mb(pids):
-    total = 0
-    for pid in pids:
-        try:
-            for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                total += int(line.split()[1]) if line.startswith("Pss:") else 0
-        except OSError:
-            pass  # it has just left
-    return total / 1024
+    return sum(kilobytes(pid, "smaps_rollup", "Pss") for pid in pids) / 1024
 
 
 def used_by_children():

@@ -1,5 +1,6 @@
 """Where the programs and the data are, with what is missing installed."""
 
+import argparse
 import dataclasses
 import os
 import pathlib
@@ -20,6 +21,22 @@ JAX = ROOT / ".deps/jax"
 
 class Refused(Exception):
     """The input is wrong: (what, what to do)."""
+
+
+def positive(text):
+    """The type of an option."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def writable(folder, option="--out"):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise Refused(f"{option} {folder}: {error.strerror}", "name a folder that can be written")
+    return folder
 
 
 @dataclasses.dataclass

@@ -31,6 +31,7 @@ try:
     import launch
     import machine
     import parts
+    import place
     import running
     import surroundings
     from report import Report
@@ -44,20 +45,14 @@ SECONDS = 560
 LEAST = 5  # seconds: a part that has less is not begun
 
 
-def seconds(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
-
-
 def read_options():
     parser = argparse.ArgumentParser(prog="run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="the parts, and how long each may take")
     parser.add_argument("--only", metavar="LIST", help="parts, as in nccl,parity")
     parser.add_argument("--out", metavar="DIR", type=pathlib.Path, default="gpu_report",
                         help="where the report goes (default gpu_report, in this folder)")
-    parser.add_argument("--seconds", type=seconds, default=SECONDS, help=f"for all parts together (default {SECONDS})")
-    parser.add_argument("--patience", type=seconds, default=1, metavar="N", help="a slow or busy machine: N times a part's time")
+    parser.add_argument("--seconds", type=place.positive, default=SECONDS, help=f"for all parts together (default {SECONDS})")
+    parser.add_argument("--patience", type=place.positive, default=1, metavar="N", help="a slow or busy machine: N times a part's time")
     parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU")
     return parser.parse_args()
 
@@ -67,17 +62,8 @@ def chosen(options):
     wanted = options.only.split(",") if options.only else names
     for name in wanted:
         if name not in names:
-            raise surroundings.Refused(f"--only {options.only}: there is no part {name!r}", f"the parts are {', '.join(names)}")
+            raise place.Refused(f"--only {options.only}: there is no part {name!r}", f"the parts are {', '.join(names)}")
     return [row for row in parts.ROWS if row.name in wanted]
-
-
-def writable(folder):
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise surroundings.Refused(f"--out {folder}: {error.strerror}", "name a folder that can be written")
-    return folder.resolve()
 
 
 def facts_of(here):
@@ -123,7 +109,7 @@ def run_part(row, here, report, log, limit, patience):
 
 
 def run_all(options):
-    rows, folder = chosen(options), writable(options.out)
+    rows, folder = chosen(options), place.writable(options.out).resolve()
     end = time.monotonic() + options.seconds
     here = surroundings.look_around(options.cpu)
     report = Report(folder, time.strftime("%Y-%m-%dT%H:%M:%S"), facts_of(here), rows)
@@ -144,7 +130,7 @@ def main():
         return print("\n".join(f"{row.name:<10} {row.seconds:>4} s  {row.what}" for row in parts.ROWS))
     try:
         sys.exit(run_all(options))
-    except surroundings.Refused as refused:
+    except place.Refused as refused:
         what, todo = refused.args
         print(f"error: {what}\n  {todo}", file=sys.stderr)
         sys.exit(2)

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 
+from place import Refused
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # KIT/share/lockstep
 KIT = ROOT.parents[1]
 ASKED = """import json, os, torch
@@ -23,10 +25,6 @@ print("told:" + json.dumps({
     "libraries": [os.path.join(os.path.dirname(torch.__file__), "lib"), *sorted(folders)]}))
 """
 PATIENCE = 120  # with the first import of torch, from a cold disk
-
-
-class Refused(Exception):
-    """The kit cannot run here: (what, what to do)."""
 
 
 @dataclasses.dataclass

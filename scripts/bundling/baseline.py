@@ -1,4 +1,4 @@
-"""The C library that a bundle is linked against: the oldest that it is to run with, from an old release's packages."""
+"""The C library that a wheel is linked against: the oldest one it runs with, from the packages of an old release."""
 
 import hashlib
 import http.client

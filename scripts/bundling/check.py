@@ -1,4 +1,4 @@
-"""What a bundle promises, asked of its files: no run path out of it, no MPI in it, nothing newer than the baseline."""
+"""Checks the files of a wheel: no run path leads elsewhere, no MPI is inside, nothing is newer than the baseline."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ TORCHS = re.compile(r"lib(torch|c10|gomp|cudart|cupti|nccl)")
 
 
 def programs(root):
-    """Every ELF file of a bundle."""
+    """Every ELF file in a folder."""
     for file in sorted(root.rglob("*")):
         if file.is_file() and not file.is_symlink():
             with open(file, "rb") as opened:
@@ -31,7 +31,7 @@ def versions(file):
 
 
 def newest(root):
-    """The newest version of each set of symbols that anything in a bundle asks for."""
+    """The newest version of each set of symbols that any file needs."""
     found = {}
     for file in programs(root):
         for name, number in versions(file):
@@ -61,8 +61,8 @@ def check(root, beside=()):
                 raise Wrong(f"{name} looks for libraries in {outside[0] or 'the working folder'}")
         for needed in dynamic(file, "NEEDED"):
             if not SKIPPED.match(needed) and not (root / "lib" / needed).exists() and not (beside and TORCHS.match(needed)):
-                raise Wrong(f"{name} needs {needed}, which is not in the bundle",
-                            "make it on Debian 12, whose packages have an archive of each library that goes in")
+                raise Wrong(f"{name} needs {needed}, which is not in the wheel",
+                            "make it on Debian 12, whose packages have a static archive of each library")
 
 
 def inside(root, file, word):

@@ -1,4 +1,4 @@
-"""What a bundle is made with, in a folder that is kept for the next one: made once, and named when it is whole."""
+"""Downloads and tools in a folder that the next run uses again: each is made once and gets its name when it is complete."""
 
 import contextlib
 import fcntl
@@ -9,13 +9,13 @@ import ended
 
 @contextlib.contextmanager
 def alone(folder):
-    """While no other bundle is made with that folder."""
+    """While no other process uses that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another scripts/bundle is at work in {folder}: waiting for it", file=sys.stderr)
+            print(f"waiting for another process that uses {folder}", file=sys.stderr)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -10,7 +10,7 @@ from .said import Wrong, output
 from .tree import SKIPPED, cache, dynamic, patchelf
 
 PROGRAMS = ("lockstep", "comm_peer", "test_comm", "test_parallel", "test_parallel_ranks")
-SHARED = ("bench/comparison", "bench/gpu", "bench/scale", "configs", "data", "scripts/ended.py")  # of the source tree
+SHARED = ("bench/comparison", "bench/gpu", "configs", "data", "scripts/ended.py")  # of the source tree
 GCCS = ("libstdc++.so.6", "libgcc_s.so.1")  # for a machine whose own are older
 
 

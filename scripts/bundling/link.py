@@ -37,7 +37,7 @@ def gcc_file(name):
 
 
 class Linker:
-    """Links targets of a build folder into a bundle's tree. `archives` are the small libraries that went into them. `beside`:
+    """Links targets of a build folder again. `archives` are the small libraries that went into them. `beside`:
     run paths to libraries that lie outside of it."""
 
     def __init__(self, build, kept, scratch, beside=()):

@@ -1,9 +1,10 @@
-"""What goes wrong with a bundle, said in two lines."""
+"""Errors of two lines, and commands whose failure is one."""
 
 import contextlib
 import os
 import signal
 import subprocess
+import sys
 
 
 class Wrong(Exception):
@@ -31,3 +32,12 @@ def output(*command, **how):
         words = (err or out).strip().splitlines()
         raise Wrong(f"{command[0]} failed: " + "\n  ".join(words[-12:]))
     return out
+
+
+def run(main):
+    """Calls main(). What goes wrong ends the script with status 1."""
+    try:
+        main()
+    except (Wrong, OSError, subprocess.SubprocessError) as error:
+        print(f"error: {error}" + (f"\n  {error.remedy}" if getattr(error, "remedy", "") else ""), file=sys.stderr)
+        sys.exit(1)

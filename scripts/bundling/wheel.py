@@ -2,13 +2,15 @@
 
 import base64
 import hashlib
+import os
 import pathlib
 import re
+import shutil
 import zipfile
 
 from .link import Linker
-from .said import Wrong
-from .tree import Tree, cache, dynamic, version
+from .said import Wrong, output
+from .tree import cache, dynamic, version
 
 NAME = "lockstep_ddp"
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -35,8 +37,12 @@ def minor(torch):
     return ".".join(torch.split(".")[:2])
 
 
-class Wheel(Tree):
+class Wheel:
     """The package's folder, which lies in site-packages beside torch/ and nvidia/."""
+
+    def __init__(self, build, root, scratch, kept):
+        self.build, self.root, self.scratch, self.kept = build, root, scratch, kept
+        self.archives = set()
 
     def torch(self):
         return cache(self.build, "LOCKSTEP_LIBTORCH_VERSION")
@@ -50,7 +56,10 @@ class Wheel(Tree):
         return own if self.torch_is_main() else f"{own}+torch{minor(self.torch())}"
 
     def install(self):
-        super().install(("include", "share", "lib/cmake"))  # modulefiles and pkg-config's name a prefix
+        """These folders of an install: modulefiles and pkg-config's name a prefix."""
+        output("cmake", "--install", self.build, "--prefix", "/opt/lockstep", env=os.environ | {"DESTDIR": str(self.scratch / "installed")})
+        for part in ("include", "share", "lib/cmake"):
+            shutil.copytree(self.scratch / "installed/opt/lockstep" / part, self.root / part)
         self.relocate(self.root / "lib/cmake/lockstep")
 
     def relocate(self, package):
@@ -80,6 +89,24 @@ class Wheel(Tree):
         linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"',
                        "-DLIBRARIES=" + ", ".join(f'"{name}"' for name in self.loaded()))
         self.archives = linker.archives
+
+    def torch_folder(self):
+        program = self.build / "bin/lockstep"
+        for path in [*dynamic(program, "RPATH"), *dynamic(program, "RUNPATH")]:
+            for word in path.split(":"):
+                if (pathlib.Path(word) / "libtorch_cpu.so").exists():
+                    return pathlib.Path(word)
+        raise Wrong(f"{self.build} does not say where its libtorch is", "configure it again: cmake --preset release")
+
+    def near(self, source, needed):
+        """A library that another one finds by its own run path."""
+        for place in [*dynamic(source, "RPATH"), *dynamic(source, "RUNPATH"), "$ORIGIN"]:
+            for folder in place.split(":"):
+                file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
+                if file.exists():
+                    return pathlib.Path(os.path.normpath(file))
+        raise Wrong(f"{source.name} needs {needed}, and it is not where its run path says",
+                    "take libtorch's wheel: scripts/bootstrap")
 
     def beside(self):
         """Where libtorch and what came with it lie, as seen from bin/ and lib/."""

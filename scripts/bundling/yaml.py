@@ -20,8 +20,8 @@ def archive(debians, folder):
     names = " ".join(path.name for path in debians.parent.glob("libyaml-cpp.so.*"))
     versions = set(re.findall(r"so\.(\d+\.\d+\.\d+)", names))
     if versions != {VERSION}:
-        raise Wrong(f"a bundle is made with yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
-                    "make it on Debian 12")
+        raise Wrong(f"a wheel needs yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
+                    "make the wheel on Debian 12")
     return once(folder, f"libyaml-cpp-{DIGEST[:12]}.a", lambda to: build(baseline.fetch(SOURCE, DIGEST, folder), to))
 
 

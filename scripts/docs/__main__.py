@@ -1,4 +1,4 @@
-"""Writes what the docs take from the sources: docs/reference/api.md, the exercises, and the picture in docs/architecture.md
+"""Writes what the docs take from the sources: docs/reference/api.md, the exercises, and the tables in docs/architecture.md
 and docs/reference/config.md.
 
     python3 scripts/docs            writes them
@@ -61,25 +61,18 @@ def unsaid():
         yield from look(file, None, headers.read(file.read_text()))
 
 
-def picture():
-    """The modules of each layer, and the arrows as they are declared."""
-    mark = lambda name: name.replace("/", "_")
+def module_table():
+    """The modules of each layer, lowest first, and what each uses."""
     declared = modules.declared()
     others = sorted(set(modules.folders()) - set(declared))
-    lines = ["```mermaid", "flowchart BT"]
-    for layer in modules.LAYERS:
-        lines += [f"  subgraph {layer}"]
-        lines += [f"    {mark(name)}[{name}]" for name in [*declared, *others] if (modules.ROOT / layer / name).is_dir()]
-        lines += ["  end"]
-    lines += [f"  {mark(name)} --> {mark(used)}" for name, module in declared.items() for used in module.uses]
-    for folder in others:
-        lines += [f"  {mark(folder)} --> {mark(name)}" for name in modules.included_by(folder)]
-    return "\n".join(lines + ["```"])
+    rows = [(f"`{layer}/{name}`", ", ".join(declared[name].uses if name in declared else modules.included_by(name)))
+            for layer in modules.LAYERS for name in [*declared, *others] if (modules.ROOT / layer / name).is_dir()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [("module", "uses"), ("---", "---"), *rows])
 
 
 def filled(page):
     """A page with its generated blocks as they should be."""
-    made = {"picture": picture, "conflicts": conflicts.table}
+    made = {"modules": module_table, "conflicts": conflicts.table}
 
     def block(match):
         text = made[match[1]]()

@@ -6,7 +6,7 @@ project = "lockstep"
 root_doc = "README"
 html_title = "lockstep"
 include_patterns = contents.PATTERNS
-extensions = ["myst_parser", "sphinx_copybutton", "arrows", "boxes", "contents", "files", "pictures", "texts"]
+extensions = ["myst_parser", "sphinx_copybutton", "boxes", "contents", "files"]
 
 myst_heading_anchors = 4  # a heading's anchor is GitHub's
 myst_links_external_new_tab = False

@@ -11,7 +11,6 @@ import full
 import program
 import reports
 import modules
-import scratch
 import steps
 import stress
 from place import BUILD, PYTHON, REPORTS, ROOT, shell
@@ -45,7 +44,7 @@ def files(*patterns):
 
 
 def formatting():
-    sources = files(*(f"{top}/*.{ending}" for top in ("src", "course", "tests", "bench") for ending in ("cpp", "h")))
+    sources = files(*(f"{top}/*.{ending}" for top in ("src", "course", "tests") for ending in ("cpp", "h")))
     return succeeds("clang-format", "--dry-run", "--Werror", *sources, cwd=ROOT)
 
 
@@ -170,7 +169,7 @@ def main():
     tiers = [f"--{name}" for name in ("quick", "full", "libtorch") if getattr(wanted, name)]
     if len(tiers) + bool(wanted.what) > 1:
         bad_input(" beside ".join([*tiers, *wanted.what]), "either tests, or one tier")
-    scratch.remove_left()
+    program.remove_scratch()  # of the run before
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     run = Steps()

@@ -1,13 +1,21 @@
 """The program tests: pytest over tests/e2e, dealt to several workers; those marked `alone` follow, one by one."""
 
 import importlib.util
+import itertools
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
+import zlib
 
-import scratch
 from place import BUILD, PYTHON, REPORTS, ROOT, workers
 
 E2E = "tests/e2e"
+# Where tests write: a name for each checkout and user, and a number for each call of pytest. It is short, because paths of
+# sockets are.
+SCRATCH = pathlib.Path(tempfile.gettempdir(), f"lt-{zlib.crc32(f'{os.getuid()} {ROOT}'.encode()) & 0xFFFFFF:06x}")
+NUMBERS = itertools.count(1)
 NOTHING_CHOSEN = 5  # pytest's status where no test is left
 
 
@@ -18,19 +26,23 @@ def dealt(number):
     return ["-n", number, "--dist", "loadscope", "--no-loadscope-reorder"]
 
 
+def remove_scratch(number="*"):
+    for folder in SCRATCH.parent.glob(f"{SCRATCH.name}-{number}"):
+        subprocess.run(["chmod", "-R", "u+w", folder], stderr=subprocess.DEVNULL)  # some of it is read-only on purpose
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def pytest(name, *words, build=BUILD, env=None):
     if not any(str(word).startswith(E2E) for word in words):
         words = (*words, E2E)  # its conftest.py knows the options
-    folder, lock = scratch.take()
-    command = [PYTHON, "-m", "pytest", "--build-dir", build, "--basetemp", folder,
+    number = next(NUMBERS)
+    command = [PYTHON, "-m", "pytest", "--build-dir", build, "--basetemp", f"{SCRATCH}-{number}",
                "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
-    good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env, pass_fds=[lock]).returncode in (0, NOTHING_CHOSEN)
+    good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
     if good:
-        scratch.remove(folder)
+        remove_scratch(number)
     else:
-        scratch.keep(folder)
-        print(f"what the failed tests left is in {folder} until scripts/test runs again")
-    os.close(lock)
+        print(f"the files of the failed tests are in {SCRATCH}-{number} until scripts/test runs again")
     return good
 
 

@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "tools/bench/all_reduce.h"
 #include "tools/bench/measure.h"
-#include "tools/bench/overlap.h"
 
 namespace lockstep::bench {
 namespace {
@@ -44,7 +42,8 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
 
 TEST(Curves, ManyAreShownAsTheFastestFew) {
   std::vector<TimeCurve> curves;
-  for (int i = 0; i < 7; ++i) curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, false, i});
+  for (int i = 0; i < 7; ++i)
+    curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, nullptr, false, i});
   const auto few = fastest_few(curves);
   ASSERT_EQ(few.size(), kFewCurves);
   EXPECT_EQ(few.front().name, "way2");

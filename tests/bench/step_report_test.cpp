@@ -93,8 +93,6 @@ TEST(StepText, FitsATerminalAndShowsUnevenRanks) {
   found.missing = 0.5;
   found.training.precision = "bf16";
   const auto text = page_of(found).as_text();
-  EXPECT_NE(text.find("rank 1, most work |"), std::string::npos) << text;
-  EXPECT_NE(text.find("rank 0, least"), std::string::npos) << text;
   EXPECT_NE(text.find("most work of its own: rank 1 on hhh"), std::string::npos) << text;
   for (size_t begin = 0; begin < text.size();) {
     const auto end = text.find('\n', begin);

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "temp_folder.h"
-#include "tools/doctor/measure.h"
 #include "tools/doctor/rules.h"
+#include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
 namespace {

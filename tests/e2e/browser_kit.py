@@ -29,7 +29,7 @@ LOOK = """
 addEventListener("load", () => {
   const seen = [...document.querySelectorAll("*")].filter((one) => one.getClientRects().length);
   const cut = seen.filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX != "visible");
-  const pictures = seen.filter((one) => one.matches("svg.ls, img.drawn, svg.arrows")).map((one) => one.getBoundingClientRect());
+  const pictures = seen.filter((one) => one.matches("svg.ls, img[src$='.svg']")).map((one) => one.getBoundingClientRect());
   const texts = seen.filter((one) => one.matches("svg text")).map((one) => [
     parseFloat(getComputedStyle(one).fontSize) * one.ownerSVGElement.getScreenCTM().a,
     one.getBoundingClientRect().left, one.getBoundingClientRect().right]);

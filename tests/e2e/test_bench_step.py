@@ -68,7 +68,7 @@ HEAD = "per step mean % min median max most on"  # milliseconds or microseconds
 
 
 @pytest.mark.mpi
-def test_two_ranks_stand_in_one_table_and_one_bar(bench, tmp_path):
+def test_two_ranks_are_in_one_table(bench, tmp_path):
     root = write_small_mnist(tmp_path / "mnist", train=2048, test=64)
     page = tmp_path / "page.html"
     text = bench(2, "configs/mnist.yaml", *sets(data__root=root), "--steps", 4, "--out", page, check=True).stdout
@@ -78,7 +78,7 @@ def test_two_ranks_stand_in_one_table_and_one_bar(bench, tmp_path):
     for phase in [*PHASES, "step"]:
         assert any(line.startswith(phase + "  ") and " rank " in line for line in text.splitlines()), phase
     assert "4 steps after" in text and "256 samples a step" in text
-    assert "most work of its own: rank " in text and "mean of 2 ranks " in text
+    assert "most work of its own: rank " in text
     assert "the whole step" in text and "peak of 2 ranks at once: " in text
     assert max(map(len, text.splitlines())) <= 80 and text.isascii() and "\x1b" not in text
     assert page.read_text().count('{"bars":') == 1 and "waiting for communication" in page.read_text()

@@ -1,4 +1,4 @@
-"""How scripts/bundle makes one: what it refuses, what it packs, and what stays when it is ended."""
+"""What scripts/wheel refuses to pack, and how it checks what it downloads."""
 
 import hashlib
 import platform
@@ -13,8 +13,6 @@ sys.path.append(str(SOURCE / "scripts"))
 from bundling import baseline, check, said  # noqa: E402
 
 pytestmark = pytest.mark.about("scripts")
-
-SCRIPT = SOURCE / "scripts/bundle"
 
 
 def test_a_program_of_the_build_itself_is_refused(lockstep, tmp_path):

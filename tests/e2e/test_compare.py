@@ -48,8 +48,9 @@ def test_a_right_result_has_its_table_its_record_and_its_page(compare, tmp_path)
     gpu = next(row for row in record(out)["rows"] if row["target"] == "P10")
     assert gpu["verdict"].startswith("does not apply: ") and "ratio" not in gpu
     page = next(out.glob("*.html")).read_text()
-    assert page.count("<svg") == 2 and "prefers-color-scheme:dark" in page
-    assert not re.search(r'<script|<link|src=|url\(|href=', page)
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    assert [section["heading"] for section in data["sections"]][:2] == ["Targets", "Speed"]
+    assert "default-src 'none'" in page and not re.search(r'<link|src=|url\(', page)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import os
 import random
-import subprocess
-import sys
 import unicodedata
 
 import pytest
@@ -140,11 +138,3 @@ def test_tokens_that_were_added_are_found(peer, tokens, tmp_path):
     texts = ["a <who> b<who>s <whos @@ <wh@o>", "<WHO>", "@", "[SEP]<who>[SEP]"]
     for text, ours in zip(texts, peer_answers(peer, folder, [Ask(text).frame() for text in texts]), strict=True):
         assert ours == line_of(package.encode(text)), text
-
-
-@pytest.mark.full
-def test_the_tables_are_those_that_the_script_writes():
-    if unicodedata.unidata_version != "14.0.0":
-        pytest.skip("scripts/unicode_tables needs a Python with Unicode 14")
-    result = subprocess.run([sys.executable, SOURCE / "scripts/unicode_tables", "--check"], capture_output=True)
-    assert result.returncode == 0, result.stderr.decode()

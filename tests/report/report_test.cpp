@@ -85,11 +85,9 @@ TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
         "[1,2]\n{\"event\":7}\n\xff\xfe\n{\"event\":\"step\",\"step\":\"x\",\"loss\":\"y\"}\n"
         "{\"event\":\"step\",\"step\":3,\"ep");
   write(folder, "report.json", "{\"attempts\":");
-  write(folder, "trace.json", "[]");
   const auto html = report({folder});
   EXPECT_TRUE(has(html, "metrics.jsonl: 3 lines could not be read")) << html;
   EXPECT_TRUE(has(html, "report.json: no whole JSON object"));
-  EXPECT_TRUE(has(html, "trace.json: no whole JSON object"));
   EXPECT_EQ(chart(data_of(html), "Loss")["series"][0]["y"], nlohmann::json::parse("[2.5]"));
 }
 
@@ -135,12 +133,6 @@ TEST_F(Report, ValuesOfTheWrongKindAreNoCrash) {
        R"({"attempts":[{"began":1e300,"ended":-1e300,"phases":{"names":7,"ranks":[7,[[]]]}}]})",
        R"({"evaluation":{"worst":[{"truth":-1e300,"told":1e300,"shape":[1,9223372036854775807,2],"pixels":"00"}]}})"}) {
     write(folder, "report.json", json);
-    EXPECT_TRUE(has(report({folder}), "</html>")) << json;
-  }
-  for (const auto* json :
-       {R"({"traceEvents":7})", R"({"traceEvents":[1,{"ph":"X"},{"ph":"X","name":"forward","ts":-1e308,
-       "dur":1e308,"pid":0,"tid":0,"args":{"step":1}},{"ph":"X","name":"forward","ts":1,"dur":1,"pid":1e300,"tid":0}]})"}) {
-    write(folder, "trace.json", json);
     EXPECT_TRUE(has(report({folder}), "</html>")) << json;
   }
 }

@@ -1,9 +1,9 @@
-"""DDP with the images in the device's memory, ready to be trained on: [--precision P] [--channels-last] [--deterministic] [--compile].
+"""DDP with the images in the device's memory, ready to be trained on: [--batch N] [--device cuda|cpu] [--precision fp32|bf16|fp16]
+[--channels-last] [--deterministic] [--compile (mode reduce-overhead)].
 
 Waits for the device only where it writes a line. Leaves steps.RANK.jsonl and, of rank 0, end.pt.
 """
 
-import argparse
 import contextlib
 import gzip
 import os
@@ -18,21 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def options_of():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--steps", required=True, type=int)
-    parser.add_argument("--every", required=True, type=int)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--precision", choices=TYPES, default="fp32")
-    parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--deterministic", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="torch.compile, mode reduce-overhead")
-    return parser.parse_args()
 
 
 def numbers(file, header):
@@ -61,13 +46,13 @@ def wrapped(options, device):
 
 
 def main():
-    options = options_of()
+    options = record.arguments("--channels-last", "--deterministic", "--compile", batch=256, device="cuda", precision="fp32")
     device = device_of(options)
     if options.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         torch.use_deterministic_algorithms(True)
     dist.init_process_group("gloo" if device.type == "cpu" else "nccl", device_id=None if device.type == "cpu" else device)
-    images, labels = (part.to(device) for part in digits(options.data))
+    images, labels = (part.to(device) for part in digits(pathlib.Path(options.data)))
     sampler = DistributedSampler(images)
     model, trained, layout = wrapped(options, device)
     criterion = nn.CrossEntropyLoss()

@@ -8,7 +8,7 @@ import time
 import torch.distributed as dist
 
 
-def arguments(*switches):
+def arguments(*switches, **defaults):
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True, type=pathlib.Path)
@@ -16,6 +16,8 @@ def arguments(*switches):
     parser.add_argument("--every", required=True, type=int)
     for switch in switches:
         parser.add_argument(switch, action="store_true")
+    for name, value in defaults.items():
+        parser.add_argument(f"--{name}", default=value, type=type(value))
     return parser.parse_args()
 
 

@@ -100,7 +100,7 @@ class Pieces {
   Encoding& into_;
 };
 
-// What BERT's tokenizer asks of a character; scripts/unicode_tables says which Unicode answers.
+// What BERT's tokenizer asks about a character; unicode_tables.inc says which version of Unicode answers.
 
 enum CharFlag : uint8_t {
   kRemoved = 1,      // a control or format character, private use, U+FFFD

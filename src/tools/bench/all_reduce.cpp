@@ -1,5 +1,4 @@
-#include "tools/bench/all_reduce.h"
-
+// `lockstep bench allreduce`.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/session.h"
-#include "tools/bench/machine.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
 
 namespace lockstep::bench {
@@ -241,15 +240,10 @@ class Bench {
 };
 
 struct AllReduceResult {
-  struct Row {
-    std::string name;
-    const Algorithm* algorithm;   // null: not one of lockstep's
-    std::vector<double> seconds;  // one for each size
-  };
   AllReduceBench asked;
   Ranks ranks;
   Network network = {};
-  std::vector<Row> rows = {};
+  std::vector<TimeCurve> curves = {};
   std::vector<std::string> notes = {};
   bool is_crowded = false;  // more ranks than cores
 };
@@ -260,10 +254,11 @@ AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   result.network = bench.network();
   result.is_crowded = has_more_ranks_than_cores(team);
   const auto ways = bench.ways(result.notes);
-  for (const auto& way : ways) result.rows.push_back({way.name, way.algorithm, {}});
+  for (const auto& way : ways)
+    result.curves.push_back({way.name, {}, way.algorithm, false, static_cast<int>(result.curves.size())});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
-    for (size_t way = 0; way < times.size(); ++way) result.rows[way].seconds.push_back(times[way]);
+    for (size_t way = 0; way < times.size(); ++way) result.curves[way].seconds.push_back(times[way]);
   }
   return result;
 }
@@ -313,7 +308,7 @@ report::Chart chart_by_size(const std::string& title, const std::string& y_label
 }
 
 std::string setting(const AllReduceResult& result) {
-  const auto& [asked, ranks, net, rows, notes, crowded] = result;
+  const auto& [asked, ranks, net, curves, notes, crowded] = result;
   auto text = format(
       "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a "
       "byte",
@@ -327,23 +322,19 @@ std::string setting(const AllReduceResult& result) {
 
 report::Page page_of(const AllReduceResult& result) {
   const auto& sizes = result.asked.sizes;
-  std::vector<TimeCurve> all, own, models;  // own: the algorithms alone
+  const auto& all = result.curves;
+  std::vector<TimeCurve> own, models, with_models = all;  // own: the algorithms alone
   report::Table formulas = {{"algorithm", "what it does", "seconds"}};
-  for (const auto& [name, algorithm, seconds] : result.rows) {
-    const int look = static_cast<int>(all.size());
-    all.push_back({name, seconds, false, look});
-    if (!algorithm) continue;
-    own.push_back(all.back());
-    models.push_back({name, {}, true, look});
+  for (const auto& curve : all) {
+    if (!curve.algorithm) continue;
+    own.push_back(curve);
+    auto& model = models.emplace_back(TimeCurve{curve.name, {}, curve.algorithm, true, curve.look});
     for (const auto size : sizes)
-      models.back().seconds.push_back(
-          algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
-    formulas.push_back({name, algorithm->summary, algorithm->formula});
-  }
-  auto with_models = all;
-  for (auto model : models) {
-    model.name += " (model)";
-    with_models.push_back(std::move(model));
+      model.seconds.push_back(
+          curve.algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
+    with_models.push_back(model);
+    with_models.back().name += " (model)";
+    formulas.push_back({curve.name, curve.algorithm->summary, curve.algorithm->formula});
   }
   const auto few = fastest_few(all);
   const auto which = few.size() < all.size()
@@ -448,7 +439,6 @@ void check(const AllReduceBench& bench) {
 }
 
 int all_reduce(const AllReduceBench& asked) {
-  check(asked);
   Bench bench(asked);
   const auto& team = bench.session().team();
   check_place(team, asked.out);

@@ -1,5 +1,4 @@
-#include "tools/bench/dp_vs_ddp.h"
-
+// `lockstep bench dp-vs-ddp`.
 #include <torch/nn/cloneable.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
@@ -22,6 +21,7 @@
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/device_memory.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"

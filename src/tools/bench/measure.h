@@ -1,12 +1,17 @@
 #pragma once
-// What all benches share: times and their spread, methods that take turns, option values, the page.
+// What the benches share: times and their spread, methods that take turns, option values, the page, and what
+// a node's processors can do and did for others.
+
+#include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/parallel/team.h"
 #include "tools/report/page.h"
 
@@ -56,5 +61,70 @@ void check_place(const Team& team, const std::string& file);
 /// empty. Collective.
 void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
                      const std::function<std::string()>& json = {});
+
+// --- the processors ---
+
+/// Operations a second of this rank in large fp32 matrix products of libtorch, while all ranks compute them.
+/// Takes a fifth of a second. Collective.
+double measure_peak(const Team& team);
+
+/// Processor time in seconds: of the node since it started, and of this process.
+struct ProcessorTime {
+  double all = 0, idle = 0, stolen = 0;  // zero where the kernel does not report them
+  double own = 0;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessorTime, all, idle, stolen, own)
+ProcessorTime processor_time();
+ProcessorTime operator-(const ProcessorTime& a, const ProcessorTime& b);
+
+/// A rank's, while it measured.
+struct RankTime {
+  std::string host;
+  ProcessorTime passed;
+};
+/// A line for each node that other processes used too much for a reliable measurement.
+std::vector<std::string> busy_nodes(const std::vector<RankTime>& ranks);
+
+/// On some node. Collective.
+bool has_more_ranks_than_cores(const Team& team);
+
+// --- all_reduce.cpp ---
+
+/// A way to sum over the ranks.
+struct Way {
+  std::string name;
+  std::function<void(at::Tensor&)> sum;  // in place; returns when it is done
+  at::Device device = at::kCPU;
+  const Algorithm* algorithm = nullptr;  // whose formula is printed beside it
+  ProcessGroup shares = {};  // if set: the tensors lie in this group's shared memory, as DDP's buckets
+};
+
+/// Seconds for `bytes` of floats, way by way: the median over the rounds of the slowest rank's time.
+/// `line_up`, a barrier, comes before each turn. Error, on all ranks alike, if a sum is wrong. Collective.
+std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+                             const std::function<void()>& line_up);
+
+struct TimeCurve {
+  std::string name;
+  std::vector<double> seconds;           // one for each size
+  const Algorithm* algorithm = nullptr;  // null: not one of lockstep's
+  bool is_model = false;
+  int look = -1;  // colour: the same for a measured curve and its model
+};
+/// Which of the curves is the fastest, by size: "all_to_all up to 4 KiB, then ring".
+std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves);
+/// So few that their lines can be told apart: the fastest for the most bytes, in the curves' order.
+constexpr size_t kFewCurves = 5;
+std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves);
+
+// --- overlap.cpp ---
+
+/// A method's step in seconds: all of it, how long the exchange was at work, and how much of that came after
+/// the last gradient, when there was nothing else to do.
+struct Timing {
+  std::string name;
+  double seconds, busy, shows;
+};
+report::Table table_of(const std::vector<Timing>& timings);
 
 }  // namespace lockstep::bench

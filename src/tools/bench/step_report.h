@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench/machine.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
-#include "tools/bench/step.h"
 #include "tools/bench/work.h"
 #include "tools/report/page.h"
 #include "trainer/observe/phase_clock.h"

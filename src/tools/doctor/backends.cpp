@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -19,7 +18,6 @@
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/device.h"
-#include "tools/doctor/measure.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
@@ -37,10 +35,6 @@ constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
 constexpr int kSmallRounds = 10, kRounds = 3;
 constexpr double kLongest = 0.02;    // seconds for a MiB: if it takes longer, 16 MiB are not tried
 constexpr double kEthernet = 125e6;  // bytes a second: 1 Gbit/s
-
-float number(int64_t item, int round, int rank) {
-  return static_cast<float>((item + 13 * rank + round) % kPeriod);
-}
 
 struct Device {
   launch::DeviceChoice choice;
@@ -179,24 +173,18 @@ std::string after(const std::string& line, const std::string& mark) {
 }  // namespace
 
 at::Tensor numbers_of(int64_t items, int round, int rank) {
-  auto numbers = at::empty({items}, at::kFloat);
-  auto* data = numbers.data_ptr<float>();
-  for (int64_t item = 0; item < items; ++item) data[item] = number(item, round, rank);
-  return numbers;
+  return at::arange(items, at::kFloat).add_(13 * rank + round).remainder_(kPeriod);
 }
 
 std::string fault_in(const at::Tensor& sum, int round, int world) {
-  std::array<float, kPeriod> want{};
-  for (int rank = 0; rank < world; ++rank)
-    for (int64_t item = 0; item < kPeriod; ++item)
-      want[static_cast<size_t>(item)] += number(item, round, rank);
-  const auto* data = sum.data_ptr<float>();
-  for (int64_t item = 0; item < sum.numel(); ++item) {
-    const float right = want[static_cast<size_t>(item % kPeriod)];
-    if (data[item] != right)
-      return format("number {} of {} is {}, expected {}", item, sum.numel(), data[item], right);
-  }
-  return "";
+  auto want = at::zeros({kPeriod});
+  for (int rank = 0; rank < world; ++rank) want.add_(numbers_of(kPeriod, round, rank));
+  want = want.repeat({sum.numel() / kPeriod + 1}).narrow(0, 0, sum.numel());
+  const auto wrong = sum.ne(want).nonzero();
+  if (wrong.numel() == 0) return "";
+  const auto first = wrong[0].item<int64_t>();
+  return format("number {} of {} is {}, expected {}", first, sum.numel(), sum[first].item<float>(),
+                want[first].item<float>());
 }
 
 double bus_bandwidth(int64_t bytes, double seconds, int world) {

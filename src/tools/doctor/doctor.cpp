@@ -137,21 +137,13 @@ std::string summary(const Findings& findings, double seconds) {
 
 // docs/reference/doctor.md has the schema.
 std::string as_json(const Findings& findings, const Cluster& cluster, double seconds) {
-  ordered_json list = ordered_json::array(), ranks = ordered_json::array();
-  for (const Finding& finding : findings)
-    list.push_back({{"check", finding.check},
-                    {"verdict", nlohmann::json(finding.verdict)},
-                    {"says", finding.says},
-                    {"remedy", finding.remedy},
-                    {"drawing", finding.drawing}});
-  for (const RankFacts& facts : cluster.ranks) ranks.push_back(ordered_json(nlohmann::json(facts)));
   const ordered_json json = {{"schema", kSchema},
                              {"verdict", nlohmann::json(worst_of(findings))},
                              {"seconds", seconds},
                              {"world", cluster.world()},
                              {"complete", cluster.complete()},
-                             {"findings", list},
-                             {"ranks", ranks}};
+                             {"findings", nlohmann::json(findings)},
+                             {"ranks", nlohmann::json(cluster.ranks)}};
   // One line if several processes print. The environment may hold bytes that are not UTF-8.
   return json.dump(cluster.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -11,7 +11,6 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/network.h"
-#include "tools/doctor/measure.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 

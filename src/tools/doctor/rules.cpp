@@ -1,8 +1,11 @@
-// How rules are evaluated.
+// How rules are evaluated, and the rules about the job: its launcher, where its ranks are, the same program
+// and the same variables on each.
 #include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/process/report.h"
 #include "tools/doctor/rules.h"
 
@@ -10,7 +13,8 @@ namespace lockstep::doctor {
 namespace {
 
 Finding finding_of(const Rule& rule, const Problem& problem) {
-  return {rule.level, problem.says, problem.remedy.empty() ? rule.remedy : problem.remedy};
+  return {problem.level.value_or(rule.level), problem.says,
+          problem.remedy.empty() ? rule.remedy : problem.remedy};
 }
 
 Findings apply(const Rule& rule, const Cluster& cluster) {
@@ -34,11 +38,197 @@ Findings apply(const Rule& rule, const Cluster& cluster) {
   return findings;
 }
 
+constexpr size_t kMostRows = 128;  // of the table of ranks
+
+// --- launcher and ranks ---
+
+std::string launcher_text(const Cluster& cluster) {
+  const Job& job = cluster.ranks.front().job;
+  const auto because = job.because.find("launcher");
+  return format("{} ({}){}", job.launcher, because == job.because.end() ? "unknown" : because->second,
+                job.scheduler == "none" ? "" : format(", {} job {}", job.scheduler, job.job_id));
+}
+
+std::string ranks_text(const Cluster& cluster) {
+  return format("{} on {}", counted(cluster.ranks.size(), "rank"),
+                counted(machines_of(cluster).size(), "machine"));
+}
+
+std::string rank_table(const Cluster& cluster) {
+  constexpr const char* kRow = "{:>4}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n";
+  std::string text = format(kRow, "rank", "local", "node", "pid", "gpu", "may use CPUs", "host");
+  for (const RankFacts& facts : std::span(cluster.ranks).first(std::min(kMostRows, cluster.ranks.size()))) {
+    const Job& job = facts.job;
+    text += format(kRow, job.rank, format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid,
+                   facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu), facts.cores.mask,
+                   base::printable(job.host));
+  }
+  if (cluster.ranks.size() > kMostRows)
+    text += format("and {} more: see --json\n", cluster.ranks.size() - kMostRows);
+  return text;
+}
+
+Problems uneven_machines(const Cluster& cluster) {
+  const auto machines = machines_of(cluster);
+  std::vector<std::string> parts;
+  bool even = true;
+  for (const Machine& machine : machines) {
+    parts.push_back(format("{}: {}", machine.front()->job.host, machine.size()));
+    even = even && machine.size() == machines.front().size();
+  }
+  if (even || !cluster.complete()) return {};
+  return {{format("{}, unevenly ({})", ranks_text(cluster), base::join(parts, ", "))}};
+}
+
+// --- what must be the same on all ranks ---
+
+using Values = std::map<std::string, std::string>;
+
+// The differences between the ranks' values, of those with such a name.
+Problems differences(const Cluster& cluster, Values RankFacts::*values,
+                     bool (*has_such_name)(const std::string& name)) {
+  std::vector<comm::Facts> all;
+  for (const RankFacts& facts : cluster.ranks) {
+    comm::Facts& own = all.emplace_back();
+    for (const auto& [name, value] : facts.*values)
+      if (has_such_name(name)) own.emplace_back(name, value);
+  }
+  const auto text = comm::difference(all);
+  return text.empty() ? Problems() : Problems{{text}};
+}
+
+// Ranks on which these differ may still train together.
+bool may_differ(const std::string& version) {
+  return version == "kernel" || version == "CUDA driver" || version == "compiler";
+}
+
+Problems different_programs(const Cluster& cluster) {
+  return differences(cluster, &RankFacts::versions,
+                     [](const std::string& name) { return !may_differ(name); });
+}
+
+Problems different_systems(const Cluster& cluster) {
+  if (!different_programs(cluster).empty()) return {};
+  return differences(cluster, &RankFacts::versions, may_differ);
+}
+
+// Launchers set their own variables differently on each rank. People set these.
+Problems different_variables(const Cluster& cluster) {
+  return differences(cluster, &RankFacts::variables, [](const std::string& name) {
+    for (const char* prefix : {"NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "TORCH_", "LOCKSTEP_", "ATEN_"})
+      if (name.starts_with(prefix)) return true;
+    return false;
+  });
+}
+
+std::string versions_text(const Cluster& cluster) {
+  std::vector<std::string> parts;
+  const auto& versions = cluster.ranks.front().versions;
+  for (const char* name : {"lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "CUDA driver"}) {
+    const auto found = versions.find(name);
+    if (found == versions.end() || found->second == "not built in") continue;
+    parts.push_back(found->second.starts_with(name) ? found->second : format("{} {}", name, found->second));
+  }
+  return base::join(parts, ", ");
+}
+
+// --- variables that slow a run down ---
+
+bool is_on(const std::string& value) {
+  return !value.empty() && value != "0" && value != "false" && value != "FALSE" && value != "no";
+}
+bool is_no_count(const std::string& value) {
+  return value.empty() || value.find_first_not_of("0123456789,") != std::string::npos || value[0] == '0';
+}
+bool is_detail(const std::string& value) {
+  return value == "DETAIL";
+}
+bool binds(const std::string& value) {
+  return is_on(value) && value != "disabled" && value != "none";
+}
+
+struct OddVariable {
+  const char* name;
+  bool (*is_odd)(const std::string& value);
+  const char* why;
+};
+
+constexpr OddVariable kOdd[] = {
+    {"OMP_NUM_THREADS", is_no_count, "is not a number of threads, and each library reads it in its own way"},
+    {"OMP_PROC_BIND", binds, "binds the threads of every rank, possibly to the same cores"},
+    {"KMP_AFFINITY", binds, "binds the threads of every rank, possibly to the same cores"},
+    {"GOMP_CPU_AFFINITY", is_on, "binds the threads of every rank to the same cores"},
+    {"NCCL_P2P_DISABLE", is_on, "prevents direct copies between the GPUs of a node"},
+    {"NCCL_SHM_DISABLE", is_on, "sends messages within a node over the network"},
+    {"NCCL_IB_DISABLE", is_on, "stops NCCL from using InfiniBand"},
+    {"TORCH_DISTRIBUTED_DEBUG", is_detail, "compares every collective before it runs, which is slow"},
+    {"CUDA_LAUNCH_BLOCKING", is_on, "waits for every kernel, which is slow"},
+    {"LD_PRELOAD", is_on, "loads a library before all others"},
+};
+
+Problems odd_variables(const RankFacts& facts, const Cluster&) {
+  std::vector<std::string> parts;
+  for (const OddVariable& row : kOdd) {
+    const auto found = facts.variables.find(row.name);
+    if (found != facts.variables.end() && row.is_odd(found->second))
+      parts.push_back(format("{}={} {}", row.name, base::printable(found->second), row.why));
+  }
+  if (!facts.missing_tmpdir.empty())
+    parts.push_back(format("TMPDIR={} is not a folder on {}, and MPI needs it for its sockets",
+                           base::printable(facts.missing_tmpdir), facts.job.host));
+  return parts.empty() ? Problems() : Problems{{base::join(parts, "; ")}};
+}
+
+// --- the table ---
+
+const Check kJobChecks[] = {
+    {"launcher", launcher_text},
+    {"ranks", ranks_text, rank_table},
+    {"versions", versions_text},
+    {"facts"},
+    {"variables",
+     [](const Cluster&) { return std::string("no variable is set that is known to slow a run"); }},
+};
+
+const Rule kJobRules[] = {
+    {"launcher", kFailure,
+     [](const RankFacts& facts, const Cluster&) {
+       const Job& job = facts.job;
+       return job.phantom.empty() ? Problems() : Problems{{job.phantom, job.phantom_hint}};
+     },
+     "start the ranks with srun, or with the mpirun of the MPI that is found"},
+    {"launcher", kWarning,
+     [](const RankFacts& facts, const Cluster&) {
+       Problems problems;
+       for (const auto& text : facts.job.warnings) problems.push_back({text});
+       return problems;
+     },
+     "docs/reference/launchers.md explains which variables decide"},
+    {"ranks", kWarning, uneven_machines,
+     "every step waits for the fullest node: ask for as many ranks on each (--ntasks-per-node, mpiprocs)"},
+    {"versions", kFailure, different_programs,
+     "start the same installation on every node: is it on a file system that all of them share?"},
+    {"versions", kWarning, different_systems,
+     "ask for nodes of one kind; where a run fails on some nodes only, look here first"},
+    {"facts", kWarning,
+     [](const RankFacts& facts, const Cluster&) {
+       Problems problems;
+       for (const auto& [name, error] : facts.failed)
+         problems.push_back({format("cannot examine the {}: {}", name, error)});
+       return problems;
+     },
+     "what is reported about it may be wrong"},
+    {"variables", kWarning, odd_variables,
+     "unset what you did not mean to set: look in ~/.bashrc, modules and the job's script"},
+    {"variables", kWarning, different_variables,
+     "set the same on every rank: srun --export=ALL, mpirun -x NAME"},
+};
+
 }  // namespace
 
 std::vector<Check> checks() {
   std::vector<Check> all;
-  for (const auto& table : {job_rules(), node_rules()})
+  for (const auto& table : {RuleTable{kJobChecks, kJobRules}, node_rules()})
     all.insert(all.end(), table.checks.begin(), table.checks.end());
   return all;
 }
@@ -46,7 +236,7 @@ std::vector<Check> checks() {
 Findings evaluate(const Check& check, const Cluster& cluster) {
   Findings findings;
   try {
-    for (const auto& table : {job_rules(), node_rules()})
+    for (const auto& table : {RuleTable{kJobChecks, kJobRules}, node_rules()})
       for (const Rule& rule : table.rules)
         if (rule.check == check.name) append(findings, apply(rule, cluster));
     if (check.ok && findings.empty()) findings.push_back(ok(check.ok(cluster)));

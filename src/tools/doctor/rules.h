@@ -2,6 +2,7 @@
 // The table of rules over all ranks' facts. Rules are pure functions, so a test can make up a cluster.
 
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,10 +13,11 @@
 
 namespace lockstep::doctor {
 
-/// What a rule found; `remedy` replaces the rule's own.
+/// What a rule found; `remedy` and `level` replace the rule's own.
 struct Problem {
   std::string says;
   std::string remedy = {};
+  std::optional<FindingLevel> level = {};
 };
 using Problems = std::vector<Problem>;
 /// The ranks of one machine, in order.
@@ -44,7 +46,6 @@ struct RuleTable {
   std::span<const Check> checks;
   std::span<const Rule> rules;
 };
-RuleTable job_rules();   // launcher, ranks, versions, facts, variables
 RuleTable node_rules();  // cores, threads, GPUs, libtorch, host name, memory, limits, container, signals
 
 /// All checks, in the order in which they are printed.

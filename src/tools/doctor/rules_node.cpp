@@ -143,15 +143,20 @@ Problems no_device(const RankFacts& facts, const Cluster&) {
 }
 
 // Only if nothing worse is wrong.
-Problems mixed_gpus(const Cluster& cluster, bool some_without) {
+Problems mixed_gpus(const Cluster& cluster) {
   RanksBy kinds;
   for (const RankFacts& facts : cluster.ranks) {
     if (!facts.device_error.empty()) return {};
     const Gpu* gpu = own_gpu(facts);
     kinds[gpu ? gpu->name : "none"].push_back(facts.job.rank);
   }
-  if (kinds.size() < 2 || kinds.contains("none") != some_without || !shared_gpus(cluster).empty()) return {};
-  return {{"the ranks' GPUs differ: " + text_of(kinds)}};
+  if (kinds.size() < 2 || !shared_gpus(cluster).empty()) return {};
+  const auto says = "the ranks' GPUs differ: " + text_of(kinds);
+  if (!kinds.contains("none")) return {{says}};
+  return {{says,
+           "some ranks would train on CPUs while the others wait: ask for GPUs on every node, or set "
+           "launch.device to cpu",
+           kFailure}};
 }
 
 Problems far_from_gpu(const RankFacts& facts, const Cluster&) {
@@ -233,10 +238,11 @@ std::string libtorch_text(const Cluster& cluster) {
 
 // --- host name, memory, limits, signals ---
 
-Problems unresolved(const RankFacts& facts, const Cluster& cluster, bool is_needed) {
-  const bool needed = machines_of(cluster).size() > 1 && !facts.variables.contains("GLOO_SOCKET_IFNAME");
-  if (facts.host_error.empty() || needed != is_needed) return {};
-  return {{format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error)}};
+Problems unresolved(const RankFacts& facts, const Cluster& cluster) {
+  if (facts.host_error.empty()) return {};
+  const bool is_needed = machines_of(cluster).size() > 1 && !facts.variables.contains("GLOO_SOCKET_IFNAME");
+  return {{format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error), "",
+           is_needed ? kFailure : kWarning}};
 }
 
 std::string host_text(const Cluster& cluster) {
@@ -263,37 +269,34 @@ long long memory_share(const Machine& machine) {
   return room < 0 ? -1 : room / static_cast<long long>(machine.size());
 }
 
-Problems memory_between(const Machine& machine, long long least, long long bound) {
+Problems little_memory(const Machine& machine) {
+  constexpr long long kLittle = kGiB, kTooLittle = 256 * kMiB;  // for a rank
   const long long share = memory_share(machine);
-  if (share < least || share >= bound) return {};
+  if (share < 0 || share >= kLittle) return {};
   return {{format("{} for each of {} ({})", bytes_text(share), counted(machine.size(), "rank"),
-                  text_of(machine.front()->memory))}};
+                  text_of(machine.front()->memory)),
+           "", share < kTooLittle ? kFailure : kWarning}};
 }
 
 std::string memory_text(const Cluster& cluster) {
   return text_of(cluster.ranks.front().memory);
 }
 
-Problems broken_shm(const Machine& machine) {
+Problems shm_problems(const Machine& machine) {
+  constexpr long long kSmall = 128 * kMiB;  // a container's default is 64
   const Memory& first = machine.front()->memory;
   for (const RankFacts* facts : machine) {
     if (!facts->memory.shm_error.empty())
-      return {
-          {format("{}; {} of {} are free there", facts->memory.shm_error,
-                  bytes_text(std::max(0LL, first.shm_free)), bytes_text(std::max(0LL, first.shm_total)))}};
+      return {{format("{}; {} of {} are free there", facts->memory.shm_error,
+                      bytes_text(std::max(0LL, first.shm_free)), bytes_text(std::max(0LL, first.shm_total))),
+               "", kFailure}};
     if (facts->memory.shm_device != first.shm_device)
       return {{"the ranks of this machine have different /dev/shm and cannot share memory",
-               "start them in one container, or with --ipc=host"}};
+               "start them in one container, or with --ipc=host", kFailure}};
   }
-  return {};
-}
-
-Problems small_shm(const Machine& machine) {
-  constexpr long long kSmall = 128 * kMiB;  // a container's default is 64
-  const Memory& memory = machine.front()->memory;
-  if (!broken_shm(machine).empty() || memory.shm_free >= kSmall) return {};
+  if (first.shm_free >= kSmall) return {};
   return {{format("/dev/shm has {} free of {}; NCCL takes about 10 MiB for each pair of ranks",
-                  bytes_text(memory.shm_free), bytes_text(memory.shm_total))}};
+                  bytes_text(first.shm_free), bytes_text(first.shm_total))}};
 }
 
 std::string shm_text(const Cluster& cluster) {
@@ -381,14 +384,6 @@ const Check kNodeChecks[] = {
      [](const Cluster&) { return std::string("SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 reach the ranks"); }},
 };
 
-constexpr const char* kMoreShm =
-    "docker run --ipc=host, or --shm-size=1g; otherwise remove what dead processes left there";
-constexpr const char* kMoreMemory =
-    "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?";
-constexpr const char* kResolve =
-    "add it to /etc/hosts or DNS; with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME it is not needed";
-constexpr long long kLittleMemory = kGiB, kTooLittleMemory = 256 * kMiB;  // for a rank
-
 const Rule kNodeRules[] = {
     {"cores", kWarning, crowded_cores,
      "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core "
@@ -404,27 +399,19 @@ const Rule kNodeRules[] = {
      "ask the scheduler for a GPU a rank (--gpus-per-node, ngpus=), start fewer ranks a node, or train on "
      "CPUs: launch.device=cpu"},
     {"gpus", kFailure, no_device, "ask for as many GPUs a node as ranks, or set launch.device to cpu"},
-    {"gpus", kFailure, [](const Cluster& cluster) { return mixed_gpus(cluster, true); },
-     "some ranks would train on CPUs while the others wait: ask for GPUs on every node, or set launch.device "
-     "to cpu"},
-    {"gpus", kWarning, [](const Cluster& cluster) { return mixed_gpus(cluster, false); },
+    {"gpus", kWarning, mixed_gpus,
      "every step waits for the slowest: ask for nodes of one kind (-C, gpu_type)"},
     {"libtorch", kWarning, uneven_instructions,
      "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or "
      "none"},
     {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
     {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
-    {"host", kFailure,
-     [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, true); }, kResolve},
-    {"host", kWarning,
-     [](const RankFacts& facts, const Cluster& all) { return unresolved(facts, all, false); }, kResolve},
-    {"memory", kFailure, [](const Machine& machine) { return memory_between(machine, 0, kTooLittleMemory); },
-     kMoreMemory},
-    {"memory", kWarning,
-     [](const Machine& machine) { return memory_between(machine, kTooLittleMemory, kLittleMemory); },
-     kMoreMemory},
-    {"shm", kFailure, broken_shm, kMoreShm},
-    {"shm", kWarning, small_shm, kMoreShm},
+    {"host", kWarning, unresolved,
+     "add it to /etc/hosts or DNS; with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME it is not needed"},
+    {"memory", kWarning, little_memory,
+     "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?"},
+    {"shm", kWarning, shm_problems,
+     "docker run --ipc=host, or --shm-size=1g; otherwise remove what dead processes left there"},
     {"limits", kFailure, few_files,
      "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
     {"limits", kWarning, low_limits, ""},

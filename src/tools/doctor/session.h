@@ -1,15 +1,25 @@
 #pragma once
-// Rounds in which every rank of the job sends JSON to rank 0, which answers all of them; and what is measured
-// in such rounds.
+// Rounds in which every rank of the job sends JSON to rank 0, which answers all of them; what is measured in
+// such rounds; and what the results mean, as functions that tests can call.
+
+#include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/process/runtime.h"
+#include "lockstep/launch/scheduler.h"
 #include "tools/doctor/facts.h"
+
+namespace lockstep::comm {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkAddress, interface, address, loopback, bits)
+}
 
 namespace lockstep::doctor {
 
@@ -83,5 +93,101 @@ std::string time_text(double seconds);
 
 /// Removes the doctor's own files in the run folder: for a process that is about to end.
 void remove_probes();
+
+// --- interfaces and addresses (network.cpp) ---
+
+/// What one rank knows of its node's network.
+struct RankNetwork {
+  int rank = 0;
+  int node = 0;
+  std::string host;
+  std::vector<comm::NetworkAddress> interfaces;
+  std::string nccl_wanted;      // NCCL_SOCKET_IFNAME
+  std::string gloo;             // the address that gloo uses; empty where it finds none
+  std::string refused, remedy;  // why not
+
+  /// The interface that has gloo's address; empty where there is none.
+  std::string gloo_interface() const;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankNetwork, rank, node, host, interfaces, nccl_wanted, gloo, refused,
+                                   remedy)
+
+RankNetwork network_of(const Job& job, const comm::NetworkFacts& facts, const std::string& nccl_wanted);
+
+/// The interface NCCL would use for its sockets, by NCCL's own order; empty where there is none.
+std::string nccl_interface(const RankNetwork& network);
+
+/// Of all ranks, in rank order.
+Findings network_findings(const std::vector<RankNetwork>& networks, int nodes);
+
+// --- the data and run folders as every node sees them (folders.cpp) ---
+
+struct FolderView {
+  std::string host = {};
+  bool answered = true;      // false: the file system did not respond in time
+  std::string there = {};    // the folder, or the nearest existing one above it
+  std::string problem = {};  // why it cannot be read, or written to
+  std::string kind = {};     // of its file system: "nfs"
+  long long free = -1;       // bytes for this user; -1 = not known
+  long long entries = 0;     // that were looked at
+  std::string digest = {};   // of the names and sizes of the entries; empty where there are too many
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderView, host, answered, there, problem, kind, free, entries, digest)
+
+/// The data are read, and runs are written to a folder that need not exist yet.
+enum class Purpose { to_read, to_write };
+
+/// Looks within the timeout. A file system that does not respond blocks forever, so a thread may be left
+/// behind.
+FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout);
+
+/// How a node fared with the folder and the lock that rank 0 made in the run folder.
+struct FolderAccess {
+  std::string host = {}, kind = {};  // kind: of the node's file system
+  bool sees_file = false;            // rank 0's file
+  bool is_seen = false;              // rank 0 sees this node's file
+  bool sees_lock = false;            // the run's lock, which rank 0 holds
+  bool hangs = false;                // looking at the lock did not return
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderAccess, host, kind, sees_file, is_seen, sees_lock, hangs)
+
+/// `views`: one a node, rank 0's first.
+Findings data_findings(const std::string& path, const std::vector<FolderView>& views);
+Findings runs_findings(const std::string& path, const std::vector<FolderView>& views);
+Findings sharing_findings(const FolderView& first, const std::vector<FolderAccess>& accesses);
+
+// --- when the batch system ends the job, and how far apart the hosts' clocks are (times.cpp) ---
+
+Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now);
+
+/// A rank's clock compared with rank 0's, in seconds.
+struct ClockSkew {
+  int rank = 0;
+  std::string host;
+  double ahead = 0;
+  double error = 0;  // at most
+};
+Finding clocks_finding(const std::vector<ClockSkew>& skews);
+
+// --- sums that are known beforehand (backends.cpp) ---
+
+/// Small whole numbers, different for each rank and round: their sums are exact in floats.
+at::Tensor numbers_of(int64_t items, int round, int rank);
+
+/// Empty where `sum` is the sum over all ranks of the world; else where it first is not.
+std::string fault_in(const at::Tensor& sum, int round, int world);
+
+/// Of an all-reduce, NCCL's "bus bandwidth".
+double bus_bandwidth(int64_t bytes, double seconds, int world);
+
+/// What NCCL's log (NCCL_DEBUG=INFO) says about its network and channels.
+struct NcclLog {
+  std::string network;    // "Socket", "IB", "AWS Libfabric"
+  std::string transport;  // of its channels: "P2P/CUMEM", "NET/Socket/0", several with commas
+};
+NcclLog read_nccl_log(const std::string& text);
+
+/// `fabric`: the fast network devices of this node, "mlx5_0", "hsn0".
+Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes);
 
 }  // namespace lockstep::doctor

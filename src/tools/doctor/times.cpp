@@ -6,7 +6,6 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/format.h"
-#include "tools/doctor/measure.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {

@@ -60,18 +60,8 @@ ordered_json readable(const ordered_json& value) {
 
 std::string escaped(const std::string& text) {
   std::string safe;
-  for (const char letter : base::readable(text)) {
-    switch (letter) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      default:
-        safe += letter;
-    }
-  }
+  for (const char letter : base::readable(text))
+    safe += letter == '<' ? "&lt;" : letter == '&' ? "&amp;" : std::string(1, letter);
   return safe;
 }
 
@@ -80,47 +70,6 @@ std::string json_in_html(const ordered_json& json) {
   std::string safe;
   for (const char letter : base::as_line(json)) letter == '<' ? safe += "\\u003c" : safe += letter;
   return safe;
-}
-
-// --- as text ---
-
-constexpr size_t kWidth = 78;
-constexpr std::string_view kFills = "#=+-:.o*";
-
-std::string fit(const std::string& text, size_t width) {
-  auto cut = base::printable(text, 400);
-  if (base::letters(cut) <= width) return cut;
-  while (base::letters(cut) > width - 2) cut.pop_back();
-  return cut + "..";
-}
-
-std::string left_of(const std::string& text, size_t width) {
-  return text + std::string(width - std::min(width, base::letters(text)), ' ');
-}
-
-std::string right_of(const std::string& text, size_t width) {
-  return std::string(width - std::min(width, base::letters(text)), ' ') + text;
-}
-
-std::string trimmed(const std::string& line) {
-  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-}
-
-double height_of(const std::vector<double>& values, size_t parts) {
-  double sum = 0;
-  for (size_t i = 0; i < std::min(parts, values.size()); ++i) sum += values[i] > 0 ? values[i] : 0;
-  return sum;
-}
-
-// Ends are rounded, not lengths, so that a stack is as long as its sum.
-std::string stack(const std::vector<double>& values, size_t parts, double most, size_t columns) {
-  std::string drawn;
-  for (size_t part = 0; part < parts; ++part) {
-    const auto end =
-        static_cast<size_t>(std::lround(height_of(values, part + 1) / most * static_cast<double>(columns)));
-    if (end > drawn.size()) drawn.append(end - drawn.size(), kFills[part % kFills.size()]);
-  }
-  return drawn;
 }
 
 // --- numbers ---
@@ -138,10 +87,6 @@ std::string scaled(double value, std::initializer_list<Unit> units) {
   const double number = value / unit->size;
   const bool whole = std::abs(number) >= 100 && std::abs(number) < 1e6;
   return (whole ? format("{:.0f}", number) : format("{:.3g}", number)) + unit->name;
-}
-
-bool has_unit(const std::string& label, const std::string& unit) {
-  return label == unit || label.ends_with("(" + unit + ")");
 }
 
 }  // namespace
@@ -197,7 +142,6 @@ void Page::chart(const Chart& chart) {
 }
 
 void Page::bars(const Bars& bars) {
-  print("\n" + text_bars(bars));
   add("bars", {{"title", bars.title},
                {"y_label", bars.y_label},
                {"names", bars.names},
@@ -223,6 +167,13 @@ std::string Page::html() const {
   return html += rest;
 }
 
+Table turned(const Table& rows) {
+  Table turned(rows.at(0).size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) turned[i].push_back(row[i]);
+  return turned;
+}
+
 std::string aligned(const Table& rows) {
   std::vector<size_t> widths(rows.at(0).size());
   for (const auto& row : rows)
@@ -230,37 +181,13 @@ std::string aligned(const Table& rows) {
   std::string text;
   for (const auto& row : rows) {
     std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += i == 0 ? left_of(row[i], widths[i]) : "  " + right_of(row[i], widths[i]);
-    text += trimmed(line);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string blanks(widths[i] - base::letters(row[i]), ' ');
+      line += i == 0 ? row[i] + blanks : "  " + blanks + row[i];
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
-}
-
-std::string text_bars(const Bars& bars) {
-  constexpr size_t kNumber = 9;
-  const size_t parts = bars.parts.size();
-  size_t longest = 1;
-  double most = 0;
-  for (size_t i = 0; i < bars.names.size(); ++i) {
-    longest = std::max(longest, std::min(base::letters(base::printable(bars.names[i], 400)), kWidth / 3));
-    most = std::max(most, height_of(bars.values[i], parts));
-  }
-  auto text = fit(bars.title, kWidth) + "\n";
-  for (size_t i = 0; parts > 1 && i < parts; ++i)
-    text += format("  {} ", kFills[i % kFills.size()]) + fit(bars.parts[i], kWidth - 4) + "\n";
-  text += fit(without_unit(bars.y_label), kWidth) + "\n";
-  for (size_t i = 0; i < bars.names.size(); ++i) {
-    const size_t columns = kWidth - longest - kNumber - 3;
-    text += left_of(fit(bars.names[i], longest), longest) + " |" +
-            left_of(stack(bars.values[i], parts, most > 0 ? most : 1, columns), columns) + " " +
-            axis_text(height_of(bars.values[i], parts), bars.y_label) + "\n";
-  }
-  return text;
-}
-
-std::string number_text(double value) {
-  return scaled(value, {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}});
 }
 
 std::string bytes_text(double bytes) {
@@ -272,10 +199,6 @@ std::string seconds_text(double seconds) {
   return scaled(seconds, {{3600, " h"}, {60, " min"}, {1, " s"}, {1e-3, " ms"}, {1e-6, " us"}});
 }
 
-std::string decimal_bytes_text(double bytes) {
-  return scaled(bytes, {{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}, {1, " B"}});
-}
-
 std::string work_text(double operations) {
   return scaled(operations,
                 {{1e12, " TFLOP"}, {1e9, " GFLOP"}, {1e6, " MFLOP"}, {1e3, " kFLOP"}, {1, " FLOP"}});
@@ -283,15 +206,6 @@ std::string work_text(double operations) {
 
 std::string percent_text(double share) {
   return share > 0 ? format("{:.0f} %", 100 * share) : "-";
-}
-
-std::string axis_text(double value, const std::string& label) {
-  if (has_unit(label, "bytes")) return bytes_text(value);
-  return has_unit(label, "s") ? seconds_text(value) : number_text(value);
-}
-
-std::string without_unit(const std::string& label) {
-  return has_unit(label, "bytes") || has_unit(label, "s") ? label.substr(0, label.rfind(" (")) : label;
 }
 
 }  // namespace lockstep::report

@@ -1,6 +1,6 @@
 #pragma once
 // A page of text, tables and charts, as one HTML file that needs nothing else, and as text for a terminal,
-// which has no line charts.
+// which has no charts.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -45,10 +45,10 @@ class Page {
   /// Small print.
   void note(const std::string& text);
   void table(const Table& rows);
-  /// Of the page alone.
+  /// Of the page alone, as bars() and add() are.
   void chart(const Chart& chart);
   void bars(const Bars& bars);
-  /// An item of the page alone: {kind: value}, with a kind that page.html draws.
+  /// {kind: value}, with a kind that page.html draws.
   void add(const char* kind, nlohmann::ordered_json value);
 
   const std::string& as_text() const { return text_; }
@@ -64,29 +64,22 @@ class Page {
 /// As page.html expects it. A curve of very many points keeps its peaks.
 nlohmann::ordered_json chart_json(const Chart& chart);
 
-// For a terminal, in ASCII but for the names: at most 78 columns wide.
+/// Rows as columns.
+Table turned(const Table& rows);
+
+/// For a terminal: the first column to the left, the others to the right.
 std::string aligned(const Table& rows);
-std::string text_bars(const Bars& bars);
 
 // Numbers with three digits and a unit that suits their size.
 
-/// "1.5k"
-std::string number_text(double value);
 /// "1.5 KiB"
 std::string bytes_text(double bytes);
 /// "12.3 ms", "24 s", "33.3 min"
 std::string seconds_text(double seconds);
-/// "1.6 MB", as rates are given
-std::string decimal_bytes_text(double bytes);
 /// "3.2 GFLOP"
 std::string work_text(double operations);
 /// "12 %", "-" for nothing
 std::string percent_text(double share);
-
-/// In the unit that the label of an axis ends with: "time (s)", "message (bytes)".
-std::string axis_text(double value, const std::string& label);
-/// The label without that unit.
-std::string without_unit(const std::string& label);
 
 /// One run, or several side by side: the file's text. InputError where a folder is not a run folder.
 std::string report(const std::vector<std::filesystem::path>& folders);

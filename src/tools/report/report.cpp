@@ -1,9 +1,7 @@
 // The page of one run, or of several side by side.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <ctime>
-#include <limits>
 #include <map>
 
 #include "lockstep/base/format.h"
@@ -34,15 +32,6 @@ std::string last_of(const RunData& run, const char* metric, int digits) {
   return format("{:.{}f}", found->second.y.back(), digits);
 }
 
-// Facts of a single run are rows, which a phone has room for.
-Table turned(const Table& rows) {
-  Table turned(rows.at(0).size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) turned[i].push_back(row[i]);
-  }
-  return turned;
-}
-
 void add_result(Page& page, const Runs& runs) {
   struct Metric {
     const char *head, *name;
@@ -62,7 +51,7 @@ void add_result(Page& page, const Runs& runs) {
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
   }
   page.section("Result");
-  page.table(runs.size() == 1 ? turned(rows) : rows);
+  page.table(runs.size() == 1 ? turned(rows) : rows);  // a phone has room for rows
 }
 
 // --- curves ---
@@ -257,77 +246,6 @@ void add_phases(Page& page, const Runs& runs) {
   }
 }
 
-// --- the trace's last steps, rank under rank ---
-
-struct Event {
-  int rank, track;
-  size_t kind;
-  double begin, end, step;
-};
-
-// In the order of the colours; other events are not drawn.
-constexpr std::array<const char*, 8> kKinds = {
-    "data",      "forward",    "backward",   "waiting for communication",
-    "optimiser", "all-reduce", "evaluation", "checkpoint"};
-bool is_of_step(const Event& event) {
-  return event.kind >= 1 && event.kind <= 5;
-}
-
-std::vector<Event> events_in(const json& trace) {
-  constexpr int kMostRanks = 12, kMostTracks = 4;
-  std::vector<Event> events;
-  for (const auto& one : list(trace, "traceEvents")) {
-    if (text(one, "ph") != "X") continue;
-    const auto kind = static_cast<size_t>(std::ranges::find(kKinds, text(one, "name")) - kKinds.begin());
-    const double begin = number(one, "ts"), length = number(one, "dur"), rank = number(one, "pid"),
-                 track = number(one, "tid"), step = number(at(one, "args"), "step");
-    if (std::isfinite(begin) && std::isfinite(begin + length) && rank >= 0 && rank < kMostRanks &&
-        track >= 0 && track < kMostTracks && std::isfinite(step) && kind < kKinds.size())
-      events.push_back({static_cast<int>(rank), static_cast<int>(track), kind, begin, begin + length, step});
-  }
-  return events;
-}
-
-// The last steps that were computed, and nothing that came after them.
-void keep_last_steps(std::vector<Event>& events) {
-  constexpr int kSteps = 3;
-  double last = -std::numeric_limits<double>::infinity(), begin = -last, end = last;
-  for (const auto& event : events) {
-    if (event.kind == 1) last = std::max(last, event.step);
-  }
-  for (const auto& event : events) {
-    if (event.step <= last - kSteps || !is_of_step(event)) continue;
-    begin = std::min(begin, event.begin);
-    end = std::max(end, event.end);
-  }
-  std::erase_if(events, [&](const Event& event) { return event.end <= begin || event.begin >= end; });
-  for (auto& event : events) {
-    event.begin = std::max(event.begin, begin) - begin;
-    event.end = std::min(event.end, end) - begin;
-  }
-}
-
-void add_time_line(Page& page, const Runs& runs) {
-  bool any = false;
-  for (const auto& run : runs) {
-    auto events = events_in(run.trace);
-    keep_last_steps(events);
-    if (events.empty()) continue;
-    auto bars = ordered_json::array();
-    for (const auto& [rank, track, kind, begin, end, step] : events)
-      bars.push_back({rank, track, kind, begin, end - begin, step});
-    if (!std::exchange(any, true)) page.section("Time line");
-    page.add(
-        "time_line",
-        {{"title", run.name + ": the trace's last steps"}, {"kinds", kKinds}, {"bars", std::move(bars)}});
-  }
-  if (any)
-    page.note(
-        "Below a rank's own work, its buckets of gradients on their way. The whole trace opens in "
-        "ui.perfetto.dev or "
-        "chrome://tracing: trace.json in the run's folder.");
-}
-
 // --- stops and restarts ---
 
 std::string moment(double seconds) {
@@ -465,8 +383,8 @@ std::string report(const std::vector<std::filesystem::path>& folders) {
   for (const auto& folder : folders) runs.push_back(read_run(folder));
   tell_apart(runs);
   Page page(runs.size() == 1 ? runs[0].name : format("{} runs", runs.size()));
-  for (const auto add : {add_result, add_curves, add_evaluation, add_phases, add_time_line, add_attempts,
-                         add_configs, add_troubles})
+  for (const auto add :
+       {add_result, add_curves, add_evaluation, add_phases, add_attempts, add_configs, add_troubles})
     add(page, runs);
   return page.html();
 }

@@ -123,7 +123,6 @@ RunData read_numbers(const fs::path& folder) {
 RunData read_run(const fs::path& folder) {
   auto run = read_numbers(folder);
   run.facts = read_json(run, "report.json");
-  run.trace = read_json(run, "trace.json");
   return run;
 }
 

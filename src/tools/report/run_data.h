@@ -28,13 +28,12 @@ struct RunData {
   std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order
   std::map<std::string, Curve> steps, epochs;                 ///< by what they show, over the step
   nlohmann::json facts;                                       ///< report.json
-  nlohmann::json trace;                                       ///< trace.json
   std::vector<std::string> troubles;                          ///< what could not be read, for people
 };
 
 /// InputError where the folder is not a run folder.
 RunData read_run(const std::filesystem::path& folder);
-/// The same without facts and trace, which may be large.
+/// The same without facts, which may be large.
 RunData read_numbers(const std::filesystem::path& folder);
 
 // Values of a file that may hold any type, or no value; then the result is null, NaN or empty.

@@ -10,10 +10,12 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "tools/report/page.h"
 #include "trainer/config/keys.h"
 
 namespace lockstep::report {
@@ -91,28 +93,22 @@ std::vector<std::string> differing(const std::vector<RunData>& runs) {
 // --- what runs are sorted by ---
 
 // Numbers come before words, and nothing at the end.
-struct SortKey {
-  int kind = 2;
-  double number = 0;
-  std::string text = {};
-};
+using SortKey = std::pair<double, std::string>;
+const SortKey kNothing = {INFINITY, "\xff"};
 
 SortKey sort_key(double number) {
-  return std::isnan(number) ? SortKey{} : SortKey{0, number};
+  return std::isnan(number) ? kNothing : SortKey(number, "");
 }
 
 SortKey sort_key(const std::string& text) {
-  if (text.empty()) return {};
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? sort_key(value) : SortKey{1, 0, text};
+  if (error == std::errc() && end == text.data() + text.size()) return sort_key(value);
+  return text.empty() ? kNothing : SortKey(INFINITY, text);
 }
 
-bool operator<(const SortKey& left, const SortKey& right) {
-  if (left.kind != right.kind) return left.kind < right.kind;
-  if (left.kind == 0) return left.number < right.number;
-  return left.kind == 1 && comes_before(left.text, right.text);
+bool comes_before(const SortKey& left, const SortKey& right) {
+  return left.first != right.first ? left.first < right.first : comes_before(left.second, right.second);
 }
 
 std::string time_text(double seconds) {
@@ -126,24 +122,20 @@ std::string time_text(double seconds) {
 // A word that --sort and --columns take besides metrics and config keys.
 struct Fact {
   const char *word, *head;
-  bool right;
   std::string (*text)(const RunData&);
   SortKey (*key)(const RunData&);
 };
 const Fact kFacts[] = {
-    {"name", "run", false, [](const RunData& run) { return base::printable(run.name); },
-     [](const RunData& run) {
-       return SortKey{1, 0, run.name};
-     }},
-    {"state", "state", false,
-     [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); },
+    {"name", "run", [](const RunData& run) { return base::printable(run.name); },
+     [](const RunData& run) { return SortKey(INFINITY, run.name); }},
+    {"state", "state", [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); },
      [](const RunData& run) { return sort_key(run_folder::name_of(run.status->state)); }},
-    {"epoch", "epoch", true,
+    {"epoch", "epoch",
      [](const RunData& run) { return format("{}/{}", run.status->epoch, run.status->epochs); },
      [](const RunData& run) { return sort_key(static_cast<double>(run.status->epoch)); }},
-    {"step", "step", true, [](const RunData& run) { return format("{}", run.status->step); },
+    {"step", "step", [](const RunData& run) { return format("{}", run.status->step); },
      [](const RunData& run) { return sort_key(static_cast<double>(run.status->step)); }},
-    {"when", "when", false, [](const RunData& run) { return time_text(run.status->updated); },
+    {"when", "when", [](const RunData& run) { return time_text(run.status->updated); },
      [](const RunData& run) { return sort_key(-run.status->updated); }}};
 
 const Fact* find_fact(const std::string& word) {
@@ -203,15 +195,7 @@ void check_word(const RunList& list, const std::string& word, const std::string&
 
 // --- the table ---
 
-constexpr size_t kGap = 2;
 constexpr size_t kWidest = 40;  // a cell
-
-struct Column {
-  std::string head;
-  bool right = false;  // aligned, as numbers are
-  std::vector<std::string> cells = {};
-  size_t width = 0;
-};
 
 std::string clipped(const std::string& text) {
   if (base::letters(text) <= kWidest) return text;
@@ -226,29 +210,24 @@ std::string metric_text(double value) {
   return std::isnan(value) ? "–" : format("{:.4g}", value);
 }
 
-template <class Cell>
-void add(std::vector<Column>& columns, const RunList& list, Column column, const Cell& cell) {
-  column.width = base::letters(column.head);
-  for (const auto& run : list.runs) {
-    column.cells.push_back(clipped(cell(run)));
-    column.width = std::max(column.width, base::letters(column.cells.back()));
-  }
-  columns.push_back(std::move(column));
-}
-
 bool has(const RunList& list, const std::string& metric) {
   return std::ranges::any_of(list.runs, [&](const auto& run) { return run.epochs.contains(metric); });
 }
 
-void add_columns(std::vector<Column>& columns, const RunList& list, const std::string& word) {
-  if (const auto* fact = find_fact(word)) return add(columns, list, {fact->head, fact->right}, fact->text);
+// The columns of a word: each its head, and a cell for each run.
+void add_columns(Table& columns, const RunList& list, const std::string& word) {
+  const auto add = [&](const std::string& head, const auto& cell) {
+    auto& column = columns.emplace_back(1, head);
+    for (const auto& run : list.runs) column.push_back(clipped(cell(run)));
+  };
+  if (const auto* fact = find_fact(word)) return add(fact->head, fact->text);
   if (!has(list, word))
-    return add(columns, list, {word}, [&](const auto& run) {
+    return add(word, [&](const auto& run) {
       const auto value = setting(run, word);
       return value.empty() ? "–" : base::printable(value);
     });
-  add(columns, list, {word, true}, [&](const auto& run) { return metric_text(course_of(run, word).last); });
-  add(columns, list, {"best", true}, [&](const auto& run) { return metric_text(course_of(run, word).best); });
+  add(word, [&](const auto& run) { return metric_text(course_of(run, word).last); });
+  add("best", [&](const auto& run) { return metric_text(course_of(run, word).best); });
 }
 
 // The loss, what the task counts, and the keys in which the runs differ.
@@ -263,14 +242,11 @@ std::vector<std::string> usual_columns(const RunList& list) {
   return words;
 }
 
-std::string row(const std::vector<Column>& columns, size_t index) {  // 0 = the head
-  std::string text;
-  for (const auto& column : columns) {
-    const auto& cell = index == 0 ? column.head : column.cells[index - 1];
-    const std::string blanks(column.width - base::letters(cell), ' ');
-    text += (column.right ? blanks + cell : cell + blanks) + std::string(kGap, ' ');
-  }
-  return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+size_t width_of(const std::string& lines) {
+  size_t most = 0;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) most = std::max(most, base::letters(line));
+  return most;
 }
 
 // --- JSON ---
@@ -328,13 +304,13 @@ void sort_runs(RunList& list, const std::string& word) {
   const bool is_metric = holds(metrics_of(list), word);
   std::ranges::sort(list.runs, [&](const RunData& left, const RunData& right) {
     const auto a = key_of(left, word, is_metric), b = key_of(right, word, is_metric);
-    return a < b || (!(b < a) && run_before(left, right));
+    return comes_before(a, b) || (!comes_before(b, a) && run_before(left, right));
   });
 }
 
 std::string run_table(const RunList& list, int width, const std::vector<std::string>& asked) {
   if (list.runs.empty()) return "";
-  std::vector<Column> columns;
+  Table columns;
   std::set<std::string> seen;
   auto words = asked.empty() ? usual_columns(list) : asked;
   words.insert(words.begin(), "name");
@@ -343,15 +319,12 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
     if (seen.insert(word).second) add_columns(columns, list, word);
   }
   std::vector<std::string> left_out;
-  const auto is_too_wide = [&] {
-    size_t sum = 0;
-    for (const auto& column : columns) sum += column.width + kGap;
-    return width > 0 && sum - kGap > static_cast<size_t>(width);
-  };
-  for (; columns.size() > 2 && is_too_wide(); columns.pop_back()) left_out.push_back(columns.back().head);
-  std::string text;
-  for (size_t i = 0; i <= list.runs.size(); ++i) text += row(columns, i);
-  std::reverse(left_out.begin(), left_out.end());
+  auto text = aligned(turned(columns));
+  while (columns.size() > 2 && width > 0 && width_of(text) > static_cast<size_t>(width)) {
+    left_out.insert(left_out.begin(), columns.back()[0]);
+    columns.pop_back();
+    text = aligned(turned(columns));
+  }
   if (!left_out.empty()) text += format("no room for: {} (see --json)\n", base::join(left_out, ", "));
   return text;
 }

@@ -1,7 +1,6 @@
 #include "tools/whoami/ask.h"
 
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +13,6 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/report.h"
 #include "lockstep/launch/scheduler.h"
@@ -22,83 +20,15 @@
 namespace lockstep::whoami {
 namespace {
 
-// A missing device is no error yet: the table is printed first.
-void take_device(Process& process, const std::string& wanted, const launch::Environment& environment) {
-  try {
-    const launch::DeviceChoice choice = launch::choose_device(process.job, wanted, environment);
-    process.device = choice.name;
-    process.job.because["device"] = choice.because;
-  } catch (const InputError& error) {
-    process.device = "none";
-    process.device_error = error.what();
-    process.job.because["device"] = error.what();
-  }
-}
-
-Process own_process(const launch::Runtime& runtime, const std::string& device,
-                    const launch::Environment& environment) {
-  Process process;
-  process.job = runtime.job();
-  process.pid = getpid();
-  const launch::ThreadShare share = launch::share_threads(runtime, environment);
-  take_device(process, device, environment);
-  process.threads = share.threads;
-  process.cpus = launch::own_cpus().units;
-  process.job.because["threads"] = share.because;
-  process.job.warnings.insert(process.job.warnings.end(), share.warnings.begin(), share.warnings.end());
-  return process;
-}
-
-constexpr std::pair<const char*, int Job::*> kNumbers[] = {{"rank", &Job::rank},
-                                                           {"world", &Job::world},
-                                                           {"local_rank", &Job::local_rank},
-                                                           {"local_world", &Job::local_world},
-                                                           {"node_rank", &Job::node_rank},
-                                                           {"nodes", &Job::nodes}};
-constexpr std::pair<const char*, std::string Job::*> kTexts[] = {{"host", &Job::host},
-                                                                 {"launcher", &Job::launcher},
-                                                                 {"mpi", &Job::mpi},
-                                                                 {"scheduler", &Job::scheduler},
-                                                                 {"job_id", &Job::job_id}};
-
-nlohmann::ordered_json to_json(const Process& process) {
-  nlohmann::ordered_json json;
-  for (const auto& [name, field] : kNumbers) json[name] = process.job.*field;
-  for (const auto& [name, field] : kTexts) json[name] = process.job.*field;
-  json["pid"] = process.pid;
-  json["device"] = process.device;
-  json["device_error"] = process.device_error;
-  json["threads"] = process.threads;
-  json["cpus"] = process.cpus;
-  json["because"] = process.job.because;
-  json["warnings"] = process.job.warnings;
-  return json;
-}
-
-}  // namespace
-
-std::string pack(const Process& process) {
-  return base::as_line(to_json(process));
-}
-
-Process unpack(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  Process process;
-  for (const auto& [name, field] : kNumbers) json.at(name).get_to(process.job.*field);
-  for (const auto& [name, field] : kTexts) json.at(name).get_to(process.job.*field);
-  json.at("because").get_to(process.job.because);
-  json.at("warnings").get_to(process.job.warnings);
-  json.at("pid").get_to(process.pid);
-  json.at("device").get_to(process.device);
-  json.at("device_error").get_to(process.device_error);
-  json.at("threads").get_to(process.threads);
-  json.at("cpus").get_to(process.cpus);
-  return process;
-}
-
-namespace {
-
 using nlohmann::ordered_json;
+
+std::string text_at(const Process& process, const char* key) {
+  return process.at(key).get<std::string>();
+}
+
+int rank_of(const Process& process) {
+  return process.at("rank").get<int>();
+}
 
 constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
@@ -109,10 +39,15 @@ constexpr const char* kFields[] = {"launcher",   "mpi",         "mpi_choice", "r
                                    "job_id",     "host",        "device",     "threads"};
 
 std::string headline(const Report& report) {
-  const Job& job = report.processes.front().job;
-  std::string text = format("{} rank{} on {} node{}, launcher {}", job.world, job.world == 1 ? "" : "s",
-                            job.nodes, job.nodes == 1 ? "" : "s", job.launcher);
-  if (job.scheduler != "none") text += format(", {} job {}", job.scheduler, base::printable(job.job_id));
+  const Process& first = report.processes.front();
+  const auto counted = [&](const char* key, const char* what) {
+    const int number = first.at(key).get<int>();
+    return format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  std::string text = format("{} on {}, launcher {}", counted("world", "rank"), counted("nodes", "node"),
+                            text_at(first, "launcher"));
+  if (const auto scheduler = text_at(first, "scheduler"); scheduler != "none")
+    text += format(", {} job {}", scheduler, base::printable(text_at(first, "job_id")));
   if (!report.ends.empty()) text += ", ends " + report.ends;
   return text + "\n";
 }
@@ -121,9 +56,10 @@ std::string table(const Report& report) {
   constexpr const char* kRow = "{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n";
   std::string text = "\n" + format(kRow, "rank", "local", "node", "device", "threads", "pid", "host");
   for (const Process& process : report.processes) {
-    const Job& job = process.job;
-    text += format(kRow, job.rank, format("{}/{}", job.local_rank, job.local_world), job.node_rank,
-                   process.device, process.threads, process.pid, base::printable(job.host));
+    const auto number = [&](const char* key) { return process.at(key).get<long>(); };
+    text += format(kRow, number("rank"), format("{}/{}", number("local_rank"), number("local_world")),
+                   number("node_rank"), text_at(process, "device"), number("threads"), number("pid"),
+                   base::printable(text_at(process, "host")));
   }
   return text;
 }
@@ -132,8 +68,8 @@ launch::Grouped reasons_of(const Report& report, const char* field) {
   launch::Grouped groups;
   for (const Process& process : report.processes) {
     if (groups.size() > kMostReasons) break;
-    const auto reason = process.job.because.find(field);
-    if (reason != process.job.because.end()) launch::add(groups, reason->second, process.job.rank);
+    const auto& because = process.at("because");
+    if (because.contains(field)) launch::add(groups, because[field].get<std::string>(), rank_of(process));
   }
   return groups;
 }
@@ -164,7 +100,8 @@ std::string reasons(const Report& report) {
 std::string warnings(const Report& report) {
   launch::Grouped groups;
   for (const Process& process : report.processes) {
-    for (const auto& warning : process.job.warnings) launch::add(groups, warning, process.job.rank);
+    for (const auto& warning : process.at("warnings"))
+      launch::add(groups, warning.get<std::string>(), rank_of(process));
   }
   if (groups.empty()) return "";
   std::string text = "\nwarnings\n";
@@ -188,24 +125,40 @@ std::string tagged(const std::string& text, int rank) {
 
 std::string as_text(const Report& report) {
   const std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
-  return report.complete() ? text : tagged(text, report.processes.front().job.rank);
+  return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
 }
 
 std::string as_json(const Report& report) {
-  const Job& job = report.processes.front().job;
-  ordered_json ranks = ordered_json::array();
-  for (const Process& process : report.processes) ranks.push_back(to_json(process));
-  const ordered_json json = {{"schema", kSchema},
-                             {"world", job.world},
-                             {"nodes", job.nodes},
-                             {"launcher", job.launcher},
-                             {"scheduler", job.scheduler},
-                             {"job_id", job.job_id},
-                             {"ends", report.ends.empty() ? ordered_json() : ordered_json(report.ends)},
-                             {"complete", report.complete()},
-                             {"ranks", ranks}};
+  ordered_json json = {{"schema", kSchema}};
+  for (const char* key : {"world", "nodes", "launcher", "scheduler", "job_id"})
+    json[key] = report.processes.front().at(key);
+  json["ends"] = report.ends.empty() ? ordered_json() : ordered_json(report.ends);
+  json["complete"] = report.complete();
+  json["ranks"] = report.processes;
   // one line if several processes print
   return json.dump(report.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,
+                 const std::string& cpus) {
+  return {{"rank", job.rank},
+          {"world", job.world},
+          {"local_rank", job.local_rank},
+          {"local_world", job.local_world},
+          {"node_rank", job.node_rank},
+          {"nodes", job.nodes},
+          {"host", job.host},
+          {"launcher", job.launcher},
+          {"mpi", job.mpi},
+          {"scheduler", job.scheduler},
+          {"job_id", job.job_id},
+          {"pid", ::getpid()},
+          {"device", device},
+          {"device_error", device_error},
+          {"threads", threads},
+          {"cpus", cpus},
+          {"because", job.because},
+          {"warnings", job.warnings}};
 }
 
 namespace {
@@ -213,10 +166,27 @@ namespace {
 constexpr std::string_view kCuda = "cuda:";
 constexpr std::chrono::seconds kMeetWithin{10};  // without MPI
 
+// A missing device is no error yet: the table is printed first.
+Process own_process(const launch::Runtime& runtime, const std::string& wanted,
+                    const launch::Environment& environment) {
+  Job job = runtime.job();
+  const launch::ThreadShare share = launch::share_threads(runtime, environment);
+  std::string device = "none", device_error;
+  try {
+    const launch::DeviceChoice choice = launch::choose_device(job, wanted, environment);
+    device = choice.name;
+    job.because["device"] = choice.because;
+  } catch (const InputError& error) {
+    job.because["device"] = device_error = error.what();
+  }
+  job.because["threads"] = share.because;
+  job.warnings.insert(job.warnings.end(), share.warnings.begin(), share.warnings.end());
+  return describe(job, device, device_error, share.threads, launch::own_cpus().units);
+}
+
 // Only rank 0 asks the scheduler.
 std::string deadline_text(const Job& job, const launch::Environment& environment) {
-  if (job.rank != 0) return "";
-  const auto end = launch::job_deadline(job, environment);
+  const auto end = job.rank == 0 ? launch::job_deadline(job, environment) : std::nullopt;
   if (!end) return "";
   const std::time_t when = std::chrono::system_clock::to_time_t(*end);
   std::tm parts{};
@@ -229,19 +199,10 @@ std::string deadline_text(const Job& job, const launch::Environment& environment
 Report report_of(const std::vector<std::string>& texts, const Job& job,
                  const launch::Environment& environment) {
   Report report;
-  for (const auto& text : texts) report.processes.push_back(unpack(text));
-  std::sort(report.processes.begin(), report.processes.end(),
-            [](const Process& a, const Process& b) { return a.job.rank < b.job.rank; });
+  for (const auto& text : texts) report.processes.push_back(Process::parse(text));
+  std::ranges::sort(report.processes, {}, rank_of);
   report.ends = deadline_text(job, environment);
   return report;
-}
-
-// The first process without the device that was asked for, packed; "" where all have theirs.
-std::string deviceless(const Report& report) {
-  for (const Process& process : report.processes) {
-    if (!process.device_error.empty()) return pack(process);
-  }
-  return "";
 }
 
 std::string first_line(const std::exception& error) {
@@ -271,35 +232,23 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
   Answers answers;
   const auto make_report = [&](const std::vector<std::string>& texts) {
     answers.report = report_of(texts, runtime.job(), environment);
-    return deviceless(*answers.report);
+    for (const Process& process : answers.report->processes)
+      if (text_at(process, "device_error") != "") return base::as_line(process);
+    return std::string("null");
   };
   if (apart.empty()) {
     try {
-      answers.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, timeout_of(runtime));
+      answers.deviceless =
+          Process::parse(comm::ask_rank_zero(runtime, base::as_line(own), make_report, timeout_of(runtime)));
       return answers;
     } catch (const std::exception& error) {
       if (runtime.has_mpi()) throw;
       apart = first_line(error);
     }
   }
-  own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " + apart);
-  answers.deviceless = make_report({pack(own)});
+  own["warnings"].push_back("the other ranks could not be asked, each prints its own lines: " + apart);
+  answers.deviceless = Process::parse(make_report({base::as_line(own)}));
   return answers;
-}
-
-void refuse_missing_device(const std::string& packed) {
-  if (packed.empty()) return;
-  const Process process = unpack(packed);
-  throw InputError(process.device_error,
-                   format("rank {} of {} on host {}", process.job.rank, process.job.world, process.job.host),
-                   "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
-}
-
-void refuse_missing_ranks(const Report& report) {
-  if (report.complete()) return;
-  const Job& job = report.processes.front().job;
-  throw Error(format("{} of {} ranks answered", report.processes.size(), job.world), "host " + job.host,
-              "start the ranks that are missing at about the same time, and see that they reach MASTER_ADDR");
 }
 
 }  // namespace
@@ -309,7 +258,8 @@ Answers ask_all(launch::Runtime& runtime, const std::string& device) {
   const std::string apart = meet(runtime);
   const Process own = own_process(runtime, device, environment);
   launch::GpuIdentity gpu;
-  if (own.device.starts_with(kCuda)) gpu = launch::identify_gpu(std::stoi(own.device.substr(kCuda.size())));
+  if (const auto device = text_at(own, "device"); device.starts_with(kCuda))
+    gpu = launch::identify_gpu(std::stoi(device.substr(kCuda.size())));
   Answers answers = gather(runtime, own, apart, environment);
   answers.met = apart.empty();
   answers.gpu = gpu;
@@ -317,9 +267,17 @@ Answers ask_all(launch::Runtime& runtime, const std::string& device) {
 }
 
 void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
-  refuse_missing_device(answers.deviceless);
+  if (const Process& one = answers.deviceless; !one.is_null())
+    throw InputError(
+        text_at(one, "device_error"),
+        format("rank {} of {} on host {}", rank_of(one), one.at("world").get<int>(), text_at(one, "host")),
+        "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
   if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
-  if (answers.report) refuse_missing_ranks(*answers.report);
+  if (!answers.report || answers.report->complete()) return;
+  const auto& processes = answers.report->processes;
+  throw Error(format("{} of {} ranks answered", processes.size(), processes[0].at("world").get<int>()),
+              "host " + text_at(processes[0], "host"),
+              "start the ranks that are missing at about the same time, and see that they reach MASTER_ADDR");
 }
 
 }  // namespace lockstep::whoami

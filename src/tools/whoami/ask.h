@@ -1,36 +1,27 @@
 #pragma once
 // What `lockstep whoami` asks the processes of a job, and prints on rank 0.
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/launch/device.h"
-#include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::whoami {
 
-/// One process of a job: its rank, and what it computes on.
-struct Process {
-  Job job;
-  long pid = 0;
-  std::string device;
-  int threads = 0;
-  std::string cpus;          // the hardware threads it may run on, "0-3,8"
-  std::string device_error;  // why there is no device
-};
+/// One process of a job: its rank, its place, its device and why (docs/reference/launchers.md).
+using Process = nlohmann::ordered_json;
 
-/// As rank 0 gets it.
-std::string pack(const Process& process);
-Process unpack(const std::string& text);
+/// `cpus`: the hardware threads it may run on, "0-3,8"; `device_error`: why it has no device.
+Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,
+                 const std::string& cpus);
 
 struct Report {
   std::vector<Process> processes;  // sorted by rank
   std::string ends;                // when the batch system ends the job, UTC; "" = not known
-  bool complete() const {
-    return !processes.empty() && processes.size() == static_cast<size_t>(processes[0].job.world);
-  }
+  bool complete() const { return !processes.empty() && processes.size() == processes[0].at("world"); }
 };
 
 /// A table of at most 100 columns (host names permitting), then each reason once.
@@ -40,7 +31,7 @@ std::string as_json(const Report& report);
 
 struct Answers {
   std::optional<Report> report;  // on rank 0, and on each rank where the others could not be asked
-  std::string deviceless;        // the first process without the device that was asked for, packed
+  Process deviceless;            // the first process without the device that was asked for, or null
   bool met = true;               // the ranks have met, and can be asked more
   launch::GpuIdentity gpu = {};  // this rank's
 };

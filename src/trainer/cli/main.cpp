@@ -92,7 +92,7 @@ int print_flushed(const std::string& text) {
   return flushed(kDone);
 }
 
-// Of a build, an install or a wheel; a bundle has none.
+// Of a build, an install or a wheel.
 std::string cmake_prefix() {
   namespace fs = std::filesystem;
   const auto prefix = fs::canonical("/proc/self/exe").parent_path().parent_path();

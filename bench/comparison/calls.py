@@ -1,4 +1,4 @@
-"""What strace saw a rank do, counted: files opened, connections, bytes of log. Import of run.py."""
+"""What strace saw a rank do, counted: files opened, connections, bytes of log."""
 
 import re
 
