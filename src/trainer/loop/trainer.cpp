@@ -274,12 +274,12 @@ void Trainer::take_steps() {
   auto epoch = feed_.epoch(state_);
   step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());
-  for (auto& batches : epoch) {
+  while (epoch.next_step()) {
     if (stall_) stall_->sign();
-    step_.run(state_.step + 1, batches, losses_, log_.clock());
+    step_.run(state_.step + 1, epoch, losses_, log_.clock());
     epoch.advance(state_);
     if (start_.after_step) start_.after_step(state_.step);
-    log_.took_step(state_, batches.samples());
+    log_.took_step(state_, epoch.samples());
     const double lr = learner_.optimizer->lr();
     if (learner_.schedule->per_step()) learner_.schedule->step();
     const bool show = log_.is_due(state_);
