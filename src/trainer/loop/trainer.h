@@ -16,7 +16,7 @@
 #include "trainer/loop/watch.h"
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
-#include "trainer/observe/trace_file.h"
+#include "trainer/observe/trace.h"
 #include "trainer/observe/worst_samples.h"
 #include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"

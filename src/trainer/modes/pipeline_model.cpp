@@ -34,7 +34,6 @@
 #include "lockstep/parallel/trees/share_tree.h"
 #include "trainer/config/settings.h"
 #include "trainer/modes/stages.h"
-#include "trainer/observe/tracer.h"
 
 namespace lockstep::train {
 namespace {

@@ -7,7 +7,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/zero/sharded_optimizer.h"
-#include "trainer/observe/trace_file.h"
 #include "trainer/provoke/provoke.h"
 #include "trainer/setup/saved.h"
 
