@@ -189,9 +189,6 @@ void RunFacts::write() noexcept {
 
 namespace {
 
-// From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
-constexpr double kLongEvaluation = 5;
-
 std::optional<run_folder::Requests> requests_of(const RunAttempt& attempt) {
   if (!attempt.folder) return std::nullopt;
   return run_folder::Requests(attempt.folder->path(), attempt.number);
@@ -375,8 +372,6 @@ Measured Trainer::measure() {
   if (setup_.data.eval->size() == 0) return {};
   const bool last = is_last_epoch();
   if (train.eval_every == 0 || !(last || is_evaluation_scheduled(train, state_.epoch))) return {};
-  if (evaluation_is_long_ && (last || checkpoints_.is_due_after_epoch(state_)))
-    checkpoints_.save(state_, losses_);
   return evaluate_now();
 }
 
@@ -410,11 +405,8 @@ bool Trainer::is_last_epoch() const {
 // One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
 // trace in the random numbers.
 Measured Trainer::evaluate_now() {
-  using Clock = std::chrono::steady_clock;
-  const auto& team = *setup_.team;
   log_.begin_evaluation();
   const Traced span(trace_.tracer(), SpanKind::evaluation);
-  const auto begin = Clock::now();
   const auto generator = rng_state().clone();
   auto agreement = watch_.count_rounds();
   const auto is_cut_short = [&](int64_t batch) {
@@ -428,9 +420,6 @@ Measured Trainer::evaluate_now() {
                           setup_.settings, is_cut_short, &worst);
   if (metrics) facts_.evaluated(*metrics, std::move(worst), state_.step, state_.epoch);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
-  std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
-  team.max(seconds);
-  evaluation_is_long_ = seconds[0] >= kLongEvaluation;
   return metrics ? Measured{.values = metrics->values()} : Measured{};
 }
 

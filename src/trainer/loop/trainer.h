@@ -115,7 +115,6 @@ class Trainer {
   RunWatch watch_;
   std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
   bool norms_compared_ = false;
-  bool evaluation_is_long_ = true;  // until one has shown how long it takes
 };
 
 }  // namespace lockstep::train
