@@ -241,7 +241,6 @@ Part* pointer_to(std::optional<Part>& part) {
 
 Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
     : setup_(setup),
-      start_(start),
       learner_(std::move(learner)),
       state_(start.state),
       feed_(learner_.source->feed(setup.settings)),
@@ -252,7 +251,8 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
                    pointer_to(requests_), log_),
-      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_) {
+      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_),
+      fault_(injected_fault(setup.settings)) {
   losses_.restart(state_.loss_sum, state_.loss_count);
   if (learner_.graph && setup.team->world() > 1) watch_captured_steps();
 }
@@ -312,7 +312,8 @@ void Trainer::take_steps() {
     if (stall_) stall_->sign();
     step_.run(state_.step + 1, epoch, losses_, log_.clock());
     epoch.advance(state_);
-    if (start_.after_step) start_.after_step(state_.step);
+    if (fault_ && fault_->after_step && state_.step == InjectedFault::kStep)
+      fault_->after_step(setup_.mesh->data(), setup_.settings);
     log_.took_step(state_, epoch.samples());
     const double lr = learner_.optimizer->lr();
     if (learner_.schedule->per_step()) learner_.schedule->step();
@@ -431,7 +432,8 @@ void Trainer::checkpoint_from_before(const at::Tensor& generator) {
 }
 
 double Trainer::shown(double train_loss) const {
-  return start_.shown_loss ? start_.shown_loss(train_loss, losses_) : train_loss;
+  const bool changes = fault_ && fault_->shown_loss;
+  return changes ? fault_->shown_loss(setup_.mesh->data(), train_loss, losses_) : train_loss;
 }
 
 double Trainer::mean_train_loss() {

@@ -273,8 +273,8 @@ StartedJob begin_job(const Command& command) {
   auto runtime = make_runtime(command);
   auto [loaded, shared] = load_for_job(*runtime, command.config, command.sets);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
-  if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
-  config::check_conflicts(loaded);                         // --trace and a fault change settings
+  if (!command.whole_model) prepare_fault(loaded);
+  config::check_conflicts(loaded);  // --trace and a fault change settings
   if (!command.whole_model) choose_sums(loaded.settings);
   obey_launcher(*runtime, loaded.settings, command);
   return {std::move(runtime), std::move(loaded), std::move(shared)};
@@ -389,7 +389,8 @@ std::shared_ptr<Net> seeded_model(const Setup& setup) {
     torch::manual_seed(seed);
     net = task_model(setup);
   });
-  return Provocation::change(setup.settings, std::move(net));
+  const auto* fault = injected_fault(setup.settings);
+  return fault && fault->change ? fault->change(std::move(net)) : net;
 }
 
 }  // namespace lockstep::train
