@@ -70,7 +70,7 @@ TEST(CliFailureDeathTest, ATraceNamesTheFunctionThatThrew) {
   ::setenv("LOCKSTEP_TRACE", "1", 1);
   EXPECT_EXIT(std::exit(guarded([](bool& alike) { return alike = true, test::call("status /nowhere"); })),
               ExitedWithCode(2),
-              "error: no such run folder\n(.|\n)*  #[0-9]+ .*run_folder::(judge|read_status)");
+              "error: no such run folder\n(.|\n)*frame #[0-9]+: .*run_folder::(judge|read_status)");
   ::unsetenv("LOCKSTEP_TRACE");
   ::testing::FLAGS_gtest_death_test_style = "fast";
 }

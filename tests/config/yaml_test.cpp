@@ -71,8 +71,8 @@ TEST(Yaml, RefusesSecondDocumentsAndTags) {
 }
 
 TEST(Yaml, RefusesCycles) {
-  expect_refused("a: &x [1, *x]", "c.yaml:1:11", "an anchor that contains itself");
-  expect_refused("a: &x {b: *x}", "c.yaml:1:11", "an anchor that contains itself");
+  expect_refused("a: &x [1, *x]", "c.yaml:1:4", "nested too deeply");
+  expect_refused("a: &x {b: *x}", "c.yaml:1:4", "nested too deeply");
   EXPECT_THROW(parse_yaml("&x *x : 1", "c"), InputError);
 }
 
@@ -81,20 +81,19 @@ TEST(Yaml, RefusesNestingBombs) {
     EXPECT_TRUE(has(refused(repeated(open, 5000)).where(), "c.yaml:1:")) << open;
   }
   std::string stairs;
-  for (size_t i = 0; i < 1000; ++i) stairs += std::string(i, ' ') + "a:\n";
+  for (size_t i = 0; i < 100; ++i) stairs += std::string(i, ' ') + "a:\n";
   expect_refused(stairs, "c.yaml:17:17", "nested too deeply");
 }
 
-// Each level names the one below ten times: a reader that copies would make 10^12 nodes.
-TEST(Yaml, SharesWhatALaughingBombRepeats) {
+// Each level names the one below ten times: 10^12 nodes in all.
+TEST(Yaml, RefusesABombOfAliases) {
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i <= 12; ++i) {
     const std::string below = "*a" + std::to_string(i - 1);
     const std::string name = "a" + std::to_string(i);
     bomb += name + ": &" + name + " [" + repeated(below + ", ", 9) + below + "]\n";
   }
-  EXPECT_EQ(parse_yaml(bomb, "c.yaml")->entries.size(), 13u);
-  EXPECT_THROW(test::settings_of(bomb), InputError);
+  expect_refused(bomb, "c.yaml:1:16", "too many values");
 }
 
 }  // namespace

@@ -57,6 +57,6 @@ def test_a_provoked_run_begins_again(provoke, lockstep, run, tmp_path):
         assert provoke("local-loss", words=("--resume", "auto")).returncode == 0
     assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["pima-local_loss", "pima-local_loss-2"]
     refused = provoke("local-loss", words=("--resume", "runs/pima-local_loss"))
-    assert refused.returncode == 2 and "into a new run alone" in refused.stderr
+    assert refused.returncode == 2 and "only into a new run" in refused.stderr
     evaluated = run(lockstep, "eval", "runs/pima-local_loss/config.yaml", "--checkpoint", "runs/pima-local_loss", cwd=tmp_path, check=True)
     assert "accuracy   0." in evaluated.stdout

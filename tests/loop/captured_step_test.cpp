@@ -111,9 +111,9 @@ struct Rehearsal {
       if (state.consumed == 0) trace.restart();
       auto epoch = feed->epoch(state);
       step->begin_epoch(epoch.order());
-      for (auto& batches : epoch) {
+      while (epoch.next_step()) {
         if (change_before == state.step) learner.optimizer->set_momentum(0.5, 0);
-        step->run(state.step + 1, batches, trace, clock);
+        step->run(state.step + 1, epoch, trace, clock);
         epoch.advance(state);
         if (learner.schedule->per_step()) learner.schedule->step();
         if (state.step % look_every == 0) {

@@ -81,14 +81,6 @@ TEST_F(CheckpointsTest, AreDueEverySoManySteps) {
   EXPECT_FALSE(checkpoints.is_due(at(4, 0, true)));  // the epoch's end has its own
 }
 
-TEST_F(CheckpointsTest, AreDueEverySoManyEpochs) {
-  auto checkpoints = open();
-  EXPECT_FALSE(checkpoints.is_due_after_epoch(at(4, 1)));
-  rules_.every_epochs = 2;
-  EXPECT_FALSE(checkpoints.is_due_after_epoch(at(4, 0)));
-  EXPECT_TRUE(checkpoints.is_due_after_epoch(at(8, 1)));
-}
-
 TEST_F(CheckpointsTest, AreWantedEverySoManyMinutes) {
   rules_.every_minutes = 60;
   auto checkpoints = open();

@@ -52,11 +52,11 @@ Feed feed_of(const Settings& settings, int64_t samples, Share share = {}) {
 std::vector<Step> take(const Feed& feed, TrainingState& state, size_t most = 1000) {
   std::vector<Step> steps;
   auto epoch = feed.epoch(state);
-  for (auto& batches : epoch) {
+  while (epoch.next_step()) {
     auto& step = steps.emplace_back();
-    for (const auto& batch : batches) {
-      step.push_back(batch.indices);
-      EXPECT_EQ(batches.at_last(), static_cast<int64_t>(step.size()) == batches.size());
+    while (const auto* batch = epoch.next_batch()) {
+      step.push_back(batch->indices);
+      EXPECT_EQ(epoch.at_last(), std::ssize(step) == epoch.batches());
     }
     epoch.advance(state);
     if (steps.size() == most) break;
@@ -65,10 +65,10 @@ std::vector<Step> take(const Feed& feed, TrainingState& state, size_t most = 100
 }
 
 // What a worker has made, sooner or later.
-const Batch* made_ahead(StepBatches& batches, std::chrono::milliseconds patience = std::chrono::minutes(1)) {
+const Batch* made_ahead(EpochFeed& epoch, std::chrono::milliseconds patience = std::chrono::minutes(1)) {
   const auto end = std::chrono::steady_clock::now() + patience;
   const Batch* next = nullptr;
-  while (!(next = batches.look_ahead()) && std::chrono::steady_clock::now() < end)
+  while (!(next = epoch.look_ahead()) && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return next;
 }
@@ -108,14 +108,14 @@ TEST(Feed, LooksAheadWhereWorkersMakeTheBatches) {
   std::vector<Indices> ahead;
   const auto feed = feed_of(settings, 9);
   auto epoch = feed.epoch(state);
-  for (auto& batches : epoch) {
+  while (epoch.next_step()) {
     auto& step = seen.emplace_back();
-    for (const auto& batch : batches) {
-      step.push_back(batch.indices);
-      const auto* next = batch.indices == all.back().back() ? nullptr : made_ahead(batches);
-      EXPECT_EQ(next, batches.look_ahead());
+    while (const auto* batch = epoch.next_batch()) {
+      step.push_back(batch->indices);
+      const auto* next = batch->indices == all.back().back() ? nullptr : made_ahead(epoch);
+      EXPECT_EQ(next, epoch.look_ahead());
       if (next) ahead.push_back(next->indices);
-      EXPECT_EQ(step.back(), batch.indices);
+      EXPECT_EQ(step.back(), batch->indices);
     }
     epoch.advance(state);
     EXPECT_EQ(state.consumed, std::min<int64_t>(9, 4 * state.step));
@@ -145,9 +145,8 @@ TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
   auto epoch = feed.epoch(state);
   EXPECT_THROW(
       {
-        for (auto& batches : epoch) {
-          for ([[maybe_unused]] const auto& batch : batches)
-            made_ahead(batches, std::chrono::milliseconds(50));
+        while (epoch.next_step()) {
+          while (epoch.next_batch()) made_ahead(epoch, std::chrono::milliseconds(50));
           epoch.advance(state);
         }
       },

@@ -7,8 +7,8 @@ namespace lockstep::train {
 namespace {
 
 TEST(InjectedFaults, AreTheChoicesOfTheKey) {
-  auto names = Provocation::names();
-  names.insert(names.begin(), "none");
+  std::vector<std::string> names = {"none"};
+  for (const auto& fault : kInjectedFaults) names.push_back(fault.name);
   EXPECT_EQ(config::find_key("train.provoke")->rules.choices, names);
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/observe/phase_clock.h"
-#include "trainer/observe/trace_file.h"
+#include "trainer/observe/trace.h"
 
 namespace lockstep::train {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 
 TEST(MetricsFile, FloatsReadBackTheSameBits) {
   for (const double value : {0.1, 1.0 / 3, static_cast<double>(0.3178f), 5e-324, 1.7976931348623157e308}) {
-    const auto json = nlohmann::json::parse(to_json(MetricLine{{"loss", value}}));
+    const auto json = nlohmann::json::parse(nlohmann::ordered_json{{"loss", value}}.dump());
     const double back = json["loss"];
     EXPECT_EQ(std::memcmp(&back, &value, sizeof value), 0) << value;
   }

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "lockstep/base/files/file.h"
@@ -78,7 +79,7 @@ TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
   std::thread writer([&] { recorder.saved("checkpoints/step-00000003.pt"); });
   for (int64_t step = 1; step <= 50; ++step) {
     recorder.note([&](RunStatus& status) { status.step = step; });
-    recorder.add(StepRecord{.step = step});
+    recorder.add(step, {{"step", step}}, {});
   }
   patience.join();
   writer.join();
@@ -101,13 +102,12 @@ TEST_F(RecorderTest, ACheckpointThatFailedIsToldUntilOneIsWhole) {
 TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
   const auto held = hold();
   Recorder recorder(held, {}, 0);
-  recorder.add(StepRecord{.step = 1});
+  recorder.add(1, {{"step", 1}}, {});
   take_over(path("mnist"));
-  EXPECT_NO_THROW(recorder.add(StepRecord{.step = 2})) << "a log line does not read the lock";
+  EXPECT_NO_THROW(recorder.add(2, {{"step", 2}}, {})) << "a log line does not read the lock";
   const auto before = contents(path("mnist"));
   EXPECT_THROW(recorder.update([](RunStatus& status) { status.step = 2; }), FolderLost);
-  EXPECT_THROW(recorder.add(StepRecord{.step = 3}), FolderLost);
-  EXPECT_THROW(recorder.add(EpochRecord()), FolderLost);
+  EXPECT_THROW(recorder.add(3, {{"step", 3}}, {}), FolderLost);
   EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderLost) << "known by now";
   EXPECT_THROW(held->check(), FolderLost);
   recorder.report_failure("too late");

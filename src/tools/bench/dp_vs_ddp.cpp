@@ -108,8 +108,8 @@ Part train_part(const std::string& way, const DpVsDdp& wanted) {
   found.batch = learner.rounds.step_samples;
   auto epoch = feed.epoch(state);
   auto begin = Clock::now();
-  for (auto& batches : epoch) {
-    step.run(++state.step, batches, losses, clock);
+  while (epoch.next_step()) {
+    step.run(++state.step, epoch, losses, clock);
     losses.read_pending();
     const auto now = Clock::now();
     found.losses.push_back(losses.last());

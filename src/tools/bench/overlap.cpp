@@ -187,8 +187,8 @@ std::vector<Batch> some_batches(const train::Setup& setup, int64_t count) {
   while (static_cast<int64_t>(batches.size()) < count) {
     train::TrainingState state;
     auto epoch = feed.epoch(state);
-    for (auto& step : epoch) {
-      for (auto& batch : step) batches.push_back(batch);
+    while (epoch.next_step()) {
+      while (const auto* batch = epoch.next_batch()) batches.push_back(*batch);
       if (static_cast<int64_t>(batches.size()) >= count) break;
     }
   }

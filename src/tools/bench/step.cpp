@@ -1,7 +1,6 @@
 // `lockstep bench step`: the measuring.
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -32,7 +31,7 @@ class TrainingSteps {
 
   /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
   void make_ready() {
-    if (epoch_ && *next_ != epoch_->end()) return;
+    if (epoch_ && !epoch_->is_over()) return;
     if (epoch_) {
       read_pending();
       ++state_.epoch;
@@ -41,17 +40,15 @@ class TrainingSteps {
     epoch_.reset();  // its workers end before new ones start
     learner_.source->prepare(learner_.model->net(), state_);
     epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
-    next_ = epoch_->begin();
     clock_.enter(train::Phase::other);
   }
 
   /// Takes the next step, of the next epoch after the last one of an epoch. Collective.
   void take() {
     make_ready();
-    auto& batches = **next_;
-    step_.run(++state_.step, batches, losses_, clock_);
-    samples_ += batches.samples();
-    ++*next_;
+    epoch_->next_step();
+    step_.run(++state_.step, *epoch_, losses_, clock_);
+    samples_ += epoch_->samples();
   }
 
   /// Waits for the GPU.
@@ -71,7 +68,6 @@ class TrainingSteps {
   train::LossTrace losses_;
   int64_t samples_ = 0;
   std::unique_ptr<train::EpochFeed> epoch_;
-  std::optional<train::EpochFeed::iterator> next_;
 };
 
 constexpr int64_t kMostSteps = 100'000;

@@ -2,22 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
-#include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/identify.h"
-#include "lockstep/launch/process/leave.h"
-#include "lockstep/launch/variables.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
-#include "trainer/run_folder/request.h"
 
 namespace lockstep::cli {
 
@@ -34,64 +24,6 @@ void add_job_options(Options& options, submit::WantedJob& job) {
   options.add("storage", job.storage, "NAMES", "file systems that the job needs, where a site asks (PBS)");
   options.add("name", job.name, "NAME", "the job's name (lockstep)");
   options.add("set", job.sets, "KEY=VALUE", "override a key of the config; may be given again");
-}
-
-namespace {
-
-// By its name where that is enough: rank 0 alone has to see a run's folder.
-bool names_config(const std::string& path) {
-  std::error_code none;
-  return path.ends_with(".yaml") || path.ends_with(".yml") ||
-         std::filesystem::is_regular_file(base::find_path(path), none);
-}
-
-}  // namespace
-
-void SavedOptions::add_to(Options& options) {
-  options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
-                     "the config file; or a run's folder, for its config and its checkpoint");
-  options.add(
-      "checkpoint", checkpoint_, "PATH",
-      "a run's folder (its best checkpoint, else its newest), a .pt file of lockstep's or Python's, or "
-      "safetensors");
-  options.add("set", command_.sets, "KEY=VALUE", "override a key; may be given again");
-  options.add("launcher", command_.launcher, "NAME", "override the detection; none = alone");
-}
-
-std::string SavedOptions::checkpoint() const {
-  if (!checkpoint_.empty()) return checkpoint_;
-  return names_config(command_.config) ? "" : command_.config;
-}
-
-train::Command SavedOptions::command(const std::string& name) const {
-  auto command = command_;
-  command.elsewhere = !names_config(command_.config);
-  command.program = version_line();
-  command.whole_model = true;
-  command.must_match = {{"the command", name}, {"--checkpoint", checkpoint()}};
-  return command;
-}
-
-std::optional<Asked> ask_run(const Asking& asking, const std::vector<std::string>& args) {
-  std::string named;
-  double seconds = 600;
-  bool no_wait = false;
-  const auto example = "lockstep " + asking.command + " runs/mnist";
-  Options options(asking.command, asking.summary, {example, example + " --no-wait"});
-  options.positional("RUN_FOLDER", named, "the run's folder");
-  options.add("timeout", seconds, "SECONDS", "how long to wait until it is done (default 600)");
-  options.flag("no-wait", no_wait, "ask and leave");
-  if (!options.parse(args)) return std::nullopt;
-  const std::filesystem::path folder = named;
-  auto before = run_folder::status_of_running(folder);
-  run_folder::ask(folder, asking.request, before.attempt);
-  if (no_wait) {
-    const auto file = run_folder::request_file(folder, asking.request);
-    output::line("asked, not waited for: " + file.string());
-    return std::nullopt;
-  }
-  auto after = run_folder::await_answer(folder, asking.request, before, seconds);
-  return Asked{folder, std::move(before), std::move(after)};
 }
 
 namespace {

@@ -21,14 +21,10 @@ namespace {
 // machine it may start seconds after the others. Once it has left, the launcher ends this wait.
 constexpr std::chrono::seconds kHearRankZero{5};
 
-std::string trace_lines() {
-  return tracing() ? "\n" + last_trace() : "";
-}
-
 }  // namespace
 
 void never_abort() {
-  launch::never_abort(trace_lines);
+  launch::never_abort(last_trace);
 }
 
 int guarded(const std::function<int(bool& alike)>& body) {
@@ -40,7 +36,7 @@ int guarded(const std::function<int(bool& alike)>& body) {
     return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = launch::report_of(error) + trace_lines();
+    text = launch::report_of(error) + last_trace();
     launch::note_fault(error);
     alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {

@@ -25,11 +25,7 @@ int guarded(const std::function<int(bool& alike)>& body);
 /// The status, once all that was printed is written; an error where it cannot be.
 int flushed(int status);
 
-// LOCKSTEP_TRACE=1: where the last exception was thrown, as a stack of function names.
-
-bool tracing();
-
-/// The stack of this thread's last throw; empty unless tracing() was on when it happened.
+/// With LOCKSTEP_TRACE=1, a line break and the stack of this thread's last throw; otherwise empty.
 std::string last_trace();
 
 }  // namespace lockstep::cli

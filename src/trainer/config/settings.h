@@ -3,6 +3,7 @@
 // needs a row in the table of keys (keys.cpp): a test compares the two.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -27,55 +28,42 @@ enum class KernelChoice { exact, fast };
 enum class Tf32 { convolutions, all, none };
 
 template <class Choice>
-struct Words;
+inline constexpr std::array<std::string_view, 0> kWords = {};
 template <>
-struct Words<TrainMode> {
-  static constexpr std::string_view kAll[] = {"ddp", "single", "data_parallel"};
-};
+inline constexpr auto kWords<TrainMode> = std::to_array<std::string_view>({"ddp", "single", "data_parallel"});
 template <>
-struct Words<SameBits> {
-  static constexpr std::string_view kAll[] = {"off", "required"};
-};
+inline constexpr auto kWords<SameBits> = std::to_array<std::string_view>({"off", "required"});
 template <>
-struct Words<Precision> {
-  static constexpr std::string_view kAll[] = {"fp32", "bf16", "fp16"};
-};
+inline constexpr auto kWords<Precision> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
 template <>
-struct Words<ImageLayout> {
-  static constexpr std::string_view kAll[] = {"nchw", "channels_last", "auto"};
-};
+inline constexpr auto kWords<ImageLayout> = std::to_array<std::string_view>({"nchw", "channels_last",
+                                                                             "auto"});
 template <>
-struct Words<KernelChoice> {
-  static constexpr std::string_view kAll[] = {"exact", "fast"};
-};
+inline constexpr auto kWords<KernelChoice> = std::to_array<std::string_view>({"exact", "fast"});
 template <>
-struct Words<Tf32> {
-  static constexpr std::string_view kAll[] = {"convolutions", "all", "none"};
-};
+inline constexpr auto kWords<Tf32> = std::to_array<std::string_view>({"convolutions", "all", "none"});
 
 template <class Choice>
-concept OneOfWords = requires {
-  Words<Choice>::kAll;
-};
+concept OneOfWords = !kWords<Choice>.empty();
 
 /// As it is written in a config.
 template <OneOfWords Choice>
 std::string word_of(Choice choice) {
-  return std::string(Words<Choice>::kAll[static_cast<size_t>(choice)]);
+  return std::string(kWords<Choice>[static_cast<size_t>(choice)]);
 }
 
 /// All words, in the type's order.
 template <OneOfWords Choice>
 std::vector<std::string> words_of() {
-  return {std::begin(Words<Choice>::kAll), std::end(Words<Choice>::kAll)};
+  return {kWords<Choice>.begin(), kWords<Choice>.end()};
 }
 
 /// What the word stands for. Throws where it is none of them: a config's words were looked at before.
 template <OneOfWords Choice>
 Choice choice_of(std::string_view word) {
-  const auto found = std::find(std::begin(Words<Choice>::kAll), std::end(Words<Choice>::kAll), word);
-  if (found == std::end(Words<Choice>::kAll)) throw std::out_of_range("no such choice: " + std::string(word));
-  return static_cast<Choice>(found - std::begin(Words<Choice>::kAll));
+  const auto found = std::find(kWords<Choice>.begin(), kWords<Choice>.end(), word);
+  if (found == kWords<Choice>.end()) throw std::out_of_range("no such choice: " + std::string(word));
+  return static_cast<Choice>(found - kWords<Choice>.begin());
 }
 
 /// The section `run`.

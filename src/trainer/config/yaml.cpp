@@ -1,12 +1,7 @@
 #include "trainer/config/yaml.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/mark.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/yaml.h>
 
-#include <map>
-#include <sstream>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -64,119 +59,48 @@ void check_bytes(const std::string& text, const std::string& file) {
   check_indentation(text, file);
 }
 
-// Builds the tree from the parser's events. An alias shares its anchor's node, so a bomb of aliases costs
-// nothing, and an anchor that is still open when it is named would be a cycle.
-class Builder : public YAML::EventHandler {
+// Copies the parser's tree, within limits: an alias is a copy of what it names, so aliases of aliases can be
+// as large as one likes, and an anchor that contains itself has no end.
+class Copier {
  public:
-  explicit Builder(const std::string& file) : file_(file) {
-    auto nothing = std::make_shared<YamlNode>();
-    nothing->place = {file, 1, 1};
-    root = nothing;
+  explicit Copier(const std::string& file) : file_(file) {}
+
+  TextPlace place_of(const YAML::Node& node) const {
+    return {file_, node.Mark().line + 1, node.Mark().column + 1};
   }
 
-  NodePtr root;
-
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { put(make(mark), anchor); }
-
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    const auto known = anchors_.find(anchor);
-    if (known == anchors_.end()) fail("an anchor that contains itself", place(mark), "write the value out");
-    auto copy = std::make_shared<YamlNode>(*known->second);  // one level: its children stay shared
-    copy->place = place(mark);
-    put(copy, 0);
-  }
-
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& value) override {
-    refuse_tag(tag, mark);
-    auto node = make(mark);
-    node->kind = YamlNode::Kind::scalar;
-    node->text = value;
-    node->quoted = tag == "!";  // the parser's mark for a scalar that is not plain
-    put(node, anchor);
-  }
-
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    open(YamlNode::Kind::list, mark, tag, anchor);
-  }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    open(YamlNode::Kind::map, mark, tag, anchor);
-  }
-  void OnSequenceEnd() override { close(); }
-  void OnMapEnd() override { close(); }
-
- private:
-  struct Open {
-    std::shared_ptr<YamlNode> node;
-    YAML::anchor_t anchor;
-    NodePtr key;  // a map's key that waits for its value
-  };
-
-  TextPlace place(const YAML::Mark& mark) const { return {file_, mark.line + 1, mark.column + 1}; }
-
-  std::shared_ptr<YamlNode> make(const YAML::Mark& mark) {
-    if (++count_ > kMaxNodes) fail("too many values for a config", place(mark), "put data into a data file");
+  NodePtr copy(const YAML::Node& from, size_t depth = 0) {
     auto node = std::make_shared<YamlNode>();
-    node->place = place(mark);
+    node->place = place_of(from);
+    if (++count_ > kMaxNodes) fail("too many values for a config", node->place, "put data into a data file");
+    if (const auto& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!") {
+      fail(format("a YAML tag ({})", base::printable(tag)), node->place,
+           "configs have no tags: write the value alone");
+    }
+    if (from.IsScalar()) {
+      node->kind = YamlNode::Kind::scalar;
+      node->text = from.Scalar();
+      node->quoted = from.Tag() == "!";  // the parser's mark for a scalar that is not plain
+    } else if (from.IsSequence() || from.IsMap()) {
+      if (depth >= kMaxDepth)
+        fail("nested too deeply", node->place, "a config is sections of keys with values");
+      node->kind = from.IsMap() ? YamlNode::Kind::map : YamlNode::Kind::list;
+      for (const auto& child : from) {
+        if (from.IsSequence()) {
+          node->items.push_back(copy(child, depth + 1));
+        } else {
+          const auto name = copy(child.first, depth + 1);
+          node->entries.emplace_back(name, copy(child.second, depth + 1));
+        }
+      }
+    }
     return node;
   }
 
-  void refuse_tag(const std::string& tag, const YAML::Mark& mark) const {
-    if (tag.empty() || tag == "?" || tag == "!") return;
-    fail(format("a YAML tag ({})", base::printable(tag)), place(mark),
-         "configs have no tags: write the value alone");
-  }
-
-  void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    refuse_tag(tag, mark);
-    // thrown from inside the parser's recursion, so that a nesting bomb never gets deep
-    if (open_.size() >= kMaxDepth)
-      fail("nested too deeply", place(mark), "a config is sections of keys with values");
-    auto node = make(mark);
-    node->kind = kind;
-    open_.push_back({node, anchor, nullptr});
-  }
-
-  void close() {
-    const Open done = open_.back();
-    open_.pop_back();
-    put(done.node, done.anchor);
-  }
-
-  void put(const NodePtr& node, YAML::anchor_t anchor) {
-    if (anchor != 0) anchors_[anchor] = node;
-    if (open_.empty()) {
-      root = node;
-    } else if (Open& parent = open_.back(); parent.node->kind == YamlNode::Kind::list) {
-      parent.node->items.push_back(node);
-    } else if (!parent.key) {
-      parent.key = node;
-    } else {
-      parent.node->entries.emplace_back(std::exchange(parent.key, nullptr), node);
-    }
-  }
-
-  std::string file_;
+ private:
+  const std::string& file_;
   size_t count_ = 0;
-  std::vector<Open> open_;
-  std::map<YAML::anchor_t, NodePtr> anchors_;
 };
-
-NodePtr parse_document(std::istream& stream, const std::string& file) {
-  YAML::Parser parser(stream);
-  Builder builder(file);
-  if (!parser.HandleNextDocument(builder)) return builder.root;
-  Builder second(file);
-  if (parser.HandleNextDocument(second)) {
-    fail("a second document in the file", second.root->place,
-         "one config a file: remove the '---' between them");
-  }
-  return builder.root;
-}
 
 }  // namespace
 
@@ -186,13 +110,20 @@ std::string TextPlace::text() const {
 
 NodePtr parse_yaml(const std::string& text, const std::string& file) {
   check_bytes(text, file);
-  std::istringstream stream(text);
+  Copier copier(file);
   try {
-    return parse_document(stream, file);
+    const auto documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      fail("a second document in the file", copier.place_of(documents[1]),
+           "one config a file: remove the '---' between them");
+    if (!documents.empty()) return copier.copy(documents[0]);
   } catch (const YAML::Exception& error) {
     fail("not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},
          "look for a missing colon, quote, bracket or a space after ':'");
   }
+  auto nothing = std::make_shared<YamlNode>();
+  nothing->place = {file, 1, 1};
+  return nothing;
 }
 
 std::string describe(const YamlNode& node) {

@@ -193,10 +193,6 @@ bool Checkpoints::is_due(const TrainingState& state) const {
   return is_multiple(state.step, subject_.settings.checkpoint.every_steps) && !state.epoch_trained;
 }
 
-bool Checkpoints::is_due_after_epoch(const TrainingState& state) const {
-  return is_multiple(state.epoch + 1, subject_.settings.checkpoint.every_epochs);
-}
-
 bool Checkpoints::is_wanted(const TrainingState& state) {
   if (!requests_) return false;
   answer_when_written(state);

@@ -35,8 +35,6 @@ class Checkpoints {
 
   /// Is one due after this step (every_steps)? The same on every rank.
   bool is_due(const TrainingState& state) const;
-  /// Is one due at the end of the epoch that the state is in (every_epochs)?
-  bool is_due_after_epoch(const TrainingState& state) const;
   /// Does rank 0 want one now: every_minutes, or a request? One that was asked for and is written by now is
   /// answered.
   bool is_wanted(const TrainingState& state);

@@ -60,7 +60,8 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   auto epoch = feed.epoch(start);
   step.begin_epoch(epoch.order());
   const auto begin = Clock::now();
-  step.run(1, *epoch.begin(), losses, clock);
+  epoch.next_step();
+  step.run(1, epoch, losses, clock);
   losses.read_pending();
   return std::chrono::duration<double>(Clock::now() - begin).count() * static_cast<double>(accumulate);
 }

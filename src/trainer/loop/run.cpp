@@ -19,7 +19,6 @@
 #include "trainer/loop/same_bits.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/modes/model.h"
-#include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
 #include "trainer/setup/saved.h"
@@ -66,8 +65,13 @@ struct Resume {
   std::optional<Saved> file;  // a checkpoint to start from
 };
 
-Resume find_resume(const Team& team, const std::string& asked) {
-  if (asked.empty() || asked == "auto") return {asked, {}};
+Resume find_resume(const Setup& setup, const std::string& asked) {
+  const auto& team = *setup.team;
+  const bool provokes = setup.settings.train.provokes();
+  if (asked.empty() || asked == "auto") return {provokes ? "" : asked, {}};
+  if (provokes)
+    throw InputError("a fault can be injected only into a new run", "--resume",
+                     "leave out --resume, or --provoke");
   const auto folder = team.from_first([&] {
     auto path = find_saved(asked);
     if (!fs::is_directory(path)) return std::string();
@@ -117,15 +121,6 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
   words >> place.goes_on >> place.attempt;
   std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
   return place;
-}
-
-void provoke(Start& start, const Setup& setup) {
-  if (!setup.settings.train.provokes()) return;
-  const auto provocation = std::make_shared<Provocation>(setup.settings, setup.mesh->data());
-  start.after_step = [provocation](int64_t step) { provocation->after_step(step); };
-  start.shown_loss = [provocation](double mean, const LossTrace& losses) {
-    return provocation->shown_loss(mean, losses);
-  };
 }
 
 // From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
@@ -248,7 +243,7 @@ int train(const Command& command, const std::string& asked) {
   auto setup = join_job(command, std::move(begun));
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   compare_ranks(setup);
-  auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
+  auto from = find_resume(setup, asked);
   check_place(setup, from);
   const auto open = setup.settings;
   go_on_as_begun(setup, from);
@@ -260,7 +255,6 @@ int train(const Command& command, const std::string& asked) {
   const auto rounds = learner.rounds;
   const bool own_kernels = has_own_kernels(setup.settings, *learner.model);
   Start start;
-  provoke(start, setup);
   if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
   if (setup.team->first()) {
     const auto end = std::make_shared<launch::JobEnd>(setup.team->job(), launch::current_environment(),

@@ -1,6 +1,7 @@
 #include "trainer/loop/run_log.h"
 
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -95,7 +96,14 @@ void RunLog::step(const TrainingState& state, double loss, double lr) {
   const double speed = speed_since(line_begin_);
   line_begin_ = now();
   if (!recorder_) return;
-  recorder_->add(run_folder::StepRecord{state.step, state.epoch, loss, lr, speed});
+  recorder_->add(state.step,
+                 {{"event", "step"},
+                  {"step", state.step},
+                  {"epoch", state.epoch},
+                  {"loss", loss},
+                  {"lr", lr},
+                  {"samples_per_second", speed}},
+                 {{"train/loss", loss}, {"train/lr", lr}, {"train/samples_per_second", speed}});
   recorder_->note([&](run_folder::RunStatus& status) { status.loss = loss; });
 }
 
@@ -119,18 +127,23 @@ void RunLog::begin_evaluation() {
 
 void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
   console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::TextStyle::strong);
-  run_folder::EpochRecord record{
-      state.step, state.epoch,     train_loss,     seconds_since(epoch_begin_.moment),
-      0,          measured.values, measured.curves};
-  record.samples_per_second = rate((samples_ - epoch_begin_.samples) * shares_, record.seconds);
-  std::string line;
-  for (const auto& [name, value] : record.metrics) {
-    line += format("{}{} {:.{}f}", line.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
-                   name, value, measured.counts.contains(name) ? 0 : 4);
+  const double took = seconds_since(epoch_begin_.moment);
+  nlohmann::ordered_json line = {
+      {"event", "epoch"}, {"epoch", state.epoch}, {"step", state.step}, {"train_loss", train_loss}};
+  run_folder::Curves curves = {{"epoch/train_loss", train_loss}, {"epoch/seconds", took}};
+  std::string words;
+  for (const auto& [name, value] : measured.values) {
+    words +=
+        format("{}{} {:.{}f}", words.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
+               name, value, measured.counts.contains(name) ? 0 : 4);
+    line[name == "loss" ? "eval_loss" : name] = value;
+    curves.emplace_back(measured.curves + "/" + name, value);
   }
-  if (!line.empty()) console_.line(line);
+  this->line(words);
   if (!recorder_) return;
-  recorder_->add(record);
+  line["seconds"] = took;
+  line["samples_per_second"] = rate((samples_ - epoch_begin_.samples) * shares_, took);
+  recorder_->add(state.step, line, curves);
   recorder_->update_soon([&](run_folder::RunStatus& status) {
     status.step = state.step;
     status.epoch = state.epoch + (state.epoch_trained ? 1 : 0);

@@ -17,7 +17,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/comm/connect.h"
-#include "trainer/observe/agreement.h"
 #include "trainer/run_folder/lock.h"
 #include "trainer/step/evaluate.h"
 
@@ -190,12 +189,47 @@ void RunFacts::write() noexcept {
 
 namespace {
 
-// From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
-constexpr double kLongEvaluation = 5;
-
 std::optional<run_folder::Requests> requests_of(const RunAttempt& attempt) {
   if (!attempt.folder) return std::nullopt;
   return run_folder::Requests(attempt.folder->path(), attempt.number);
+}
+
+struct Statistics {
+  std::vector<std::string> names;  // an entry for each number
+  std::vector<at::Tensor> values;
+};
+
+Statistics statistics_of(const torch::nn::Module& module) {
+  Statistics found;
+  for (const auto& item : module.named_buffers()) {
+    const auto& name = item.key();
+    const bool running = name.ends_with("running_mean") || name.ends_with("running_var");
+    if (!running || !item.value().defined()) continue;
+    found.values.push_back(item.value().detach().to(torch::kCPU, torch::kFloat64).flatten());
+    for (int64_t i = 0; i < item.value().numel(); ++i) found.names.push_back(format("{}[{}]", name, i));
+  }
+  return found;
+}
+
+// Batch normalisation that each rank computes over its own samples: where the ranks' running statistics
+// differ most, in words with what to do. Empty where they are the same, or there are none. Collective.
+std::string norm_drift(const Team& team, const torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  const auto own = statistics_of(module);
+  if (own.values.empty() || team.world() == 1) return "";
+  const auto all = torch::stack(team.all_gather(torch::cat(own.values)));
+  const auto spread = all.amax(0) - all.amin(0);
+  const auto worst = spread.argmax().item<int64_t>();
+  if (!(spread[worst].item<double>() > 0)) return "";
+  const auto low = all.select(1, worst).argmin().item<int64_t>();
+  const auto high = all.select(1, worst).argmax().item<int64_t>();
+  const auto in_job = [&](int64_t rank) { return comm::rank_in_job(team.group(), static_cast<int>(rank)); };
+  return format(
+      "batch normalisation is not synchronised: {} is {:.4f} on rank {}, {:.4f} on rank {}; rank 0's are "
+      "saved\n"
+      "  to do: set ddp.sync_batchnorm: true where a rank's batch is small",
+      own.names[static_cast<size_t>(worst)], all[low][worst].item<double>(), in_job(low),
+      all[high][worst].item<double>(), in_job(high));
 }
 
 template <class Part>
@@ -207,7 +241,6 @@ Part* pointer_to(std::optional<Part>& part) {
 
 Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
     : setup_(setup),
-      start_(start),
       learner_(std::move(learner)),
       state_(start.state),
       feed_(learner_.source->feed(setup.settings)),
@@ -218,7 +251,8 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
                    pointer_to(requests_), log_),
-      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_) {
+      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_),
+      fault_(injected_fault(setup.settings)) {
   losses_.restart(state_.loss_sum, state_.loss_count);
   if (learner_.graph && setup.team->world() > 1) watch_captured_steps();
 }
@@ -274,12 +308,13 @@ void Trainer::take_steps() {
   auto epoch = feed_.epoch(state_);
   step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());
-  for (auto& batches : epoch) {
+  while (epoch.next_step()) {
     if (stall_) stall_->sign();
-    step_.run(state_.step + 1, batches, losses_, log_.clock());
+    step_.run(state_.step + 1, epoch, losses_, log_.clock());
     epoch.advance(state_);
-    if (start_.after_step) start_.after_step(state_.step);
-    log_.took_step(state_, batches.samples());
+    if (fault_ && fault_->after_step && state_.step == InjectedFault::kStep)
+      fault_->after_step(setup_.mesh->data(), setup_.settings);
+    log_.took_step(state_, epoch.samples());
     const double lr = learner_.optimizer->lr();
     if (learner_.schedule->per_step()) learner_.schedule->step();
     const bool show = log_.is_due(state_);
@@ -338,8 +373,6 @@ Measured Trainer::measure() {
   if (setup_.data.eval->size() == 0) return {};
   const bool last = is_last_epoch();
   if (train.eval_every == 0 || !(last || is_evaluation_scheduled(train, state_.epoch))) return {};
-  if (evaluation_is_long_ && (last || checkpoints_.is_due_after_epoch(state_)))
-    checkpoints_.save(state_, losses_);
   return evaluate_now();
 }
 
@@ -373,11 +406,8 @@ bool Trainer::is_last_epoch() const {
 // One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
 // trace in the random numbers.
 Measured Trainer::evaluate_now() {
-  using Clock = std::chrono::steady_clock;
-  const auto& team = *setup_.team;
   log_.begin_evaluation();
   const Traced span(trace_.tracer(), SpanKind::evaluation);
-  const auto begin = Clock::now();
   const auto generator = rng_state().clone();
   auto agreement = watch_.count_rounds();
   const auto is_cut_short = [&](int64_t batch) {
@@ -391,9 +421,6 @@ Measured Trainer::evaluate_now() {
                           setup_.settings, is_cut_short, &worst);
   if (metrics) facts_.evaluated(*metrics, std::move(worst), state_.step, state_.epoch);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
-  std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
-  team.max(seconds);
-  evaluation_is_long_ = seconds[0] >= kLongEvaluation;
   return metrics ? Measured{.values = metrics->values()} : Measured{};
 }
 
@@ -405,7 +432,8 @@ void Trainer::checkpoint_from_before(const at::Tensor& generator) {
 }
 
 double Trainer::shown(double train_loss) const {
-  return start_.shown_loss ? start_.shown_loss(train_loss, losses_) : train_loss;
+  const bool changes = fault_ && fault_->shown_loss;
+  return changes ? fault_->shown_loss(setup_.mesh->data(), train_loss, losses_) : train_loss;
 }
 
 double Trainer::mean_train_loss() {

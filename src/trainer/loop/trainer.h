@@ -4,7 +4,6 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,8 +15,9 @@
 #include "trainer/loop/watch.h"
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
-#include "trainer/observe/trace_file.h"
+#include "trainer/observe/trace.h"
 #include "trainer/observe/worst_samples.h"
+#include "trainer/provoke/provoke.h"
 #include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"
 #include "trainer/setup/setup.h"
@@ -68,9 +68,6 @@ struct Start {
   TrainingState state = {};  // that the learner is in
   RunAttempt attempt = {};
   RunWatch::Deadline deadline = {};  // rank 0's
-  // What changes a training from outside (train.provoke); empty where nothing does.
-  std::function<void(int64_t step)> after_step = {};
-  std::function<double(double mean, const LossTrace& losses)> shown_loss = {};
 };
 
 class Trainer {
@@ -101,7 +98,6 @@ class Trainer {
   void look_at_goal();
 
   const Setup& setup_;
-  const Start start_;
   Learner learner_;
   TrainingState state_;
   LossTrace losses_;
@@ -114,8 +110,8 @@ class Trainer {
   Checkpoints checkpoints_;
   RunWatch watch_;
   std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
+  const InjectedFault* fault_;                 // null without train.provoke
   bool norms_compared_ = false;
-  bool evaluation_is_long_ = true;  // until one has shown how long it takes
 };
 
 }  // namespace lockstep::train

@@ -18,7 +18,6 @@
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "trainer/modes/tensor_model.h"
-#include "trainer/observe/tracer.h"
 
 namespace lockstep::train {
 namespace {

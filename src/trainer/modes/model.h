@@ -13,7 +13,7 @@
 #include "lockstep/tasks/task.h"
 #include "trainer/config/settings.h"
 #include "trainer/observe/phase_clock.h"
-#include "trainer/observe/tracer.h"
+#include "trainer/observe/trace.h"
 
 namespace lockstep {
 class DdpCore;

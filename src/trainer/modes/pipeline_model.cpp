@@ -34,7 +34,6 @@
 #include "lockstep/parallel/trees/share_tree.h"
 #include "trainer/config/settings.h"
 #include "trainer/modes/stages.h"
-#include "trainer/observe/tracer.h"
 
 namespace lockstep::train {
 namespace {
@@ -144,66 +143,39 @@ class StageParts : public ModelParts {
   const Stages stages_;
 };
 
-// How long the stages of a pipeline wait, measured, beside what the formula says. On GPUs the formula alone:
-// a host's clock sees when work is handed to a GPU, not when it is done.
+// How long the stages of a pipeline wait, measured on this rank, beside what the formula says. On GPUs the
+// formula alone: a host's clock sees when work is handed to a GPU, not when it is done.
+struct Bubble {
+  double busy = 0,
+         elapsed = 0;  // seconds in batches; the first, which pays for libtorch's start, is not counted
+  int64_t batches = 0;
 
-class Bubble {
- public:
-  Bubble(const Mesh& mesh, int64_t micro_batches) : mesh_(mesh), micro_batches_(micro_batches) {}
-
-  /// Around a batch; the first one, which pays for libtorch's start, is not counted.
-  void begin() { begin_ = Clock::now(); }
-  void end() {
-    if (batches_++ == 0) {
-      busy_ = 0;
-      return;
-    }
-    elapsed_ += Seconds(Clock::now() - begin_).count();
-  }
-
-  /// This stage's own work.
-  template <class Work>
-  void busy(const Work& work) {
-    const auto begin = Clock::now();
-    work();
-    busy_ += Seconds(Clock::now() - begin).count();
-  }
-  /// For the log, of each stage the mean over the copies of the model; empty before the second batch.
-  /// Collective.
-  std::string words() const {
-    const auto stages = static_cast<size_t>(mesh_.pipeline().world());
-    const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
-    if (!mesh_.all().device().is_cpu()) {
+  // For the log, of each stage the mean over the copies of the model; empty before the second batch.
+  // Collective.
+  std::string words(const Mesh& mesh, int64_t micro_batches) const {
+    const auto stages = static_cast<size_t>(mesh.pipeline().world());
+    const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches);
+    if (!mesh.all().device().is_cpu()) {
       return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
-                    micro_batches_, formula);
+                    micro_batches, formula);
     }
     std::vector<double> sums(2 * stages, 0.0);
-    const auto own = static_cast<size_t>(mesh_.pipeline().rank());
-    sums[own] = busy_;
-    sums[stages + own] = elapsed_;
-    mesh_.all().sum(sums);
-    double busy = 0, elapsed = 0;
+    const auto own = static_cast<size_t>(mesh.pipeline().rank());
+    sums[own] = busy;
+    sums[stages + own] = elapsed;
+    mesh.all().sum(sums);
+    double all_busy = 0, all_elapsed = 0;
     std::vector<std::string> shares;
     for (size_t stage = 0; stage < stages; ++stage) {
       if (sums[stages + stage] <= 0) return {};
-      busy += sums[stage];
-      elapsed += sums[stages + stage];
+      all_busy += sums[stage];
+      all_elapsed += sums[stages + stage];
       shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
     }
     return format(
         "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
-        stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "), formula);
+        stages, micro_batches, 100 * (1 - all_busy / all_elapsed), base::join(shares, ", "), formula);
   }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
-
-  const Mesh& mesh_;
-  int64_t micro_batches_;
-  Clock::time_point begin_{};
-  double busy_ = 0, elapsed_ = 0;
-  int64_t batches_ = 0;
 };
 
 // A batch cut into micro-batches, each with its share in the batch's mean loss.
@@ -226,6 +198,9 @@ std::vector<MicroBatch> cut_batch(const at::Tensor& input, const at::Tensor& tar
   return result;
 }
 
+// DDP over the copies of a pipeline: the ranks with the same stage average its gradients, once a batch
+// however many micro-batches it has. Null where there is one copy, or nothing to learn in the stage.
+// Collective over the copies.
 std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
                                    const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
@@ -241,68 +216,7 @@ std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const T
   return core;
 }
 
-// DDP over the copies of a pipeline: the ranks with the same stage average its gradients, once a batch
-// however many micro-batches it has.
-
-class StageDdp {
- public:
-  using Buckets = std::vector<std::vector<std::string>>;
-
-  /// Does nothing where there is one copy, or nothing to learn in the stage. Collective over the copies.
-  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
-           const std::shared_ptr<Tracer>& tracer)
-      : net_(std::move(net)), core_(make_core(net_, copies, settings, tracer)) {}
-
-  bool exchanges() const { return core_ != nullptr; }
-  DdpCore* core() const { return core_.get(); }
-  std::shared_ptr<void> no_sync() const { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
-
-  /// Before a batch's first forward.
-  void begin_batch() {
-    if (!core_) return;
-    core_->before_forward();
-    local_ = no_sync();
-  }
-
-  /// Before the backward of its last micro-batch, whose root may be replaced: gradients travel while it runs,
-  /// and those of the other micro-batches have added up here before.
-  void begin_last_backward(at::Tensor& root) {
-    if (!core_) return;
-    local_.reset();
-    core_->after_forward({&root});
-  }
-
-  /// Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
-  /// them. Collective over the copies and along the line.
-  Buckets all_buckets(const Team& line) const {
-    const auto mine = core_ ? core_->settle_buckets() : Buckets{};
-    Buckets all;
-    for (const auto& text : line.all_gather(nlohmann::json(mine).dump())) {
-      const auto theirs = nlohmann::json::parse(text).get<Buckets>();
-      all.insert(all.end(), theirs.begin(), theirs.end());
-    }
-    return all;
-  }
-
-  void restore_buckets(const Buckets& names) const {
-    if (!core_) return;
-    const auto own = net_->named_parameters();
-    Buckets buckets;
-    for (const auto& bucket : names) {
-      std::vector<std::string> here;
-      std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
-                   [&](const auto& name) { return own.contains(name); });
-      if (!here.empty()) buckets.push_back(here);
-    }
-    core_->restore_buckets(buckets);
-  }
-
- private:
-  std::shared_ptr<StageNet> net_;
-  std::unique_ptr<DdpCore> core_;
-  std::shared_ptr<void> local_;  // a batch's backwards but the last
-};
-
+using Buckets = std::vector<std::vector<std::string>>;
 using parallel::StageLine;
 
 // What a stage keeps of a micro-batch between its forward and its backward.
@@ -319,9 +233,9 @@ class PipelineModel : public TrainedModel {
       : TrainedModel(net),
         line_(std::move(line)),
         stage_(net),
-        ddp_(net, mesh.data(), settings.ddp, tracer),
-        micro_batches_(settings.parallel.micro_batches),
-        bubble_(mesh, std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
+        mesh_(mesh),
+        core_(make_core(stage_, mesh.data(), settings.ddp, tracer)),
+        micro_batches_(std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
 
   at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
     const auto batches = cut_batch(input, target, micro_batches_, context.weight);
@@ -329,8 +243,9 @@ class PipelineModel : public TrainedModel {
     const int stages = line_->stages(), stage = line_->stage();
     std::vector<Alive> alive(batches.size());
     auto loss = torch::zeros({}, at::dtype(at::kDouble).device(line_->team().device()));
-    bubble_.begin();
-    ddp_.begin_batch();
+    const auto begin = Clock::now();
+    if (core_) core_->before_forward();
+    auto local = no_sync();  // for all backwards but the last
     for (const auto& [messages, turn] :
          parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
       if (!messages.empty()) context.enter(Phase::waiting);
@@ -342,7 +257,10 @@ class PipelineModel : public TrainedModel {
         forward(own, batch, context);
         if (line_->is_last()) loss += own.root.detach().to(at::kDouble) / batch.parts;
       } else {
-        if (turn->micro_batch + 1 == count) ddp_.begin_last_backward(own.root);
+        if (core_ && turn->micro_batch + 1 == count) {  // gradients travel while it runs
+          local.reset();
+          core_->after_forward({&own.root});
+        }
         backward(own, batch, context);
         own = {.input = line_->is_first() ? at::Tensor() : own.input, .root = {}, .gradient = {}};
       }
@@ -350,7 +268,11 @@ class PipelineModel : public TrainedModel {
     context.enter(Phase::waiting);
     line_->flush();
     loss = share_loss(loss);
-    bubble_.end();
+    if (bubble_.batches++ == 0) {
+      bubble_.busy = 0;
+    } else {
+      bubble_.elapsed += seconds_since(begin);
+    }
     return loss;
   }
 
@@ -358,14 +280,41 @@ class PipelineModel : public TrainedModel {
   std::vector<at::Tensor> parameters() const override {
     return parallel::tensors_of(parallel::unique_parameters(*stage_));
   }
-  std::shared_ptr<void> no_sync() override { return ddp_.no_sync(); }
-  StageDdp::Buckets buckets() override { return ddp_.all_buckets(line_->team()); }
-  void restore_buckets(const StageDdp::Buckets& names) override { ddp_.restore_buckets(names); }
-  DdpCore* ddp_core() override { return ddp_.core(); }
-  std::string summary() const override { return bubble_.words(); }
-  bool exchanges() const override { return ddp_.exchanges(); }
+  std::shared_ptr<void> no_sync() override { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
+  // Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
+  // them.
+  Buckets buckets() override {
+    const auto mine = core_ ? core_->settle_buckets() : Buckets{};
+    Buckets all;
+    for (const auto& text : line_->team().all_gather(nlohmann::json(mine).dump())) {
+      const auto theirs = nlohmann::json::parse(text).get<Buckets>();
+      all.insert(all.end(), theirs.begin(), theirs.end());
+    }
+    return all;
+  }
+  void restore_buckets(const Buckets& names) override {
+    if (!core_) return;
+    const auto own = stage_->named_parameters();
+    Buckets buckets;
+    for (const auto& bucket : names) {
+      std::vector<std::string> here;
+      std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
+                   [&](const auto& name) { return own.contains(name); });
+      if (!here.empty()) buckets.push_back(here);
+    }
+    core_->restore_buckets(buckets);
+  }
+  DdpCore* ddp_core() override { return core_.get(); }
+  std::string summary() const override { return bubble_.words(mesh_, micro_batches_); }
+  bool exchanges() const override { return core_ != nullptr; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
   // Where nothing before a place learns, no gradient goes there.
   std::optional<StageLine::Parcel> parcel(const parallel::StageMessage& message,
                                           const StageLine::Sizes& batch, Alive& alive) {
@@ -392,19 +341,23 @@ class PipelineModel : public TrainedModel {
   void forward(Alive& alive, const MicroBatch& batch, const StepContext& context) {
     if (line_->is_first()) alive.input = batch.input;
     context.enter(Phase::forward);
-    bubble_.busy([&] {
+    const auto begin = Clock::now();
+    {
       const auto scope = context.autocast();
       alive.root = stage_->own_forward(alive.input);
       if (line_->is_last()) alive.root = context.criterion(alive.root, batch.target);
-    });
+    }
+    bubble_.busy += seconds_since(begin);
   }
 
   void backward(const Alive& alive, const MicroBatch& batch, const StepContext& context) {
+    const auto begin = Clock::now();
     if (line_->is_last()) {
-      bubble_.busy([&] { context.backward(alive.root / batch.parts); });
+      context.backward(alive.root / batch.parts);
     } else if (alive.root.requires_grad()) {
-      bubble_.busy([&] { context.backward_from(alive.root, alive.gradient); });
+      context.backward_from(alive.root, alive.gradient);
     }
+    bubble_.busy += seconds_since(begin);
   }
 
   at::Tensor share_loss(const at::Tensor& mine) const {
@@ -417,8 +370,9 @@ class PipelineModel : public TrainedModel {
 
   std::unique_ptr<StageLine> line_;
   std::shared_ptr<StageNet> stage_;
-  StageDdp ddp_;
-  int64_t micro_batches_;
+  const Mesh& mesh_;
+  std::unique_ptr<DdpCore> core_;
+  const int64_t micro_batches_;
   Bubble bubble_;
 };
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/observe/tracer.h"
+#include "trainer/observe/trace.h"
 
 namespace lockstep::train {
 

@@ -16,19 +16,8 @@
 
 namespace lockstep::train {
 
-struct InjectedFault {
-  std::string name;
-  std::string what;  // happens, for the warning at the start
-  int ranks = 2;     // that it takes
-  void (*prepare)(config::Loaded&) = nullptr;
-  std::shared_ptr<Net> (*change)(std::shared_ptr<Net>) = nullptr;
-  void (*after_step)(const Team&, const Settings&) = nullptr;  // after step kMoment
-  double (*shown_loss)(const Team&, double mean, const LossTrace&) = nullptr;
-};
-
 namespace {
 
-constexpr int64_t kMoment = 3;                       // the step after which a collective goes wrong
 constexpr std::chrono::seconds kProvokedTimeout{5};  // in place of launch.timeout's 10 minutes
 
 bool is_last(const Team& team) {
@@ -125,7 +114,9 @@ void want_gpus(config::Loaded& loaded) {
   loaded.settings.launch.backend = "nccl";
 }
 
-const std::vector<InjectedFault> kFaults = {
+}  // namespace
+
+const std::vector<InjectedFault> kInjectedFaults = {
     {.name = "skipped_collective",
      .what = "after step 3 the last rank leaves out an all-reduce that the others call, busy with "
              "something else",
@@ -153,31 +144,13 @@ const std::vector<InjectedFault> kFaults = {
      .ranks = 1,
      .prepare = want_gpus}};
 
-const InjectedFault* fault_of(const Settings& settings) {
-  const auto found = std::ranges::find(kFaults, settings.train.provoke, &InjectedFault::name);
-  return found == kFaults.end() ? nullptr : &*found;
+const InjectedFault* injected_fault(const Settings& settings) {
+  const auto found = std::ranges::find(kInjectedFaults, settings.train.provoke, &InjectedFault::name);
+  return found == kInjectedFaults.end() ? nullptr : &*found;
 }
 
-}  // namespace
-
-Provocation::Provocation(const Settings& settings, const Team& team)
-    : settings_(settings), team_(team), fault_(fault_of(settings)) {
-  if (!fault_ || team.world() >= fault_->ranks) return;
-  throw InputError(
-      format("train.provoke: {} takes {} ranks or more that share the data, not {}", fault_->name,
-             fault_->ranks, team.world()),
-      "train.provoke",
-      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", fault_->ranks));
-}
-
-std::vector<std::string> Provocation::names() {
-  std::vector<std::string> names;
-  for (const auto& fault : kFaults) names.push_back(fault.name);
-  return names;
-}
-
-void Provocation::prepare(config::Loaded& loaded) {
-  const auto* fault = fault_of(loaded.settings);
+void prepare_fault(config::Loaded& loaded) {
+  const auto* fault = injected_fault(loaded.settings);
   if (!fault) return;
   log::warning(format("train.provoke: {} is injected: {}", fault->name, fault->what));
   auto& name = loaded.settings.run.name;
@@ -185,24 +158,14 @@ void Provocation::prepare(config::Loaded& loaded) {
   if (fault->prepare) fault->prepare(loaded);
 }
 
-std::string Provocation::resume(const Settings& settings, const std::string& asked) {
-  if (!fault_of(settings) || asked.empty()) return asked;
-  if (asked == "auto") return "";
-  throw InputError("a fault is injected into a new run alone", "--resume",
-                   "leave out --resume, or --provoke");
-}
-
-std::shared_ptr<Net> Provocation::change(const Settings& settings, std::shared_ptr<Net> net) {
-  const auto* fault = fault_of(settings);
-  return fault && fault->change ? fault->change(std::move(net)) : net;
-}
-
-void Provocation::after_step(int64_t step) const {
-  if (fault_ && fault_->after_step && step == kMoment) fault_->after_step(team_, settings_);
-}
-
-double Provocation::shown_loss(double mean, const LossTrace& losses) const {
-  return fault_ && fault_->shown_loss ? fault_->shown_loss(team_, mean, losses) : mean;
+void check_fault(const Settings& settings, const Team& team) {
+  const auto* fault = injected_fault(settings);
+  if (!fault || team.world() >= fault->ranks) return;
+  throw InputError(
+      format("train.provoke: {} needs {} ranks or more that share the data (got {})", fault->name,
+             fault->ranks, team.world()),
+      "train.provoke",
+      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", fault->ranks));
 }
 
 }  // namespace lockstep::train

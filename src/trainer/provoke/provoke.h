@@ -13,31 +13,28 @@
 
 namespace lockstep::train {
 
-struct InjectedFault;  // a row of the table in provoke.cpp
+struct InjectedFault {
+  static constexpr int64_t kStep = 3;  // after which a collective goes wrong
 
-class Provocation {
- public:
-  /// What the settings ask for; most ask for nothing. InputError, alike on all ranks, where there are too few
-  /// ranks.
-  Provocation(const Settings& settings, const Team& team);
-
-  /// The names, in the order of the choices of train.provoke.
-  static std::vector<std::string> names();
-  /// Before the ranks meet: a run of its own name, and the settings under which the fault shows.
-  static void prepare(config::Loaded& loaded);
-  /// What is left of --resume: a provoked run begins again.
-  static std::string resume(const Settings& settings, const std::string& asked);
-  /// The model as the fault wants it, which is what its checkpoints hold.
-  static std::shared_ptr<Net> change(const Settings& settings, std::shared_ptr<Net> net);
-
-  void after_step(int64_t step) const;
-  /// The epoch's loss as it is shown.
-  double shown_loss(double mean, const LossTrace& losses) const;
-
- private:
-  const Settings& settings_;
-  const Team& team_;
-  const InjectedFault* fault_;  // nullptr = none
+  std::string name;
+  std::string what;                                                            // happens
+  int ranks = 2;                                                               // that it needs
+  void (*prepare)(config::Loaded&) = nullptr;                                  // before the ranks meet
+  std::shared_ptr<Net> (*change)(std::shared_ptr<Net>) = nullptr;              // the model
+  void (*after_step)(const Team&, const Settings&) = nullptr;                  // after step kStep
+  double (*shown_loss)(const Team&, double mean, const LossTrace&) = nullptr;  // of an epoch
 };
+
+/// In the order of the choices of train.provoke.
+extern const std::vector<InjectedFault> kInjectedFaults;
+
+/// What the settings ask for; null where they ask for none.
+const InjectedFault* injected_fault(const Settings& settings);
+
+/// Gives the run a name of its own, and the settings under which the fault shows.
+void prepare_fault(config::Loaded& loaded);
+
+/// InputError, alike on all ranks, where there are too few of them.
+void check_fault(const Settings& settings, const Team& team);
 
 }  // namespace lockstep::train

@@ -13,27 +13,14 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/past_config.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
-namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-void warn_if_suspended(Clock::duration slept, std::chrono::milliseconds beat) {
-  if (slept < 4 * beat) return;
-  log::warning(
-      format("the process stood still for {:.0f} s: was the job suspended? The ranks' timeouts do "
-             "not count that",
-             std::chrono::duration<double>(slept).count()));
-}
-
-}  // namespace
 
 FolderLost::FolderLost(const fs::path& folder, Hold hold)
     : Error(hold == Hold::gone
@@ -83,13 +70,11 @@ void HeldFolder::beat_soon() {
 void HeldFolder::keep_beating(std::chrono::milliseconds beat) {
   const auto shortest = std::min<std::chrono::milliseconds>(beat / 5, std::chrono::seconds(1));
   std::unique_lock lock(mutex_);
-  for (auto asleep = Clock::now();; asleep = Clock::now()) {
-    if (changed_.wait_for(lock, shortest, [this] { return ended_; })) return;
+  while (!changed_.wait_for(lock, shortest, [this] { return ended_; })) {
     changed_.wait_for(lock, beat - shortest, [this] { return ended_ || wanted_; });
     if (ended_) return;
     wanted_ = false;
     lock.unlock();
-    warn_if_suspended(Clock::now() - asleep, beat);
     folder_.lock.renew();
     hold_ = folder_.lock.hold();
     if (hold_ != Hold::ours) return;  // the trainer learns of it from refuse_if_lost()

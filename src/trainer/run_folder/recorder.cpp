@@ -111,9 +111,9 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
   }
 }
 
-void EventFile::add(int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
+void EventFile::add(int64_t step, const Curves& curves) {
   std::string values;
-  for (const auto& [tag, value] : scalars) values += scalar(tag, value);
+  for (const auto& [tag, value] : curves) values += scalar(tag, value);
   write_event(step, message(kSummary, values));
 }
 
@@ -136,14 +136,6 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
               path_, "free disk space: the curves go on once there is some");
 }
 
-std::string to_json(const MetricLine& line) {
-  nlohmann::ordered_json json;  // prints a double's shortest form that reads back the same
-  for (const auto& [name, value] : line) {
-    std::visit([&, &key = name](const auto& v) { json[key] = v; }, value);
-  }
-  return base::as_line(json);
-}
-
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
   constexpr size_t kMostBytes = size_t{1} << 30;
   if (offset > 0 && std::filesystem::exists(path)) {
@@ -157,8 +149,8 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : pa
     throw Error(std::string("cannot write: ") + std::strerror(errno), path_, "check the file system");
 }
 
-void MetricsFile::add(const MetricLine& line) {
-  const std::string text = to_json(line) + "\n";
+void MetricsFile::add(const nlohmann::ordered_json& line) {
+  const std::string text = base::as_line(line) + "\n";
   const ssize_t n = ::pwrite(file_.number(), text.data(), text.size(), offset_);
   if (n != static_cast<ssize_t>(text.size())) {
     const int reason = n < 0 ? errno : ENOSPC;
@@ -184,36 +176,10 @@ Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t
   });
 }
 
-void Recorder::add(const StepRecord& r) {
-  folder_->refuse_if_lost();
-  guarded([&] {
-    metrics_.add({{"event", "step"},
-                  {"step", r.step},
-                  {"epoch", r.epoch},
-                  {"loss", r.loss},
-                  {"lr", r.lr},
-                  {"samples_per_second", r.samples_per_second}});
-  });
-  guarded([&] {
-    events_.add(
-        r.step,
-        {{"train/loss", r.loss}, {"train/lr", r.lr}, {"train/samples_per_second", r.samples_per_second}});
-  });
-}
-
-void Recorder::add(const EpochRecord& r) {
-  MetricLine line{{"event", "epoch"}, {"epoch", r.epoch}, {"step", r.step}, {"train_loss", r.train_loss}};
-  std::vector<std::pair<std::string, double>> curves{{"epoch/train_loss", r.train_loss},
-                                                     {"epoch/seconds", r.seconds}};
-  for (const auto& [name, value] : r.metrics) {
-    line.emplace_back(name == "loss" ? "eval_loss" : name, value);
-    curves.emplace_back(r.curves + "/" + name, value);
-  }
-  line.emplace_back("seconds", r.seconds);
-  line.emplace_back("samples_per_second", r.samples_per_second);
+void Recorder::add(int64_t step, const nlohmann::ordered_json& line, const Curves& curves) {
   folder_->refuse_if_lost();
   guarded([&] { metrics_.add(line); });
-  guarded([&] { events_.add(r.step, curves); });
+  guarded([&] { events_.add(step, curves); });
 }
 
 void Recorder::note(const std::function<void(RunStatus&)>& change) {

@@ -1,6 +1,8 @@
 #pragma once
 // What rank 0 leaves in the run's folder while it trains. A full disk costs curves, never the run.
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "lockstep/base/descriptor.h"
@@ -21,6 +22,8 @@ namespace lockstep::run_folder {
 
 // Scalars for TensorBoard: one events.out.tfevents file an attempt, written without protobuf.
 
+using Curves = std::vector<std::pair<std::string, double>>;
+
 /// Appends to a new file in `folder`. An attempt that starts at a later step tells TensorBoard to forget what
 /// an earlier file says from that step on.
 class EventFile {
@@ -29,7 +32,7 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  void add(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+  void add(int64_t step, const Curves& curves);
 
  private:
   void write_event(int64_t step, std::string_view payload);
@@ -39,12 +42,6 @@ class EventFile {
 
 // metrics.jsonl: a line an event, floats with enough digits to read back the same bits, no line twice.
 
-using MetricValue = std::variant<int64_t, double, std::string>;
-/// The keys and values of one line, in the order to print.
-using MetricLine = std::vector<std::pair<std::string, MetricValue>>;
-
-std::string to_json(const MetricLine& line);
-
 class MetricsFile {
  public:
   /// Goes on after `offset` bytes, in a new file of that name: an earlier attempt that was suspended may
@@ -53,7 +50,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void add(const MetricLine& line);
+  void add(const nlohmann::ordered_json& line);
   /// What a checkpoint remembers.
   int64_t offset() const { return offset_; }
 
@@ -61,18 +58,6 @@ class MetricsFile {
   std::string path_;
   base::Descriptor file_;
   int64_t offset_ = 0;
-};
-
-struct StepRecord {
-  int64_t step = 0, epoch = 0;
-  double loss = 0, lr = 0, samples_per_second = 0;
-};
-
-struct EpochRecord {
-  int64_t step = 0, epoch = 0;
-  double train_loss = 0, seconds = 0, samples_per_second = 0;
-  std::vector<std::pair<std::string, double>> metrics;  // "loss" first; empty = not evaluated
-  std::string curves = "eval";                          // TensorBoard's group of these
 };
 
 class Recorder {
@@ -85,8 +70,8 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // All of these throw FolderLost; other errors are warnings. All but add() may be called from any thread.
-  void add(const StepRecord& record);
-  void add(const EpochRecord& record);
+  /// A line of metrics.jsonl, and what TensorBoard shows of it.
+  void add(int64_t step, const nlohmann::ordered_json& line, const Curves& curves);
   int64_t metrics_offset() const { return metrics_.offset(); }
   /// Changes what status.json says when it is written next.
   void note(const std::function<void(RunStatus&)>& change);

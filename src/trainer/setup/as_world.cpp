@@ -18,7 +18,6 @@
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/spawn_ranks.h"
-#include "trainer/setup/job_config.h"
 
 namespace lockstep::train {
 namespace {

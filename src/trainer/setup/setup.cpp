@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -15,10 +16,14 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/resident_set.h"
 #include "lockstep/launch/process/runtime.h"
@@ -27,11 +32,12 @@
 #include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
+#include "trainer/config/value.h"
+#include "trainer/config/yaml.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
 #include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/setup/job_config.h"
 
 namespace lockstep::train {
 namespace {
@@ -139,6 +145,52 @@ void choose_arithmetic(const TrainSettings& train) {
 
 namespace {
 
+// The config's text and the variables that it and the command line mention, as JSON.
+std::string read_for_all(const std::string& path, const std::vector<std::string>& sets,
+                         const launch::Environment& environment) {
+  const auto read = config::read_config_text(path);
+  config::parse_yaml(read.text, read.name);  // refuses what is not UTF-8, which JSON cannot hold
+  auto variables = nlohmann::json::object();
+  for (const std::string& name : config::names_in_braces(read.text + base::join(sets, "\n"))) {
+    const auto variable = environment.find(name);
+    if (variable == environment.end()) continue;
+    if (base::invalid_utf8(variable->second))
+      throw InputError("an environment variable is not UTF-8 text", name, "set it to plain text");
+    variables[name] = variable->second;
+  }
+  return base::as_line(nlohmann::json{{"name", read.name}, {"text", read.text}, {"variables", variables}});
+}
+
+}  // namespace
+
+JobConfig load_for_job(const launch::Runtime& runtime, const std::string& path,
+                       const std::vector<std::string>& sets) {
+  const launch::Environment own = launch::current_environment();
+  const auto read = [&] {
+    const auto handed = own.find(kHandedConfig);
+    return handed == own.end() ? read_for_all(path, sets, own)
+                               : base::read_text("/proc/self/fd/" + handed->second);
+  };
+  std::string shared;
+  if (!runtime.has_mpi()) {
+    shared = read();
+  } else {
+    const auto outcome = runtime.job().rank == 0 ? base::pack_outcome(read) : "";
+    shared = base::unpack_outcome(runtime.broadcast(outcome));
+  }
+  const auto parts = nlohmann::json::parse(shared);
+  const auto name = parts["name"].get<std::string>(), text = parts["text"].get<std::string>();
+  const auto variables = parts["variables"].get<launch::Environment>();
+  config::Loaded loaded = config::load_settings(text, name, sets, variables);
+  // a node's own variables win here, rank 0's fill the gaps: nothing that loaded above can fail now
+  launch::Environment here = own;
+  here.insert(variables.begin(), variables.end());
+  loaded.settings.data.stage = config::load_settings(text, name, sets, here).settings.data.stage;
+  return {std::move(loaded), shared};
+}
+
+namespace {
+
 constexpr int64_t kTracedSteps = 100;  // of --trace
 
 // The launcher must be known before the config can be read over MPI, so it is looked for in --set first.
@@ -150,6 +202,13 @@ std::string launcher_of(const Command& command) {
     if (set.rfind(kKey, 0) == 0) launcher = set.substr(std::char_traits<char>::length(kKey));
   }
   return launcher.empty() ? "auto" : launcher;
+}
+
+// launch.launcher, where each rank reads the file for itself: it decides whether there is MPI at all.
+std::string launcher_in(const std::string& path, const std::vector<std::string>& sets) {
+  const config::ConfigText read = config::read_config_text(path);
+  return config::load_settings(read.text, read.name, sets, launch::current_environment())
+      .settings.launch.launcher;
 }
 
 // As --launcher does, launch.launcher decides whether there is MPI at all. Where the environment speaks of
@@ -185,6 +244,15 @@ void add_libraries(comm::Facts& facts, const Settings& settings) {
       facts.emplace_back("the library of " + row->kind + " " + row->name,
                          base::sha256_of_file(row->library).substr(0, 16));
   }
+}
+
+// What has to be the same on all ranks of a run, key by key; not where each finds its files.
+comm::Facts facts_of(const Settings& settings) {
+  comm::Facts facts;
+  for (const config::Key& key : config::keys()) {
+    if (!key.rules.own_path) facts.emplace_back(key.path, config::value_text(key, settings));
+  }
+  return facts;
 }
 
 comm::Facts all_facts(const Settings& settings, const Command& command) {
@@ -273,8 +341,8 @@ StartedJob begin_job(const Command& command) {
   auto runtime = make_runtime(command);
   auto [loaded, shared] = load_for_job(*runtime, command.config, command.sets);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
-  if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
-  config::check_conflicts(loaded);                         // --trace and a fault change settings
+  if (!command.whole_model) prepare_fault(loaded);
+  config::check_conflicts(loaded);  // --trace and a fault change settings
   if (!command.whole_model) choose_sums(loaded.settings);
   obey_launcher(*runtime, loaded.settings, command);
   return {std::move(runtime), std::move(loaded), std::move(shared)};
@@ -389,7 +457,8 @@ std::shared_ptr<Net> seeded_model(const Setup& setup) {
     torch::manual_seed(seed);
     net = task_model(setup);
   });
-  return Provocation::change(setup.settings, std::move(net));
+  const auto* fault = injected_fault(setup.settings);
+  return fault && fault->change ? fault->change(std::move(net)) : net;
 }
 
 }  // namespace lockstep::train

@@ -25,6 +25,23 @@ struct Setup {
   TaskData data;
 };
 
+// One config for the whole job: 10,000 ranks do not open a file 10,000 times, and all ranks report the same
+// mistake.
+
+/// Names the descriptor from which a rank that another process started reads what that one has read.
+constexpr const char* kHandedConfig = "LOCKSTEP_CONFIG_FD";
+
+struct JobConfig {
+  config::Loaded loaded;
+  std::string shared;  // what it was made of: the text, and the variables that it names
+};
+
+/// With MPI rank 0 reads the file and the environment variables that it names, and the others get both;
+/// without MPI each rank reads its own. Libraries that it names are not loaded. `data.stage` alone is
+/// expanded with each rank's own environment. An error of rank 0 is thrown on every rank, in the same words.
+JobConfig load_for_job(const launch::Runtime& runtime, const std::string& path,
+                       const std::vector<std::string>& sets);
+
 /// The config is read, the ranks have not met.
 struct StartedJob {
   std::unique_ptr<launch::Runtime> runtime;

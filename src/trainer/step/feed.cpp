@@ -87,13 +87,6 @@ LoaderOptions options_of(const Settings& settings, at::Device device) {
 
 }  // namespace
 
-void StepBatches::fetch() {
-  current_ = fetched_ < size_ ? &epoch_->fetch() : nullptr;
-  if (!current_) return;
-  ++fetched_;
-  samples_ += static_cast<int64_t>(current_->indices.size());
-}
-
 EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> data, LoaderOptions options,
                      int64_t accumulate, TrainingState& state)
     : sampler_(standing_at(std::move(sampler), state)),
@@ -101,13 +94,8 @@ EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> 
       accumulate_(accumulate),
       left_(loader_.batches()),
       steps_(state.step_in_epoch + (left_ + accumulate - 1) / accumulate),
-      step_(*this, std::min(accumulate, left_)),
       next_(loader_.begin()) {
   state.epoch_trained = left_ == 0;
-}
-
-const Batch* StepBatches::look_ahead() {
-  return epoch_->look_ahead();
 }
 
 Batch EpochFeed::take() {
@@ -131,17 +119,23 @@ const Batch* EpochFeed::look_ahead() {
   return ahead_->error ? nullptr : &ahead_->batch;
 }
 
-Batch& EpochFeed::fetch() {
+Batch* EpochFeed::next_batch() {
+  if (at_last()) return nullptr;
   auto ahead = std::exchange(ahead_, std::nullopt);
   if (ahead && ahead->error) std::rethrow_exception(ahead->error);
   current_ = ahead ? std::move(ahead->batch) : take();
   --left_;
-  samples_ += static_cast<int64_t>(current_.indices.size());
-  return current_;
+  ++fetched_;
+  const auto size = static_cast<int64_t>(current_.indices.size());
+  samples_ += size;
+  step_samples_ += size;
+  return &current_;
 }
 
-void EpochFeed::next_step() {
-  step_ = StepBatches(*this, std::min(accumulate_, left_));
+bool EpochFeed::next_step() {
+  size_ = std::min(accumulate_, left_);
+  fetched_ = step_samples_ = 0;
+  return size_ > 0;
 }
 
 void EpochFeed::advance(TrainingState& state) const {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -38,44 +37,8 @@ struct TrainingState {
   int64_t loss_count = 0;
 };
 
-class EpochFeed;
-
-/// The batches of one optimiser step; each is fetched when the loop comes to it, and none ahead of it.
-class StepBatches {
- public:
-  StepBatches(EpochFeed& epoch, int64_t size) : epoch_(&epoch), size_(size) {}
-
-  int64_t size() const { return size_; }
-  /// The epoch's next batch, of this step or the one after it, while the loop is still at the one before;
-  /// null where there is none, or none is made yet: it never waits.
-  const Batch* look_ahead();
-  /// Of those fetched so far.
-  int64_t samples() const { return samples_; }
-  /// Does the loop stand at the last one?
-  bool at_last() const { return fetched_ == size_; }
-
-  class iterator {
-   public:
-    explicit iterator(StepBatches& batches) : batches_(&batches) {}
-    Batch& operator*() const { return *batches_->current_; }
-    iterator& operator++() { return batches_->fetch(), *this; }
-    bool operator==(std::default_sentinel_t) const { return !batches_->current_; }
-
-   private:
-    StepBatches* batches_;
-  };
-  iterator begin() { return fetch(), iterator(*this); }
-  std::default_sentinel_t end() const { return {}; }
-
- private:
-  void fetch();
-
-  EpochFeed* epoch_;
-  int64_t size_, fetched_ = 0, samples_ = 0;
-  Batch* current_ = nullptr;
-};
-
-/// What is left of one epoch: `for (auto& batches : epoch)` goes from step to step.
+/// What is left of one epoch, from step to step: `while (epoch.next_step())`. A batch is fetched when the
+/// loop comes to it, and none before.
 class EpochFeed {
  public:
   EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> data, LoaderOptions options,
@@ -83,37 +46,37 @@ class EpochFeed {
   EpochFeed(const EpochFeed&) = delete;
   EpochFeed& operator=(const EpochFeed&) = delete;
 
-  /// This rank's samples, those that were taken before it left out.
+  /// This rank's samples, without those that were taken before.
   SampleOrder order() const { return loader_.order(); }
-  /// Of the whole epoch, those that were taken before it included.
+  /// Of the whole epoch, with those that were taken before.
   int64_t steps() const { return steps_; }
+  /// Begins the next optimiser step; false where no batch is left.
+  bool next_step();
+  bool is_over() const { return left_ == 0; }
   /// Moves the state past the step whose batches were fetched last.
   void advance(TrainingState& state) const;
 
-  class iterator {
-   public:
-    explicit iterator(EpochFeed& epoch) : epoch_(&epoch) {}
-    StepBatches& operator*() const { return epoch_->step_; }
-    iterator& operator++() { return epoch_->next_step(), *this; }
-    bool operator==(std::default_sentinel_t) const { return epoch_->step_.size() == 0; }
+  // Of the step that has begun:
 
-   private:
-    EpochFeed* epoch_;
-  };
-  iterator begin() { return iterator(*this); }
-  std::default_sentinel_t end() const { return {}; }
+  /// How many batches it has.
+  int64_t batches() const { return size_; }
+  /// The next one; null after the last.
+  Batch* next_batch();
+  /// Is the loop at the last one?
+  bool at_last() const { return fetched_ == size_; }
+  /// The epoch's next batch, of this step or the one after it, while the loop is still at the one before.
+  /// Null where there is none, or it is not ready: this never waits.
+  const Batch* look_ahead();
+  /// Of the batches fetched so far.
+  int64_t samples() const { return step_samples_; }
 
  private:
-  friend class StepBatches;
   // What the loader gave before its turn.
   struct Ahead {
     Batch batch;
     std::exception_ptr error;
   };
-  Batch& fetch();
   Batch take();
-  const Batch* look_ahead();
-  void next_step();
 
   const DistributedSampler sampler_;
   Loader loader_;
@@ -121,7 +84,7 @@ class EpochFeed {
   int64_t left_;         // batches
   int64_t samples_ = 0;  // taken
   const int64_t steps_;
-  StepBatches step_;
+  int64_t size_ = 0, fetched_ = 0, step_samples_ = 0;
   Loader::iterator next_;
   bool is_first_ = true;
   std::optional<Ahead> ahead_;

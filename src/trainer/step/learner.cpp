@@ -7,7 +7,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/zero/sharded_optimizer.h"
-#include "trainer/observe/trace_file.h"
 #include "trainer/provoke/provoke.h"
 #include "trainer/setup/saved.h"
 
@@ -72,7 +71,7 @@ Learner make_learner(const Setup& setup) {
   // first: what a step uses is made on the stream that is captured
   if (settings.train.graph) learner.graph = comm::cuda().make_step_graph(team.device().index());
   learner.rounds = plan_rounds(settings, learner.source->samples(), setup.mesh->data().world());
-  const Provocation possible(settings, setup.mesh->data());  // or refused
+  check_fault(settings, setup.mesh->data());
   const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());
   learner.model = make_trained_model(net, *setup.mesh, settings,

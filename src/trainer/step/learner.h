@@ -9,7 +9,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "trainer/modes/model.h"
-#include "trainer/observe/tracer.h"
+#include "trainer/observe/trace.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/feed.h"

@@ -175,20 +175,19 @@ void TrainingStep::begin_epoch(const SampleOrder& order) {
   if (captured_) captured_->begin_epoch(order);
 }
 
-void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
-  if (captured_) return run_captured(number, batches, losses, clock);
+void TrainingStep::run(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock) {
+  if (captured_) return run_captured(number, epoch, losses, clock);
   clock_ = &clock;
-  batches_ = batches.size();
+  batches_ = epoch.batches();
   optimizer_.zero_grad();
   clock.enter(Phase::data);
   clock.begin_step(number);
-  for (const auto& batch : batches) {
-    const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
+  while (const auto* batch = epoch.next_batch()) {
+    const auto local = epoch.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
     clock.enter(Phase::forward);
-    losses.add(number, learn(batch), batch.indices);
+    losses.add(number, learn(*batch), batch->indices);
     clock.enter(Phase::data);
-    if (copies_.overlap() && !(number == last_step_ && batches.at_last()))
-      copies_.begin(batches.look_ahead());
+    if (copies_.overlap() && !(number == last_step_ && epoch.at_last())) copies_.begin(epoch.look_ahead());
   }
   clock.enter(Phase::optimiser);
   update();
@@ -198,13 +197,13 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
 
 // train.graph goes with one batch a step. What is captured has no phases, and the device's time would cost
 // events between the launches.
-void TrainingStep::run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+void TrainingStep::run_captured(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock) {
   clock.time_on_host();
   clock.enter(Phase::data);
   clock.begin_step(number);
-  for (const auto& batch : batches) {
+  while (const auto* batch = epoch.next_batch()) {
     clock.enter(Phase::forward);
-    captured_->run(number, batch.indices, losses);
+    captured_->run(number, batch->indices, losses);
     clock.enter(Phase::data);
   }
   clock.end_step();

@@ -121,14 +121,14 @@ class TrainingStep {
 
   /// Before an epoch's first step.
   void begin_epoch(const SampleOrder& order);
-  /// One optimiser step over the batches, each loss divided by their number.
-  void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
+  /// One optimiser step over the batches of the step that the epoch is at, each loss divided by their number.
+  void run(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock);
   /// The parameters that had no gradient but zeros in all steps so far, by name; the next call gives none.
   std::vector<std::string> take_untrained();
 
  private:
   std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
-  void run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
+  void run_captured(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock);
   at::Tensor learn(const Batch& batch);
   StepContext make_context();
   LossOptions loss_on(at::Device device) const;

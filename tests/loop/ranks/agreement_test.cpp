@@ -13,7 +13,7 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/parallel/trees/share_tree.h"
 #include "loop/ranks/team.h"
-#include "trainer/observe/agreement.h"
+#include "trainer/loop/watch.h"
 
 namespace lockstep::train {
 namespace {

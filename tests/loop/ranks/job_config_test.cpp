@@ -1,5 +1,5 @@
 // One config for the job: rank 0's file and variables, everybody's own stage, the same error for all.
-#include "trainer/setup/job_config.h"
+#include "trainer/setup/setup.h"
 
 #include <unistd.h>
 
@@ -9,14 +9,13 @@
 
 #include "lockstep/base/error.h"
 #include "ranks.h"
-#include "trainer/config/keys.h"
 
 namespace lockstep::train {
 namespace {
 namespace fs = std::filesystem;
 
 // Only rank 0 is given a file that exists: whoever else opened its path would fail.
-class JobConfig : public ::testing::Test {
+class JobConfigTest : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
     const int rank = test::runtime().job().rank;
@@ -32,7 +31,7 @@ class JobConfig : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(JobConfig, ComesFromRankZeroAlone) {
+TEST_F(JobConfigTest, ComesFromRankZeroAlone) {
   const auto& runtime = test::runtime();
   const std::string rank = std::to_string(runtime.job().rank);
   ::setenv("LOCKSTEP_TEST_WHO", ("rank" + rank).c_str(), 1);
@@ -56,7 +55,7 @@ std::string refusal(const std::string& path) {
   return "none";
 }
 
-TEST_F(JobConfig, MistakesAreMetByAllAlike) {
+TEST_F(JobConfigTest, MistakesAreMetByAllAlike) {
   for (const char* text : {"train: {epoch: 3}", "train: [", "run: {dir: \"${LOCKSTEP_TEST_NOT_SET}\"}"}) {
     const std::string error = refusal(write(text));
     EXPECT_NE(error, "none");
@@ -64,14 +63,9 @@ TEST_F(JobConfig, MistakesAreMetByAllAlike) {
   }
 }
 
-TEST_F(JobConfig, AFileThatIsNotThereIsMissedByAll) {
+TEST_F(JobConfigTest, AFileThatIsNotThereIsMissedByAll) {
   const std::string error = refusal("/nowhere/" + std::to_string(test::runtime().job().rank) + ".yaml");
   EXPECT_NE(error.find("/nowhere/0.yaml"), std::string::npos) << error;
-}
-
-// the config room may not ask the launch room, so its list of launchers is a copy
-TEST(Launchers, AreTheSameInConfigAndLaunch) {
-  EXPECT_EQ(config::find_key("launch.launcher")->rules.choices, launch::launcher_choices());
 }
 
 }  // namespace

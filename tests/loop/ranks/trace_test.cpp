@@ -6,7 +6,7 @@
 #include "lockstep/models/mlp.h"
 #include "loop/ranks/team.h"
 #include "trainer/modes/model.h"
-#include "trainer/observe/trace_file.h"
+#include "trainer/observe/trace.h"
 
 namespace lockstep::train {
 namespace {

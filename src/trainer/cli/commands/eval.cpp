@@ -1,10 +1,61 @@
-// lockstep eval: the metrics of any checkpoint, at any world size.
+// lockstep eval, predict and export: what a checkpoint's model is used for.
+#include <filesystem>
+
 #include "lockstep/base/error.h"
-#include "trainer/cli/command_group.h"
+#include "lockstep/base/paths.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
+#include "trainer/cli/version.h"
 #include "trainer/saved_model/saved_model.h"
 
 namespace lockstep::cli {
+
+namespace {
+
+// By its name where that is enough: rank 0 alone has to see a run's folder.
+bool names_config(const std::string& path) {
+  std::error_code none;
+  return path.ends_with(".yaml") || path.ends_with(".yml") ||
+         std::filesystem::is_regular_file(base::find_path(path), none);
+}
+
+// What eval, predict and export have in common: a config and a checkpoint, or a run's folder for both.
+class SavedOptions {
+ public:
+  // CONFIG.yaml, --checkpoint, --set and --launcher, which point into this object.
+  void add_to(Options& options) {
+    options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
+                       "the config file; or a run's folder, for its config and its checkpoint");
+    options.add(
+        "checkpoint", checkpoint_, "PATH",
+        "a run's folder (its best checkpoint, else its newest), a .pt file of lockstep's or Python's, or "
+        "safetensors");
+    options.add("set", command_.sets, "KEY=VALUE", "override a key; may be given again");
+    options.add("launcher", command_.launcher, "NAME", "override the detection; none = alone");
+  }
+
+  // Without --checkpoint, the run's folder that stands in the config's place; empty where that is a file.
+  std::string checkpoint() const {
+    if (!checkpoint_.empty()) return checkpoint_;
+    return names_config(command_.config) ? "" : command_.config;
+  }
+
+  // With what has to be the same on all ranks.
+  train::Command command(const std::string& name) const {
+    auto command = command_;
+    command.elsewhere = !names_config(command_.config);
+    command.program = version_line();
+    command.whole_model = true;
+    command.must_match = {{"the command", name}, {"--checkpoint", checkpoint()}};
+    return command;
+  }
+
+ private:
+  train::Command command_;
+  std::string checkpoint_;
+};
+
+}  // namespace
 
 // lockstep predict: classes, probabilities or numbers of new samples.
 
@@ -50,6 +101,51 @@ int run_eval(const std::vector<std::string>& args) {
                      "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt");
   }
   return train::print_metrics_of(saved.command("eval"), checkpoint, json);
+}
+
+// lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging
+// Face's.
+
+namespace {
+
+struct ExportOptions {
+  std::string folder, file;  // one of them
+};
+
+void check_export(const std::string& checkpoint, const ExportOptions& asked) {
+  if (checkpoint.empty() || asked.folder.empty() == asked.file.empty()) {
+    throw InputError(
+        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
+        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
+  }
+  if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
+  throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
+                   "lockstep export runs/NAME --pt2 FILE.pt2");
+}
+
+}  // namespace
+
+int run_export(const std::vector<std::string>& args) {
+  SavedOptions saved;
+  ExportOptions asked;
+  Options options(
+      "export", "a checkpoint for Python: torch.export's .pt2, or a BERT's folder",
+      {"lockstep export runs/mine --pt2 trained.pt2", "lockstep export runs/bert --output my-model",
+       "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
+  saved.add_to(options);
+  options.add("pt2", asked.file, "FILE",
+              "of the model exported: the file to write, model.path with the checkpoint's weights; with "
+              "model.eval_path also FILE.eval.pt2");
+  options.add("output", asked.folder, "FOLDER",
+              "of the model bert: the folder to write: config.json, model.safetensors, vocab.txt");
+  if (!options.parse(args)) return kDone;
+  const auto checkpoint = saved.checkpoint();
+  check_export(checkpoint, asked);
+  auto command = saved.command("export");
+  command.must_match.emplace_back("--output", asked.folder);
+  command.must_match.emplace_back("--pt2", asked.file);
+  return asked.file.empty() ? train::export_folder(command, checkpoint, asked.folder)
+                            : train::export_pt2(command, checkpoint, asked.file);
 }
 
 }  // namespace lockstep::cli

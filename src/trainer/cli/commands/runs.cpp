@@ -1,6 +1,4 @@
-// lockstep runs [DIR]: the state of every run there, and in what they differ.
-#include <thread>
-
+// lockstep runs, status, report: what runs have come to.
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
@@ -10,9 +8,7 @@
 #include "lockstep/launch/process/terminal.h"
 #include "tools/report/page.h"
 #include "tools/report/run_list.h"
-#include "trainer/cli/command_group.h"
 #include "trainer/cli/options.h"
-#include "trainer/run_folder/lock.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::cli {
@@ -59,34 +55,7 @@ int run_status(const std::vector<std::string>& args) {
   return verdict.exit_status;
 }
 
-// lockstep stop RUN_FOLDER: a checkpoint, and an end for good.
-
-namespace {
-
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kProcessEnd = 10s;  // from the run's last word to its process's end
-
-// So that the next attempt finds the folder free.
-void wait_for_its_end(const std::filesystem::path& folder) {
-  const auto until = Clock::now() + kProcessEnd;
-  while (run_folder::in_use(folder) && Clock::now() < until) std::this_thread::sleep_for(100ms);
-}
-
-}  // namespace
-
-int run_stop(const std::vector<std::string>& args) {
-  const auto asked = ask_run(
-      {.command = "stop",
-       .summary = "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
-       .request = run_folder::RunRequest::stop},
-      args);
-  if (!asked) return kDone;
-  wait_for_its_end(asked->folder);
-  output::line(run_folder::job_status(asked->folder).text);
-  return kDone;
-}
+// lockstep runs [DIR]: the state of every run there, and in what they differ.
 
 namespace {
 
