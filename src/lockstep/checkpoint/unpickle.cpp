@@ -34,9 +34,8 @@ enum class Global {
   bytes_of_text,      // _codecs.encode(text, "latin1"), protocol 2's way to write bytes
   numpy_scalar,
   numpy_dtype,
-  value,    // stands for itself: a dtype or a class
-  storage,  // a storage's class
-  object,   // harmless and not understood: read as the dictionary of its attributes
+  value,   // a dtype or a class, never called
+  object,  // harmless and not understood: read as the dictionary of its attributes
   refused,
 };
 
@@ -82,64 +81,30 @@ const std::map<std::string_view, Global> kGlobals = {
     {"numpy._core.multiarray._reconstruct", Global::object},
 };
 
-const std::map<std::string_view, at::ScalarType> kStorages = {
-    {"DoubleStorage", at::kDouble},
-    {"FloatStorage", at::kFloat},
-    {"HalfStorage", at::kHalf},
-    {"BFloat16Storage", at::kBFloat16},
-    {"LongStorage", at::kLong},
-    {"IntStorage", at::kInt},
-    {"ShortStorage", at::kShort},
-    {"CharStorage", at::kChar},
-    {"ByteStorage", at::kByte},
-    {"BoolStorage", at::kBool},
-    {"ComplexFloatStorage", at::kComplexFloat},
-    {"ComplexDoubleStorage", at::kComplexDouble},
-    {"UntypedStorage", at::kByte},
-    {"_UntypedStorage", at::kByte},
-};
-
-const std::map<std::string_view, at::ScalarType> kTorchDtypes = {
-    {"torch.float64", at::kDouble},
-    {"torch.float32", at::kFloat},
-    {"torch.float16", at::kHalf},
-    {"torch.bfloat16", at::kBFloat16},
-    {"torch.int64", at::kLong},
-    {"torch.int32", at::kInt},
-    {"torch.int16", at::kShort},
-    {"torch.int8", at::kChar},
-    {"torch.uint8", at::kByte},
-    {"torch.uint16", at::kUInt16},
-    {"torch.uint32", at::kUInt32},
-    {"torch.uint64", at::kUInt64},
-    {"torch.bool", at::kBool},
-    {"torch.complex64", at::kComplexFloat},
-    {"torch.complex128", at::kComplexDouble},
-    {"torch.float8_e4m3fn", at::kFloat8_e4m3fn},
-    {"torch.float8_e5m2", at::kFloat8_e5m2},
-};
-
-constexpr std::array<std::string_view, 4> kStorageModules = {"torch.storage.", "torch.cuda.", "torch.", ""};
-
-std::string_view storage_class(std::string_view name) {
-  for (const auto module : kStorageModules) {
-    if (name.starts_with(module)) return name.substr(module.size());
+/// "torch.float32" and "FloatStorage".
+std::map<std::string, at::ScalarType, std::less<>> make_dtype_names() {
+  std::map<std::string, at::ScalarType, std::less<>> names = {{"UntypedStorage", at::kByte},
+                                                              {"_UntypedStorage", at::kByte}};
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+                           at::kChar, at::kByte, at::kUInt16, at::kUInt32, at::kUInt64, at::kBool,
+                           at::kComplexFloat, at::kComplexDouble, at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+    names[format("torch.{}", c10::getDtypeNames(dtype).first)] = dtype;
+    names[format("{}Storage", c10::toString(dtype))] = dtype;
   }
-  return name;
+  return names;
 }
 
-/// "torch.FloatStorage" or "torch.float32".
-std::optional<at::ScalarType> dtype_of_global(const std::string& name) {
-  if (const auto found = kTorchDtypes.find(name); found != kTorchDtypes.end()) return found->second;
-  const auto found = kStorages.find(storage_class(name));
-  if (found == kStorages.end()) return std::nullopt;
+/// The dtype of "torch.float32", "torch.FloatStorage" or "torch.cuda.FloatStorage".
+std::optional<at::ScalarType> dtype_of(std::string_view name) {
+  static const auto known = make_dtype_names();
+  const auto found = known.find(name.ends_with("Storage") ? name.substr(name.rfind('.') + 1) : name);
+  if (found == known.end() || !name.starts_with("torch.")) return std::nullopt;
   return found->second;
 }
 
 Global meaning_of(const std::string& name) {
   if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
-  if (kTorchDtypes.contains(name)) return Global::value;
-  if (name.starts_with("torch.") && kStorages.contains(storage_class(name))) return Global::storage;
+  if (dtype_of(name)) return Global::value;
   // Schedulers and layers pickled whole; their attributes are what a state_dict would hold.
   for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."}) {
     if (name.starts_with(harmless)) return Global::object;
@@ -205,7 +170,7 @@ class Nodes {
     for (const auto value : keys_and_values) place(dict, value);
   }
 
-  /// The file is damaged where this doesn't hold.
+  /// The file is damaged if this does not hold.
   void want(bool holds) const {
     if (!holds) input_.fail("the file is damaged: its pickle makes no sense");
   }
@@ -375,11 +340,10 @@ class Calls {
       case Global::object:
         return nodes_.add(Kind::object);
       case Global::value:
-      case Global::storage:
       case Global::refused:
         break;
     }
-    input_.fail(format("the checkpoint calls {}, which is no function", name),
+    input_.fail(format("the checkpoint calls {}, which is not a function", name),
                 "in Python, save state_dict()s and plain values instead of whole objects");
   }
 
@@ -392,7 +356,7 @@ class Calls {
       input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
                   "load and save it again in Python");
     }
-    const auto dtype = dtype_of_global(nodes_[parts[1]].text);
+    const auto dtype = dtype_of(nodes_[parts[1]].text);
     if (!dtype)
       input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text),
                   "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
@@ -441,7 +405,7 @@ class Calls {
                       .sizes = nodes_.integers(arguments[2]),
                       .strides = nodes_.integers(arguments[3])};
     if (has_dtype) {
-      const auto dtype = dtype_of_global(nodes_[arguments[6]].text);
+      const auto dtype = dtype_of(nodes_[arguments[6]].text);
       want(dtype.has_value());
       claim.dtype = *dtype;
     }
@@ -646,7 +610,7 @@ class Machine {
     push(nodes_.add_tuple(values));
   }
 
-  /// Two's complement, little-endian. What doesn't fit 64 bits becomes text: nothing here computes with it.
+  /// Two's complement, little-endian. What does not fit 64 bits becomes text: nothing here computes with it.
   void push_long(std::span<const uint8_t> bytes) {
     const auto negative = !bytes.empty() && (bytes.back() & 0x80);
     auto value = negative ? ~uint64_t{0} : uint64_t{0};
@@ -717,13 +681,6 @@ class Machine {
 
 Tree unpickle(Cursor& input, const StorageLoader& load_storage) {
   return Machine(input, load_storage).run();
-}
-
-std::string dtype_name(at::ScalarType dtype) {
-  for (const auto& [name, known] : kTorchDtypes) {
-    if (known == dtype) return std::string(name.substr(std::string_view("torch.").size()));
-  }
-  return c10::toString(dtype);
 }
 
 }  // namespace lockstep::checkpoint
