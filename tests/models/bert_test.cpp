@@ -268,8 +268,6 @@ TEST_F(BertFolderTest, RefusesDamagedWeights) {
   }
   fs::remove(file("pytorch_model.bin"));
   EXPECT_THAT(error(), HasSubstr("neither model.safetensors nor pytorch_model.bin"));
-  write("tf_model.h5", "");
-  EXPECT_THAT(error(), HasSubstr("the weights are TensorFlow's"));
 }
 
 TEST(Bert, RefusesWhatIsNoTextOfItsVocabulary) {

@@ -220,6 +220,10 @@ class Archive {
 CheckpointFile read_any(const NamedBytes& file) {
   if (checkpoint::is_zip(file.bytes)) return Archive(file).read();
   if (is_legacy(file.bytes)) return {LegacyReader(file).read(), "pt", Checksum::none};
+  constexpr std::string_view kPointer = "version https://git-lfs";  // what a clone without git-lfs leaves
+  if (file.bytes.size() > kPointer.size() && std::equal(kPointer.begin(), kPointer.end(), file.bytes.begin()))
+    throw InputError("the file is a git-lfs pointer and holds no weights", file.name,
+                     "get the file with `git lfs pull` in its folder");
   if (!is_safetensors(file.bytes))
     throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.name,
                      "name a file written by lockstep, torch.save or safetensors");

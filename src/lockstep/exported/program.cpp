@@ -134,23 +134,20 @@ class Checker {
     if (!input.meta) return check_number(input, value);
     if (!value.isTensor()) fail(input, format("is a {}", value.tagKind()), "give it a tensor");
     const auto& tensor = value.toTensor();
-    if (tensor.scalar_type() != input.meta->dtype) {
+    const auto& [dtype, sizes, symbols] = *input.meta;
+    if (tensor.scalar_type() != dtype)
       fail(input,
            format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
-                  c10::toString(input.meta->dtype)),
+                  c10::toString(dtype)),
            "export it with an input of this dtype");
-    }
-    if (tensor.dim() != static_cast<int64_t>(input.meta->sizes.size())) {
-      fail(input,
-           format("has {} dimensions, and the model was exported for {}", tensor.dim(),
-                  input.meta->sizes.size()),
+    if (tensor.dim() != std::ssize(sizes))
+      fail(input, format("has {} dimensions, and the model was exported for {}", tensor.dim(), sizes.size()),
            "export it with an input of the task's shape");
-    }
     for (int64_t i = 0; i < tensor.dim(); ++i) check_size(input, i, tensor.size(i));
   }
 
  private:
-  // None stands for whatever the file has
+  // None stands for whatever the file has.
   void check_constant(const Input& input, const c10::IValue& value) const {
     if (value.isNone()) return;
     const bool numbers = value.isScalar() && input.fixed.isScalar();
@@ -161,39 +158,38 @@ class Checker {
 
   void check_number(const Input& input, const c10::IValue& value) {
     if (!value.isInt()) fail(input, format("is a {}", value.tagKind()), "give it an int");
-    const auto range = signature_.ranges.find(input.name);
-    if (range == signature_.ranges.end()) return;
-    if (value.toInt() < range->second.least || value.toInt() > range->second.most) {
-      fail(input,
-           format("is {}, and the model was exported for {} to {}", value.toInt(), range->second.least,
-                  range->second.most),
-           "export it with another range for it");
-    }
+    check_range(input, format("is {}", value.toInt()), input.name, value.toInt());
   }
 
   void check_size(const Input& input, int64_t dimension, int64_t size) {
     const auto at = static_cast<size_t>(dimension);
+    const auto what = [&] { return format("has size {} in dimension {}", size, dimension); };
     if (const auto& fixed = input.meta->sizes[at]) {
-      if (*fixed != size)
-        fail_size(
-            input, dimension, size, format("for {} alone", *fixed),
-            format(
-                "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
-                "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
-                dimension));
-      return;
+      if (*fixed == size) return;
+      fail(input, format("{}, and the model was exported for {} alone", what(), *fixed),
+           format(
+               "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
+               "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
+               dimension));
     }
     const auto& symbol = input.meta->symbols[at];
+    if (!signature_.ranges.contains(symbol)) return;  // an expression: the graph finds out
+    if (const auto seen = seen_before(symbol, size); seen != size)
+      fail(input,
+           format("{}, and the model was exported for the same size there as elsewhere, where it is {}",
+                  what(), seen),
+           "export it with a name of its own for that size");
+    check_range(input, what(), symbol, size);
+  }
+
+  void check_range(const Input& input, const std::string& what, const std::string& symbol,
+                   int64_t value) const {
     const auto range = signature_.ranges.find(symbol);
-    if (range == signature_.ranges.end()) return;  // an expression: the graph finds out
-    if (const auto seen = seen_before(symbol, size); seen != size) {
-      fail_size(input, dimension, size, format("for the same size there as elsewhere, where it is {}", seen),
-                "export it with a name of its own for that size");
-    }
-    if (size < range->second.least || size > range->second.most) {
-      fail_size(input, dimension, size, format("for {} to {}", range->second.least, range->second.most),
-                "export it with another range for that size");
-    }
+    if (range == signature_.ranges.end()) return;
+    const auto [least, most] = range->second;
+    if (value < least || value > most)
+      fail(input, format("{}, and the model was exported for {} to {}", what, least, most),
+           "export it with another range for it");
   }
 
   /// The size that this symbol had at first. A model has few of them.
@@ -202,13 +198,6 @@ class Checker {
       if (*name == symbol) return seen;
     seen_.emplace_back(&symbol, size);
     return size;
-  }
-
-  [[noreturn]] void fail_size(const Input& input, int64_t dimension, int64_t size,
-                              const std::string& exported, const std::string& hint) const {
-    fail(input,
-         format("has size {} in dimension {}, and the model was exported {}", size, dimension, exported),
-         hint);
   }
 
   [[noreturn]] void fail(const Input& input, const std::string& what, const std::string& hint) const {

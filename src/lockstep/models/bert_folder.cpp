@@ -197,66 +197,30 @@ constexpr const char* kBase = "bert.";
 constexpr const char* kClassifier = "classifier";
 constexpr const char* kPooler = "bert.pooler";
 
-/// A file by its usual name, and what to do where it is one that is not read.
-struct Kind {
-  const char* name;
-  const char* refused;
-};
-
-constexpr Kind kKinds[] = {
-    {"model.safetensors", nullptr},
-    {"pytorch_model.bin", nullptr},
-    {"model.safetensors.index.json", "the weights are cut into several files"},
-    {"pytorch_model.bin.index.json", "the weights are cut into several files"},
-    {"tf_model.h5", "the weights are TensorFlow's"},
-    {"flax_model.msgpack", "the weights are Flax's"},
-};
-
 std::string find_weights(const fs::path& folder) {
-  for (const auto& [name, refused] : kKinds) {
-    if (!fs::exists(folder / name)) continue;
-    if (!refused) return (folder / name).string();
-    throw InputError(refused, (folder / name).string(),
-                     "load and save it in Python: BertForSequenceClassification.from_pretrained(FOLDER), "
-                     "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
-  }
+  for (const char* name : {"model.safetensors", "pytorch_model.bin"})
+    if (fs::exists(folder / name)) return (folder / name).string();
   throw InputError("the folder has no weights: neither model.safetensors nor pytorch_model.bin",
-                   folder.string(), kBertFolder);
+                   folder.string(),
+                   "write one in Python: BertForSequenceClassification.from_pretrained(FOLDER)."
+                   "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
 }
 
-// What a clone without git-lfs leaves in the file's place.
-void refuse_pointer(const std::string& path) {
-  constexpr std::string_view kPointer = "version https://git-lfs";
-  std::string start(kPointer.size(), '\0');
-  base::RegularFile file(path, "the model's weights", kBertFolder);
-  start.resize(file.read(start.data(), start.size()));
-  if (start == kPointer)
-    throw InputError("the file is a git-lfs pointer and holds no weights", path,
-                     "get them with `git lfs pull` in the folder");
-}
-
-std::string with_ending(const std::string& name, std::string_view old_ending, const char* ending) {
-  if (!name.ends_with(old_ending)) return name;
-  return name.substr(0, name.size() - old_ending.size()) + ending;
-}
-
-// Names as they have been since 2019; a base model's get its prefix.
-std::string present_name(std::string name, bool base_alone) {
-  name = with_ending(name, "LayerNorm.gamma", "LayerNorm.weight");
-  name = with_ending(name, "LayerNorm.beta", "LayerNorm.bias");
-  return base_alone ? kBase + name : name;
-}
-
-bool is_base_alone(const std::vector<std::pair<Tree, Tree>>& entries) {
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const auto& entry) { return entry.first.toStringRef().starts_with("embeddings."); });
-}
-
+// Names as they have been since 2019; those of a base model alone get its prefix.
 Tree renamed(const Tree& state) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+      {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
   const auto entries = items(state);
-  const bool base_alone = is_base_alone(entries);
+  const bool base_alone = std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
+    return entry.first.toStringRef().starts_with("embeddings.");
+  });
   auto tensors = make_dict();
-  for (const auto& [name, value] : entries) put(tensors, present_name(name.toStringRef(), base_alone), value);
+  for (const auto& [key, value] : entries) {
+    auto name = (base_alone ? kBase : "") + key.toStringRef();
+    for (const auto& [old_ending, ending] : kRenamed)
+      if (name.ends_with(old_ending)) name.replace(name.size() - old_ending.size(), name.npos, ending);
+    put(tensors, name, value);
+  }
   return tensors;
 }
 
@@ -277,36 +241,35 @@ struct Fit {
   std::vector<std::string> missing = {}, misfits = {}, strange = {}, unused = {};
 };
 
-void fit_one(Fit& fit, const std::string& name, const at::Tensor& own, const std::optional<Tree>& value) {
-  for (const auto& module : fit.drawn)
-    if (is_of(name, module)) return;
-  if (!value) return fit.missing.push_back(name);
-  const auto& tensor = value->toTensor();
-  if (tensor.sizes() == own.sizes() && tensor.is_floating_point())
-    return void(fit.taken.emplace_back(own, tensor));
-  fit.misfits.push_back(format("{}: {} {} in the file, {} in the model", name,
-                               c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
-                               c10::str(own.sizes())));
-}
-
 std::set<std::string> modules_to_draw(const Tree& given, bool new_classifier) {
   std::set<std::string> modules = {kPooler, kClassifier};
-  for (const auto& entry : items(given)) {
-    for (const char* module : {kPooler, kClassifier})
-      if (is_of(entry.first.toStringRef(), module)) modules.erase(module);
-  }
+  for (const auto& entry : items(given))
+    std::erase_if(modules, [&](const auto& module) { return is_of(entry.first.toStringRef(), module); });
   if (new_classifier) modules.insert(kClassifier);
   return modules;
 }
 
 Fit fit_of(const Tree& own, const Tree& given, bool new_classifier) {
   Fit fit{.drawn = modules_to_draw(given, new_classifier)};
-  for (const auto& [name, value] : items(own))
-    fit_one(fit, name.toStringRef(), value.toTensor(), find(given, name));
-  for (const auto& [name, value] : items(given)) {
-    const auto& text = name.toStringRef();
-    if (find(own, name) || text.ends_with(".position_ids") || text.ends_with(".token_type_ids")) continue;
-    (text.starts_with(kBase) ? fit.strange : fit.unused).push_back(text);
+  for (const auto& [key, value] : items(own)) {
+    const auto& name = key.toStringRef();
+    if (std::ranges::any_of(fit.drawn, [&](const auto& module) { return is_of(name, module); })) continue;
+    const auto& wanted = value.toTensor();
+    const auto found = find(given, name);
+    if (!found)
+      fit.missing.push_back(name);
+    else if (const auto& tensor = found->toTensor();
+             tensor.sizes() == wanted.sizes() && tensor.is_floating_point())
+      fit.taken.emplace_back(wanted, tensor);
+    else
+      fit.misfits.push_back(format("{}: {} {} in the file, {} in the model", name,
+                                   c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
+                                   c10::str(wanted.sizes())));
+  }
+  for (const auto& [key, value] : items(given)) {
+    const auto& name = key.toStringRef();
+    if (find(own, name) || name.ends_with(".position_ids") || name.ends_with(".token_type_ids")) continue;
+    (name.starts_with(kBase) ? fit.strange : fit.unused).push_back(name);
   }
   return fit;
 }
@@ -351,7 +314,6 @@ std::string note_of(const Fit& fit, const std::string& file) {
 
 void read_bert_weights(BertForSequenceClassification& net, const std::string& folder, bool new_classifier) {
   const auto file = find_weights(folder);
-  refuse_pointer(file);
   const auto state = renamed(find_state_dict(read_checkpoint_file(file), file));
   const auto fit = fit_of(module_state_dict(net), state, new_classifier);
   check_weights(fit, file);
