@@ -276,7 +276,7 @@ std::set<std::string> counters_of(const Signature& signature) {
 
 void check_tensors(const ExportedProgram& program) {
   for (const auto& input : program.signature.inputs) {
-    if (!is_given(input) && !program.weights.contains(input.name) && !program.constants.contains(input.name))
+    if (!is_given(input) && !program.weights.contains(input.name))
       throw Refusal(format("the file lacks the tensor {}", shown(input.name)));
   }
 }
@@ -313,7 +313,7 @@ ExportedProgram read_program(const std::string& path) {
     read_graph(archive.json(kModel), program);
     program.digest = archive.digest(kModel);
     program.weights = read_weights(archive);
-    program.constants = read_constants(archive);
+    program.weights.merge(read_constants(archive));
     check_tensors(program);
   });
   return archive.whole(std::move(program));
@@ -346,11 +346,6 @@ class Modules {
   std::unordered_map<std::string, torch::nn::Module*> modules_;
 };
 
-const at::Tensor& tensor_of(const ExportedProgram& program, const std::string& name) {
-  const auto weight = program.weights.find(name);
-  return weight == program.weights.end() ? program.constants.at(name) : weight->second;
-}
-
 bool is_module_tensor(const Input& input) {
   return input.kind == Input::Kind::parameter || input.kind == Input::Kind::buffer;
 }
@@ -368,26 +363,6 @@ void add(const Input& input, const at::Tensor& tensor, Modules& modules) {
     module.register_buffer(leaf, tensor);
 }
 
-void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
-  Modules modules(root);
-  std::map<const at::TensorImpl*, std::string> first;
-  for (const auto& input : bound.program.signature.inputs) {
-    if (is_given(input)) {
-      bound.tensors.emplace_back();
-      continue;
-    }
-    bound.tensors.push_back(tensor_of(bound.program, input.name));
-    if (!is_module_tensor(input)) continue;
-    const auto& tensor = bound.tensors.back();
-    const auto [seen, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), input.name);
-    if (is_new)
-      add(input, tensor, modules);
-    else if (input.saved && seen->second != input.name)
-      names.tied.emplace_back(input.name, seen->second);
-    if (is_new && !input.saved) names.unsaved.push_back(input.name);
-  }
-}
-
 [[noreturn]] void refuse_other(const std::string& what, const ExportedProgram& program) {
   throw InputError(format("the model for evaluation is another one: {}", what), program.path,
                    "export both from one model: after train(), and after eval()");
@@ -395,44 +370,51 @@ void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
 
 }  // namespace
 
-Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names) {
-  Bound bound{std::move(program), {}};
-  refusing(bound.program.path, [&] { register_all(bound, root, names); });
-  // the tensors live in the module now
-  bound.program.weights.clear();
-  bound.program.constants.clear();
-  return bound;
+void bind(ExportedProgram& program, torch::nn::Module& root, StateNames& names) {
+  Modules modules(root);
+  std::map<const at::TensorImpl*, std::string> first;
+  refusing(program.path, [&] {
+    for (const auto& input : program.signature.inputs) {
+      auto& tensor = program.tensors.emplace_back();
+      if (is_given(input)) continue;
+      tensor = program.weights.at(input.name);
+      if (!is_module_tensor(input)) continue;
+      const auto [seen, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), input.name);
+      if (is_new)
+        add(input, tensor, modules);
+      else if (input.saved && seen->second != input.name)
+        names.tied.emplace_back(input.name, seen->second);
+      if (is_new && !input.saved) names.unsaved.push_back(input.name);
+    }
+  });
+  program.weights.clear();
 }
 
-Bound bind_like(ExportedProgram program, const Bound& train) {
+void bind_like(ExportedProgram& program, const ExportedProgram& train) {
   std::map<std::string, at::Tensor> trained;
   for (size_t i = 0; i < train.tensors.size(); ++i) {
-    const auto& input = train.program.signature.inputs[i];
+    const auto& input = train.signature.inputs[i];
     if (is_module_tensor(input)) trained[input.name] = train.tensors[i];
   }
-  Bound bound{std::move(program), {}};
-  for (const auto& input : bound.program.signature.inputs) {
-    bound.tensors.emplace_back();
+  for (const auto& input : program.signature.inputs) {
+    auto& tensor = program.tensors.emplace_back();
     if (is_given(input)) continue;
-    const auto& own = tensor_of(bound.program, input.name);
-    bound.tensors.back() = own;
+    tensor = program.weights.at(input.name);
     if (!is_module_tensor(input)) continue;
     const auto found = trained.extract(input.name);
-    if (found.empty()) refuse_other("only it has " + shown(input.name), bound.program);
-    if (found.mapped().sizes() != own.sizes() || found.mapped().scalar_type() != own.scalar_type())
-      refuse_other(shown(input.name) + " has another shape or dtype", bound.program);
-    bound.tensors.back() = found.mapped();
+    if (found.empty()) refuse_other("only it has " + shown(input.name), program);
+    if (found.mapped().sizes() != tensor.sizes() || found.mapped().scalar_type() != tensor.scalar_type())
+      refuse_other(shown(input.name) + " has another shape or dtype", program);
+    tensor = found.mapped();
   }
-  if (!trained.empty()) refuse_other("it lacks " + shown(trained.begin()->first), bound.program);
-  bound.program.weights.clear();
-  bound.program.constants.clear();
-  return bound;
+  if (!trained.empty()) refuse_other("it lacks " + shown(trained.begin()->first), program);
+  program.weights.clear();
 }
 
-void move_constants(Bound& bound, at::Device device) {
-  for (size_t i = 0; i < bound.tensors.size(); ++i) {
-    if (bound.program.signature.inputs[i].kind == Input::Kind::constant_tensor)
-      bound.tensors[i] = bound.tensors[i].to(device);
+void move_constants(ExportedProgram& program, at::Device device) {
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    if (program.signature.inputs[i].kind == Input::Kind::constant_tensor)
+      program.tensors[i] = program.tensors[i].to(device);
   }
 }
 
