@@ -25,7 +25,8 @@ TEST(Safetensors, GoesThereAndBack) {
                                {"empty", at::empty({0, 4})},
                                {"mask", at::ones({3}, at::kBool)}});
   write_safetensors(folder / "a.safetensors", tree, {{"format", "pt"}});
-  EXPECT_TRUE(is_safetensors(folder / "a.safetensors"));
+  const auto bytes = test::bytes_of(folder / "a.safetensors");
+  EXPECT_TRUE(is_safetensors({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
   const auto back = read_safetensors(folder / "a.safetensors");
   for (const auto& [name, value] : items(tree)) {
     EXPECT_TRUE(at::equal(get(back, name.toStringRef()).toTensor(), value.toTensor())) << name;

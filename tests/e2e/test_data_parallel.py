@@ -82,7 +82,7 @@ def test_autocast_reaches_every_device(trained):
 @pytest.mark.mpi
 @pytest.mark.parametrize("world, settings, what", [
     (2, dict(train__mode="data_parallel"), "train.mode"),
-    (2, dict(model__name="two_stage", model__devices="[0, 7]"), "device 7 is not there"),
+    (2, dict(model__name="two_stage", model__devices="[0, 7]"), "device 7 does not exist"),
 ])
 def test_bad_input_is_an_error_of_all(world, settings, what, lockstep, mpirun, mnist_root, tmp_path):
     config = write_config(tmp_path, MNIST)

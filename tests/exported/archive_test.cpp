@@ -43,10 +43,10 @@ struct ExportedArchive : testing::Test {
 
 TEST_F(ExportedArchive, ReadsRecordsWithoutTheFolderBeforeThem) {
   const Archive archive(written(with(kWhole, "data/weights/weight_0", "abc")));
-  EXPECT_TRUE(archive.has("data/weights/weight_0"));
-  EXPECT_EQ(archive.bytes("data/weights/weight_0").size(), 3U);
+  EXPECT_TRUE(archive.zip().has("data/weights/weight_0"));
+  EXPECT_EQ(archive.zip().bytes("data/weights/weight_0").size(), 3U);
   EXPECT_TRUE(archive.json("models/model.json").empty());
-  EXPECT_THROW(archive.bytes("data/weights/weight_1"), InputError);
+  EXPECT_THROW(archive.zip().bytes("data/weights/weight_1"), InputError);
 }
 
 TEST_F(ExportedArchive, SeesAFlippedBit) {
@@ -89,7 +89,7 @@ TEST_F(ExportedArchive, ChecksWhereWeightsLie) {
   refused(with_weight("/tensor_meta/sizes/0/as_int", (int64_t{1} << 62) + 3), "reaches beyond its 8 bytes");
   refused(with_weight("/tensor_meta/strides/0/as_int", int64_t{1} << 50), "reaches beyond its 8 bytes");
   refused(with_weight("/tensor_meta/dtype", 11), "reaches beyond its 8 bytes");
-  refused(with_weight("/tensor_meta/dtype", 99), "dtype 99 is not known");
+  refused(with_weight("/tensor_meta/dtype", 99), "dtype 99 is not supported");
   refused(with_weight("/tensor_meta/layout", 1), "is sparse");
   refused(with_weight("/use_pickle", true), "is pickled");
   refused(with_weight("/path_name", "../../etc/passwd"), "a record's name is a path");

@@ -136,7 +136,7 @@ const Spoilt kSpoilt[] = {
      [](Json& m) {
        inputs(m).push_back(named("groups", {{"as_int", 1.5}}));
      }},
-    {"TextForDevice", "device toaster is not known",
+    {"TextForDevice", "device toaster is not supported",
      [](Json& m) {
        inputs(m).push_back(named("groups", {{"as_device", {{"type", "toaster"}}}}));
      }},

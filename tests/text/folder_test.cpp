@@ -88,24 +88,23 @@ TEST_F(FolderTest, TheConfigCountsBeforeTokenizerJson) {
 }
 
 TEST_F(FolderTest, OddConfigsAreRefused) {
-  config_is_refused("{", "tokenizer_config.json is not JSON");
+  config_is_refused("{", "tokenizer_config.json is not a JSON object");
   config_is_refused(R"({"unk_token": )" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}",
                     "nested too deeply");
-  config_is_refused("[]", "tokenizer_config.json is not JSON, or no object");
+  config_is_refused("[]", "tokenizer_config.json is not a JSON object");
   config_is_refused(R"({"do_lower_case": "yes"})", "do_lower_case is neither true nor false");
-  config_is_refused(R"({"unk_token": 7})", "unk_token is no text");
-  config_is_refused(R"({"sep_token": ""})", "sep_token is no text");
-  config_is_refused(R"({"additional_special_tokens": [3]})", "is no token");
+  config_is_refused(R"({"unk_token": 7})", "unk_token is not a text");
+  config_is_refused(R"({"sep_token": ""})", "sep_token is not a text");
+  config_is_refused(R"({"additional_special_tokens": [3]})", "is not a token");
   config_is_refused(R"({"added_tokens_decoder": {"5": {"content": "x", "lstrip": true}}})", "has lstrip");
 }
 
 TEST_F(FolderTest, OtherTokenizersAreRefused) {
-  tokenizer_is_refused(R"({"model": {"type": "Unigram"}})",
-                       "type is \"Unigram\", and BERT's is \"WordPiece\"");
+  tokenizer_is_refused(R"({"model": {"type": "Unigram"}})", "type is \"Unigram\", but must be \"WordPiece\"");
   tokenizer_is_refused(R"({"normalizer": {"type": "NFC"}})", "type is \"NFC\"");
   tokenizer_is_refused(R"({"model": {"continuing_subword_prefix": "@@"}})", "continuing_subword_prefix");
   tokenizer_is_refused(R"({"model": {"max_input_chars_per_word": 50}})", "max_input_chars_per_word is 50");
-  tokenizer_is_refused(R"({"model": []})", "model is no object");
+  tokenizer_is_refused(R"({"model": []})", "model is not an object");
   tokenizer_is_refused(R"({"added_tokens": [{"id": 9, "content": "x"}]})", "has the number 9");
 }
 

@@ -8,14 +8,27 @@
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/store.h"
-#include "lockstep/checkpoint/unpickle.h"
 
 namespace lockstep::checkpoint {
 
 namespace {
+
+std::string key_text(const Tree& key) {
+  if (key.isString()) return key.toStringRef();
+  if (key.isInt()) return std::to_string(key.toInt());
+  if (key.isBool()) return key.toBool() ? "True" : "False";
+  return format("{}", key.toDouble());
+}
+
+InspectedEntry plain_entry(const Tree& tree) {
+  if (tree.isInt()) return {.name = {}, .kind = "int", .value = std::to_string(tree.toInt())};
+  if (tree.isDouble()) return {.name = {}, .kind = "float", .value = format("{}", tree.toDouble())};
+  if (tree.isBool()) return {.name = {}, .kind = "bool", .value = tree.toBool() ? "true" : "false"};
+  if (tree.isString()) return {.name = {}, .kind = "text", .value = tree.toStringRef()};
+  return {.name = {}, .kind = "none"};
+}
 
 class Inspector {
  public:
@@ -23,61 +36,29 @@ class Inspector {
       : digest_(digest), path_(path), entries_(file.entries), allowance_(file.file_bytes) {}
 
   void visit(const std::string& name, const Tree& tree) {
-    if (tree.isTensor()) return add_tensor(name, tree.toTensor());
+    const auto join = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+    if (tree.isTensor()) return add(inspect_tensor(name, tree.toTensor(), digest_));
     if (tree.isGenericDict()) {
       const auto all = items(tree);
-      if (all.empty()) return add(name, "empty", "{}");
-      for (const auto& [key, value] : all) visit(join(name, key_text(key)), value);
+      if (all.empty()) return add({.name = name, .kind = "empty", .value = "{}"});
+      for (const auto& [key, value] : all) visit(join(key_text(key)), value);
     } else if (tree.isList() || tree.isTuple()) {
       const auto all = elements(tree);
-      if (all.empty()) return add(name, "empty", "[]");
-      for (size_t i = 0; i < all.size(); ++i) visit(join(name, std::to_string(i)), all[i]);
+      if (all.empty()) return add({.name = name, .kind = "empty", .value = "[]"});
+      for (size_t i = 0; i < all.size(); ++i) visit(join(std::to_string(i)), all[i]);
     } else {
-      add_plain(name, tree);
+      auto entry = plain_entry(tree);
+      entry.name = name;
+      add(std::move(entry));
     }
   }
 
  private:
-  static std::string join(const std::string& name, const std::string& key) {
-    return name.empty() ? key : name + "." + key;
-  }
-
-  static std::string key_text(const Tree& key) {
-    if (key.isString()) return key.toStringRef();
-    if (key.isInt()) return std::to_string(key.toInt());
-    if (key.isBool()) return key.toBool() ? "True" : "False";
-    return format("{}", key.toDouble());
-  }
-
-  void add(const std::string& name, const std::string& kind, const std::string& value) {
-    hold({.name = name, .kind = kind, .value = value});
-  }
-
-  void add_plain(const std::string& name, const Tree& tree) {
-    if (tree.isInt()) return add(name, "int", std::to_string(tree.toInt()));
-    if (tree.isDouble()) return add(name, "float", format("{}", tree.toDouble()));
-    if (tree.isBool()) return add(name, "bool", tree.toBool() ? "true" : "false");
-    if (tree.isString()) return add(name, "text", tree.toStringRef());
-    add(name, "none", "");
-  }
-
-  void add_tensor(const std::string& name, const at::Tensor& tensor) {
-    const auto whole = tensor.contiguous();
-    const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(whole.const_data_ptr()), whole.nbytes());
-    hold({.name = name,
-          .kind = "tensor",
-          .dtype = dtype_name(tensor.scalar_type()),
-          .shape = tensor.sizes().vec(),
-          .bytes = bytes.size(),
-          .digest = digest_(bytes)});
-  }
-
   /// Long names around many values make a list that is much larger than the file.
-  void hold(InspectedEntry entry) {
-    if (!allowance_.take(sizeof entry + 2 * (entry.name.size() + entry.value.size()))) {
+  void add(InspectedEntry entry) {
+    if (!allowance_.take(sizeof entry + 2 * (entry.name.size() + entry.value.size())))
       throw InputError("the file holds more values than can be listed", path_,
                        "in Python, save long lists as tensors");
-    }
     entries_.push_back(std::move(entry));
   }
 
@@ -89,6 +70,17 @@ class Inspector {
 
 }  // namespace
 
+InspectedEntry inspect_tensor(const std::string& name, const at::Tensor& tensor, const Digest& digest) {
+  const auto whole = tensor.detach().contiguous();
+  const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(whole.const_data_ptr()), whole.nbytes());
+  return {.name = name,
+          .kind = "tensor",
+          .dtype = std::string(c10::getDtypeNames(tensor.scalar_type()).first),
+          .shape = tensor.sizes().vec(),
+          .bytes = bytes.size(),
+          .digest = digest(bytes)};
+}
+
 std::string file_to_inspect(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) return path;
@@ -98,11 +90,11 @@ std::string file_to_inspect(const std::string& path) {
 }
 
 InspectedFile inspect_file(const std::string& path, const Digest& digest) {
-  InspectedFile file;
-  file.file_bytes = MappedFile(path).bytes().size();
   const auto content = open_checkpoint_file(path);
-  file.format = content.format;
-  file.checksum = content.checksum;
+  InspectedFile file{.format = content.format,
+                     .file_bytes = std::filesystem::file_size(path),
+                     .checksum = content.checksum,
+                     .entries = {}};
   base::with_memory_for(path, [&] { Inspector(digest, path, file).visit("", content.tree); });
   return file;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint file holds, entry by entry, without a word of libtorch.
+// What a checkpoint file holds, entry by entry.
 
 #include <cstdint>
 #include <functional>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/checksum.h"
+#include "lockstep/checkpoint/pt.h"
 
 namespace lockstep::checkpoint {
 
@@ -29,6 +29,8 @@ struct InspectedFile {
 };
 
 using Digest = std::function<std::string(std::span<const uint8_t>)>;
+
+InspectedEntry inspect_tensor(const std::string& name, const at::Tensor& tensor, const Digest& digest);
 
 /// `path`, or the newest checkpoint of a run's folder, damaged or not.
 std::string file_to_inspect(const std::string& path);

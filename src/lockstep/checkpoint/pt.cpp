@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/pt.h"
 
 #include <ATen/core/jit_type.h>
+#include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/serialization/export.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/types.h>
@@ -16,22 +17,22 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/checkpoint/archive_writer.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/frame.h"
 #include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/checkpoint/seal.h"
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/checkpoint/unpickle.h"
 #include "lockstep/checkpoint/zip.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep {
 namespace {
 
-// What torch.save wrote before PyTorch 1.6 (and writes with _use_new_zipfile_serialization=False): a run of
-// pickles, then the storages. It has no checksums.
+using checkpoint::Cursor, checkpoint::MappedFile, checkpoint::NamedBytes, checkpoint::StorageRef;
 
-// torch/serialization.py: _legacy_save.
+constexpr const char* kSaveOnThisMachine = "load it with Python on this machine and save it again";
+
+// What torch.save wrote before PyTorch 1.6 (and writes with _use_new_zipfile_serialization=False): a run of
+// pickles, then the storages, without checksums. torch/serialization.py: _legacy_save.
 
 // The pickled magic number 0x1950a86a20f9469cfc6c.
 constexpr std::array<uint8_t, 15> kMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
@@ -48,18 +49,19 @@ class LegacyReader {
 
   Tree read() {
     const auto no_storages = [this](const StorageRef&) -> at::Tensor {
-      input_.fail("a storage where none belongs");
+      input_.fail("the file is damaged: a storage is in the wrong place");
     };
     input_.skip(kMagic.size());
-    unpickle(input_, no_storages);  // the protocol's version
-    const auto system = unpickle(input_, no_storages);
+    checkpoint::unpickle(input_, no_storages);  // the protocol's version
+    const auto system = checkpoint::unpickle(input_, no_storages);
     const auto little_endian = find(system, "little_endian");
     if (!little_endian || !little_endian->isBool() || !little_endian->toBool()) {
       input_.fail("the file was written on a big-endian machine, which is not supported",
                   "load it with Python on this machine and save it again");
     }
-    auto tree = unpickle(input_, [this](const StorageRef& storage) { return make(storage); });
-    for (const auto& key : elements(unpickle(input_, no_storages))) fill(as_string(key, "storage key"));
+    auto tree = checkpoint::unpickle(input_, [this](const StorageRef& storage) { return make(storage); });
+    for (const auto& key : elements(checkpoint::unpickle(input_, no_storages)))
+      fill(as_string(key, "storage key"));
     if (filled_ != storages_.size()) input_.fail("the file is damaged: storages are missing");
     return tree;
   }
@@ -98,154 +100,147 @@ bool is_legacy(std::span<const uint8_t> file) {
   return file.size() > kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin());
 }
 
-Tree read_legacy(const NamedBytes& file) {
-  return LegacyReader(file).read();
+// Our own files end with a checksum over every byte before it, in the zip archive's comment.
+
+constexpr size_t kEndRecord = 22;  // APPNOTE.TXT 4.3.16, without a comment
+constexpr std::string_view kTag = "lockstep crc32 ";
+constexpr size_t kComment = kTag.size() + 8;
+
+/// Whether the file ends with our checksum. InputError if it does not match.
+bool check_checksum(const NamedBytes& file) {
+  if (file.bytes.size() < kEndRecord + kComment) return false;
+  const auto end = file.bytes.last(kComment);
+  const std::string_view comment(reinterpret_cast<const char*>(end.data()), end.size());
+  if (!comment.starts_with(kTag)) return false;
+  const auto crc = checkpoint::crc32_of(file.bytes.first(file.bytes.size() - kComment));
+  if (comment.substr(kTag.size()) == format("{:08x}", crc)) return true;
+  throw InputError("the file is damaged: it does not match its checksum", file.name, checkpoint::kCopyAgain);
 }
 
-}  // namespace
+/// Passes an archive on to another sink and adds the checksum.
+class ChecksumSink {
+ public:
+  explicit ChecksumSink(const base::ByteSink& sink) : sink_(sink) {}
 
-}  // namespace lockstep::checkpoint
+  void write(const void* data, size_t size) {
+    const auto* bytes = static_cast<const char*>(data);
+    if (size >= kEndRecord) {
+      pass_on(held_.data(), held_.size());
+      pass_on(bytes, size - kEndRecord);
+      held_.assign(bytes + size - kEndRecord, kEndRecord);
+      return;
+    }
+    held_.append(bytes, size);
+    if (held_.size() <= kEndRecord) return;
+    pass_on(held_.data(), held_.size() - kEndRecord);
+    held_.erase(0, held_.size() - kEndRecord);
+  }
 
-namespace lockstep {
+  /// Writes what was held back.
+  void finish() {
+    if (held_.size() != kEndRecord || !held_.starts_with("PK\5\6") || held_[20] != 0 || held_[21] != 0)
+      throw Error("libtorch's archive does not end as a zip archive does");
+    held_[20] = static_cast<char>(kComment);
+    pass_on(held_.data(), held_.size());
+    const auto comment = kTag.data() + format("{:08x}", crc_);
+    sink_(comment.data(), comment.size());
+  }
 
-// Reading .pt: the archive's records checked, the pickle's opcodes taken one by one, tensors from their
-// bytes.
+ private:
+  void pass_on(const void* data, size_t size) {
+    crc_ = checkpoint::crc32_of({static_cast<const uint8_t*>(data), size}, crc_);
+    sink_(data, size);
+  }
 
-namespace {
+  const base::ByteSink& sink_;
+  std::string held_;  // the last bytes, which may be the end record
+  uint32_t crc_ = 0;
+};
+
+// Reading: the archive's records checked, the pickle's opcodes taken one by one, tensors from their bytes.
 
 constexpr int kNewestVersion = 10;  // caffe2/serialize/versions.h
 
 class Archive {
  public:
-  explicit Archive(const checkpoint::NamedBytes& file) : file_(file) {
-    check_whole();
-    auto archive = checkpoint::read_zip(file.bytes, file.name);
-    if (!archive.comment.empty() && checkpoint::check_seal(file.bytes) == checkpoint::Seal::missing)
-      damaged("its seal");
-    for (auto& record : archive.records) records_.emplace(record.name, std::move(record));
-    find_prefix();
-    check_kind();
+  /// With our checksum the file is checked as a whole; otherwise each record is, when it is read.
+  explicit Archive(const NamedBytes& file) : name_(file.name), is_checked_(check_checksum(file)), zip_(file) {
+    if (!zip_.comment().empty() && !is_checked_)
+      throw InputError("the file is damaged: it has lost its checksum", name_, checkpoint::kCopyAgain);
+    if (!zip_.has("data.pkl"))
+      throw InputError("this zip archive is not a checkpoint: it holds no data.pkl", name_,
+                       "name a file written by lockstep or by torch.save");
+    if (zip_.has("constants.pkl"))
+      throw InputError(
+          "this is a TorchScript archive, not a checkpoint", name_,
+          "use it as model.path with model.name: torchscript, or save its state_dict() with torch.save");
+    if (zip_.has("byteorder") && zip_.text("byteorder") != "little")
+      throw InputError("the file was written on a big-endian machine, which is not supported", name_,
+                       kSaveOnThisMachine);
+    if (zip_.has("version")) check_version(zip_.text("version"));
   }
 
-  Tree read() {
-    checkpoint::Cursor pickle(record("data.pkl"), file_.name);
-    return checkpoint::unpickle(pickle,
-                                [this](const checkpoint::StorageRef& storage) { return load(storage); });
+  CheckpointFile read() {
+    Cursor pickle(zip_.bytes("data.pkl", !is_checked_), name_);
+    return {checkpoint::unpickle(pickle, [this](const StorageRef& storage) { return load(storage); }), "pt",
+            is_checked_ ? Checksum::whole_file : Checksum::each_record};
   }
 
  private:
-  [[noreturn]] void damaged(const std::string& what) const {
-    throw InputError(format("the file is damaged: {} does not match its checksum", what), file_.name,
-                     "take an earlier checkpoint");
-  }
-
-  /// A file of our own is checked as a whole; of any other each record is, when it is read.
-  void check_whole() {
-    const auto seal = checkpoint::check_seal(file_.bytes);
-    if (seal == checkpoint::Seal::broken) damaged("the file");
-    sealed_ = seal == checkpoint::Seal::whole;
-  }
-
-  /// Every name begins with the archive's own: "archive/data.pkl".
-  void find_prefix() {
-    for (const auto& [name, record] : records_) {
-      const auto slash = name.find('/');
-      if (slash != std::string::npos && name.substr(slash) == "/data.pkl")
-        prefix_ = name.substr(0, slash + 1);
-    }
-    if (prefix_.empty()) {
-      throw InputError("this zip archive is no checkpoint: it holds no data.pkl", file_.name,
-                       "name a file written by lockstep or by torch.save");
-    }
-  }
-
-  void check_kind() {
-    if (records_.contains(prefix_ + "constants.pkl")) {
-      throw InputError(
-          "this is a TorchScript archive, not a checkpoint", file_.name,
-          "use it as model.path with model.name: torchscript, or save its state_dict() with torch.save");
-    }
-    if (records_.contains(prefix_ + "byteorder") && text("byteorder") != "little") {
-      throw InputError("the file was written on a big-endian machine, which is not supported", file_.name,
-                       "load it with Python on this machine and save it again");
-    }
-    if (records_.contains(prefix_ + "version")) check_version(text("version"));
-  }
-
   void check_version(const std::string& text) const {
     int version = 0;
     std::from_chars(text.data(), text.data() + text.size(), version);
-    if (version < 1) damaged("its version");
-    if (version > kNewestVersion) {
+    if (version < 1)
+      throw InputError("the file is damaged: its version is not a number", name_, checkpoint::kCopyAgain);
+    if (version > kNewestVersion)
       throw InputError(
-          format("the file is of format version {}; versions up to {} are known", version, kNewestVersion),
-          file_.name, "save it again with the PyTorch that lockstep is built with");
-    }
+          format("the file has format version {}; lockstep reads versions up to {}", version, kNewestVersion),
+          name_, "save it again with the PyTorch that lockstep is built with");
   }
 
-  std::span<const uint8_t> record(const std::string& name) const {
-    const auto found = records_.find(prefix_ + name);
-    if (found == records_.end()) {
-      throw InputError(format("the file is damaged: it has no {}", name), file_.name, checkpoint::kCopyAgain);
-    }
-    const auto& [full_name, crc32, data, compressed] = found->second;
-    if (compressed) {
-      throw InputError(format("{} is compressed, which torch.save never does", name), file_.name,
-                       "unpack the archive and zip it again with `zip -0`");
-    }
-    if (!sealed_ && checkpoint::crc32_of(data) != crc32) damaged(name);
-    return data;
-  }
-
-  std::string text(const std::string& name) const {
-    const auto bytes = record(name);
-    return {bytes.begin(), bytes.end()};
-  }
-
-  at::Tensor load(const checkpoint::StorageRef& storage) {
+  at::Tensor load(const StorageRef& storage) {
     auto& loaded = storages_[storage.key];
     if (loaded.defined()) return loaded;
-    const auto bytes = record("data/" + storage.key);
+    const auto bytes = zip_.bytes("data/" + storage.key, !is_checked_);
     const auto item = c10::elementSize(storage.dtype);
-    if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item) {
+    if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item)
       throw InputError(format("the file is damaged: storage {} is shorter than it should be", storage.key),
-                       file_.name, checkpoint::kCopyAgain);
-    }
-    const auto size = static_cast<int64_t>(bytes.size());
-    loaded = at::empty({size}, at::kByte);
+                       name_, checkpoint::kCopyAgain);
+    loaded = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
     std::copy(bytes.begin(), bytes.end(), loaded.mutable_data_ptr<uint8_t>());
     return loaded;
   }
 
-  checkpoint::NamedBytes file_;
-  bool sealed_ = false;
-  std::string prefix_;
-  std::unordered_map<std::string, checkpoint::ZipRecord> records_;
+  const std::string& name_;
+  bool is_checked_;
+  checkpoint::ZipArchive zip_;
   std::unordered_map<std::string, at::Tensor> storages_;
 };
 
-Tree read(const checkpoint::NamedBytes& file) {
+CheckpointFile read_any(const NamedBytes& file) {
   if (checkpoint::is_zip(file.bytes)) return Archive(file).read();
-  if (checkpoint::is_legacy(file.bytes)) return checkpoint::read_legacy(file);
-  throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.name,
-                   "name a file written by lockstep, torch.save or safetensors");
+  if (is_legacy(file.bytes)) return {LegacyReader(file).read(), "pt", Checksum::none};
+  constexpr std::string_view kPointer = "version https://git-lfs";  // what a clone without git-lfs leaves
+  if (file.bytes.size() > kPointer.size() && std::equal(kPointer.begin(), kPointer.end(), file.bytes.begin()))
+    throw InputError("the file is a git-lfs pointer and holds no weights", file.name,
+                     "get the file with `git lfs pull` in its folder");
+  if (!is_safetensors(file.bytes))
+    throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.name,
+                     "name a file written by lockstep, torch.save or safetensors");
+  bool has_checksum = false;
+  auto tree = read_safetensors(file.bytes, file.name, has_checksum);
+  return {std::move(tree), "safetensors", has_checksum ? Checksum::whole_file : Checksum::none};
 }
 
-Checksum checksum_of_pt(std::span<const uint8_t> file) {
-  if (!checkpoint::is_zip(file)) return Checksum::none;
-  return checkpoint::check_seal(file) == checkpoint::Seal::whole ? Checksum::whole_file
-                                                                 : Checksum::each_record;
-}
-
-Tree read_named(const checkpoint::NamedBytes& file) {
+CheckpointFile read_named(const NamedBytes& file) {
   try {
-    return base::with_memory_for(file.name, [&] { return read(file); });
+    return base::with_memory_for(file.name, [&] { return read_any(file); });
   } catch (const InputError& error) {
     if (!error.where().empty()) throw;
     throw InputError(error.what(), file.name, error.hint());
   } catch (const Error&) {
     throw;
-  } catch (const c10::Error& error) {  // a last net: libtorch's own checks
+  } catch (const c10::Error& error) {  // libtorch's own checks
     throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), file.name,
                      checkpoint::kCopyAgain);
   }
@@ -253,34 +248,29 @@ Tree read_named(const checkpoint::NamedBytes& file) {
 
 }  // namespace
 
-Tree read_pt(const std::string& path) {
-  const checkpoint::MappedFile file(path);
-  return file.whole(read_named(file.named()));
-}
-
-Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
-  return read_named({bytes, name});
-}
-
 CheckpointFile open_checkpoint_file(const std::string& path) {
-  const checkpoint::MappedFile file(path);
-  if (!is_safetensors(path))
-    return file.whole(CheckpointFile{read_named(file.named()), "pt", checksum_of_pt(file.bytes())});
-  const bool sealed = checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::missing;
-  return {base::with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
-          sealed ? Checksum::whole_file : Checksum::none};
+  const MappedFile file(path);
+  return file.whole(read_named(file.named()));
 }
 
 Tree read_checkpoint_file(const std::string& path) {
   return open_checkpoint_file(path).tree;
 }
 
-// Writing .pt: plain dictionaries and lists, dense tensors, and a seal over the whole file at its end.
+Tree read_pt(const std::string& path) {
+  return read_checkpoint_file(path);
+}
+
+Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
+  return read_named({bytes, name}).tree;
+}
+
+// Writing: plain dictionaries and lists, dense tensors, and our checksum at the end.
 
 static_assert(std::endian::native == std::endian::little, "the byteorder record says little");
 
 void write_pt(const base::ByteSink& sink, const Tree& tree) {
-  checkpoint::SealingSink sealed(sink);
+  ChecksumSink with_checksum(sink);
   // plain dictionaries and lists throughout: typed ones are pickled with TorchScript's tags
   const auto copy = checkpoint::map_tensors(tree, [](const at::Tensor& tensor) -> Tree {
     checkpoint::require_dense(tensor);
@@ -292,12 +282,12 @@ void write_pt(const base::ByteSink& sink, const Tree& tree) {
   pickler.protocol();
   pickler.pushIValue(copy);
   pickler.stop();
-  const auto into_seal = [&](const void* data, size_t size) { sealed.write(data, size); };
-  checkpoint::write_archive(into_seal, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
+  const auto write = [&](const void* data, size_t size) { with_checksum.write(data, size); };
+  checkpoint::write_archive(write, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
     archive.writeRecord("byteorder", "little", 6);
     torch::jit::writeArchiveAndTensors("data", pickle.data(), pickle.size(), pickler.tensorData(), archive);
   });
-  sealed.finish();
+  with_checksum.finish();
 }
 
 void write_pt(const std::string& path, const Tree& tree) {

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "lockstep/checkpoint/tree.h"
@@ -18,7 +20,10 @@ void write_safetensors(const std::string& path, const Tree& tensors,
 /// InputError that names the flaw where the header, an offset or our own checksum is wrong.
 Tree read_safetensors(const std::string& path);
 
+/// The same from memory. `name` is what errors call the file; `has_checksum` is set if it has our own.
+Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bool& has_checksum);
+
 /// By its first bytes.
-bool is_safetensors(const std::string& path);
+bool is_safetensors(std::span<const uint8_t> file);
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -23,8 +22,6 @@
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep {
-
-// A copy of a tree that training cannot change any more.
 
 namespace {
 
@@ -64,18 +61,6 @@ Tree snapshot(const Tree& tree) {
   });
 }
 
-// CheckpointWriter: one save at a time, in a thread of its own.
-
-struct CheckpointWriter::Job {
-  Tree tree;
-  std::string path;
-  std::exception_ptr failure;
-  std::atomic<bool> done = false;
-};
-
-CheckpointWriter::CheckpointWriter(CheckpointStore store)
-    : CheckpointWriter([store = std::move(store)] { return store; }, [](const std::string&) {}) {}
-
 CheckpointWriter::CheckpointWriter(std::function<CheckpointStore()> store,
                                    std::function<void(const std::string&)> saved)
     : store_(std::move(store)), saved_(std::move(saved)) {}
@@ -86,31 +71,21 @@ CheckpointWriter::~CheckpointWriter() {
 
 void CheckpointWriter::submit(const Tree& tree, CheckpointStore::Name name) {
   wait();
-  auto job = std::make_shared<Job>();
-  job->tree = snapshot(tree);
-  job_ = job;
-  thread_ = std::thread([this, job, name] {
+  is_saving_ = true;
+  thread_ = std::thread([this, name, copy = snapshot(tree)] {
     try {
-      const auto path = store_().save(job->tree, name);
-      if (name != CheckpointStore::Name::best) saved_(job->path = path);
+      const auto path = store_().save(copy, name);
+      if (name != CheckpointStore::Name::best) saved_(path);
     } catch (...) {
-      job->failure = std::current_exception();
+      failure_ = std::current_exception();
     }
-    job->tree = Tree();
-    job->done = true;
+    is_saving_ = false;
   });
 }
 
 void CheckpointWriter::wait() {
   if (thread_.joinable()) thread_.join();
-  const auto job = std::exchange(job_, nullptr);
-  if (!job) return;
-  if (job->failure) std::rethrow_exception(job->failure);
-  if (!job->path.empty()) last_saved_ = job->path;
-}
-
-bool CheckpointWriter::idle() const {
-  return !job_ || job_->done;
+  if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
 }
 
 namespace fs = std::filesystem;
@@ -129,15 +104,12 @@ bool is_newer(const fs::path& left, const fs::path& right) {
   return step_of(left) > step_of(right);
 }
 
-/// What cannot be opened now may be whole: a run never goes on from an earlier checkpoint, or from none,
-/// instead.
+/// A file that cannot be opened now may be whole, so a run must not continue from an earlier one instead.
 void refuse_unreadable(const fs::path& path) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file) return;
-  throw InputError(format("a checkpoint is there and cannot be read: {}", std::strerror(errno)),
-                   path.string(),
-                   "see to the file system and its permissions; to do without this checkpoint, move it "
-                   "elsewhere");
+  throw InputError(format("the checkpoint cannot be read: {}", std::strerror(errno)), path.string(),
+                   "check the file system and permissions, or move this checkpoint away to do without it");
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 // A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the last good one
 // never deleted; and a writer that works in the background.
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -58,38 +58,34 @@ class CheckpointStore {
 /// The checkpoints of a run's folder, or of a folder that holds them itself.
 CheckpointStore checkpoints_of(const std::string& folder);
 
-/// Saves a snapshot while training goes on. At most one save is in flight; submit() waits for the one before.
+/// Saves a snapshot while training continues. At most one save is in flight.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(CheckpointStore store);
-  /// `store` is asked for at each save, and `saved` hears the path of each whole one, but of the best alone;
-  /// in the writer's thread.
-  CheckpointWriter(std::function<CheckpointStore()> store, std::function<void(const std::string&)> saved);
+  /// In the writer's thread: each save calls `store`, and then `saved` with the path, unless it is the best
+  /// one alone.
+  explicit CheckpointWriter(
+      std::function<CheckpointStore()> store,
+      std::function<void(const std::string&)> saved = [](const std::string&) {});
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies the tree's tensors and returns; an error of the save before is thrown here (this one is not
-  /// started).
+  /// Waits for the save before, copies the tree's tensors and returns. An error of the save before is thrown
+  /// here, and this one is not started.
   void submit(const Tree& tree, CheckpointStore::Name name = CheckpointStore::Name::step);
 
   /// Waits for the save in flight and throws its error, if it had one.
   void wait();
 
-  /// Is nothing in flight?
-  bool idle() const;
-
-  /// The path of the last save that wait() or submit() saw finished, not of the best alone; empty before the
-  /// first.
-  const std::string& last_saved() const { return last_saved_; }
+  /// Whether no save is in flight.
+  bool idle() const { return !is_saving_; }
 
  private:
-  struct Job;
   std::function<CheckpointStore()> store_;
   std::function<void(const std::string&)> saved_;
-  std::shared_ptr<Job> job_;
   std::thread thread_;
-  std::string last_saved_;
+  std::exception_ptr failure_;  // set by the thread
+  std::atomic<bool> is_saving_ = false;
 };
 
 }  // namespace lockstep

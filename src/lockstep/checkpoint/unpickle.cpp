@@ -34,9 +34,8 @@ enum class Global {
   bytes_of_text,      // _codecs.encode(text, "latin1"), protocol 2's way to write bytes
   numpy_scalar,
   numpy_dtype,
-  value,    // stands for itself: a dtype or a class
-  storage,  // a storage's class
-  object,   // harmless and not understood: read as the dictionary of its attributes
+  value,   // a dtype or a class, never called
+  object,  // harmless and not understood: read as the dictionary of its attributes
   refused,
 };
 
@@ -82,64 +81,30 @@ const std::map<std::string_view, Global> kGlobals = {
     {"numpy._core.multiarray._reconstruct", Global::object},
 };
 
-const std::map<std::string_view, at::ScalarType> kStorages = {
-    {"DoubleStorage", at::kDouble},
-    {"FloatStorage", at::kFloat},
-    {"HalfStorage", at::kHalf},
-    {"BFloat16Storage", at::kBFloat16},
-    {"LongStorage", at::kLong},
-    {"IntStorage", at::kInt},
-    {"ShortStorage", at::kShort},
-    {"CharStorage", at::kChar},
-    {"ByteStorage", at::kByte},
-    {"BoolStorage", at::kBool},
-    {"ComplexFloatStorage", at::kComplexFloat},
-    {"ComplexDoubleStorage", at::kComplexDouble},
-    {"UntypedStorage", at::kByte},
-    {"_UntypedStorage", at::kByte},
-};
-
-const std::map<std::string_view, at::ScalarType> kTorchDtypes = {
-    {"torch.float64", at::kDouble},
-    {"torch.float32", at::kFloat},
-    {"torch.float16", at::kHalf},
-    {"torch.bfloat16", at::kBFloat16},
-    {"torch.int64", at::kLong},
-    {"torch.int32", at::kInt},
-    {"torch.int16", at::kShort},
-    {"torch.int8", at::kChar},
-    {"torch.uint8", at::kByte},
-    {"torch.uint16", at::kUInt16},
-    {"torch.uint32", at::kUInt32},
-    {"torch.uint64", at::kUInt64},
-    {"torch.bool", at::kBool},
-    {"torch.complex64", at::kComplexFloat},
-    {"torch.complex128", at::kComplexDouble},
-    {"torch.float8_e4m3fn", at::kFloat8_e4m3fn},
-    {"torch.float8_e5m2", at::kFloat8_e5m2},
-};
-
-constexpr std::array<std::string_view, 4> kStorageModules = {"torch.storage.", "torch.cuda.", "torch.", ""};
-
-std::string_view storage_class(std::string_view name) {
-  for (const auto module : kStorageModules) {
-    if (name.starts_with(module)) return name.substr(module.size());
+/// "torch.float32" and "FloatStorage".
+std::map<std::string, at::ScalarType, std::less<>> make_dtype_names() {
+  std::map<std::string, at::ScalarType, std::less<>> names = {{"UntypedStorage", at::kByte},
+                                                              {"_UntypedStorage", at::kByte}};
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+                           at::kChar, at::kByte, at::kUInt16, at::kUInt32, at::kUInt64, at::kBool,
+                           at::kComplexFloat, at::kComplexDouble, at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+    names[format("torch.{}", c10::getDtypeNames(dtype).first)] = dtype;
+    names[format("{}Storage", c10::toString(dtype))] = dtype;
   }
-  return name;
+  return names;
 }
 
-/// "torch.FloatStorage" or "torch.float32".
-std::optional<at::ScalarType> dtype_of_global(const std::string& name) {
-  if (const auto found = kTorchDtypes.find(name); found != kTorchDtypes.end()) return found->second;
-  const auto found = kStorages.find(storage_class(name));
-  if (found == kStorages.end()) return std::nullopt;
+/// The dtype of "torch.float32", "torch.FloatStorage" or "torch.cuda.FloatStorage".
+std::optional<at::ScalarType> dtype_of(std::string_view name) {
+  static const auto known = make_dtype_names();
+  const auto found = known.find(name.ends_with("Storage") ? name.substr(name.rfind('.') + 1) : name);
+  if (found == known.end() || !name.starts_with("torch.")) return std::nullopt;
   return found->second;
 }
 
 Global meaning_of(const std::string& name) {
   if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
-  if (kTorchDtypes.contains(name)) return Global::value;
-  if (name.starts_with("torch.") && kStorages.contains(storage_class(name))) return Global::storage;
+  if (dtype_of(name)) return Global::value;
   // Schedulers and layers pickled whole; their attributes are what a state_dict would hold.
   for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."}) {
     if (name.starts_with(harmless)) return Global::object;
@@ -147,22 +112,21 @@ Global meaning_of(const std::string& name) {
   return Global::refused;
 }
 
-// The values that the unpickler works on. A container is frozen once it stands inside another one, so there
-// are no cycles, and depth, memory and weight (the memory when shared parts are written out) stay bounded.
+// The values that the unpickler works on. A container is frozen once it is part of another one, so there are
+// no cycles, and depth, memory and weight (the memory when shared parts are written out) stay bounded.
 
 using NodeId = uint32_t;
-enum class Kind { none, boolean, integer, real, text, list, tuple, dict, object, global, storage, tensor };
+enum class Kind { none, plain, integer, text, list, tuple, dict, object, global, numpy, storage, tensor };
 
 struct Node {
   Kind kind = Kind::none;
   bool frozen = false;
   int depth = 1;
-  int64_t integer = 0;  // also: a storage's dtype
-  double real = 0;
   uint64_t weight = 0;
-  std::string text = {};              // text, bytes, a global's name, a numpy dtype's code
+  Tree tree = {};                     // what it is to the caller; of a global its name
   std::vector<NodeId> children = {};  // a dictionary's keys and values alternate
-  at::Tensor tensor = {};             // a tensor, or a storage's bytes
+  at::Tensor bytes = {};              // a storage's
+  at::ScalarType dtype = at::kByte;   // a storage's
 };
 
 class Nodes {
@@ -172,21 +136,28 @@ class Nodes {
         heaviest_(base::kHeldAlways + base::kHeldPerByte * (input.position() + input.left())),
         allowance_(input.position() + input.left()) {}
 
-  NodeId add(Node node) {
-    node.weight = cost_of(node);
+  NodeId add(Node node, size_t text_size = 0) {
+    node.weight = cost_of(node.kind) + 2 * text_size;
     hold(node.weight);
     all_.push_back(std::move(node));
     return static_cast<NodeId>(all_.size() - 1);
   }
-  NodeId add(Kind kind) { return add(Node{.kind = kind}); }
+  NodeId add_none() { return add({}); }
+  NodeId add_list() { return add({.kind = Kind::list, .tree = make_list()}); }
+  NodeId add_dict(Kind kind = Kind::dict) { return add({.kind = kind, .tree = make_dict()}); }
+  NodeId add_integer(int64_t value) { return add({.kind = Kind::integer, .tree = value}); }
+  NodeId add_real(double value) { return add({.kind = Kind::plain, .tree = value}); }
   NodeId add_text(std::string_view text, Kind kind = Kind::text) {
-    return add(Node{.kind = kind, .text = std::string(text)});
+    return add({.kind = kind, .tree = std::string(text)}, text.size());
   }
-  NodeId add_integer(int64_t value) { return add(Node{.kind = Kind::integer, .integer = value}); }
-  NodeId add_real(double value) { return add(Node{.kind = Kind::real, .real = value}); }
   NodeId add_tuple(const std::vector<NodeId>& children) {
-    const auto tuple = add(Kind::tuple);
-    for (const auto child : children) place(tuple, child);
+    const auto tuple = add({.kind = Kind::tuple});
+    std::vector<Tree> trees;
+    for (const auto child : children) {
+      place(tuple, child);
+      trees.push_back(all_[child].tree);
+    }
+    all_[tuple].tree = c10::ivalue::Tuple::create(std::move(trees));
     return tuple;
   }
 
@@ -197,21 +168,34 @@ class Nodes {
 
   void extend(NodeId list, const std::vector<NodeId>& values) {
     want(all_[list].kind == Kind::list);
-    for (const auto value : values) place(list, value);
+    for (const auto value : values) {
+      place(list, value);
+      append(all_[list].tree, all_[value].tree);
+    }
   }
   void set_items(NodeId dict, const std::vector<NodeId>& keys_and_values) {
     const auto kind = all_[dict].kind;
     want((kind == Kind::dict || kind == Kind::object) && keys_and_values.size() % 2 == 0);
-    for (const auto value : keys_and_values) place(dict, value);
+    for (size_t i = 0; i < keys_and_values.size(); i += 2) {
+      const auto key = keys_and_values[i], value = keys_and_values[i + 1];
+      const auto& tree = all_[key].tree;
+      if (all_[key].kind == Kind::global ||
+          !(tree.isString() || tree.isInt() || tree.isBool() || tree.isDouble()))
+        input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers",
+                    "in Python, save it with text or numbers for keys");
+      place(dict, key);
+      place(dict, value);
+      put(all_[dict].tree, tree, all_[value].tree);
+    }
   }
 
-  /// The file is damaged where this doesn't hold.
+  /// The file is damaged if this does not hold.
   void want(bool holds) const {
-    if (!holds) input_.fail("the file is damaged: its pickle makes no sense");
+    if (!holds) input_.fail("the file is damaged: its pickle is inconsistent");
   }
   int64_t integer(NodeId id) const {
     want(all_[id].kind == Kind::integer);
-    return all_[id].integer;
+    return all_[id].tree.toInt();
   }
   std::vector<int64_t> integers(NodeId id) const {
     want(all_[id].kind == Kind::tuple || all_[id].kind == Kind::list);
@@ -219,45 +203,24 @@ class Nodes {
     for (const auto child : all_[id].children) values.push_back(integer(child));
     return values;
   }
-  const std::string& text(NodeId id) const {
-    want(all_[id].kind == Kind::text);
-    return all_[id].text;
+  const std::string& text(NodeId id, Kind kind = Kind::text) const {
+    want(all_[id].kind == kind);
+    return all_[id].tree.toStringRef();
   }
 
   Node& operator[](NodeId id) { return all_[id]; }
 
-  /// The value as a tree; shared parts stay shared.
-  Tree to_tree(NodeId id) {
-    trees_.resize(all_.size());
-    if (!trees_[id]) {
-      auto tree = convert(all_[id]);
-      trees_[id] = std::move(tree);
-    }
-    return *trees_[id];
-  }
-
  private:
   static constexpr int kDeepest = 100;
-  // What a value costs as a node and as a Tree, in bytes: measured, rounded up.
-  static constexpr uint64_t kPlain = sizeof(Node) + sizeof(std::optional<Tree>) + sizeof(NodeId);
+  // What a value costs, in bytes: measured, rounded up.
+  static constexpr uint64_t kPlain = sizeof(Node) + sizeof(NodeId);
   static constexpr uint64_t kPlace = sizeof(Tree) + 2 * sizeof(NodeId);  // in a container
   static constexpr uint64_t kList = 100, kDict = 500, kTensor = 500;
 
-  static uint64_t cost_of(const Node& node) {
-    const auto text = 2 * node.text.size();
-    switch (node.kind) {
-      case Kind::list:
-      case Kind::tuple:
-        return kPlain + kList + text;
-      case Kind::dict:
-      case Kind::object:
-        return kPlain + kDict + text;
-      case Kind::tensor:
-      case Kind::storage:
-        return kPlain + kTensor + text;
-      default:
-        return kPlain + text;
-    }
+  static uint64_t cost_of(Kind kind) {
+    if (kind == Kind::list || kind == Kind::tuple) return kPlain + kList;
+    if (kind == Kind::dict || kind == Kind::object) return kPlain + kDict;
+    return kPlain + (kind == Kind::tensor || kind == Kind::storage ? kTensor : 0);
   }
 
   [[noreturn]] void too_many() const {
@@ -265,7 +228,7 @@ class Nodes {
                 "in Python, save long lists as tensors");
   }
 
-  /// Puts a child into a container that stands alone so far.
+  /// Counts a child as part of a container that is not part of another one yet.
   void place(NodeId container, NodeId child) {
     auto& outer = all_[container];
     auto& inner = all_[child];
@@ -282,53 +245,10 @@ class Nodes {
     outer.children.push_back(child);
   }
 
-  Tree convert(const Node& node) {
-    switch (node.kind) {
-      case Kind::boolean:
-        return node.integer != 0;
-      case Kind::integer:
-        return node.integer;
-      case Kind::real:
-        return node.real;
-      case Kind::text:
-      case Kind::global:
-        return node.text;
-      case Kind::tensor:
-        return node.tensor;
-      case Kind::dict:
-      case Kind::object:
-        return convert_dict(node);
-      case Kind::none:
-      case Kind::storage:
-        return {};
-      case Kind::list:
-      case Kind::tuple:
-        break;
-    }
-    std::vector<Tree> values;
-    for (const auto child : node.children) values.push_back(to_tree(child));
-    if (node.kind == Kind::tuple) return c10::ivalue::Tuple::create(std::move(values));
-    return make_list(values);
-  }
-
-  Tree convert_dict(const Node& node) {
-    auto dict = make_dict();
-    for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
-      const auto kind = all_[node.children[i]].kind;
-      if (kind != Kind::text && kind != Kind::integer && kind != Kind::boolean && kind != Kind::real) {
-        input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers",
-                    "in Python, save it with text or numbers for keys");
-      }
-      put(dict, to_tree(node.children[i]), to_tree(node.children[i + 1]));
-    }
-    return dict;
-  }
-
   const Cursor& input_;
   const uint64_t heaviest_;
   base::Allowance allowance_;
   std::deque<Node> all_;  // grows without a second copy
-  std::vector<std::optional<Tree>> trees_;
 };
 
 template <class Number>
@@ -347,18 +267,22 @@ class Calls {
 
   /// What the function that a global names would return.
   NodeId call(NodeId function, const std::vector<NodeId>& arguments) {
-    const auto& name = nodes_[function].text;
+    const auto& name = nodes_.text(function, Kind::global);
     switch (meaning_of(name)) {
       case Global::rebuild_tensor:
         return make_tensor(arguments, false);
       case Global::rebuild_tensor_v3:
         return make_tensor(arguments, true);
-      case Global::rebuild_subclass:
-        return make_subclass(arguments);
+      case Global::rebuild_subclass: {  // (function, type, arguments, state)
+        want(arguments.size() >= 3);
+        want(meaning_of(nodes_.text(arguments[0], Kind::global)) != Global::rebuild_subclass);
+        const auto inner = nodes_[arguments[2]].children;
+        return call(arguments[0], inner);
+      }
       case Global::dict:
         return make_dictionary(arguments);
       case Global::list: {
-        const auto list = nodes_.add(Kind::list);
+        const auto list = nodes_.add_list();
         const auto values = arguments.empty() ? std::vector<NodeId>() : nodes_[arguments[0]].children;
         nodes_.extend(list, values);
         return list;
@@ -368,18 +292,17 @@ class Calls {
       case Global::numpy_scalar:
         return make_number(arguments);
       case Global::numpy_dtype:
-        return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::object);
+        return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::numpy);
       case Global::rebuild_parameter:
       case Global::first_argument:
         return first_of(arguments);
       case Global::object:
-        return nodes_.add(Kind::object);
+        return nodes_.add_dict(Kind::object);
       case Global::value:
-      case Global::storage:
       case Global::refused:
         break;
     }
-    input_.fail(format("the checkpoint calls {}, which is no function", name),
+    input_.fail(format("the checkpoint calls {}, which is not a function", name),
                 "in Python, save state_dict()s and plain values instead of whole objects");
   }
 
@@ -387,18 +310,16 @@ class Calls {
   NodeId storage(NodeId id) {
     const auto parts = nodes_[id].children;
     want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
-    want(nodes_[parts[1]].kind == Kind::global);
-    if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none) {
+    const auto& type = nodes_.text(parts[1], Kind::global);
+    if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none)
       input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
                   "load and save it again in Python");
-    }
-    const auto dtype = dtype_of_global(nodes_[parts[1]].text);
+    const auto dtype = dtype_of(type);
     if (!dtype)
-      input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text),
+      input_.fail(format("the file holds a {}, which is not supported", type),
                   "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
     auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
-    return nodes_.add(
-        Node{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});
+    return nodes_.add({.kind = Kind::storage, .bytes = std::move(bytes), .dtype = *dtype});
   }
 
  private:
@@ -410,7 +331,7 @@ class Calls {
   }
 
   NodeId make_dictionary(const std::vector<NodeId>& arguments) {
-    const auto dict = nodes_.add(Kind::dict);
+    const auto dict = nodes_.add_dict();
     if (arguments.empty() || nodes_[arguments[0]].kind == Kind::global)
       return dict;  // a defaultdict's factory
     const auto source = nodes_[arguments[0]].children;
@@ -426,26 +347,19 @@ class Calls {
     return dict;
   }
 
-  NodeId make_subclass(const std::vector<NodeId>& arguments) {
-    want(arguments.size() >= 3 && nodes_[arguments[0]].kind == Kind::global);
-    want(meaning_of(nodes_[arguments[0]].text) != Global::rebuild_subclass);
-    const auto inner = nodes_[arguments[2]].children;
-    return call(arguments[0], inner);
-  }
-
   NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype) {
     want(arguments.size() >= (has_dtype ? 7u : 4u) && nodes_[arguments[0]].kind == Kind::storage);
     const auto& storage = nodes_[arguments[0]];
-    TensorClaim claim{.dtype = static_cast<at::ScalarType>(storage.integer),
+    TensorClaim claim{.dtype = storage.dtype,
                       .offset = nodes_.integer(arguments[1]),
                       .sizes = nodes_.integers(arguments[2]),
                       .strides = nodes_.integers(arguments[3])};
     if (has_dtype) {
-      const auto dtype = dtype_of_global(nodes_[arguments[6]].text);
+      const auto dtype = dtype_of(nodes_.text(arguments[6], Kind::global));
       want(dtype.has_value());
       claim.dtype = *dtype;
     }
-    return nodes_.add(Node{.kind = Kind::tensor, .tensor = rebuild_tensor(storage.tensor, claim, input_)});
+    return nodes_.add({.kind = Kind::tensor, .tree = rebuild_tensor(storage.bytes, claim, input_)});
   }
 
   /// Latin-1 from UTF-8: each character is a byte.
@@ -466,14 +380,16 @@ class Calls {
 
   /// numpy.float64(0.98) and the like, which training scripts often leave in checkpoints.
   NodeId make_number(const std::vector<NodeId>& arguments) {
-    want(arguments.size() == 2 && nodes_[arguments[0]].kind == Kind::object);
-    const auto& code = nodes_[arguments[0]].text;
-    const auto& bytes = nodes_[arguments[1]].text;
+    want(arguments.size() == 2);
+    if (nodes_[arguments[0]].kind != Kind::numpy || nodes_[arguments[1]].kind != Kind::text)
+      return nodes_.add_none();
+    const auto& code = nodes_.text(arguments[0], Kind::numpy);
+    const auto& bytes = nodes_.text(arguments[1]);
     if (code == "f8" && bytes.size() == 8) return nodes_.add_real(decode<double>(bytes));
     if (code == "f4" && bytes.size() == 4) return nodes_.add_real(decode<float>(bytes));
     if (code == "i4" && bytes.size() == 4) return nodes_.add_integer(decode<int32_t>(bytes));
     if (code == "i8" && bytes.size() == 8) return nodes_.add_integer(decode<int64_t>(bytes));
-    return nodes_.add(Kind::none);
+    return nodes_.add_none();
   }
 
   const Cursor& input_;
@@ -489,7 +405,7 @@ class Machine {
 
   Tree run() {
     while (!stopped_) step(input_.number<uint8_t>());
-    return nodes_.to_tree(pop());
+    return nodes_[pop()].tree;
   }
 
  private:
@@ -508,10 +424,10 @@ class Machine {
         return;
 
       case 'N':  // NONE
-        return push(nodes_.add(Kind::none));
+        return push(nodes_.add_none());
       case 0x88:  // NEWTRUE
       case 0x89:  // NEWFALSE
-        return push(nodes_.add(Node{.kind = Kind::boolean, .integer = op == 0x88}));
+        return push(nodes_.add({.kind = Kind::plain, .tree = op == 0x88}));
       case 'J':  // BININT
         return push(nodes_.add_integer(input_.number<int32_t>()));
       case 'K':  // BININT1
@@ -549,7 +465,7 @@ class Machine {
         return push(top());
 
       case ')':  // EMPTY_TUPLE
-        return push(nodes_.add(Kind::tuple));
+        return push(nodes_.add_tuple({}));
       case 0x85:  // TUPLE1
       case 0x86:  // TUPLE2
       case 0x87:  // TUPLE3
@@ -559,7 +475,7 @@ class Machine {
         return push(nodes_.add_tuple(pop_mark()));
       case ']':   // EMPTY_LIST
       case 0x8f:  // EMPTY_SET
-        return push(nodes_.add(Kind::list));
+        return push(nodes_.add_list());
       case 'a': {  // APPEND
         const auto value = pop();
         return nodes_.extend(top(), {value});
@@ -570,7 +486,7 @@ class Machine {
         return nodes_.extend(top(), values);
       }
       case '}':  // EMPTY_DICT
-        return push(nodes_.add(Kind::dict));
+        return push(nodes_.add_dict());
       case 's': {  // SETITEM
         const auto value = pop(), key = pop();
         return nodes_.set_items(top(), {key, value});
@@ -646,7 +562,7 @@ class Machine {
     push(nodes_.add_tuple(values));
   }
 
-  /// Two's complement, little-endian. What doesn't fit 64 bits becomes text: nothing here computes with it.
+  /// Two's complement, little-endian. What does not fit 64 bits becomes text: nothing here computes with it.
   void push_long(std::span<const uint8_t> bytes) {
     const auto negative = !bytes.empty() && (bytes.back() & 0x80);
     auto value = negative ? ~uint64_t{0} : uint64_t{0};
@@ -684,22 +600,23 @@ class Machine {
 
   void call() {
     const auto arguments = pop(), function = pop();
-    nodes_.want(nodes_[arguments].kind == Kind::tuple && nodes_[function].kind == Kind::global);
+    nodes_.want(nodes_[arguments].kind == Kind::tuple);
     const auto values = nodes_[arguments].children;
     push(calls_.call(function, values));
   }
 
-  /// What follows REDUCE: an object's attributes. Those of tensors and dictionaries are of no use here.
+  /// What follows REDUCE: an object's attributes. Those of tensors and dictionaries are not needed.
   void build() {
     const auto state = pop();
     auto& object = nodes_[top()];
-    if (object.kind != Kind::object) return;
-    if (nodes_[state].kind == Kind::dict) {
-      const auto values = nodes_[state].children;
+    const auto values = nodes_[state].children;
+    if (object.kind == Kind::object && nodes_[state].kind == Kind::dict) {
       nodes_.set_items(top(), values);
-    } else if (!object.text.empty() && nodes_[state].kind == Kind::tuple) {
-      for (const auto part : nodes_[state].children) {
-        if (nodes_[part].text == ">") object.text.clear();  // a big-endian numpy dtype
+    } else if (object.kind == Kind::numpy) {
+      for (const auto part : values) {
+        const auto& node = nodes_[part];
+        if (node.kind == Kind::text && node.tree.toStringRef() == ">")
+          object.tree = std::string("big-endian");
       }
     }
   }
@@ -717,13 +634,6 @@ class Machine {
 
 Tree unpickle(Cursor& input, const StorageLoader& load_storage) {
   return Machine(input, load_storage).run();
-}
-
-std::string dtype_name(at::ScalarType dtype) {
-  for (const auto& [name, known] : kTorchDtypes) {
-    if (known == dtype) return std::string(name.substr(std::string_view("torch.").size()));
-  }
-  return c10::toString(dtype);
 }
 
 }  // namespace lockstep::checkpoint

@@ -20,14 +20,10 @@ struct StorageRef {
   int64_t numel = 0;
 };
 
-/// The storage's bytes as a flat byte tensor (of the meta device where data is not wanted). Throws for
-/// unknown keys.
+/// The storage's bytes as a flat byte tensor. Throws for unknown keys.
 using StorageLoader = std::function<at::Tensor(const StorageRef&)>;
 
 /// One pickle from the cursor, protocols 2 to 5.
 Tree unpickle(Cursor& input, const StorageLoader& load_storage);
-
-/// Python's name of a dtype: "float32".
-std::string dtype_name(at::ScalarType dtype);
 
 }  // namespace lockstep::checkpoint

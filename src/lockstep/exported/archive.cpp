@@ -7,7 +7,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/seal.h"
 
 namespace lockstep::exported {
 
@@ -15,40 +14,10 @@ namespace lockstep::exported {
 
 namespace {
 
-const std::map<int64_t, at::ScalarType>& scalar_types() {
-  static const std::map<int64_t, at::ScalarType> known = {{1, at::kByte},
-                                                          {2, at::kChar},
-                                                          {3, at::kShort},
-                                                          {4, at::kInt},
-                                                          {5, at::kLong},
-                                                          {6, at::kHalf},
-                                                          {7, at::kFloat},
-                                                          {8, at::kDouble},
-                                                          {9, at::kComplexHalf},
-                                                          {10, at::kComplexFloat},
-                                                          {11, at::kComplexDouble},
-                                                          {12, at::kBool},
-                                                          {13, at::kBFloat16},
-                                                          {28, at::kUInt16},
-                                                          {29, at::kFloat8_e4m3fn},
-                                                          {30, at::kFloat8_e5m2},
-                                                          {31, at::kFloat8_e4m3fnuz},
-                                                          {32, at::kFloat8_e5m2fnuz},
-                                                          {34, at::kUInt32},
-                                                          {35, at::kUInt64}};
-  return known;
-}
-
-const std::map<std::string, at::DeviceType>& device_types() {
-  static const std::map<std::string, at::DeviceType> known = {
-      {"cpu", at::kCPU}, {"cuda", at::kCUDA}, {"meta", at::kMeta}};
-  return known;
-}
-
 template <class Table, class Key>
 auto value_in(const Table& table, const Key& key, const char* what) {
   const auto found = table.find(key);
-  if (found == table.end()) throw Refusal(format("{} {} is not known", what, key));
+  if (found == table.end()) throw Refusal(format("{} {} is not supported", what, key));
   return found->second;
 }
 
@@ -99,7 +68,27 @@ int64_t fixed_size(const Json& json) {
 }
 
 at::ScalarType scalar_type_of(const Json& json) {
-  return value_in(scalar_types(), whole_number(json), "dtype");
+  static const std::map<int64_t, at::ScalarType> known = {{1, at::kByte},
+                                                          {2, at::kChar},
+                                                          {3, at::kShort},
+                                                          {4, at::kInt},
+                                                          {5, at::kLong},
+                                                          {6, at::kHalf},
+                                                          {7, at::kFloat},
+                                                          {8, at::kDouble},
+                                                          {9, at::kComplexHalf},
+                                                          {10, at::kComplexFloat},
+                                                          {11, at::kComplexDouble},
+                                                          {12, at::kBool},
+                                                          {13, at::kBFloat16},
+                                                          {28, at::kUInt16},
+                                                          {29, at::kFloat8_e4m3fn},
+                                                          {30, at::kFloat8_e5m2},
+                                                          {31, at::kFloat8_e4m3fnuz},
+                                                          {32, at::kFloat8_e5m2fnuz},
+                                                          {34, at::kUInt32},
+                                                          {35, at::kUInt64}};
+  return value_in(known, whole_number(json), "dtype");
 }
 
 at::MemoryFormat memory_format_of(const Json& json) {
@@ -117,7 +106,9 @@ at::Layout layout_of(const Json& json) {
 }
 
 at::Device device_of(const Json& json) {
-  const auto type = value_in(device_types(), shown(text_at(json, "type")), "device");
+  static const std::map<std::string, at::DeviceType> known = {
+      {"cpu", at::kCPU}, {"cuda", at::kCUDA}, {"meta", at::kMeta}};
+  const auto type = value_in(known, shown(text_at(json, "type")), "device");
   const auto index = json.find("index");
   const bool has_index = type == at::kCUDA && index != json.end() && !index->is_null();
   const auto number = has_index ? whole_number(*index) : -1;
@@ -138,83 +129,53 @@ constexpr checkpoint::FileWords kWords = {"the exported model", "the file is emp
 
 }  // namespace
 
-Archive::Archive(const std::string& path) : file_(path, kWords) {
-  if (!checkpoint::is_zip(file_.bytes())) refuse("this is no file of torch.export.save");
-  zip_ = checkpoint::read_zip(file_.bytes(), path);
-  if (!zip_.records.empty()) {
-    const auto& first = zip_.records.front().name;
-    folder_ = first.substr(0, first.find('/') + 1);
-  }
-  for (const auto& record : zip_.records) {
-    if (!by_name_.emplace(short_name(record), &record).second)
-      refuse(format("the archive holds {} twice", base::printable(short_name(record))), kCopy);
-  }
+Archive::Archive(const std::string& path) : file_(path, kWords), zip_(open()) {
   check_layout();
 }
 
-std::string Archive::short_name(const checkpoint::ZipRecord& record) const {
-  return record.name.starts_with(folder_) ? record.name.substr(folder_.size()) : record.name;
+checkpoint::ZipArchive Archive::open() const {
+  if (!checkpoint::is_zip(file_.bytes())) refuse("the file was not written by torch.export.save");
+  return checkpoint::ZipArchive(file_.named(), kCopy);
 }
 
 void Archive::check_layout() const {
-  for (const char* name : {"serialized_exported_program.json", "serialized_exported_program"}) {
-    if (has(name))
-      refuse("the file is of a torch before 2.9, which wrote another layout",
-             std::string("with torch 2.9 or newer ") + kExportAgain);
-  }
-  if (has("constants.pkl")) {
+  if (zip_.has("serialized_exported_program.json") || zip_.has("serialized_exported_program"))
+    refuse("the file is from a torch before 2.9, which wrote another layout",
+           std::string("with torch 2.9 or newer ") + kExportAgain);
+  if (zip_.has("constants.pkl"))
     refuse("this is a TorchScript module",
-           "take model.name torchscript for it, or export the model with torch.export.save");
-  }
-  if (has("data.pkl"))
-    refuse("this is a file of torch.save: it holds tensors, and no model",
+           "set model.name to torchscript for it, or export the model with torch.export.save");
+  if (zip_.has("data.pkl"))
+    refuse("this is a file of torch.save, which holds tensors but no model",
            "export the model with torch.export.save");
-  if (!has("archive_format")) refuse("this is no file of torch.export.save");
+  if (!zip_.has("archive_format")) refuse("the file was not written by torch.export.save");
   expect("archive_format", "pt2");
-  if (has("archive_version")) expect("archive_version", "0");
-  if (has("byteorder")) expect("byteorder", "little");
-  if (!has("models/model.json")) {
+  expect("archive_version", "0");
+  expect("byteorder", "little");
+  if (!zip_.has("models/model.json"))
     refuse("the archive holds no model called \"model\"",
            "torch.export.save writes one; a package of AOTInductor cannot be trained");
-  }
 }
 
 void Archive::expect(const std::string& name, const std::string& wanted) const {
-  if (const auto found = text(name); found != wanted)
-    refuse(
-        format("the archive's {} is \"{}\", and \"{}\" can be read", name, base::printable(found), wanted));
-}
-
-std::span<const uint8_t> Archive::bytes(const std::string& name) const {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) refuse(format("the archive holds no {}", base::printable(name)), kCopy);
-  const auto& record = *found->second;
-  if (record.compressed)
-    refuse(format("{} is compressed in the archive", base::printable(name)),
-           "unpack it, and zip it again with `zip -0 -r`");
-  if (checkpoint::crc32_of(record.data) != record.crc32)
-    refuse(format("{} is damaged in the archive", base::printable(name)), kCopy);
-  return record.data;
+  if (!zip_.has(name)) return;
+  if (const auto found = zip_.text(name); found != wanted)
+    refuse(format("the archive's {} is \"{}\"; lockstep reads \"{}\"", name, base::printable(found), wanted));
 }
 
 std::string Archive::digest(const std::string& name) const {
   constexpr size_t kDigits = 16;
-  const auto found = bytes(name);
+  const auto found = zip_.bytes(name);
   base::Sha256 sum;
   sum.add(found.data(), found.size());
   return sum.hex().substr(0, kDigits);
 }
 
-std::string Archive::text(const std::string& name) const {
-  const auto found = bytes(name);
-  if (found.size() > kMostText)
-    refuse(format("{} is larger than {} MiB", base::printable(name), kMostText >> 20));
-  return {reinterpret_cast<const char*>(found.data()), found.size()};
-}
-
 nlohmann::json Archive::json(const std::string& name) const {
-  auto parsed = base::parse_json(text(name));
-  if (!parsed.is_object()) refuse(format("{} is no JSON, or nested too deeply", base::printable(name)));
+  if (zip_.bytes(name).size() > kMostText)
+    refuse(format("{} is larger than {} MiB", base::printable(name), kMostText >> 20));
+  auto parsed = base::parse_json(zip_.text(name));
+  if (!parsed.is_object()) refuse(format("{} is not JSON, or is nested too deeply", base::printable(name)));
   return parsed;
 }
 

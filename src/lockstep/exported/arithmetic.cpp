@@ -32,47 +32,46 @@ double real_of(const IValue& value) {
 }
 
 // Sizes that overflow are a mistake in the file; unsigned, they wrap without being undefined.
-int64_t wrapped(uint64_t value) {
-  return static_cast<int64_t>(value);
+template <class Operation>
+int64_t wrapping(int64_t a, int64_t b) {
+  return static_cast<int64_t>(Operation()(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
-uint64_t bits(int64_t value) {
-  return static_cast<uint64_t>(value);
+constexpr auto wrapping_minus = wrapping<std::minus<>>;
+constexpr auto wrapping_times = wrapping<std::multiplies<>>;
+
+void check_divisor(double divisor) {
+  if (divisor == 0) throw Error("the exported graph divides by zero");
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
-  if (b == 0) throw Error("the exported graph divides by zero");
-  if (b == -1) return wrapped(0 - bits(a));
+  check_divisor(static_cast<double>(b));
+  if (b == -1) return wrapping_minus(0, a);
   const auto quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+int64_t remainder(int64_t a, int64_t b) {
+  return wrapping_minus(a, wrapping_times(floor_divide(a, b), b));
+}
+
 // As Python's float: of the divisor's sign, and exact.
 double real_remainder(double a, double b) {
-  if (b == 0) throw Error("the exported graph divides by zero");
+  check_divisor(b);
   const auto rest = std::fmod(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-int64_t power(int64_t base, int64_t exponent) {
-  uint64_t result = 1;
-  for (uint64_t square = bits(base); exponent > 0; exponent >>= 1, square *= square)
-    if (exponent & 1) result *= square;
-  return wrapped(result);
-}
-
-template <class Operation>
-int64_t wrapping(int64_t a, int64_t b) {
-  return wrapped(Operation()(bits(a), bits(b)));
-}
-
-int64_t remainder(int64_t a, int64_t b) {
-  return wrapped(bits(a) - bits(floor_divide(a, b)) * bits(b));
 }
 
 double real_floor_divide(double a, double b) {
   const auto quotient = (a - real_remainder(a, b)) / b;
   const auto floor = std::floor(quotient);
   return quotient - floor > 0.5 ? floor + 1 : floor;
+}
+
+int64_t power(int64_t base, int64_t exponent) {
+  int64_t result = 1;
+  for (; exponent > 0; exponent >>= 1, base = wrapping_times(base, base))
+    if (exponent & 1) result = wrapping_times(result, base);
+  return result;
 }
 
 // What no int64 holds becomes the nearest that one does.
@@ -104,7 +103,7 @@ IValue combine(Numbers v) {
 }
 
 IValue divide(Numbers v) {
-  if (real_of(v[1]) == 0) throw Error("the exported graph divides by zero");
+  check_divisor(real_of(v[1]));
   return real_of(v[0]) / real_of(v[1]);
 }
 IValue raise(Numbers v) {
@@ -112,23 +111,16 @@ IValue raise(Numbers v) {
   return std::pow(real_of(v[0]), real_of(v[1]));
 }
 IValue negate(Numbers v) {
-  return is_whole(v[0]) ? IValue(wrapped(0 - bits(integer_of(v[0])))) : IValue(-real_of(v[0]));
+  return is_whole(v[0]) ? IValue(wrapping_minus(0, integer_of(v[0]))) : IValue(-real_of(v[0]));
 }
 // Beyond the width of an integer nothing of it is left.
 IValue shift_left(Numbers v) {
   const auto by = integer_of(v[1]);
-  return by < 0 || by > 63 ? int64_t{0} : wrapped(bits(integer_of(v[0])) << by);
+  return by < 0 || by > 63 ? int64_t{0} : static_cast<int64_t>(static_cast<uint64_t>(integer_of(v[0])) << by);
 }
 IValue shift_right(Numbers v) {
   return integer_of(v[0]) >> std::clamp<int64_t>(integer_of(v[1]), 0, 63);
 }
-IValue truncate(Numbers v) {
-  return to_integer(std::trunc(real_of(v[0])));
-}
-IValue root(Numbers v) {
-  return std::sqrt(real_of(v[0]));
-}
-
 template <class T>
 T larger(T a, T b) {
   return std::max(a, b);
@@ -160,13 +152,13 @@ const std::unordered_map<std::string, NamedArithmetic>& table() {
       {"_operator.lshift", {shift_left, 2}},
       {"_operator.rshift", {shift_right, 2}},
       {"torch.sym_not", {[](Numbers v) { return IValue(integer_of(v[0]) == 0); }, 1}},
-      {"torch.sym_int", {truncate, 1}},
-      {"math.trunc", {truncate, 1}},
+      {"torch.sym_int", {[](Numbers v) { return IValue(to_integer(real_of(v[0]))); }, 1}},
+      {"math.trunc", {[](Numbers v) { return IValue(to_integer(real_of(v[0]))); }, 1}},
       {"math.ceil", {[](Numbers v) { return IValue(to_integer(std::ceil(real_of(v[0])))); }, 1}},
       {"math.floor", {[](Numbers v) { return IValue(to_integer(std::floor(real_of(v[0])))); }, 1}},
       {"torch.sym_float", {[](Numbers v) { return IValue(real_of(v[0])); }, 1}},
-      {"torch.sym_sqrt", {root, 1}},
-      {"torch._sym_sqrt", {root, 1}},
+      {"torch.sym_sqrt", {[](Numbers v) { return IValue(std::sqrt(real_of(v[0]))); }, 1}},
+      {"torch._sym_sqrt", {[](Numbers v) { return IValue(std::sqrt(real_of(v[0]))); }, 1}},
       {"torch.sym_max", {compute<larger<int64_t>, larger<double>>, 2}},
       {"torch.sym_min", {compute<smaller<int64_t>, smaller<double>>, 2}},
       {"torch.sym_ite", {[](Numbers v) { return integer_of(v[0]) != 0 ? v[1] : v[2]; }, 3}},

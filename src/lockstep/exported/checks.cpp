@@ -23,57 +23,37 @@ void expect(const char* what, const at::Tensor& tensor, at::IntArrayRef sizes) {
                      tensor.defined() ? c10::str(tensor.sizes()) : "none", c10::str(sizes)));
 }
 
-// What its second state and its input say of an LSTM's sizes.
-struct LstmSizes {
-  int64_t cells, batch, input, hidden, shown, directions;  // a cell a layer and direction; shown: projected
-  bool has_biases;
-
-  bool projects() const { return shown != hidden; }
-  size_t weights() const { return (has_biases ? 4 : 2) + (projects() ? 1 : 0); }
-};
-
-void check_cell(const LstmSizes& sizes, int64_t cell, const at::Tensor* weights) {
-  const auto gates = 4 * sizes.hidden;
-  const bool is_first = cell < sizes.directions;
-  expect("a weight of the input", weights[0],
-         {gates, is_first ? sizes.input : sizes.shown * sizes.directions});
-  expect("a weight of the state", weights[1], {gates, sizes.shown});
-  for (int bias = 2; sizes.has_biases && bias < 4; ++bias) expect("a bias", weights[bias], {gates});
-  if (sizes.projects()) expect("a projection", weights[sizes.weights() - 1], {sizes.shown, sizes.hidden});
-}
-
-LstmSizes sizes_of(const Values& values) {
-  const auto& input = values[0].toTensor();
-  const auto state = values[1].toTensorVector();
-  if (input.dim() != 3 || state.size() != 2 || state[0].dim() != 3 || state[1].dim() != 3)
-    throw Error("lstm takes a batch of sequences, and two states of three dimensions");
-  const LstmSizes sizes{.cells = state[1].size(0),
-                        .batch = input.size(values[8].toBool() ? 0 : 1),
-                        .input = input.size(2),
-                        .hidden = state[1].size(2),
-                        .shown = state[0].size(2),
-                        .directions = values[7].toBool() ? 2 : 1,
-                        .has_biases = values[3].toBool()};
-  if (std::max(sizes.hidden, sizes.shown) > kMostHidden)
-    throw Error(format("lstm has states of {} numbers", std::max(sizes.hidden, sizes.shown)));
-  expect("the first state", state[0], {sizes.cells, sizes.batch, sizes.shown});
-  expect("the second state", state[1], {sizes.cells, sizes.batch, sizes.hidden});
-  return sizes;
-}
-
 // lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), as
 // torch.nn.LSTM calls it: oneDNN's takes the sizes of the first for those of all others.
 void check_lstm(const Values& values) {
-  const auto sizes = sizes_of(values);
-  const auto weights = values[2].toTensorVector();
-  const auto layers = values[4].toInt();
-  if (layers < 1 || sizes.cells % sizes.directions != 0 || sizes.cells / sizes.directions != layers)
-    throw Error(format("lstm has {} layers, and {} states for them", layers, sizes.cells));
-  const auto wanted = sizes.weights() * static_cast<size_t>(sizes.cells);
-  if (weights.size() != wanted)
-    throw Error(format("lstm has {} weights, and takes {}", weights.size(), wanted));
-  for (int64_t cell = 0; cell < sizes.cells; ++cell)
-    check_cell(sizes, cell, &weights[sizes.weights() * static_cast<size_t>(cell)]);
+  const auto& input = values[0].toTensor();
+  const auto state = values[1].toTensorVector(), weights = values[2].toTensorVector();
+  if (input.dim() != 3 || state.size() != 2 || state[0].dim() != 3 || state[1].dim() != 3)
+    throw Error("lstm takes a batch of sequences, and two states of three dimensions");
+  const bool has_biases = values[3].toBool();
+  const auto layers = values[4].toInt(), directions = int64_t{values[7].toBool() ? 2 : 1};
+  const auto cells = state[1].size(0);  // one for each layer and direction
+  if (layers < 1 || cells % directions != 0 || cells / directions != layers)
+    throw Error(format("lstm has {} layers, and {} states for them", layers, cells));
+  const auto batch = input.size(values[8].toBool() ? 0 : 1), hidden = state[1].size(2);
+  const auto shown = state[0].size(2);  // less than hidden if it is projected
+  if (std::max(hidden, shown) > kMostHidden)
+    throw Error(format("lstm has states of {} numbers", std::max(hidden, shown)));
+  expect("the first state", state[0], {cells, batch, shown});
+  expect("the second state", state[1], {cells, batch, hidden});
+  size_t next = 0;
+  const auto expect_weight = [&](const char* what, at::IntArrayRef sizes) {
+    if (next == weights.size()) throw Error(format("lstm has {} weights, and needs more", next));
+    expect(what, weights[next++], sizes);
+  };
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    expect_weight("a weight of the input",
+                  {4 * hidden, cell < directions ? input.size(2) : shown * directions});
+    expect_weight("a weight of the state", {4 * hidden, shown});
+    for (int bias = 0; has_biases && bias < 2; ++bias) expect_weight("a bias", {4 * hidden});
+    if (shown != hidden) expect_weight("a projection", {shown, hidden});
+  }
+  if (next != weights.size()) throw Error(format("lstm has {} weights, and takes {}", weights.size(), next));
 }
 
 // _weight_norm(v, g, dim): along the first or the last dimension its kernel reads a number of g for each of

@@ -43,26 +43,14 @@ std::vector<int> reads_of(const Graph& graph) {
   return reads;
 }
 
-// Numbers that stand in the file: [2, 2], or the one that means both.
-std::vector<int64_t> integers_in(const Argument& argument) {
-  std::vector<int64_t> numbers;
-  if (argument.kind == Argument::Kind::list) {
-    for (const auto& item : argument.items) {
-      if (item.kind != Argument::Kind::constant || !item.value.isInt()) return {-1};
-      numbers.push_back(item.value.toInt());
-    }
-  } else if (argument.value.isIntList()) {
-    numbers = argument.value.toIntVector();
-  } else if (argument.value.isInt()) {
-    numbers = {argument.value.toInt()};
-  } else {
-    numbers = {-1};
-  }
-  return numbers;
-}
-
-bool all_are(const std::vector<int64_t>& numbers, int64_t wanted) {
-  return std::all_of(numbers.begin(), numbers.end(), [wanted](auto number) { return number == wanted; });
+// Whether the file has the number, [number, number] or an empty list there.
+bool all_are(const Argument& argument, int64_t wanted) {
+  if (argument.kind == Argument::Kind::list)
+    return std::ranges::all_of(argument.items, [&](const Argument& item) { return all_are(item, wanted); });
+  if (argument.kind != Argument::Kind::constant) return false;
+  if (argument.value.isInt()) return argument.value.toInt() == wanted;
+  return argument.value.isIntList() &&
+         std::ranges::all_of(argument.value.toIntVector(), [&](int64_t number) { return number == wanted; });
 }
 
 bool calls(const Node& node, std::string_view name) {
@@ -82,11 +70,11 @@ bool makes_anew(const Node& node) {
 // 2 x 2, side by side, without an edge: max_pool2d(self, kernel, stride, padding, dilation, ceil_mode).
 bool is_pool_of_two(const Node& node) {
   if (!calls(node, "aten.max_pool2d.default") || node.arguments.size() != 6) return false;
-  const auto kernel = integers_in(node.arguments[1]);
+  const auto& kernel = node.arguments[1];
   const auto& ceil = node.arguments[5].value;
-  return !kernel.empty() && all_are(kernel, 2) && all_are(integers_in(node.arguments[2]), 2) &&
-         all_are(integers_in(node.arguments[3]), 0) && all_are(integers_in(node.arguments[4]), 1) &&
-         ceil.isBool() && !ceil.toBool();
+  const bool is_two = all_are(kernel, 2) && !all_are(kernel, 0);  // which would both hold for an empty list
+  return is_two && all_are(node.arguments[2], 2) && all_are(node.arguments[3], 0) &&
+         all_are(node.arguments[4], 1) && ceil.isBool() && !ceil.toBool();
 }
 
 bool is_linear_with_bias(const Node& node) {

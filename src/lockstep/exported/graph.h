@@ -48,6 +48,7 @@ struct Argument {
   Kind kind = Kind::constant;
   c10::IValue value = {};            // a constant's
   int slot = -1;                     // a slot's
+  Holds holds = Holds::tensor;       // a slot's
   Cast cast = Cast::none;            // a slot's
   std::vector<Argument> items = {};  // a list's
   c10::TypePtr element = {};         // what a list holds

@@ -134,23 +134,20 @@ class Checker {
     if (!input.meta) return check_number(input, value);
     if (!value.isTensor()) fail(input, format("is a {}", value.tagKind()), "give it a tensor");
     const auto& tensor = value.toTensor();
-    if (tensor.scalar_type() != input.meta->dtype) {
+    const auto& [dtype, sizes, symbols] = *input.meta;
+    if (tensor.scalar_type() != dtype)
       fail(input,
            format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
-                  c10::toString(input.meta->dtype)),
+                  c10::toString(dtype)),
            "export it with an input of this dtype");
-    }
-    if (tensor.dim() != static_cast<int64_t>(input.meta->sizes.size())) {
-      fail(input,
-           format("has {} dimensions, and the model was exported for {}", tensor.dim(),
-                  input.meta->sizes.size()),
+    if (tensor.dim() != std::ssize(sizes))
+      fail(input, format("has {} dimensions, and the model was exported for {}", tensor.dim(), sizes.size()),
            "export it with an input of the task's shape");
-    }
     for (int64_t i = 0; i < tensor.dim(); ++i) check_size(input, i, tensor.size(i));
   }
 
  private:
-  // None stands for whatever the file has
+  // None stands for whatever the file has.
   void check_constant(const Input& input, const c10::IValue& value) const {
     if (value.isNone()) return;
     const bool numbers = value.isScalar() && input.fixed.isScalar();
@@ -161,39 +158,38 @@ class Checker {
 
   void check_number(const Input& input, const c10::IValue& value) {
     if (!value.isInt()) fail(input, format("is a {}", value.tagKind()), "give it an int");
-    const auto range = signature_.ranges.find(input.name);
-    if (range == signature_.ranges.end()) return;
-    if (value.toInt() < range->second.least || value.toInt() > range->second.most) {
-      fail(input,
-           format("is {}, and the model was exported for {} to {}", value.toInt(), range->second.least,
-                  range->second.most),
-           "export it with another range for it");
-    }
+    check_range(input, format("is {}", value.toInt()), input.name, value.toInt());
   }
 
   void check_size(const Input& input, int64_t dimension, int64_t size) {
     const auto at = static_cast<size_t>(dimension);
+    const auto what = [&] { return format("has size {} in dimension {}", size, dimension); };
     if (const auto& fixed = input.meta->sizes[at]) {
-      if (*fixed != size)
-        fail_size(
-            input, dimension, size, format("for {} alone", *fixed),
-            format(
-                "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
-                "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
-                dimension));
-      return;
+      if (*fixed == size) return;
+      fail(input, format("{}, and the model was exported for {} alone", what(), *fixed),
+           format(
+               "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
+               "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
+               dimension));
     }
     const auto& symbol = input.meta->symbols[at];
+    if (!signature_.ranges.contains(symbol)) return;  // an expression: the graph finds out
+    if (const auto seen = seen_before(symbol, size); seen != size)
+      fail(input,
+           format("{}, and the model was exported for the same size there as elsewhere, where it is {}",
+                  what(), seen),
+           "export it with a name of its own for that size");
+    check_range(input, what(), symbol, size);
+  }
+
+  void check_range(const Input& input, const std::string& what, const std::string& symbol,
+                   int64_t value) const {
     const auto range = signature_.ranges.find(symbol);
-    if (range == signature_.ranges.end()) return;  // an expression: the graph finds out
-    if (const auto seen = seen_before(symbol, size); seen != size) {
-      fail_size(input, dimension, size, format("for the same size there as elsewhere, where it is {}", seen),
-                "export it with a name of its own for that size");
-    }
-    if (size < range->second.least || size > range->second.most) {
-      fail_size(input, dimension, size, format("for {} to {}", range->second.least, range->second.most),
-                "export it with another range for that size");
-    }
+    if (range == signature_.ranges.end()) return;
+    const auto [least, most] = range->second;
+    if (value < least || value > most)
+      fail(input, format("{}, and the model was exported for {} to {}", what, least, most),
+           "export it with another range for it");
   }
 
   /// The size that this symbol had at first. A model has few of them.
@@ -202,13 +198,6 @@ class Checker {
       if (*name == symbol) return seen;
     seen_.emplace_back(&symbol, size);
     return size;
-  }
-
-  [[noreturn]] void fail_size(const Input& input, int64_t dimension, int64_t size,
-                              const std::string& exported, const std::string& hint) const {
-    fail(input,
-         format("has size {} in dimension {}, and the model was exported {}", size, dimension, exported),
-         hint);
   }
 
   [[noreturn]] void fail(const Input& input, const std::string& what, const std::string& hint) const {
@@ -287,7 +276,7 @@ std::set<std::string> counters_of(const Signature& signature) {
 
 void check_tensors(const ExportedProgram& program) {
   for (const auto& input : program.signature.inputs) {
-    if (!is_given(input) && !program.weights.contains(input.name) && !program.constants.contains(input.name))
+    if (!is_given(input) && !program.weights.contains(input.name))
       throw Refusal(format("the file lacks the tensor {}", shown(input.name)));
   }
 }
@@ -324,7 +313,7 @@ ExportedProgram read_program(const std::string& path) {
     read_graph(archive.json(kModel), program);
     program.digest = archive.digest(kModel);
     program.weights = read_weights(archive);
-    program.constants = read_constants(archive);
+    program.weights.merge(read_constants(archive));
     check_tensors(program);
   });
   return archive.whole(std::move(program));
@@ -357,11 +346,6 @@ class Modules {
   std::unordered_map<std::string, torch::nn::Module*> modules_;
 };
 
-const at::Tensor& tensor_of(const ExportedProgram& program, const std::string& name) {
-  const auto weight = program.weights.find(name);
-  return weight == program.weights.end() ? program.constants.at(name) : weight->second;
-}
-
 bool is_module_tensor(const Input& input) {
   return input.kind == Input::Kind::parameter || input.kind == Input::Kind::buffer;
 }
@@ -379,26 +363,6 @@ void add(const Input& input, const at::Tensor& tensor, Modules& modules) {
     module.register_buffer(leaf, tensor);
 }
 
-void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
-  Modules modules(root);
-  std::map<const at::TensorImpl*, std::string> first;
-  for (const auto& input : bound.program.signature.inputs) {
-    if (is_given(input)) {
-      bound.tensors.emplace_back();
-      continue;
-    }
-    bound.tensors.push_back(tensor_of(bound.program, input.name));
-    if (!is_module_tensor(input)) continue;
-    const auto& tensor = bound.tensors.back();
-    const auto [seen, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), input.name);
-    if (is_new)
-      add(input, tensor, modules);
-    else if (input.saved && seen->second != input.name)
-      names.tied.emplace_back(input.name, seen->second);
-    if (is_new && !input.saved) names.unsaved.push_back(input.name);
-  }
-}
-
 [[noreturn]] void refuse_other(const std::string& what, const ExportedProgram& program) {
   throw InputError(format("the model for evaluation is another one: {}", what), program.path,
                    "export both from one model: after train(), and after eval()");
@@ -406,44 +370,51 @@ void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
 
 }  // namespace
 
-Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names) {
-  Bound bound{std::move(program), {}};
-  refusing(bound.program.path, [&] { register_all(bound, root, names); });
-  // the tensors live in the module now
-  bound.program.weights.clear();
-  bound.program.constants.clear();
-  return bound;
+void bind(ExportedProgram& program, torch::nn::Module& root, StateNames& names) {
+  Modules modules(root);
+  std::map<const at::TensorImpl*, std::string> first;
+  refusing(program.path, [&] {
+    for (const auto& input : program.signature.inputs) {
+      auto& tensor = program.tensors.emplace_back();
+      if (is_given(input)) continue;
+      tensor = program.weights.at(input.name);
+      if (!is_module_tensor(input)) continue;
+      const auto [seen, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), input.name);
+      if (is_new)
+        add(input, tensor, modules);
+      else if (input.saved && seen->second != input.name)
+        names.tied.emplace_back(input.name, seen->second);
+      if (is_new && !input.saved) names.unsaved.push_back(input.name);
+    }
+  });
+  program.weights.clear();
 }
 
-Bound bind_like(ExportedProgram program, const Bound& train) {
+void bind_like(ExportedProgram& program, const ExportedProgram& train) {
   std::map<std::string, at::Tensor> trained;
   for (size_t i = 0; i < train.tensors.size(); ++i) {
-    const auto& input = train.program.signature.inputs[i];
+    const auto& input = train.signature.inputs[i];
     if (is_module_tensor(input)) trained[input.name] = train.tensors[i];
   }
-  Bound bound{std::move(program), {}};
-  for (const auto& input : bound.program.signature.inputs) {
-    bound.tensors.emplace_back();
+  for (const auto& input : program.signature.inputs) {
+    auto& tensor = program.tensors.emplace_back();
     if (is_given(input)) continue;
-    const auto& own = tensor_of(bound.program, input.name);
-    bound.tensors.back() = own;
+    tensor = program.weights.at(input.name);
     if (!is_module_tensor(input)) continue;
     const auto found = trained.extract(input.name);
-    if (found.empty()) refuse_other("only it has " + shown(input.name), bound.program);
-    if (found.mapped().sizes() != own.sizes() || found.mapped().scalar_type() != own.scalar_type())
-      refuse_other(shown(input.name) + " has another shape or dtype", bound.program);
-    bound.tensors.back() = found.mapped();
+    if (found.empty()) refuse_other("only it has " + shown(input.name), program);
+    if (found.mapped().sizes() != tensor.sizes() || found.mapped().scalar_type() != tensor.scalar_type())
+      refuse_other(shown(input.name) + " has another shape or dtype", program);
+    tensor = found.mapped();
   }
-  if (!trained.empty()) refuse_other("it lacks " + shown(trained.begin()->first), bound.program);
-  bound.program.weights.clear();
-  bound.program.constants.clear();
-  return bound;
+  if (!trained.empty()) refuse_other("it lacks " + shown(trained.begin()->first), program);
+  program.weights.clear();
 }
 
-void move_constants(Bound& bound, at::Device device) {
-  for (size_t i = 0; i < bound.tensors.size(); ++i) {
-    if (bound.program.signature.inputs[i].kind == Input::Kind::constant_tensor)
-      bound.tensors[i] = bound.tensors[i].to(device);
+void move_constants(ExportedProgram& program, at::Device device) {
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    if (program.signature.inputs[i].kind == Input::Kind::constant_tensor)
+      program.tensors[i] = program.tensors[i].to(device);
   }
 }
 

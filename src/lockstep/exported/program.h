@@ -75,7 +75,9 @@ struct ExportedProgram {
   Graph graph;
   Signature signature;
   GraphCalls calls;
-  Weights weights, constants;
+  Weights weights = {};  // and constants, until they are bound
+  std::vector<at::Tensor> tensors =
+      {};  // for each of the graph's inputs; undefined where the user gives a value
 };
 
 /// InputError for what is not whole, or cannot be run here.
@@ -83,13 +85,7 @@ ExportedProgram read_program(const std::string& path);
 /// From the text of models/model.json alone, without a tensor.
 ExportedProgram read_program(std::string_view model_json, const std::string& path);
 
-// A program with the tensors it runs on, which a module of Python's names holds.
-
-struct Bound {
-  ExportedProgram program;
-  std::vector<at::Tensor>
-      tensors;  ///< for each of the graph's inputs; undefined where the user gives a value
-};
+// The tensors that a program runs on belong to a module with Python's names.
 
 /// What a state_dict has besides the module's names, and what of them it lacks.
 struct StateNames {
@@ -98,13 +94,13 @@ struct StateNames {
 };
 
 /// Registers each parameter and buffer once, under the first of its names, in submodules as Python has them.
-Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names);
+void bind(ExportedProgram& program, torch::nn::Module& root, StateNames& names);
 
-/// The same model's graph for evaluation, on the tensors that train; of its own it has constants alone.
-/// InputError where it is another model.
-Bound bind_like(ExportedProgram program, const Bound& train);
+/// Binds the same model's graph for evaluation to the tensors that train; only its constants are its own.
+/// InputError if it is another model.
+void bind_like(ExportedProgram& program, const ExportedProgram& train);
 
 /// Constants go where the parameters went.
-void move_constants(Bound& bound, at::Device device);
+void move_constants(ExportedProgram& program, at::Device device);
 
 }  // namespace lockstep::exported

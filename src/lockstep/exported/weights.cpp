@@ -1,6 +1,6 @@
 #include "lockstep/exported/weights.h"
 
-#include <ATen/core/Tensor.h>
+#include <caffe2/serialize/inline_container.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/checkpoint/archive_writer.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/checkpoint/zip.h"
 #include "lockstep/exported/archive.h"
 
 namespace lockstep::exported {
@@ -54,13 +54,12 @@ Replaced filled_records(const Archive& archive, const Tree& state_dict, const st
 
 void copy_records(const Archive& archive, const Replaced& replaced,
                   caffe2::serialize::PyTorchStreamWriter& writer) {
-  for (const auto& record : archive.records()) {
-    const auto name = archive.short_name(record);
-    if (const auto found = replaced.find(name); found != replaced.end()) {
-      writer.writeRecord(name, found->second.data(), found->second.nbytes());
+  for (const auto& record : archive.zip().records()) {
+    if (const auto found = replaced.find(record.name); found != replaced.end()) {
+      writer.writeRecord(record.name, found->second.data(), found->second.nbytes());
     } else {
-      const auto bytes = archive.bytes(name);
-      writer.writeRecord(name, bytes.data(), bytes.size());
+      const auto bytes = archive.zip().bytes(record.name);
+      writer.writeRecord(record.name, bytes.data(), bytes.size());
     }
   }
 }
@@ -96,7 +95,7 @@ class Reader {
   Reader(const Archive& archive, std::string folder) : archive_(archive), folder_(std::move(folder)) {}
 
   Weights read(const std::string& config) {
-    if (!archive_.has(folder_ + config)) return {};
+    if (!archive_.zip().has(folder_ + config)) return {};
     Weights weights;
     const auto json = archive_.json(folder_ + config);
     for (const auto& [name, entry] : json.at("config").items()) weights.emplace(name, read_one(name, entry));
@@ -126,7 +125,7 @@ class Reader {
   at::Tensor copy_of(const std::string& record) {
     auto& copy = copies_[record];
     if (copy.defined()) return copy;
-    const auto bytes = archive_.bytes(folder_ + record);
+    const auto bytes = archive_.zip().bytes(folder_ + record);
     copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
     std::copy(bytes.begin(), bytes.end(), copy.mutable_data_ptr<uint8_t>());
     return copy;

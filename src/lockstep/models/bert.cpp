@@ -108,12 +108,6 @@ void add(torch::nn::Module& to, const std::string& part, const std::string& name
   module->register_module(name, layer.ptr());
 }
 
-int64_t head_width(const BertShape& shape) {
-  if (shape.heads > 0 && shape.width % shape.heads == 0) return shape.width / shape.heads;
-  throw InputError(format("{} heads do not divide a width of {}", shape.heads, shape.width),
-                   "model.options.heads", "take a width that is a multiple of the heads");
-}
-
 }  // namespace
 
 std::vector<std::string> bert_activations() {
@@ -122,49 +116,63 @@ std::vector<std::string> bert_activations() {
   return names;
 }
 
-BertAttention::BertAttention(const BertShape& shape, std::shared_ptr<const Layers> layers)
-    : shape_(shape), layers_(std::move(layers)) {
-  head_width(shape);
-  own_heads_ = layers_->own(shape.heads, "heads of attention");
-  const int64_t width = shape.width;
-  const LinearPlace into = {.split = Split::outputs, .entered = true};
-  add(*this, "self", "query", query_ = layers_->linear(width, width, into));
-  add(*this, "self", "key", key_ = layers_->linear(width, width, into));
-  add(*this, "self", "value", value_ = layers_->linear(width, width, into));
-  add(*this, "output", "dense",
-      dense_ = layers_->linear(width, width, {.split = Split::inputs, .tokens = true}));
-  add(*this, "output", "LayerNorm", norm_ = layers_->norm(width, shape.norm_eps));
-}
-
-// [n, tokens, heads * width] to [n, heads, tokens, width]
-at::Tensor BertAttention::heads_of(Layer& layer, const at::Tensor& tokens) {
-  const auto all = layer.forward(tokens);
-  return all.view({all.size(0), all.size(1), own_heads_, -1}).transpose(1, 2);
-}
-
-// Of each head: [n, heads, tokens, width].
-at::Tensor BertAttention::look(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                               const at::Tensor& mask) const {
-  const double dropout = shape_.attention_dropout.value_or(shape_.dropout);
-  const auto width = static_cast<double>(query.size(-1));
-  if (shape_.fused_attention) {
-    return at::scaled_dot_product_attention(query, key, value,
-                                            mask.defined() ? std::optional(mask) : std::nullopt,
-                                            is_training() ? dropout : 0.0, /*is_causal=*/false,
-                                            /*scale=*/std::pow(width, -0.5));
+/// Each token looks at all tokens, and is added to and normalised. Named like Hugging Face's: self.query,
+/// self.key, self.value, output.dense, output.LayerNorm.
+class BertAttention : public torch::nn::Module {
+ public:
+  BertAttention(const BertShape& shape, std::shared_ptr<const Layers> layers)
+      : shape_(shape), layers_(std::move(layers)) {
+    if (shape.heads < 1 || shape.width % shape.heads != 0)
+      throw InputError(format("{} heads do not divide a width of {}", shape.heads, shape.width),
+                       "model.options.heads", "set a width that is a multiple of the heads");
+    own_heads_ = layers_->own(shape.heads, "heads of attention");
+    const int64_t width = shape.width;
+    const LinearPlace into = {.split = Split::outputs, .entered = true};
+    add(*this, "self", "query", query_ = layers_->linear(width, width, into));
+    add(*this, "self", "key", key_ = layers_->linear(width, width, into));
+    add(*this, "self", "value", value_ = layers_->linear(width, width, into));
+    add(*this, "output", "dense",
+        dense_ = layers_->linear(width, width, {.split = Split::inputs, .tokens = true}));
+    add(*this, "output", "LayerNorm", norm_ = layers_->norm(width, shape.norm_eps));
   }
-  auto scores = at::matmul(query, key.transpose(-1, -2)) / std::sqrt(width);
-  if (mask.defined()) scores = scores + mask;
-  return at::matmul(layers_->dropout(at::softmax(scores, -1), dropout, is_training(), Shared::heads), value);
-}
 
-at::Tensor BertAttention::forward(const at::Tensor& tokens, const at::Tensor& mask) {
-  const auto all = layers_->enter(tokens);
-  const auto query = heads_of(query_, all), key = heads_of(key_, all), value = heads_of(value_, all);
-  const auto seen = look(query, key, value, mask).transpose(1, 2).flatten(2);
-  const auto out = layers_->dropout(dense_.forward(seen), shape_.dropout, is_training(), Shared::tokens);
-  return norm_.forward(out + tokens);
-}
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& mask) {
+    const auto all = layers_->enter(tokens);
+    const auto query = heads_of(query_, all), key = heads_of(key_, all), value = heads_of(value_, all);
+    const auto seen = look(query, key, value, mask).transpose(1, 2).flatten(2);
+    const auto out = layers_->dropout(dense_.forward(seen), shape_.dropout, is_training(), Shared::tokens);
+    return norm_.forward(out + tokens);
+  }
+
+ private:
+  // [n, tokens, heads * width] to [n, heads, tokens, width]
+  at::Tensor heads_of(Layer& layer, const at::Tensor& tokens) {
+    const auto all = layer.forward(tokens);
+    return all.view({all.size(0), all.size(1), own_heads_, -1}).transpose(1, 2);
+  }
+
+  // Of each head: [n, heads, tokens, width].
+  at::Tensor look(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                  const at::Tensor& mask) const {
+    const double dropout = shape_.attention_dropout.value_or(shape_.dropout);
+    const auto width = static_cast<double>(query.size(-1));
+    if (shape_.fused_attention) {
+      return at::scaled_dot_product_attention(query, key, value,
+                                              mask.defined() ? std::optional(mask) : std::nullopt,
+                                              is_training() ? dropout : 0.0, /*is_causal=*/false,
+                                              /*scale=*/std::pow(width, -0.5));
+    }
+    auto scores = at::matmul(query, key.transpose(-1, -2)) / std::sqrt(width);
+    if (mask.defined()) scores = scores + mask;
+    return at::matmul(layers_->dropout(at::softmax(scores, -1), dropout, is_training(), Shared::heads),
+                      value);
+  }
+
+  BertShape shape_;
+  std::shared_ptr<const Layers> layers_;
+  int64_t own_heads_;
+  Layer query_, key_, value_, dense_, norm_;
+};
 
 BertLayer::BertLayer(const BertShape& shape, std::shared_ptr<const Layers> layers)
     : shape_(shape), layers_(std::move(layers)), activation_(activation_named(shape.activation)) {
@@ -239,14 +247,6 @@ BertShape shape_of(const BertConfig& config) {
           .fused_attention = true};
 }
 
-std::shared_ptr<torch::nn::Module> part(torch::nn::Module& of, const std::string& name) {
-  return of.register_module(name, std::make_shared<torch::nn::Module>(name));
-}
-
-std::optional<int64_t> padding_of(const BertConfig& config) {
-  return config.pad_token_id < 0 ? std::nullopt : std::optional(config.pad_token_id);
-}
-
 // What torch.nn draws for a layer that is made, before transformers draws it again: the generator goes on.
 void draw_as_made(torch::nn::Module& module) {
   for (const auto& child : module.children()) draw_as_made(*child);
@@ -282,47 +282,64 @@ void check_numbers(const at::Tensor& numbers, int64_t count, const char* what, c
 
 }  // namespace
 
-BertModel::BertModel(const BertConfig& config) : dropout_(config.hidden_dropout_prob) {
-  const auto layers = std::make_shared<UndrawnLayers>();
-  const int64_t width = config.hidden_size;
-  const auto embeddings = part(*this, "embeddings");
-  word_ = UndrawnLayers::embedding(config.vocab_size, width, padding_of(config));
-  embeddings->register_module("word_embeddings", word_.ptr());
-  position_ = layers->embedding(config.max_position_embeddings, width);
-  embeddings->register_module("position_embeddings", position_.ptr());
-  type_ = layers->embedding(config.type_vocab_size, width);
-  embeddings->register_module("token_type_embeddings", type_.ptr());
-  norm_ = layers->norm(width, config.layer_norm_eps);
-  embeddings->register_module("LayerNorm", norm_.ptr());
-  const auto list = part(*part(*this, "encoder"), "layer");
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    layers_.push_back(std::make_shared<BertLayer>(shape_of(config), layers));
-    list->register_module(format("{}", i), layers_.back());
+/// Embeddings, encoder layers and the pooler: what Hugging Face calls the base model. Its parameters are not
+/// drawn.
+class BertModel : public torch::nn::Module {
+ public:
+  explicit BertModel(const BertConfig& config) : dropout_(config.hidden_dropout_prob) {
+    const auto layers = std::make_shared<UndrawnLayers>();
+    const int64_t width = config.hidden_size;
+    word_ =
+        UndrawnLayers::embedding(config.vocab_size, width,
+                                 config.pad_token_id < 0 ? std::nullopt : std::optional(config.pad_token_id));
+    add(*this, "embeddings", "word_embeddings", word_);
+    add(*this, "embeddings", "position_embeddings",
+        position_ = layers->embedding(config.max_position_embeddings, width));
+    add(*this, "embeddings", "token_type_embeddings",
+        type_ = layers->embedding(config.type_vocab_size, width));
+    add(*this, "embeddings", "LayerNorm", norm_ = layers->norm(width, config.layer_norm_eps));
+    const auto part = [](torch::nn::Module& of, const std::string& name) {
+      return of.register_module(name, std::make_shared<torch::nn::Module>(name));
+    };
+    const auto list = part(*part(*this, "encoder"), "layer");
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      layers_.push_back(std::make_shared<BertLayer>(shape_of(config), layers));
+      list->register_module(format("{}", i), layers_.back());
+    }
+    add(*this, "pooler", "dense", pooler_ = layers->linear(width, width));
   }
-  pooler_ = layers->linear(width, width);
-  part(*this, "pooler")->register_module("dense", pooler_.ptr());
-}
 
-at::Tensor BertModel::embed(const at::Tensor& tokens, const at::Tensor& types) {
-  const auto places = at::arange(tokens.size(1), tokens.options()).unsqueeze(0);
-  // in transformers' order: DDP's buckets follow the order in which gradients arrive
-  const auto words = word_.forward(tokens);
-  const auto kinds = type_.forward(types);
-  const auto typed = words + kinds;
-  const auto sum = typed + position_.forward(places);
-  return at::dropout(norm_.forward(sum), dropout_, is_training());
-}
+  /// Numbers of tokens and of their types, [n, tokens], and where a token is; what the pooler gives,
+  /// [n, hidden_size]. `all_present` says whether no token is missing; without it a GPU has to be waited for.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present,
+                     std::optional<bool> all_present) {
+    auto x = embed(tokens, types);
+    at::Tensor mask;  // without one attention takes its quickest way
+    if (!(all_present ? *all_present : present.all().item<bool>()))
+      mask = present.unsqueeze(1).unsqueeze(1).expand({-1, -1, tokens.size(1), -1});
+    for (const auto& layer : layers_)
+      x = checkpointing_ ? checkpoint_activations(layer, x, mask) : layer->forward(x, mask);
+    return at::tanh(pooler_.forward(x.select(1, 0)));
+  }
 
-at::Tensor BertModel::forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present,
-                              std::optional<bool> all_present) {
-  auto x = embed(tokens, types);
-  at::Tensor mask;  // none where no token is missing: attention then takes its quickest way
-  if (!(all_present ? *all_present : present.all().item<bool>()))
-    mask = present.unsqueeze(1).unsqueeze(1).expand({-1, -1, tokens.size(1), -1});
-  for (const auto& layer : layers_)
-    x = checkpointing_ ? checkpoint_activations(layer, x, mask) : layer->forward(x, mask);
-  return at::tanh(pooler_.forward(x.select(1, 0)));
-}
+  void use_checkpointing(bool on) { checkpointing_ = on; }
+
+ private:
+  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& types) {
+    const auto places = at::arange(tokens.size(1), tokens.options()).unsqueeze(0);
+    // in transformers' order: DDP's buckets follow the order in which gradients arrive
+    const auto words = word_.forward(tokens);
+    const auto kinds = type_.forward(types);
+    const auto typed = words + kinds;
+    const auto sum = typed + position_.forward(places);
+    return at::dropout(norm_.forward(sum), dropout_, is_training());
+  }
+
+  double dropout_;
+  bool checkpointing_ = false;
+  Layer word_, position_, type_, norm_, pooler_;
+  std::vector<std::shared_ptr<BertLayer>> layers_;
+};
 
 BertForSequenceClassification::BertForSequenceClassification(const BertConfig& config, int64_t classes)
     : config_(config) {
@@ -344,24 +361,25 @@ void BertForSequenceClassification::check(const at::Tensor& input) const {
   check_numbers(input.select(1, 1), config_.type_vocab_size, "token type", "type_vocab_size");
 }
 
-void BertForSequenceClassification::prefetch(const at::Tensor& input, const at::Tensor& on_host) {
-  check(on_host);
-  foreseen_ =
-      Foreseen{SeenInput(input.getIntrusivePtr()), on_host.select(1, 2).to(at::kBool).all().item<bool>()};
+void BertForSequenceClassification::use_checkpointing(bool on) {
+  bert_->use_checkpointing(on);
 }
 
-// It was of that very tensor, and is used once.
-std::optional<bool> BertForSequenceClassification::foreseen_of(const at::Tensor& input) {
-  const auto foreseen = std::exchange(foreseen_, std::nullopt);
-  if (!foreseen || foreseen->input.lock().get() != input.unsafeGetTensorImpl()) return std::nullopt;
-  return foreseen->all_present;
+void BertForSequenceClassification::prefetch(const at::Tensor& input, const at::Tensor& on_host) {
+  check(on_host);
+  prefetched_ = Prefetched{decltype(Prefetched::input)(input.getIntrusivePtr()),
+                           on_host.select(1, 2).to(at::kBool).all().item<bool>()};
 }
 
 at::Tensor BertForSequenceClassification::forward(const at::Tensor& input) {
   check(input);
   if (is_training() && !note_.empty()) log::info(std::exchange(note_, {}));
-  const auto pooled = bert_->forward(input.select(1, 0), input.select(1, 1), input.select(1, 2).to(at::kBool),
-                                     foreseen_of(input));
+  std::optional<bool> all_present;
+  const auto prefetched = std::exchange(prefetched_, std::nullopt);
+  if (prefetched && prefetched->input.lock().get() == input.unsafeGetTensorImpl())
+    all_present = prefetched->all_present;
+  const auto pooled =
+      bert_->forward(input.select(1, 0), input.select(1, 1), input.select(1, 2).to(at::kBool), all_present);
   const double dropout = config_.classifier_dropout.value_or(config_.hidden_dropout_prob);
   return classifier_.forward(at::dropout(pooled, dropout, is_training()));
 }

@@ -30,32 +30,15 @@ struct BertShape {
   bool fused_attention = false;  ///< scaled_dot_product_attention's; for layers that no ranks share
 };
 
-/// Each token looks at all tokens, and is added to and normalised. Named like Hugging Face's: self.query,
-/// self.key, self.value, output.dense, output.LayerNorm.
-class BertAttention : public torch::nn::Module {
- public:
-  /// InputError where the heads do not divide the width, or do not split.
-  BertAttention(const BertShape& shape, std::shared_ptr<const Layers> layers);
-  /// This rank's tokens, [n, tokens, width], to the same. `mask` is added to the scores, or where it is false
-  /// nothing is looked at (fused attention's); [n, 1, 1 or all tokens, all tokens], or undefined.
-  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& mask = {});
+class BertAttention;
 
- private:
-  at::Tensor heads_of(Layer& layer, const at::Tensor& tokens);
-  at::Tensor look(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                  const at::Tensor& mask) const;
-
-  BertShape shape_;
-  std::shared_ptr<const Layers> layers_;
-  int64_t own_heads_;
-  Layer query_, key_, value_, dense_, norm_;
-};
-
-/// A whole encoder layer: attention.*, intermediate.dense, output.dense, output.LayerNorm.
+/// A whole encoder layer: attention.*, intermediate.dense, output.dense, output.LayerNorm. InputError if the
+/// heads do not divide the width, or the ranks cannot share them.
 class BertLayer : public torch::nn::Module {
  public:
   BertLayer(const BertShape& shape, std::shared_ptr<const Layers> layers);
-  /// As BertAttention's.
+  /// This rank's tokens, [n, tokens, width], to the same. `mask` is added to the scores; fused attention
+  /// takes one that is false where a token is hidden. [n, 1, 1 or all tokens, all tokens], or undefined.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& mask = {});
 
  private:
@@ -99,28 +82,7 @@ std::vector<std::string> read_bert_labels(const std::string& folder);
 /// `config` with what model.options say otherwise. InputError for what cannot be.
 BertConfig with_options(BertConfig config, const RowOptions& options);
 
-/// Embeddings, encoder layers and the pooler: what Hugging Face calls the base model. Its parameters are not
-/// drawn.
-class BertModel : public torch::nn::Module {
- public:
-  explicit BertModel(const BertConfig& config);
-  /// Numbers of tokens and of their types, [n, tokens], and where a token is; what the pooler gives,
-  /// [n, hidden_size].
-  /// `all_present`: whether every token is there; a device that holds `present` is waited for where it is
-  /// not said.
-  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present,
-                     std::optional<bool> all_present = {});
-  /// From now on backward computes each encoder layer's activations again.
-  void use_checkpointing(bool on) { checkpointing_ = on; }
-
- private:
-  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& types);
-
-  double dropout_;
-  bool checkpointing_ = false;
-  Layer word_, position_, type_, norm_, pooler_;
-  std::vector<std::shared_ptr<BertLayer>> layers_;
-};
+class BertModel;
 
 /// Takes text as one tensor, int64 [n, 3, tokens]: input_ids, token_type_ids, attention_mask; gives logits
 /// [n, classes].
@@ -130,33 +92,32 @@ class BertForSequenceClassification : public Net {
   BertForSequenceClassification(const BertConfig& config, int64_t classes);
   /// InputError for what is no such text, or does not fit the config.
   at::Tensor forward(const at::Tensor& input) override;
-  /// InputError as forward's; and whether a token is missing.
+  /// Checks as forward does, and finds out whether a token is missing.
   void prefetch(const at::Tensor& input, const at::Tensor& on_host) override;
   /// All parameters, as transformers draws them after torch.manual_seed.
   void draw();
   /// Those of some modules ("classifier", "bert.pooler"), as its from_pretrained does for what a file lacks.
   void draw_anew(const std::vector<std::string>& modules);
   /// From now on backward computes each encoder layer's activations again: the same bits, less memory.
-  void use_checkpointing(bool on) { bert_->use_checkpointing(on); }
-  /// A line for the log, said by the model that learns: others are made to be tried alone.
+  void use_checkpointing(bool on);
+  /// A line to log at the first forward in training: some models are only made to look at.
   void say_when_learning(std::string note) { note_ = std::move(note); }
   /// What it was made of.
   const BertConfig& config() const { return config_; }
 
  private:
-  using SeenInput = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  struct Foreseen {
-    SeenInput input;
+  /// What prefetch() found about one input.
+  struct Prefetched {
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> input;
     bool all_present;
   };
   void check(const at::Tensor& input) const;
-  std::optional<bool> foreseen_of(const at::Tensor& input);
 
   BertConfig config_;
   std::shared_ptr<BertModel> bert_;
   Layer classifier_;
   std::string note_;
-  std::optional<Foreseen> foreseen_;  // of the next forward
+  std::optional<Prefetched> prefetched_;  // for the next forward
 };
 
 }  // namespace lockstep

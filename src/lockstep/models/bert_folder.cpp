@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <variant>
+#include <type_traits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -28,103 +28,70 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// The keys of config.json that BertConfig has.
-struct BertField {
-  const char* name;
-  std::variant<int64_t BertConfig::*, double BertConfig::*, std::optional<double> BertConfig::*,
-               std::string BertConfig::*>
-      member;
-  int64_t least = 1, most = int64_t{1} << 31;  // of whole numbers
-};
-
 constexpr const char* kBertFolder =
     "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 
-constexpr const char* kPadding = "pad_token_id";
+constexpr std::string_view kPadding = "pad_token_id";  // null in the file if there is none
 
-constexpr BertField kBertFields[] = {
-    {"vocab_size", &BertConfig::vocab_size},
-    {"hidden_size", &BertConfig::hidden_size},
-    {"num_hidden_layers", &BertConfig::num_hidden_layers, 1, 1000},
-    {"num_attention_heads", &BertConfig::num_attention_heads},
-    {"intermediate_size", &BertConfig::intermediate_size},
-    {"max_position_embeddings", &BertConfig::max_position_embeddings},
-    {"type_vocab_size", &BertConfig::type_vocab_size},
-    {kPadding, &BertConfig::pad_token_id, -1},  // which is null in the file
-    {"hidden_act", &BertConfig::hidden_act},
-    {"hidden_dropout_prob", &BertConfig::hidden_dropout_prob},
-    {"attention_probs_dropout_prob", &BertConfig::attention_probs_dropout_prob},
-    {"classifier_dropout", &BertConfig::classifier_dropout},
-    {"initializer_range", &BertConfig::initializer_range},
-    {"layer_norm_eps", &BertConfig::layer_norm_eps},
-};
+/// Calls visit(name, member) for each key of config.json that BertConfig has.
+template <class Config, class Visit>
+void for_each_field(Config& config, const Visit& visit) {
+  visit("vocab_size", config.vocab_size);
+  visit("hidden_size", config.hidden_size);
+  visit("num_hidden_layers", config.num_hidden_layers);
+  visit("num_attention_heads", config.num_attention_heads);
+  visit("intermediate_size", config.intermediate_size);
+  visit("max_position_embeddings", config.max_position_embeddings);
+  visit("type_vocab_size", config.type_vocab_size);
+  visit(kPadding.data(), config.pad_token_id);
+  visit("hidden_act", config.hidden_act);
+  visit("hidden_dropout_prob", config.hidden_dropout_prob);
+  visit("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
+  visit("classifier_dropout", config.classifier_dropout);
+  visit("initializer_range", config.initializer_range);
+  visit("layer_norm_eps", config.layer_norm_eps);
+}
 
 constexpr size_t kLargestConfig = size_t{16} << 20;
 constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
 
-/// What may be wrong, said in one way whether a folder or the options say it.
+/// Where a value comes from: a folder or the options.
 struct Place {
   std::string where;
   const char* hint;
   [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, hint); }
 };
 
-/// Takes a member's value from config.json.
-struct FromJson {
-  BertConfig& config;
-  const BertField& field;
-  const Json& value;
-  const Place& place;
-
-  [[noreturn]] void refuse(const char* wanted) const {
-    place.refuse(format("{} is {}, and must be {}", field.name, base::printable(value.dump()), wanted));
+/// Takes a member from config.json. Returns what the value must be if it is something else.
+template <class T>
+const char* read_member(const Json& value, T& member) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (!value.is_string()) return "a text";
+    member = value.get<std::string>();
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    if (!value.is_number_integer()) return "a whole number";
+    member = value.get<int64_t>();
+  } else {
+    if (!value.is_number()) return "a number";
+    member = value.get<double>();
   }
-  void operator()(int64_t BertConfig::*member) const {
-    if (!value.is_number_integer()) refuse("a whole number");
-    config.*member = value.get<int64_t>();
-  }
-  void operator()(double BertConfig::*member) const {
-    if (!value.is_number()) refuse("a number");
-    config.*member = value.get<double>();
-  }
-  void operator()(std::optional<double> BertConfig::*member) const {
-    if (!value.is_number()) refuse("a number");
-    config.*member = value.get<double>();
-  }
-  void operator()(std::string BertConfig::*member) const {
-    if (!value.is_string()) refuse("a text");
-    config.*member = value.get<std::string>();
-  }
-};
-
-/// The same from model.options.
-struct FromOptions {
-  BertConfig& config;
-  const BertField& field;
-  const RowOptions& options;
-
-  template <class T>
-  void operator()(T BertConfig::*member) const {
-    config.*member = option(options, field.name, config.*member);
-  }
-  void operator()(std::optional<double> BertConfig::*member) const {
-    config.*member = option(options, field.name, 0.0);
-  }
-};
+  return nullptr;
+}
 
 void check_sizes(const BertConfig& config, const Place& place) {
-  for (const auto& field : kBertFields) {
-    const auto* member = std::get_if<int64_t BertConfig::*>(&field.member);
-    if (!member) continue;
-    const int64_t value = config.**member;
-    if (value < field.least || value > field.most)
-      place.refuse(format("{} is {}, and must be from {} to {}", field.name, value, field.least, field.most));
-  }
+  for_each_field(config, [&]<class T>(std::string_view name, const T& value) {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      const int64_t least = name == kPadding ? -1 : 1;
+      const int64_t most = name == "num_hidden_layers" ? 1000 : int64_t{1} << 31;
+      if (value < least || value > most)
+        place.refuse(format("{} is {}, and must be from {} to {}", name, value, least, most));
+    }
+  });
   if (config.hidden_size % config.num_attention_heads != 0)
-    place.refuse(format("hidden_size is {}, which is no multiple of num_attention_heads, {}",
+    place.refuse(format("hidden_size is {}, which is not a multiple of num_attention_heads, {}",
                         config.hidden_size, config.num_attention_heads));
   if (config.pad_token_id >= config.vocab_size)
-    place.refuse(format("{} is {}, and vocab_size {}", kPadding, config.pad_token_id, config.vocab_size));
+    place.refuse(format("{} is {}, but vocab_size is {}", kPadding, config.pad_token_id, config.vocab_size));
 }
 
 void check_shares(const BertConfig& config, const Place& place) {
@@ -154,21 +121,20 @@ void require_bert(const Json& json, const Place& place) {
   const auto require = [&](const char* key, const Json& wanted) {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null() || *found == wanted) return;
-    place.refuse(
-        format("{} is {}, and this model's is {}", key, base::printable(found->dump()), wanted.dump()));
+    place.refuse(format("{} is {}, but must be {}", key, base::printable(found->dump()), wanted.dump()));
   };
   require("model_type", "bert");
   require("position_embedding_type", "absolute");
   require("is_decoder", false);
   require("add_cross_attention", false);
   if (!json.contains("model_type") && !json.contains("vocab_size"))
-    place.refuse("it names no model_type and no vocab_size: it is no model's");
+    place.refuse("config.json is not a model's: it has neither model_type nor vocab_size");
 }
 
 Json read_json(const std::string& file, const Place& place) {
   if (!fs::exists(file)) place.refuse("the folder has no config.json");
   const auto json = base::parse_json(base::read_small_file(file, kLargestConfig, "config.json"));
-  if (!json.is_object()) place.refuse("config.json is not JSON, or no object, or nested too deeply");
+  if (!json.is_object()) place.refuse("config.json is not a JSON object, or is nested too deeply");
   return json;
 }
 
@@ -182,15 +148,16 @@ BertConfig read_bert_config(const std::string& folder) {
   const Json json = read_json(file, place);
   require_bert(json, place);
   BertConfig config;
-  for (const auto& field : kBertFields) {
-    const auto found = json.find(field.name);
-    if (found == json.end()) continue;
-    if (!found->is_null()) {
-      std::visit(FromJson{config, field, *found, place}, field.member);
-    } else if (field.least < 0) {
-      config.pad_token_id = -1;
+  for_each_field(config, [&](const char* name, auto& member) {
+    const auto found = json.find(name);
+    if (found == json.end()) return;
+    if (found->is_null()) {
+      if (name == kPadding) config.pad_token_id = -1;
+      return;
     }
-  }
+    if (const auto* wanted = read_member(*found, member))
+      place.refuse(format("{} is {}, and must be {}", name, base::printable(found->dump()), wanted));
+  });
   check_config(config, place);
   return config;
 }
@@ -210,8 +177,13 @@ std::vector<std::string> read_bert_labels(const std::string& folder) {
 }
 
 BertConfig with_options(BertConfig config, const RowOptions& options) {
-  for (const auto& field : kBertFields)
-    if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);
+  for_each_field(config, [&]<class T>(const char* name, T& member) {
+    if (!options.contains(name)) return;
+    if constexpr (std::is_same_v<T, std::optional<double>>)
+      member = option(options, name, 0.0);
+    else
+      member = option(options, name, member);
+  });
   check_config(config, {"model.options", kOptions});
   return config;
 }
@@ -225,66 +197,30 @@ constexpr const char* kBase = "bert.";
 constexpr const char* kClassifier = "classifier";
 constexpr const char* kPooler = "bert.pooler";
 
-/// A file by its usual name, and what to do where it is one that is not read.
-struct Kind {
-  const char* name;
-  const char* refused;
-};
-
-constexpr Kind kKinds[] = {
-    {"model.safetensors", nullptr},
-    {"pytorch_model.bin", nullptr},
-    {"model.safetensors.index.json", "the weights are cut into several files"},
-    {"pytorch_model.bin.index.json", "the weights are cut into several files"},
-    {"tf_model.h5", "the weights are TensorFlow's"},
-    {"flax_model.msgpack", "the weights are Flax's"},
-};
-
 std::string find_weights(const fs::path& folder) {
-  for (const auto& [name, refused] : kKinds) {
-    if (!fs::exists(folder / name)) continue;
-    if (!refused) return (folder / name).string();
-    throw InputError(refused, (folder / name).string(),
-                     "load and save it in Python: BertForSequenceClassification.from_pretrained(FOLDER), "
-                     "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
-  }
+  for (const char* name : {"model.safetensors", "pytorch_model.bin"})
+    if (fs::exists(folder / name)) return (folder / name).string();
   throw InputError("the folder has no weights: neither model.safetensors nor pytorch_model.bin",
-                   folder.string(), kBertFolder);
+                   folder.string(),
+                   "write one in Python: BertForSequenceClassification.from_pretrained(FOLDER)."
+                   "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
 }
 
-// What a clone without git-lfs leaves in the file's place.
-void refuse_pointer(const std::string& path) {
-  constexpr std::string_view kPointer = "version https://git-lfs";
-  std::string start(kPointer.size(), '\0');
-  base::RegularFile file(path, "the model's weights", kBertFolder);
-  start.resize(file.read(start.data(), start.size()));
-  if (start == kPointer)
-    throw InputError("the file holds no weights, but git's note of where they are", path,
-                     "get them with `git lfs pull` in the folder");
-}
-
-std::string with_ending(const std::string& name, std::string_view old_ending, const char* ending) {
-  if (!name.ends_with(old_ending)) return name;
-  return name.substr(0, name.size() - old_ending.size()) + ending;
-}
-
-// Names as they have been since 2019; a base model's get its prefix.
-std::string present_name(std::string name, bool base_alone) {
-  name = with_ending(name, "LayerNorm.gamma", "LayerNorm.weight");
-  name = with_ending(name, "LayerNorm.beta", "LayerNorm.bias");
-  return base_alone ? kBase + name : name;
-}
-
-bool is_base_alone(const std::vector<std::pair<Tree, Tree>>& entries) {
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const auto& entry) { return entry.first.toStringRef().starts_with("embeddings."); });
-}
-
+// Names as they have been since 2019; those of a base model alone get its prefix.
 Tree renamed(const Tree& state) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+      {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
   const auto entries = items(state);
-  const bool base_alone = is_base_alone(entries);
+  const bool base_alone = std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
+    return entry.first.toStringRef().starts_with("embeddings.");
+  });
   auto tensors = make_dict();
-  for (const auto& [name, value] : entries) put(tensors, present_name(name.toStringRef(), base_alone), value);
+  for (const auto& [key, value] : entries) {
+    auto name = (base_alone ? kBase : "") + key.toStringRef();
+    for (const auto& [old_ending, ending] : kRenamed)
+      if (name.ends_with(old_ending)) name.replace(name.size() - old_ending.size(), name.npos, ending);
+    put(tensors, name, value);
+  }
   return tensors;
 }
 
@@ -305,36 +241,35 @@ struct Fit {
   std::vector<std::string> missing = {}, misfits = {}, strange = {}, unused = {};
 };
 
-void fit_one(Fit& fit, const std::string& name, const at::Tensor& own, const std::optional<Tree>& value) {
-  for (const auto& module : fit.drawn)
-    if (is_of(name, module)) return;
-  if (!value) return fit.missing.push_back(name);
-  const auto& tensor = value->toTensor();
-  if (tensor.sizes() == own.sizes() && tensor.is_floating_point())
-    return void(fit.taken.emplace_back(own, tensor));
-  fit.misfits.push_back(format("{}: {} {} in the file, {} in the model", name,
-                               c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
-                               c10::str(own.sizes())));
-}
-
 std::set<std::string> modules_to_draw(const Tree& given, bool new_classifier) {
   std::set<std::string> modules = {kPooler, kClassifier};
-  for (const auto& entry : items(given)) {
-    for (const char* module : {kPooler, kClassifier})
-      if (is_of(entry.first.toStringRef(), module)) modules.erase(module);
-  }
+  for (const auto& entry : items(given))
+    std::erase_if(modules, [&](const auto& module) { return is_of(entry.first.toStringRef(), module); });
   if (new_classifier) modules.insert(kClassifier);
   return modules;
 }
 
 Fit fit_of(const Tree& own, const Tree& given, bool new_classifier) {
   Fit fit{.drawn = modules_to_draw(given, new_classifier)};
-  for (const auto& [name, value] : items(own))
-    fit_one(fit, name.toStringRef(), value.toTensor(), find(given, name));
-  for (const auto& [name, value] : items(given)) {
-    const auto& text = name.toStringRef();
-    if (find(own, name) || text.ends_with(".position_ids") || text.ends_with(".token_type_ids")) continue;
-    (text.starts_with(kBase) ? fit.strange : fit.unused).push_back(text);
+  for (const auto& [key, value] : items(own)) {
+    const auto& name = key.toStringRef();
+    if (std::ranges::any_of(fit.drawn, [&](const auto& module) { return is_of(name, module); })) continue;
+    const auto& wanted = value.toTensor();
+    const auto found = find(given, name);
+    if (!found)
+      fit.missing.push_back(name);
+    else if (const auto& tensor = found->toTensor();
+             tensor.sizes() == wanted.sizes() && tensor.is_floating_point())
+      fit.taken.emplace_back(wanted, tensor);
+    else
+      fit.misfits.push_back(format("{}: {} {} in the file, {} in the model", name,
+                                   c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
+                                   c10::str(wanted.sizes())));
+  }
+  for (const auto& [key, value] : items(given)) {
+    const auto& name = key.toStringRef();
+    if (find(own, name) || name.ends_with(".position_ids") || name.ends_with(".token_type_ids")) continue;
+    (name.starts_with(kBase) ? fit.strange : fit.unused).push_back(name);
   }
   return fit;
 }
@@ -354,7 +289,7 @@ void check_weights(const Fit& fit, const std::string& file) {
   if (!fit.misfits.empty()) text += "\n  of another shape: " + few(fit.misfits);
   if (!fit.missing.empty()) text += "\n  missing: " + few(fit.missing);
   if (!fit.strange.empty()) text += "\n  not in the model: " + few(fit.strange);
-  if (!text.empty()) throw InputError("the weights are of another model" + text, file, hint_for(fit));
+  if (!text.empty()) throw InputError("the weights belong to another model" + text, file, hint_for(fit));
 }
 
 // The file's memory becomes the model's: nothing is held twice.
@@ -379,7 +314,6 @@ std::string note_of(const Fit& fit, const std::string& file) {
 
 void read_bert_weights(BertForSequenceClassification& net, const std::string& folder, bool new_classifier) {
   const auto file = find_weights(folder);
-  refuse_pointer(file);
   const auto state = renamed(find_state_dict(read_checkpoint_file(file), file));
   const auto fit = fit_of(module_state_dict(net), state, new_classifier);
   check_weights(fit, file);
@@ -403,28 +337,13 @@ constexpr const char* kTokenizerFiles[] = {"vocab.txt", "tokenizer_config.json",
 constexpr const char* kOutdated[] = {"num_labels",    "_num_labels",          "torch_dtype",
                                      "_name_or_path", "transformers_version", "quantization_config"};
 
-struct ToJson {
-  const BertConfig& config;
-
-  OrderedJson operator()(std::optional<double> BertConfig::*member) const {
-    return config.*member ? OrderedJson(*(config.*member)) : OrderedJson();
-  }
-  OrderedJson operator()(int64_t BertConfig::*member) const {
-    return config.*member < 0 ? OrderedJson() : OrderedJson(config.*member);
-  }
-  template <class T>
-  OrderedJson operator()(T BertConfig::*member) const {
-    return config.*member;
-  }
-};
-
 OrderedJson present_config(const std::string& pretrained) {
   const auto file = fs::path(pretrained) / "config.json";
   if (pretrained.empty() || !fs::exists(file)) return OrderedJson::object();
   auto json =
       base::parse_json<OrderedJson>(base::read_small_file(file.string(), kLargestConfig, "config.json"));
   if (!json.is_object())
-    throw InputError("config.json is not JSON, or no object", file.string(), "put it right");
+    throw InputError("config.json is not a JSON object", file.string(), "correct the file");
   for (const char* key : kOutdated) json.erase(key);
   return json;
 }
@@ -433,7 +352,13 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
   auto json = present_config(folder.pretrained);
   json["architectures"] = {"BertForSequenceClassification"};
   json["model_type"] = "bert";
-  for (const auto& field : kBertFields) json[field.name] = std::visit(ToJson{config}, field.member);
+  for_each_field(config, [&]<class T>(const char* name, const T& member) {
+    if constexpr (std::is_same_v<T, std::optional<double>>)
+      json[name] = member ? OrderedJson(*member) : OrderedJson();
+    else
+      json[name] = member;
+  });
+  if (config.pad_token_id < 0) json[kPadding.data()] = nullptr;
   json["dtype"] = "float32";
   json["problem_type"] = folder.regression ? "regression" : "single_label_classification";
   json["id2label"] = json["label2id"] = OrderedJson::object();

@@ -15,62 +15,62 @@
 #include "lockstep/exported/weights.h"
 #include "lockstep/models/model.h"
 
-namespace lockstep::models {
+namespace lockstep {
 namespace {
+
+using exported::ExportedProgram, exported::Input, exported::Output;
 
 // What an exported file says of itself, as users read it.
 
-using exported::Input;
-using exported::Output;
-
-// torch's word in Python: c10's "Float" is float32
-std::string word_of(at::ScalarType dtype) {
-  return std::string(c10::getDtypeNames(dtype).first);
-}
-
 ExportedValue value_of(const std::string& name, const std::optional<exported::TensorMeta>& meta,
                        const std::string& otherwise) {
-  ExportedValue value{.name = base::printable(name), .kind = meta ? word_of(meta->dtype) : otherwise};
+  ExportedValue value{.name = base::printable(name), .kind = otherwise};
   if (!meta) return value;
+  value.kind = c10::getDtypeNames(meta->dtype).first;  // Python's word: c10's "Float" is float32
   for (size_t i = 0; i < meta->sizes.size(); ++i)
     value.sizes.push_back(meta->sizes[i] ? format("{}", *meta->sizes[i]) : meta->symbols[i]);
   return value;
 }
 
-std::string eval_note(const std::string& draws) {
-  if (draws.empty()) {
-    return "without model.eval_path, evaluation turns off dropout and the norms' statistics of a batch in "
-           "the graph of training; what the model chose by `if self.training` stays as it was exported";
-  }
-  return "the model draws random numbers by itself (" + draws + "): evaluation needs model.eval_path";
-}
-
-std::vector<std::string> notes_of(const exported::ExportedProgram& program) {
-  std::vector<std::string> notes;
-  if (program.calls.on == 0 && program.calls.off > 0) {
-    notes.push_back(
-        "dropout and norms are off in its graph, as after model.eval(): a model that trains is exported "
-        "after model.train()");
-  }
-  for (const auto& input : program.signature.inputs) {
-    if (input.kind != Input::Kind::buffer || input.saved || !program.calls.changed.contains(input.argument))
-      continue;
-    notes.push_back(
-        "forward changes the buffer " + base::printable(input.name) +
-        ", which no state_dict of Python's holds: a run that is resumed begins with the file's value");
-  }
-  return notes;
-}
-
 // The operators that draw random numbers whatever mode the model is in, "randn_like, rand"; empty = none.
-std::string draws_of(const exported::ExportedProgram& program) {
+std::string draws_of(const ExportedProgram& program) {
   const auto& draws = program.calls.draws;
   return base::join({draws.begin(), draws.end()}, ", ");
 }
 
-// `has_eval`: there is a graph of its own for evaluation.
-ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval) {
-  ExportedFacts facts{.torch_version = program.torch_version, .schema = program.schema};
+// `has_eval`: evaluation has a graph of its own.
+std::vector<std::string> notes_of(const ExportedProgram& program, bool has_eval) {
+  std::vector<std::string> notes;
+  if (program.is_newer)
+    notes.push_back(
+        format("it was written by torch {}, which is newer than lockstep knows", program.torch_version));
+  if (program.calls.on == 0 && program.calls.off > 0)
+    notes.push_back(
+        "dropout and norms are off in its graph, as after model.eval(): a model that trains is exported "
+        "after model.train()");
+  for (const auto& input : program.signature.inputs) {
+    if (input.kind == Input::Kind::buffer && !input.saved && program.calls.changed.contains(input.argument))
+      notes.push_back(
+          format("forward changes the buffer {}, which Python's state_dict does not hold: a run that is "
+                 "resumed begins with the file's value",
+                 base::printable(input.name)));
+  }
+  if (has_eval) return notes;
+  const auto draws = draws_of(program);
+  notes.push_back(draws.empty()
+                      ? "without model.eval_path, evaluation turns off dropout and the norms' statistics of "
+                        "a batch in the graph of training; what the model chose by `if self.training` stays "
+                        "as it was exported"
+                      : "the model draws random numbers by itself (" + draws +
+                            "): evaluation needs model.eval_path");
+  return notes;
+}
+
+ExportedFacts facts_of(const ExportedProgram& program, bool has_eval) {
+  ExportedFacts facts{.torch_version = program.torch_version,
+                      .schema = program.schema,
+                      .operators = program.calls.operators,
+                      .notes = notes_of(program, has_eval)};
   for (const auto number : program.signature.given) {
     const auto& input = program.signature.inputs[number];
     facts.inputs.push_back(value_of(input.name, input.meta, input.value));
@@ -81,26 +81,16 @@ ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval) 
   }
   for (const auto& [symbol, range] : program.signature.ranges)
     facts.sizes[symbol] = {range.least, range.most};
-  facts.operators = program.calls.operators;
-  if (program.is_newer) {
-    facts.notes.push_back(format("it was written by a newer torch ({}) than is known here, and is tried",
-                                 program.torch_version));
-  }
-  for (const auto& note : notes_of(program)) facts.notes.push_back(note);
-  if (!has_eval) facts.notes.push_back(eval_note(draws_of(program)));
   return facts;
 }
 
 }  // namespace
-}  // namespace lockstep::models
-
-namespace lockstep {
 
 using Values = std::vector<c10::IValue>;
 
 struct ExportedNet::State {
-  exported::Bound train;
-  std::optional<exported::Bound> eval = {};
+  ExportedProgram train;
+  std::optional<ExportedProgram> eval = {};
   exported::StateNames names = {};
   ExportedFacts facts = {};
   std::string draws = {};  // what draws random numbers in evaluation, too
@@ -108,60 +98,57 @@ struct ExportedNet::State {
   at::Device constants_are_on = at::kCPU;
   bool is_noted = false;
 
-  exported::Bound& bound(bool training) { return training || !eval ? train : *eval; }
-  at::Device device();
-};
+  ExportedProgram& program(bool training) { return training || !eval ? train : *eval; }
 
-// Parameters are moved by whoever moves the module; constants follow when it runs.
-at::Device ExportedNet::State::device() {
-  const auto device = parameter.device();
-  if (device == constants_are_on) return device;
-  exported::move_constants(train, device);
-  if (eval) exported::move_constants(*eval, device);
-  return constants_are_on = device;
-}
+  // Parameters are moved by whoever moves the module; constants follow when it runs.
+  at::Device device() {
+    const auto device = parameter.device();
+    if (device == constants_are_on) return device;
+    exported::move_constants(train, device);
+    if (eval) exported::move_constants(*eval, device);
+    return constants_are_on = device;
+  }
+};
 
 namespace {
 
 // Text comes as one tensor, [n, 3, tokens].
 constexpr std::array<std::string_view, 3> kTextInputs = {"input_ids", "token_type_ids", "attention_mask"};
 
-void check_count(size_t given, const exported::ExportedProgram& program) {
-  const auto wanted = program.signature.given.size();
-  if (given == wanted) return;
-  throw InputError(
-      format("the exported model takes {} input{}, and got {}", wanted, wanted == 1 ? "" : "s", given),
-      program.path, "`lockstep model check` lists them");
-}
-
-Values with_tensors(Values given, const exported::Bound& bound) {
-  const auto& signature = bound.program.signature;
-  check_count(given.size(), bound.program);
-  exported::check_inputs(signature, given, bound.program.path);
-  Values inputs(bound.tensors.begin(), bound.tensors.end());
+Values with_tensors(Values given, const ExportedProgram& program) {
+  const auto& signature = program.signature;
+  const auto wanted = signature.given.size();
+  if (given.size() != wanted)
+    throw InputError(format("the exported model takes {} input{}, and got {}", wanted, wanted == 1 ? "" : "s",
+                            given.size()),
+                     program.path, "`lockstep model check` lists them");
+  exported::check_inputs(signature, given, program.path);
+  Values inputs(program.tensors.begin(), program.tensors.end());
   for (size_t i = 0; i < given.size(); ++i) inputs[signature.given[i]] = std::move(given[i]);
   return inputs;
 }
 
-// Of a functional graph: the new values of buffers, written back.
-void change(const exported::Bound& bound, const std::string& name, const c10::IValue& value) {
-  if (!value.isTensor()) throw Error("the exported model changes " + base::printable(name) + " to no tensor");
-  const auto& inputs = bound.program.signature.inputs;
+// A functional graph returns the new values of buffers, which are written back.
+void change(const ExportedProgram& program, const std::string& name, const c10::IValue& value) {
+  if (!value.isTensor())
+    throw Error(
+        format("the exported model changes {} to a value that is not a tensor", base::printable(name)));
+  const auto& inputs = program.signature.inputs;
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!exported::is_given(inputs[i]) && inputs[i].name == name)
-      at::Tensor(bound.tensors[i]).copy_(value.toTensor());
+      at::Tensor(program.tensors[i]).copy_(value.toTensor());
   }
 }
 
-Values results_of(Values outputs, const exported::Bound& bound) {
+Values results_of(Values outputs, const ExportedProgram& program) {
   Values results;
-  const auto& wanted = bound.program.signature.outputs;
+  const auto& wanted = program.signature.outputs;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].kind == exported::Output::Kind::user)
+    if (wanted[i].kind == Output::Kind::user)
       results.push_back(std::move(outputs[i]));
     else
-      change(bound, wanted[i].name, outputs[i]);
+      change(program, wanted[i].name, outputs[i]);
   }
   return results;
 }
@@ -176,11 +163,11 @@ bool is_text(const at::Tensor& input) {
          input.scalar_type() == at::kLong;
 }
 
-bool names_text(const exported::Input& input) {
+bool names_text(const Input& input) {
   return text_row(input.name) && input.meta && input.meta->sizes.size() == 2;
 }
 
-[[noreturn]] void refuse_task(const std::string& what, const exported::ExportedProgram& program) {
+[[noreturn]] void refuse_task(const std::string& what, const ExportedProgram& program) {
   throw InputError(
       what, program.path,
       "let forward take the task's one tensor, or for text arguments that are all called input_ids, "
@@ -188,8 +175,8 @@ bool names_text(const exported::Input& input) {
 }
 
 // What the task's one tensor is to the tensors that the model takes.
-std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<const exported::Input*>& takes,
-                                  const exported::ExportedProgram& program) {
+std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<const Input*>& takes,
+                                  const ExportedProgram& program) {
   std::vector<at::Tensor> tensors;
   const auto named =
       std::count_if(takes.begin(), takes.end(), [](const auto* one) { return names_text(*one); });
@@ -210,17 +197,16 @@ std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<con
 }
 
 // A task's one tensor as the inputs that the model takes; constants are as the file has them.
-Values inputs_for(const at::Tensor& input, const exported::ExportedProgram& program) {
+Values inputs_for(const at::Tensor& input, const ExportedProgram& program) {
   const auto& signature = program.signature;
-  std::vector<const exported::Input*> takes;
+  std::vector<const Input*> takes;
   for (const auto number : signature.given)
-    if (signature.inputs[number].kind == exported::Input::Kind::user)
-      takes.push_back(&signature.inputs[number]);
+    if (signature.inputs[number].kind == Input::Kind::user) takes.push_back(&signature.inputs[number]);
   const auto tensors = split_for(input, takes, program);
   Values values;
   auto next = tensors.begin();
   for (const auto number : signature.given) {
-    const bool is_user = signature.inputs[number].kind == exported::Input::Kind::user;
+    const bool is_user = signature.inputs[number].kind == Input::Kind::user;
     values.push_back(is_user ? c10::IValue(*next++) : c10::IValue());
   }
   return values;
@@ -228,18 +214,18 @@ Values inputs_for(const at::Tensor& input, const exported::ExportedProgram& prog
 
 }  // namespace
 
-ExportedNet::ExportedNet(const std::string& path, const std::string& eval_path) {
-  exported::StateNames names;
-  state_.reset(new State{.train = exported::bind(exported::read_program(path), *this, names)});
-  state_->names = std::move(names);
-  state_->draws = models::draws_of(state_->train.program);
-  state_->facts = models::facts_of(state_->train.program, !eval_path.empty());
+ExportedNet::ExportedNet(const std::string& path, const std::string& eval_path)
+    : state_(new State{.train = exported::read_program(path)}) {
+  exported::bind(state_->train, *this, state_->names);
+  state_->draws = draws_of(state_->train);
+  state_->facts = facts_of(state_->train, !eval_path.empty());
   const auto all = parameters();
   if (all.empty())
     throw InputError("the exported model has no parameters to train", path, "export a model that has some");
   state_->parameter = all.front();
-  if (!eval_path.empty())
-    state_->eval = exported::bind_like(exported::read_program(eval_path), state_->train);
+  if (eval_path.empty()) return;
+  state_->eval = exported::read_program(eval_path);
+  exported::bind_like(*state_->eval, state_->train);
 }
 
 ExportedNet::~ExportedNet() = default;
@@ -256,7 +242,7 @@ const std::vector<std::string>& ExportedNet::unsaved() const {
 
 std::string ExportedNet::graph_digest() const {
   const auto& eval = state_->eval;
-  return state_->train.program.digest + (eval ? "/" + eval->program.digest : "");
+  return state_->train.digest + (eval ? "/" + eval->digest : "");
 }
 
 Values ExportedNet::run(Values inputs) {
@@ -264,21 +250,21 @@ Values ExportedNet::run(Values inputs) {
   if (flips && !state_->draws.empty()) {
     throw InputError("the exported model draws random numbers by itself (" + state_->draws +
                          "): whether it does so in evaluation is not in the file",
-                     state_->train.program.path,
+                     state_->train.path,
                      "export it once more after model.eval(), and set model.eval_path to that file");
   }
   const auto device = state_->device();
-  const auto& bound = state_->bound(is_training());
-  auto outputs = exported::run(bound.program.graph, with_tensors(std::move(inputs), bound),
-                               {.device = device, .home = bound.program.home, .eval = flips});
-  return results_of(std::move(outputs), bound);
+  const auto& program = state_->program(is_training());
+  auto outputs = exported::run(program.graph, with_tensors(std::move(inputs), program),
+                               {.device = device, .home = program.home, .eval = flips});
+  return results_of(std::move(outputs), program);
 }
 
 torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
   if (is_training() && !std::exchange(state_->is_noted, true)) {
-    for (const auto& note : state_->facts.notes) log::info(state_->train.program.path + ": " + note);
+    for (const auto& note : state_->facts.notes) log::info(state_->train.path + ": " + note);
   }
-  const auto& program = state_->bound(is_training()).program;
+  const auto& program = state_->program(is_training());
   Values tensors;
   for (auto& value : run(inputs_for(input, program)))
     if (value.isTensor()) tensors.push_back(std::move(value));

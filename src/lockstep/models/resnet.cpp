@@ -29,6 +29,37 @@ torch::nn::Sequential shortcut(int64_t in, int64_t out, int64_t stride) {
   return torch::nn::Sequential(conv(in, out, 1, stride), torch::nn::BatchNorm2d(out));
 }
 
+/// Two convolutions of 3 x 3 with a shortcut around them, which is a convolution, too, where the size
+/// changes.
+class ResidualBlock : public torch::nn::Module {
+ public:
+  ResidualBlock(int64_t in, int64_t out, int64_t stride)
+      : downsample_(shortcut(in, out, stride)),
+        conv1_(conv(in, out, 3, stride)),
+        conv2_(conv(out, out, 3, 1)),
+        bn1_(out),
+        bn2_(out) {
+    register_module("conv1", conv1_);
+    register_module("bn1", bn1_);
+    register_module("conv2", conv2_);
+    register_module("bn2", bn2_);
+    if (downsample_) register_module("downsample", downsample_);
+  }
+
+  /// [n, in, h, w] to [n, out, h / stride, w / stride].
+  torch::Tensor forward(const torch::Tensor& input) {
+    auto x = bn1_->forward(conv1_->forward(input));
+    x = bn2_->forward(conv2_->forward(x.relu_()));
+    x += downsample_ ? downsample_->forward(input) : input;
+    return x.relu_();
+  }
+
+ private:
+  torch::nn::Sequential downsample_ = nullptr;  // drawn first, registered last: as torchvision has it
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::BatchNorm2d bn1_, bn2_;
+};
+
 torch::nn::Sequential two_blocks(int64_t in, int64_t out, int64_t stride) {
   torch::nn::Sequential layer;
   layer->push_back(ResidualBlock(in, out, stride));
@@ -45,26 +76,6 @@ void draw(torch::nn::Module& model) {
 }
 
 }  // namespace
-
-ResidualBlock::ResidualBlock(int64_t in, int64_t out, int64_t stride)
-    : downsample_(shortcut(in, out, stride)),
-      conv1_(conv(in, out, 3, stride)),
-      conv2_(conv(out, out, 3, 1)),
-      bn1_(out),
-      bn2_(out) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
-  if (downsample_) register_module("downsample", downsample_);
-}
-
-torch::Tensor ResidualBlock::forward(const torch::Tensor& input) {
-  auto x = bn1_->forward(conv1_->forward(input));
-  x = bn2_->forward(conv2_->forward(x.relu_()));
-  x += downsample_ ? downsample_->forward(input) : input;
-  return x.relu_();
-}
 
 ResNet18::ResNet18(int64_t classes) : conv1_(conv(3, kWidths[0], 7, 2)), bn1_(kWidths[0]) {
   register_module("conv1", conv1_);

@@ -14,20 +14,6 @@
 
 namespace lockstep {
 
-/// Two convolutions of 3 x 3 with a way around them.
-class ResidualBlock : public torch::nn::Module {
- public:
-  /// A stride or another width makes the way around a convolution, too.
-  ResidualBlock(int64_t in, int64_t out, int64_t stride);
-  /// [n, in, h, w] to [n, out, h / stride, w / stride].
-  torch::Tensor forward(const torch::Tensor& input);
-
- private:
-  torch::nn::Sequential downsample_ = nullptr;  // drawn first, registered last: as torchvision has it
-  torch::nn::Conv2d conv1_, conv2_;
-  torch::nn::BatchNorm2d bn1_, bn2_;
-};
-
 /// 18 layers with weights, 11.7 million parameters for 1,000 classes. Images of any size from 1 x 1 on.
 class ResNet18 : public Net, public Chain {
  public:

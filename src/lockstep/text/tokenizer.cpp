@@ -1,64 +1,18 @@
 #include "lockstep/text/tokenizer.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/text/encoding.h"
 #include "lockstep/text/vocabulary.h"
 #include "lockstep/text/word_cutter.h"
 
-namespace lockstep::text {
+namespace lockstep {
 namespace {
-
-// Tokens that are tokens wherever they stand in a text: [SEP] typed by a person is a [SEP].
-
-class Specials {
- public:
-  struct Found {
-    size_t at, size;
-    int32_t id;
-  };
-
-  void add(const std::string& token, int32_t id);
-  /// The next one from `from` on; the longest where several begin at one place.
-  std::optional<Found> next(std::string_view text, size_t from) const;
-
- private:
-  struct Special {
-    std::string token;
-    int32_t id;
-  };
-  std::vector<Special> specials_;  // longer ones first
-  std::string leads_;              // their first bytes
-};
-
-void Specials::add(const std::string& token, int32_t id) {
-  const auto after = std::find_if(specials_.begin(), specials_.end(), [&](const Special& special) {
-    return special.token.size() < token.size();
-  });
-  specials_.insert(after, {token, id});
-  if (leads_.find(token[0]) == std::string::npos) leads_ += token[0];
-}
-
-std::optional<Specials::Found> Specials::next(std::string_view text, size_t from) const {
-  const auto lead = [&](size_t at) {  // of one byte it is memchr, which is quick
-    return leads_.size() == 1 ? text.find(leads_[0], at) : text.find_first_of(leads_, at);
-  };
-  for (size_t at = lead(from); at != std::string_view::npos; at = lead(at + 1)) {
-    for (const Special& special : specials_)
-      if (text.substr(at).starts_with(special.token)) return Found{at, special.token.size(), special.id};
-  }
-  return std::nullopt;
-}
 
 // How many tokens of each text stay where there are too many.
 
@@ -80,9 +34,9 @@ Lengths longest_first(Lengths lengths, size_t room) {
 size_t beside(size_t other, size_t room, const char* which) {
   if (other < room) return room - other;
   throw InputError(
-      format("the {} text has {} tokens and stays whole, where {} are all that may be", which, other, room),
+      format("the {} text, which is not truncated, has {} tokens, and {} are allowed", which, other, room),
       "truncation of the other text alone",
-      "allow more tokens, or cut the longer text first (longest_first)");
+      "allow more tokens, or truncate the longer text first (longest_first)");
 }
 
 /// The lengths that leave `room` tokens at most. InputError where the text that may be cut is too short for
@@ -96,20 +50,13 @@ Lengths truncated(Lengths lengths, bool pair, size_t room, Truncation truncation
       return {beside(lengths.second, room, "second"), lengths.second};
     case Truncation::kOnlySecond:
       if (!pair)
-        throw InputError("there is no second text that could be cut", "a text alone",
-                         "cut the first (only_first)");
+        throw InputError("there is no second text to truncate", "a text alone",
+                         "truncate the first (only_first)");
       return {lengths.first, beside(lengths.first, room, "first")};
     default:
       return pair ? longest_first(lengths, room) : Lengths{room, 0};
   }
 }
-
-}  // namespace
-
-}  // namespace lockstep::text
-
-namespace lockstep {
-namespace {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
@@ -167,64 +114,49 @@ void add_special(Encoding& encoding, int32_t id) {
 }  // namespace
 
 struct Tokenizer::Parts {
-  explicit Parts(text::TokenizerFolder folder);
-
-  size_t add(std::string_view text, size_t limit, Encoding& into) const;
-  void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
-
   text::Vocabulary vocabulary;
-  text::PieceTrie trie;
-  text::CharRules rules;
-  text::Specials specials;
+  text::WordCutter cutter;
   int32_t unk, cls, sep, pad;
 };
 
-Tokenizer::Parts::Parts(text::TokenizerFolder folder)
-    : vocabulary(std::move(folder.vocabulary)),
-      trie(vocabulary.tokens(), vocabulary.order()),
-      rules(folder.options),
-      unk(require_token(vocabulary, folder.unk)),
-      cls(require_token(vocabulary, folder.cls)),
-      sep(require_token(vocabulary, folder.sep)),
-      pad(require_token(vocabulary, folder.pad)) {
-  auto& more = folder.more_specials;
-  more.insert(more.end(), {folder.unk, folder.cls, folder.sep, folder.pad, folder.mask});
-  std::sort(more.begin(), more.end());
-  more.erase(std::unique(more.begin(), more.end()), more.end());
-  for (const auto& token : more)
-    if (const auto id = vocabulary.find(token)) specials.add(token, *id);  // old vocabularies lack [MASK]
+Tokenizer::Tokenizer(const std::string& folder) {
+  auto read = text::read_folder(folder);
+  auto& vocabulary = read.vocabulary;
+  const auto unk = require_token(vocabulary, read.unk), cls = require_token(vocabulary, read.cls),
+             sep = require_token(vocabulary, read.sep), pad = require_token(vocabulary, read.pad);
+  std::set<std::string> names(read.more_specials.begin(), read.more_specials.end());
+  names.insert({read.unk, read.cls, read.sep, read.pad, read.mask});
+  text::SpecialTokens specials;
+  for (const auto& name : names)
+    if (const auto id = vocabulary.find(name)) specials.emplace_back(name, *id);  // old ones lack [MASK]
+  text::WordCutter cutter(vocabulary.tokens(), std::move(specials), unk, read.options);
+  parts_.reset(new Parts{std::move(vocabulary), std::move(cutter), unk, cls, sep, pad});
 }
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-size_t Tokenizer::Parts::add(std::string_view text, size_t limit, Encoding& into) const {
-  check_text(text);
-  text::Pieces pieces(trie, unk, limit, into);
-  text::WordCutter cutter(rules, pieces);
-  for (size_t at = 0;;) {
-    const auto special = specials.next(text, at);
-    const size_t end = special ? special->at : text.size();
-    if (!cutter.cut(text.substr(at, end - at)) || !special) return pieces.count();
-    cutter.take_token(text.substr(end, special->size), special->id);
-    at = end + special->size;
-  }
-}
-
-void Tokenizer::Parts::encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const {
+void Tokenizer::encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const {
   const bool pair = text.second.has_value();
   const size_t front = options.special_tokens ? 1 : 0;
   const size_t room = room_for(options, options.special_tokens ? (pair ? 3 : 2) : 0);
+  const auto add = [&](std::string_view part, bool second) {
+    check_text(part);
+    return parts_->cutter.cut(part, worth_having(second, pair, room, options.truncation), into);
+  };
   into.ids.clear();
   into.offsets.clear();
 
-  if (front) add_special(into, cls);
-  text::Lengths all;
-  all.first = add(text.first, worth_having(false, pair, room, options.truncation), into);
-  if (front) add_special(into, sep);
-  if (pair) all.second = add(*text.second, worth_having(true, pair, room, options.truncation), into);
-  const auto kept = text::truncated(all, pair, room, options.truncation);
+  if (front) add_special(into, parts_->cls);
+  Lengths all;
+  all.first = add(text.first, false);
+  if (front) add_special(into, parts_->sep);
+  if (pair) all.second = add(*text.second, true);
+  const auto kept = truncated(all, pair, room, options.truncation);
   const size_t behind_first = front + kept.first + front;
   remove_tokens(into, front + kept.first, all.first - kept.first);
   remove_tokens(into, behind_first + kept.second, all.second - kept.second);
-  if (pair && front) add_special(into, sep);
+  if (pair && front) add_special(into, parts_->sep);
 
   const size_t size = into.ids.size();
   into.type_ids.assign(size, 0);
@@ -235,16 +167,6 @@ void Tokenizer::Parts::encode(const TextPair& text, const EncodeOptions& options
   into.special_tokens_mask[behind_first - 1] = 1;
 }
 
-Tokenizer::Tokenizer(const std::string& folder)
-    : parts_(std::make_unique<Parts>(text::read_folder(folder))) {}
-Tokenizer::~Tokenizer() = default;
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-
-void Tokenizer::encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const {
-  parts_->encode(text, options, into);
-}
-
 Encoding Tokenizer::encode(const TextPair& text, const EncodeOptions& options) const {
   Encoding encoding;
   encode(text, options, encoding);
@@ -252,7 +174,7 @@ Encoding Tokenizer::encode(const TextPair& text, const EncodeOptions& options) c
 }
 
 size_t Tokenizer::size() const {
-  return parts_->vocabulary.size();
+  return parts_->vocabulary.tokens().size();
 }
 
 const std::string& Tokenizer::token(int32_t id) const {

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
-#include <optional>
-#include <unordered_map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -40,7 +37,7 @@ struct Source {
 
 Source Source::at(const char* key) const {
   if (!has(key)) return {Json::object(), where + ": " + key};
-  if (!json[key].is_object()) refuse(format("{} is no object", key));
+  if (!json[key].is_object()) refuse(format("{} is not an object", key));
   return {json[key], where + ": " + key};
 }
 
@@ -48,10 +45,10 @@ Source Source::at(const char* key) const {
 std::vector<Source> Source::items(const char* key) const {
   std::vector<Source> found;
   if (!has(key)) return found;
-  if (!json[key].is_structured()) refuse(format("{} is no list", key));
+  if (!json[key].is_structured()) refuse(format("{} is not a list", key));
   for (const auto& [name, item] : json[key].items()) {
     if (!item.is_string() && !item.is_object())
-      refuse(format("{}: {} is no token", key, base::printable(name)));
+      refuse(format("{}: {} is not a token", key, base::printable(name)));
     Source token{item.is_object() ? item : Json{{"content", item}}, where + ": " + key};
     if (!token.text("content")) token.refuse("a token has no content");
     found.push_back(std::move(token));
@@ -69,7 +66,8 @@ std::optional<std::string> Source::text(const char* key) const {
   if (!has(key)) return std::nullopt;
   const Json& value =
       json[key].is_object() && json[key].contains("content") ? json[key]["content"] : json[key];
-  if (!value.is_string() || value.get_ref<const std::string&>().empty()) refuse(format("{} is no text", key));
+  if (!value.is_string() || value.get_ref<const std::string&>().empty())
+    refuse(format("{} is not a text", key));
   return value.get<std::string>();
 }
 
@@ -79,15 +77,15 @@ Source read_json(const fs::path& path) {
   const std::string text = base::read_small_file(path.string(), kMostJsonBytes, path.filename().string());
   source.json = base::parse_json(text);
   if (!source.json.is_object())
-    source.refuse(format("{} is not JSON, or no object, or nested too deeply", path.filename().string()));
+    source.refuse(format("{} is not a JSON object, or is nested too deeply", path.filename().string()));
   return source;
 }
 
-// Another kind of tokenizer would give other tokens without a word.
+// Another kind of tokenizer would silently give other tokens.
 void require_value(const Source& source, const char* key, const Json& wanted) {
   if (!source.has(key) || source.json[key] == wanted) return;
   source.refuse(
-      format("{} is {}, and BERT's is {}", key, base::printable(source.json[key].dump()), wanted.dump()));
+      format("{} is {}, but must be {}", key, base::printable(source.json[key].dump()), wanted.dump()));
 }
 
 void require_bert(const Source& tokenizer) {
@@ -132,32 +130,14 @@ NormalizerOptions options_of(const Source& config, const Source& normalizer) {
           .clean_text = either("clean_text", "clean_text").value_or(true)};
 }
 
-class Tokens {
- public:
-  explicit Tokens(std::vector<std::string> list) : list_(std::move(list)) {
-    for (size_t i = 0; i < list_.size(); ++i) numbers_.emplace(list_[i], i);
-  }
-  /// Its number, which is the next one where it is new.
-  size_t add(const std::string& token) {
-    const auto [row, is_new] = numbers_.emplace(token, list_.size());
-    if (is_new) list_.push_back(token);
-    return row->second;
-  }
-  std::vector<std::string> take() { return std::move(list_); }
-
- private:
-  std::vector<std::string> list_;
-  std::unordered_map<std::string, size_t> numbers_;
-};
-
 // What the model's owner added is found in a text as it is, like BERT's own; a new one gets the next number.
-void take_added(const Source& token, Tokens& known, std::vector<std::string>& specials) {
+void take_added(const Source& token, Vocabulary& known, std::vector<std::string>& specials) {
   const std::string text = *token.text("content");
   for (const char* key : {"lstrip", "rstrip", "single_word", "normalized"})
     if (token.truth(key).value_or(false))
       token.refuse(
-          format("the added token \"{}\" has {}, which is not known here", base::printable(text), key));
-  const size_t id = known.add(text);
+          format("the added token \"{}\" has {}, which is not supported", base::printable(text), key));
+  const int32_t id = known.add(text);
   if (token.has("id") && token.json["id"] != id)
     token.refuse(format("the added token \"{}\" has the number {}, and the vocabulary makes it {}",
                         base::printable(text), base::printable(token.json["id"].dump()), id));
@@ -174,15 +154,12 @@ TokenizerFolder read_folder(const std::string& path) {
   const Source tokenizer = read_json(folder / "tokenizer.json");
   require_bert(tokenizer);
 
-  Tokens tokens(read_tokens(folder, tokenizer));
-  std::vector<std::string> specials;
-  for (const Source& token : tokenizer.items("added_tokens")) take_added(token, tokens, specials);
-  for (const char* list : {"added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"})
-    for (const Source& token : config.items(list)) take_added(token, tokens, specials);
-
-  TokenizerFolder read{.vocabulary = {tokens.take(), path},
+  TokenizerFolder read{.vocabulary = {read_tokens(folder, tokenizer), path},
                        .options = options_of(config, tokenizer.at("normalizer"))};
-  read.more_specials = std::move(specials);
+  const auto add = [&](const Source& token) { take_added(token, read.vocabulary, read.more_specials); };
+  for (const Source& token : tokenizer.items("added_tokens")) add(token);
+  for (const char* list : {"added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"})
+    for (const Source& token : config.items(list)) add(token);
   const Source model = tokenizer.at("model");
   read.unk = config.text("unk_token").value_or(model.text("unk_token").value_or(read.unk));
   read.cls = config.text("cls_token").value_or(read.cls);
@@ -196,17 +173,6 @@ namespace {
 
 constexpr size_t kMostVocabularyBytes = size_t{256} << 20;
 constexpr const char* kVocabularyHint = "copy the model's vocab.txt again, as it was published";
-
-// Hugging Face's reader takes every kind of blank away from a line's end.
-std::string_view without_blanks(std::string_view line) {
-  while (!line.empty()) {
-    size_t last = line.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(line[last]) & 0xC0) == 0x80) --last;
-    if (!(char_flags()[decode(line.data() + last).value] & kSpace)) break;
-    line = line.substr(0, last);
-  }
-  return line;
-}
 
 void refuse_other_encodings(const std::string& text, const std::string& path) {
   const auto at = base::invalid_utf8(text);
@@ -236,32 +202,28 @@ std::vector<std::string> read_vocabulary(const std::string& path) {
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::string where)
-    : tokens_(std::move(tokens)), order_(tokens_.size()), where_(std::move(where)) {
+    : tokens_(std::move(tokens)), where_(std::move(where)) {
   if (tokens_.empty()) throw InputError("the vocabulary is empty", where_, kVocabularyHint);
-  std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(), [this](int32_t a, int32_t b) {
-    const int less = text(a).compare(text(b));
-    return less != 0 ? less < 0 : a < b;
-  });
-  refuse_doubles();
-}
-
-void Vocabulary::refuse_doubles() const {
-  const auto twice = std::adjacent_find(order_.begin(), order_.end(),
-                                        [this](int32_t a, int32_t b) { return text(a) == text(b); });
-  if (twice == order_.end()) return;
-  throw InputError(
-      format("the vocabulary has {} twice, as the tokens {} and {}",
-             text(*twice).empty() ? "an empty line" : "\"" + base::printable(text(*twice)) + "\"", *twice,
-             *(twice + 1)),
-      where_, kVocabularyHint);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const auto& token = tokens_[i];
+    const auto [first, is_new] = numbers_.emplace(token, static_cast<int32_t>(i));
+    if (!is_new)
+      throw InputError(
+          format("the vocabulary has {} twice, as the tokens {} and {}",
+                 token.empty() ? "an empty line" : "\"" + base::printable(token) + "\"", first->second, i),
+          where_, kVocabularyHint);
+  }
 }
 
 std::optional<int32_t> Vocabulary::find(std::string_view token) const {
-  const auto at = std::lower_bound(order_.begin(), order_.end(), token,
-                                   [this](int32_t id, std::string_view wanted) { return text(id) < wanted; });
-  if (at == order_.end() || text(*at) != token) return std::nullopt;
-  return *at;
+  const auto found = numbers_.find(token);
+  return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+int32_t Vocabulary::add(const std::string& token) {
+  const auto [row, is_new] = numbers_.emplace(token, static_cast<int32_t>(tokens_.size()));
+  if (is_new) tokens_.push_back(token);
+  return row->second;
 }
 
 }  // namespace lockstep::text

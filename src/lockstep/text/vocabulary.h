@@ -1,8 +1,9 @@
 #pragma once
 // vocab.txt: a token a line, its number the line's.
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,20 +21,16 @@ class Vocabulary {
   /// Tokens by number; InputError, at `where`, for none at all or one that is there twice.
   Vocabulary(std::vector<std::string> tokens, std::string where);
 
-  size_t size() const { return tokens_.size(); }
   const std::vector<std::string>& tokens() const { return tokens_; }
   std::optional<int32_t> find(std::string_view token) const;
+  /// Its number, which is the next one where it is new.
+  int32_t add(const std::string& token);
   /// Where it was read.
   const std::string& where() const { return where_; }
-  /// The tokens' numbers in the order of their texts.
-  const std::vector<int32_t>& order() const { return order_; }
 
  private:
-  void refuse_doubles() const;
-  const std::string& text(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
-
   std::vector<std::string> tokens_;
-  std::vector<int32_t> order_;
+  std::map<std::string, int32_t, std::less<>> numbers_;
   std::string where_;
 };
 

@@ -397,16 +397,8 @@ InspectedModel inspect_exported(const std::string& path, const checkpoint::Diges
                        .words = {},
                        .facts = facts_json(*net, path)};
   model.words = facts_words(*net, model.facts);
-  for (const auto& [name, value] : items(module_state_dict(*net))) {
-    const auto flat = value.toTensor().detach().contiguous();
-    model.file.entries.push_back(
-        {.name = name.toStringRef(),
-         .kind = "tensor",
-         .dtype = std::string(c10::getDtypeNames(flat.scalar_type()).first),
-         .shape = flat.sizes().vec(),
-         .bytes = flat.nbytes(),
-         .digest = digest({static_cast<const uint8_t*>(flat.const_data_ptr()), flat.nbytes()})});
-  }
+  for (const auto& [name, value] : items(module_state_dict(*net)))
+    model.file.entries.push_back(checkpoint::inspect_tensor(name.toStringRef(), value.toTensor(), digest));
   return model;
 }
 
