@@ -200,7 +200,7 @@ class DataParallel {
     const auto defined = [&visit](at::Tensor& tensor) {
       if (tensor.defined()) visit(tensor);
     };
-    std::apply([&](auto&... its) { (tensors::walk_owned(its, defined), ...); }, args);
+    std::apply([&](auto&... its) { (tensors::walk<true>(its, defined), ...); }, args);
   }
 
   std::shared_ptr<M> module_;

@@ -27,7 +27,6 @@
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/module_tensors.h"
-#include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/stages/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
@@ -172,7 +171,8 @@ class Bubble {
   /// Collective.
   std::string words() const {
     const auto stages = static_cast<size_t>(mesh_.pipeline().world());
-    const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
+    const double waits = static_cast<double>(stages) - 1;
+    const double formula = 100 * waits / (static_cast<double>(micro_batches_) + waits);
     if (!mesh_.all().device().is_cpu()) {
       return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
                     micro_batches_, formula);
@@ -331,8 +331,7 @@ class PipelineModel : public TrainedModel {
     auto loss = torch::zeros({}, at::dtype(at::kDouble).device(line_->team().device()));
     bubble_.begin();
     ddp_.begin_batch();
-    for (const auto& [messages, turn] :
-         parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
+    for (const auto& [messages, turn] : parallel::stage_steps(stages, stage, count)) {
       if (!messages.empty()) context.enter(Phase::waiting);
       exchange(messages, batches, alive);
       if (!turn) break;
