@@ -28,7 +28,7 @@ using torch::autograd::SavedVariableHooks;
 using torch::autograd::variable_list;
 using Root = decltype(torch::autograd::NodeTask::fn_);  // held in one way or the other, by version
 
-// libtorch's saved-tensor hooks, which it offers to Python alone, for C++.
+// libtorch's saved-tensor hooks, which it offers only to Python, for C++.
 
 // Makes the hooks for each tensor that autograd keeps in this thread.
 using MakeHooks = std::function<std::unique_ptr<SavedVariableHooks>()>;
@@ -205,8 +205,8 @@ class AutocastState {
   bool caches_ = false;
 };
 
-// Puts a state back when told, and at its end at the latest: there it drops errors, since the one that is
-// on its way says more.
+// Restores a state when told, and in its destructor at the latest: there it drops errors, because an
+// exception is under way that says more.
 template <class State>
 class PutBack {
  public:
@@ -237,9 +237,9 @@ std::vector<at::Tensor> tensors_of(const RecomputedPart& part) {
   return tensors;
 }
 
-// Backward runs in a thread for each device. What is computed again draws from generators that all share, of
-// which the CPU's is one, and so must be alone from the first number to the last: a lock for each region
-// would not do. What it computes may run a backward of its own, in this thread alone.
+// Backward runs in a thread for each device. The second computation draws from generators that all threads
+// share, such as the CPU's, so only one may run at a time, whatever its region. It may run a backward of its
+// own, in this thread only.
 std::recursive_mutex& turn() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -247,10 +247,10 @@ std::recursive_mutex& turn() {
 
 constexpr const char* kWhere = "checkpoint_activations";
 
-// Thrown out of the computation once all that was dropped is there: what follows nobody needs.
+// Thrown out of the computation once all dropped tensors are there: the rest is not needed.
 struct Enough {};
 
-// Stands in autograd's graph of the second computation for a tensor that is kept.
+// Represents a tensor that is kept in autograd's graph of the second computation.
 class Present : public SavedVariableHooks {
  public:
   explicit Present(std::function<void(const at::Tensor&)> keep) : keep_(std::move(keep)) {}
@@ -269,8 +269,7 @@ class Present : public SavedVariableHooks {
 // them.
 class Region {
  public:
-  Region(RecomputedPart part, const CheckpointOptions& options) : autocast_(tensors_of(part)) {
-    if (options.preserve_rng_state) generators_ = GeneratorStates(tensors_of(part));
+  explicit Region(RecomputedPart part) : generators_(tensors_of(part)), autocast_(tensors_of(part)) {
     for (const auto& input : std::exchange(part.inputs, {})) {
       if (input.defined())
         inputs_.push_back({input.detach(), input.requires_grad(), input._version()});
@@ -385,13 +384,13 @@ class Region {
 
   RecomputedPart part_;  // without its inputs
   std::vector<Input> inputs_;
-  GeneratorStates generators_;  // none where random numbers are not to be kept
+  const GeneratorStates generators_;
   const AutocastState autocast_;
   std::vector<Dropped> dropped_;
   std::vector<Made> made_;
 };
 
-// Takes the place in autograd's graph of a tensor that was dropped.
+// Replaces a tensor that was dropped in autograd's graph.
 class Absent : public SavedVariableHooks {
  public:
   explicit Absent(std::shared_ptr<Region> region) : region_(std::move(region)) {}
@@ -412,9 +411,9 @@ struct Dropping::InForce {
   ~InForce() { region->end_first_time(); }
 };
 
-Dropping::Dropping(RecomputedPart part, const CheckpointOptions& options) {
+Dropping::Dropping(RecomputedPart part) {
   if (!torch::GradMode::is_enabled() || make_hooks) return;
-  in_force_.reset(new InForce{std::make_shared<Region>(std::move(part), options)});
+  in_force_.reset(new InForce{std::make_shared<Region>(std::move(part))});
 }
 
 Dropping::~Dropping() = default;
