@@ -114,9 +114,8 @@ class StepLR : public RecursiveSchedule {
  public:
   StepLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), step_size_(s.step_size), gamma_(s.gamma) {
-    if (step_size_ <= 0)
-      throw InputError(format("step_size is {}; it must be positive", step_size_), "schedule.step_size",
-                       "give 1 epoch or more");
+    optim::require(step_size_ > 0, format("step_size is {}; it must be positive", step_size_),
+                   "schedule.step_size", "give 1 epoch or more");
     start();
   }
 
@@ -140,17 +139,14 @@ class LinearLR : public RecursiveSchedule {
         start_factor_(s.start_factor),
         end_factor_(s.end_factor),
         total_iters_(s.total_iters) {
-    if (!(start_factor_ > 0 && start_factor_ <= 1)) {
-      throw InputError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
-                       "schedule.start_factor",
-                       "give the first rate as a share of optim.lr, for example 0.1");
-    }
-    if (!(end_factor_ >= 0 && end_factor_ <= 1)) {
-      throw InputError("Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
-                       "give the last rate as a share of optim.lr, for example 1");
-    }
-    if (total_iters_ <= 0)
-      throw InputError("total_iters must be positive", "schedule.total_iters", "give 1 epoch or more");
+    optim::require(start_factor_ > 0 && start_factor_ <= 1,
+                   "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
+                   "schedule.start_factor", "give the first rate as a share of optim.lr, for example 0.1");
+    optim::require(end_factor_ >= 0 && end_factor_ <= 1,
+                   "Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
+                   "give the last rate as a share of optim.lr, for example 1");
+    optim::require(total_iters_ > 0, "total_iters must be positive", "schedule.total_iters",
+                   "give 1 epoch or more");
     start();
   }
 
@@ -176,9 +172,8 @@ class CosineAnnealingLR : public RecursiveSchedule {
  public:
   CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), T_max_(s.T_max), eta_min_(s.eta_min) {
-    if (T_max_ <= 0)
-      throw InputError(format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
-                       "give 1 epoch or more; 0 in a config means the run's epochs");
+    optim::require(T_max_ > 0, format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
+                   "give 1 epoch or more; 0 in a config means the run's epochs");
     start();
   }
 
@@ -300,19 +295,18 @@ double anneal(bool cosine, double start, double end, double part) {
 }
 
 void check_cycle(const ScheduleSettings& s) {
-  if (s.total_steps <= 0) {
-    throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
-                     "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
-  }
-  if (!(s.pct_start >= 0 && s.pct_start <= 1)) {
-    throw InputError(format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
-                     "schedule.pct_start", "give the share of the cycle that rises, for example 0.3");
-  }
-  if (s.anneal_strategy != "cos" && s.anneal_strategy != "linear") {
-    throw InputError(
-        format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
-        "schedule.anneal_strategy", "Python's default is cos");
-  }
+  optim::require(s.total_steps > 0,
+                 format("Expected positive integer total_steps, but got {}", s.total_steps),
+                 "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
+  optim::require(s.pct_start >= 0 && s.pct_start <= 1,
+                 format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
+                 "schedule.pct_start", "give the share of the cycle that rises, for example 0.3");
+  optim::require(
+      s.anneal_strategy == "cos" || s.anneal_strategy == "linear",
+      format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
+      "schedule.anneal_strategy", "Python's default is cos");
+  optim::require(s.max_lr > 0, "one_cycle needs a max_lr above 0", "schedule.max_lr",
+                 "set it, for example to ten times optim.lr");
 }
 
 class OneCycleLR : public RecursiveSchedule {
@@ -406,15 +400,13 @@ LOCKSTEP_SCHEDULE(
 namespace {
 
 void check_plateau(const ScheduleSettings& s) {
-  if (!(s.factor < 1))
-    throw InputError("Factor should be < 1.0.", "schedule.factor",
-                     "give what the rate is multiplied by, for example 0.1");
-  if (s.mode != "min" && s.mode != "max")
-    throw InputError(format("mode {} is unknown!", s.mode), "schedule.mode", "choose min or max");
-  if (s.threshold_mode != "rel" && s.threshold_mode != "abs") {
-    throw InputError(format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
-                     "choose rel or abs");
-  }
+  optim::require(s.factor < 1, "Factor should be < 1.0.", "schedule.factor",
+                 "give what the rate is multiplied by, for example 0.1");
+  optim::require(s.mode == "min" || s.mode == "max", format("mode {} is unknown!", s.mode), "schedule.mode",
+                 "choose min or max");
+  optim::require(s.threshold_mode == "rel" || s.threshold_mode == "abs",
+                 format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
+                 "choose rel or abs");
 }
 
 class ReduceLROnPlateau : public Schedule {
