@@ -149,12 +149,16 @@ class KernelOptimizer : public Optimizer {
  protected:
   using Optimizer::Optimizer;
   void update(const std::vector<Slot>& slots, size_t group) override;
+  /// On the CPU.
   virtual void update_one(const Slot& slot, size_t group) = 0;
+  /// On a GPU; slots of one device and type.
   virtual void update_together(const std::vector<Slot>& slots, size_t group) = 0;
+  /// After fuse(); slots of one device and type.
   virtual void update_fused(const std::vector<Slot>& slots, size_t group) = 0;
   /// The gradient with the parameter's strides, on which libtorch's fused kernels insist: itself where only
   /// dimensions of one element differ, else a copy.
   static at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad);
+  /// Was fuse() called?
   bool is_fused() const { return fused_; }
 
  private:

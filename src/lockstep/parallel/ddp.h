@@ -11,7 +11,6 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -140,7 +139,7 @@ class DistributedDataParallel {
     core_.join(training, options);
   }
 
-  /// How buckets travel; once, before the first backward. `name` shows in the logging data.
+  /// How buckets travel; once, before the first backward. `name` is for messages and checkpoints.
   void register_comm_hook(CommHook hook, const std::string& name = "user") {
     core_.register_comm_hook(std::move(hook), name);
   }
@@ -172,8 +171,6 @@ class DistributedDataParallel {
   void reset() { core_.reset(); }
   /// Throws where the last backward did not reduce every bucket.
   void check_finalized() const { core_.check_finalized(); }
-  /// What Python's _get_ddp_logging_data gives: options, sizes, times.
-  std::map<std::string, std::string> logging_data() const { return core_.logging_data(); }
   /// The names of the parameters in each bucket, in the order of reduction.
   std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
   /// The same as the next step will find them, to be kept with a checkpoint. Collective.

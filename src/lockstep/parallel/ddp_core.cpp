@@ -482,7 +482,7 @@ struct DdpCore::State {
   std::unique_ptr<GradientWatch> watch;       // none in a group of one
   CommHook hook;
   std::string hook_name;
-  bool is_timed = true;  // logging_data() has times of some steps
+  bool is_timed = true;  // the Reducer measures some steps
 
   // Python's require_backward_grad_sync and require_forward_param_sync
   bool sync_gradients = true;
@@ -825,13 +825,6 @@ std::vector<std::pair<std::string, at::Tensor>> DdpCore::named_parameters() cons
   return result;
 }
 
-std::map<std::string, std::string> DdpCore::logging_data() const {
-  const auto data = state_->logger->get_ddp_logging_data();
-  std::map<std::string, std::string> result(data.strs_map.begin(), data.strs_map.end());
-  for (const auto& [name, value] : data.ints_map) result[name] = std::to_string(value);
-  return result;
-}
-
 std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
   std::unordered_map<c10::TensorImpl*, std::string> names;
   for (const auto& parameter : state_->parameters)
@@ -860,7 +853,7 @@ void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names
     for (const auto& name : bucket) {
       const auto place = places.extract(name);
       if (place.empty())
-        throw InputError("the buckets name '" + name + "', which is no parameter of this model, or twice",
+        throw InputError("the buckets name '" + name + "', which this model does not have, or twice",
                          "restore_buckets", "give what settle_buckets() of the same model said");
       indices.push_back(place.mapped());
       ++placed;
