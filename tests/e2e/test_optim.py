@@ -392,12 +392,6 @@ GROUPS = {
     "adamw": ({"name": "adamw", "lr": 1e-3, "weight_decay": 0.1}, {"name": "adamw", "lr": 4e-3, "weight_decay": 0.0}),
 }
 
-GROUP_SCHEDULES = {
-    **SCHEDULE_CASES,
-    "one_cycle lists": {"name": "one_cycle", "turns": [{"max_lr": 0.3, "base_momentum": 0.7, "max_momentum": 0.9},
-                                                       {"max_lr": 0.02, "base_momentum": 0.8, "max_momentum": 0.99}]},
-    "plateau list": {"name": "plateau", "patience": 1, "factor": 0.3, "min_lrs": [1e-2, 1e-5]},
-}
 SECOND = 3  # parameters of the first group; the rest are the second's
 
 
@@ -407,15 +401,6 @@ def python_groups(optims, params):
         only = python_optimizer({"weight_decay": 0.0, **optim}, members)  # a group's options are whole
         groups.append({"params": members, **{key: only.param_groups[0][key] for key in only.defaults}})
     return CLASSES[optims[0]["name"]](groups)
-
-
-def python_group_schedule(settings, optimizer, steps):
-    settings = dict(settings)
-    if turns := settings.pop("turns", None):
-        settings |= {key: [turn[key] for turn in turns] for key in turns[0]}
-    if min_lrs := settings.pop("min_lrs", None):
-        settings["min_lr"] = min_lrs
-    return python_schedule(settings, optimizer, steps)
 
 
 def train_python_groups(optimizer, schedule, params, grads, metrics):
@@ -442,16 +427,16 @@ def assert_same_training(ours, trained, optimizer, schedule, rates, momenta, nam
 
 def grouped_cases(params, grads, metrics, **more):
     return {f"{optims}|{schedule}": {"groups": [{"optim": optim, "count": count} for optim, count in zip(
-        GROUPS[optims], (SECOND, len(params) - SECOND), strict=True)], "schedule": GROUP_SCHEDULES[schedule],
+        GROUPS[optims], (SECOND, len(params) - SECOND), strict=True)], "schedule": SCHEDULE_CASES[schedule],
         "steps": STEPS, "params": params, "grads": grads, "metrics": metrics, **more}
-        for optims in GROUPS for schedule in GROUP_SCHEDULES}
+        for optims in GROUPS for schedule in SCHEDULE_CASES}
 
 
 def python_of(name, params):
     optims, schedule = name.split("|")
     trained = leaves(params)
     optimizer = python_groups(GROUPS[optims], trained)
-    return trained, optimizer, python_group_schedule(GROUP_SCHEDULES[schedule], optimizer, STEPS)
+    return trained, optimizer, python_schedule(SCHEDULE_CASES[schedule], optimizer, STEPS)
 
 
 GROUP_METRICS = [2.0 + math.sin(i * i) / (1 + i) for i in range(STEPS)]
@@ -464,7 +449,7 @@ def test_groups_under_each_schedule_equal_pythons_to_the_bit(cpp):
     for name in plain:
         trained, optimizer, schedule = python_of(name, params)
         rates, momenta = train_python_groups(optimizer, schedule, trained, grads, GROUP_METRICS)
-        one_peak = name.split("|")[1] in SCHEDULE_CASES and "one_cycle" in name
+        one_peak = "one_cycle" in name
         assert (rates[0::2] == rates[1::2]) == one_peak, name
         for ours in (answered[name], answered[f"{name}|broken"]):
             assert_same_training(ours, trained, optimizer, schedule, rates, momenta, name)

@@ -107,12 +107,5 @@ TEST(PoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   EXPECT_THROW(pool_relu(x.narrow(2, 0, 1)), c10::Error);
 }
 
-TEST(SimdLevel, IsATensOwn) {
-  EXPECT_EQ(level_of("DEFAULT"), SimdLevel::portable);
-  EXPECT_EQ(level_of("AVX2"), SimdLevel::avx2);
-  EXPECT_EQ(level_of("AVX512"), SimdLevel::avx512);
-  EXPECT_EQ(level_of("SVE256"), SimdLevel::portable);
-}
-
 }  // namespace
 }  // namespace lockstep::kernels

@@ -224,33 +224,15 @@ std::unique_ptr<Optimizer> grouped_optimizer(const Tree& groups, const std::vect
   return std::make_unique<Adam>(grouped(groups, params, adam_options));
 }
 
-std::unique_ptr<Schedule> grouped_schedule(const Tree& given, Optimizer& optimizer, int64_t steps) {
-  auto settings = schedule_settings(given);
-  if (const auto turns = find(given, "turns")) {
-    if (settings.total_steps == 0) settings.total_steps = steps;
-    std::vector<OneCycleGroup> groups;
-    for (const auto& turn : elements(*turns)) {
-      groups.push_back(
-          {real(turn, "max_lr", 0), real(turn, "base_momentum", 0), real(turn, "max_momentum", 0)});
-    }
-    return make_one_cycle_of_groups(settings, optimizer, groups);
-  }
-  if (const auto min_lrs = find(given, "min_lrs")) {
-    std::vector<double> all;
-    for (const auto& min_lr : elements(*min_lrs)) all.push_back(as_double(min_lr, "min_lrs"));
-    return make_plateau_of_groups(settings, optimizer, all);
-  }
-  return make_schedule(settings, optimizer, steps, steps);
-}
-
 /// {"groups", "schedule", "steps", "params", "grads", "metrics", "break_at", "state", "schedule_state"} ->
 /// parameters, both states and before each step all groups' rates and momenta.
 Tree train_groups(const Tree& given) {
   auto params = leaves(get(given, "params"));
-  const auto groups = get(given, "groups"), schedule_words = get(given, "schedule");
+  const auto groups = get(given, "groups");
+  const auto settings = schedule_settings(get(given, "schedule"));
   const auto steps = whole(given, "steps", 0);
   auto optimizer = grouped_optimizer(groups, params);
-  auto schedule = grouped_schedule(schedule_words, *optimizer, steps);
+  auto schedule = make_schedule(settings, *optimizer, steps, steps);
   if (const auto state = find(given, "state")) optimizer->load_state_dict(*state);
   if (const auto state = find(given, "schedule_state")) schedule->load_state_dict(*state);
   const auto metrics = elements(get(given, "metrics"));
@@ -265,7 +247,7 @@ Tree train_groups(const Tree& given) {
       const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
       schedule.reset();
       optimizer = grouped_optimizer(groups, params);
-      schedule = grouped_schedule(schedule_words, *optimizer, steps);
+      schedule = make_schedule(settings, *optimizer, steps, steps);
       optimizer->load_state_dict(optimizer_state);
       schedule->load_state_dict(schedule_state);
     }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace lockstep::parallel {
@@ -18,8 +20,7 @@ using Posts = std::vector<const StageMessage*>;
 
 Plans plans_of(int stages, int64_t micro_batches) {
   Plans plans;
-  for (int stage = 0; stage < stages; ++stage)
-    plans.push_back(stage_steps(one_f_one_b(stages, stage, micro_batches), stages, stage));
+  for (int stage = 0; stage < stages; ++stage) plans.push_back(stage_steps(stages, stage, micro_batches));
   return plans;
 }
 
@@ -117,7 +118,7 @@ void for_each_shape(const Check& check) {
 }
 
 TEST(StageSteps, SendWhatWasMadeAndReceiveWhatIsNeededAsOneGroup) {
-  const auto first = stage_steps(one_f_one_b(2, 0, 2), 2, 0);
+  const auto first = stage_steps(2, 0, 2);
   ASSERT_EQ(first.size(), 5U);
   EXPECT_TRUE(first[0].messages.empty());
   EXPECT_EQ(first[1].messages, (std::vector<StageMessage>{{true, true, 0, 1}}));
@@ -128,18 +129,15 @@ TEST(StageSteps, SendWhatWasMadeAndReceiveWhatIsNeededAsOneGroup) {
   EXPECT_FALSE(first[4].turn.has_value());
 }
 
-TEST(StageSteps, HoldEveryTurnAndEveryMessageOnBothSides) {
+TEST(StageSteps, HoldEveryMessageOnBothSides) {
   for_each_shape([](int stages, int64_t batches) {
     std::map<std::pair<Pair, std::pair<bool, int64_t>>, int> balance;
     const auto plans = plans_of(stages, batches);
     for (int stage = 0; stage < stages; ++stage) {
-      std::vector<Turn> turns;
       for (const auto& step : plans[static_cast<size_t>(stage)]) {
-        if (step.turn) turns.push_back(*step.turn);
         for (const auto& [sends, forward, batch, peer] : step.messages)
           balance[{sends ? Pair{stage, peer} : Pair{peer, stage}, {forward, batch}}] += sends ? 1 : -1;
       }
-      EXPECT_EQ(turns, one_f_one_b(stages, stage, batches));
     }
     EXPECT_EQ(balance.size(), static_cast<size_t>(2 * (stages - 1) * batches));
     for (const auto& [message, count] : balance) EXPECT_EQ(count, 0);
@@ -166,12 +164,104 @@ TEST(StageSteps, NeverWaitForEachOtherWhereTheFirstStagesAreFrozen) {
   });
 }
 
-// The next three are orders that do hang: the player has to see it.
+// An order that does hang: the player must notice.
 TEST(StageSteps, WithoutGroupsTwoNeighboursBothSend) {
   for_each_shape([](int stages, int64_t batches) {
     const auto plans = one_by_one(plans_of(stages, batches));
     EXPECT_EQ(Nccl(plans).all_ended(), stages == 1 || batches == 1);
   });
+}
+
+using Orders = std::vector<std::vector<Turn>>;
+
+std::vector<Turn> turns_of(int stages, int stage, int64_t micro_batches) {
+  std::vector<Turn> turns;
+  for (const auto& step : stage_steps(stages, stage, micro_batches))
+    if (step.turn) turns.push_back(*step.turn);
+  return turns;
+}
+
+Orders turns_of_all(int stages, int64_t micro_batches) {
+  Orders orders;
+  for (int stage = 0; stage < stages; ++stage) orders.push_back(turns_of(stages, stage, micro_batches));
+  return orders;
+}
+
+// Plays it with a unit of time a turn; sends never wait. The moment each stage was busy last, or -1 for one
+// that waits for ever.
+int64_t time_of(const Orders& orders) {
+  const int stages = static_cast<int>(orders.size());
+  std::map<std::tuple<bool, int, int64_t>, int64_t> done;  // direction, stage, micro-batch -> when
+  std::vector<size_t> next(orders.size(), 0);
+  std::vector<int64_t> free_at(orders.size(), 0);
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto s = static_cast<size_t>(stage);
+      if (next[s] == orders[s].size()) continue;
+      const auto [forward, batch] = orders[s][next[s]];
+      const int from = forward ? stage - 1 : stage + 1;
+      int64_t begin = free_at[s];
+      if (from >= 0 && from < stages) {
+        const auto sent = done.find({forward, from, batch});
+        if (sent == done.end()) continue;
+        begin = std::max(begin, sent->second);
+      }
+      done[{forward, stage, batch}] = free_at[s] = begin + 1;
+      ++next[s];
+      moved = true;
+    }
+  }
+  for (size_t s = 0; s < orders.size(); ++s)
+    if (next[s] != orders[s].size()) return -1;
+  return *std::max_element(free_at.begin(), free_at.end());
+}
+
+size_t most_alive(const std::vector<Turn>& order) {
+  std::set<int64_t> alive;
+  size_t most = 0;
+  for (const auto& [forward, batch] : order) {
+    if (forward) {
+      EXPECT_TRUE(alive.insert(batch).second);
+    } else {
+      EXPECT_EQ(alive.erase(batch), 1U) << "a backward before its forward";
+    }
+    most = std::max(most, alive.size());
+  }
+  EXPECT_TRUE(alive.empty());
+  return most;
+}
+
+TEST(StageTurns, AlternatesAfterItsWarmUp) {
+  EXPECT_EQ(turns_of(2, 0, 3),
+            (std::vector<Turn>{{true, 0}, {true, 1}, {false, 0}, {true, 2}, {false, 1}, {false, 2}}));
+  EXPECT_EQ(turns_of(2, 1, 2), (std::vector<Turn>{{true, 0}, {false, 0}, {true, 1}, {false, 1}}));
+  EXPECT_EQ(turns_of(4, 0, 1), (std::vector<Turn>{{true, 0}, {false, 0}}));
+}
+
+TEST(StageTurns, EndsTakesNoLongerThanTheFormulaAndKeepsFewAlive) {
+  for (int stages = 1; stages <= 6; ++stages) {
+    for (int64_t batches = 1; batches <= 9; ++batches) {
+      const auto orders = turns_of_all(stages, batches);
+      const auto time = time_of(orders);
+      EXPECT_EQ(time, 2 * (batches + stages - 1)) << stages << " stages, " << batches << " micro-batches";
+      const double idle = 1 - 2 * static_cast<double>(batches) / static_cast<double>(time);
+      EXPECT_DOUBLE_EQ(idle, static_cast<double>(stages - 1) / static_cast<double>(batches + stages - 1));
+      for (int stage = 0; stage < stages; ++stage)
+        EXPECT_EQ(most_alive(orders[static_cast<size_t>(stage)]),
+                  static_cast<size_t>(std::min<int64_t>(stages - stage, batches)));
+    }
+  }
+}
+
+TEST(CutChain, TheDearestStageCostsLeast) {
+  using Sizes = std::vector<size_t>;
+  EXPECT_EQ(cut_chain({1, 1, 1, 1}, 2), (Sizes{2, 2}));
+  EXPECT_EQ(cut_chain({9, 1, 1, 1}, 2), (Sizes{1, 3}));
+  EXPECT_EQ(cut_chain({1, 1, 1, 9}, 3), (Sizes{1, 2, 1}));
+  EXPECT_EQ(cut_chain({320, 18496, 401536, 1290}, 4), (Sizes{1, 1, 1, 1}));
+  EXPECT_EQ(cut_chain({5}, 1), (Sizes{1}));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #pragma once
 // One loop, compiled for several generations of processors; which one runs is chosen at run time.
 
+#include <ATen/Version.h>
+
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 namespace lockstep::kernels {
@@ -10,12 +11,15 @@ namespace lockstep::kernels {
 /// gcc 12 compares vectors of AVX-512 one number at a time: what compares does so at AVX2, or in halves.
 enum class SimdLevel { portable, avx2, avx512 };
 
-/// What libtorch's own kernels use here, as far as there are such: the widest that this processor has, or
-/// ATEN_CPU_CAPABILITY's.
-SimdLevel level();
-
-/// What ATen calls it.
-SimdLevel level_of(std::string_view capability);
+/// What libtorch's own kernels use here: the widest that this processor has, or ATEN_CPU_CAPABILITY's.
+inline SimdLevel level() {
+  static const SimdLevel here = [] {
+    const auto capability = at::get_cpu_capability();
+    if (capability == "AVX512") return SimdLevel::avx512;
+    return capability == "AVX2" ? SimdLevel::avx2 : SimdLevel::portable;
+  }();
+  return here;
+}
 
 /// Part of the loop that calls it, and so compiled for the same processor.
 #define LOCKSTEP_INLINE __attribute__((always_inline))
@@ -48,8 +52,8 @@ void run_at([[maybe_unused]] SimdLevel level, const Work& work) {
   work(Lanes<4>());
 }
 
-/// chunk(Lanes, first) over `count` elements that stand side by side. The last chunk begins earlier instead
-/// of being shorter, so it may do again what was done; what is narrower than a register has narrower ones.
+/// chunk(Lanes, first) over `count` contiguous elements. The last chunk begins earlier instead of being
+/// shorter, so it may repeat some; fewer elements than a register holds use narrower registers.
 template <int lanes, class Chunk>
 LOCKSTEP_INLINE inline void for_chunks(Lanes<lanes> wide, int64_t count, const Chunk& chunk) {
   if constexpr (lanes > 1) {

@@ -8,7 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/python_scalar.h"
-#include "lockstep/optim/per_kind.h"
 
 namespace lockstep {
 
@@ -19,21 +18,15 @@ at::Tensor as_real(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
-constexpr const char* kBeta = "give a number from 0 to below 1";
-
 void check_adam(const AdamOptions& options) {
-  const auto beta_ok = [](double beta) { return beta >= 0 && beta < 1; };
-  if (!(options.lr >= 0))
-    throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
-  if (!(options.eps >= 0))
-    throw InputError(format("Invalid epsilon value: {}", options.eps), "optim.eps", kNotNegative);
-  if (!beta_ok(options.beta1))
-    throw InputError(format("Invalid beta parameter at index 0: {}", options.beta1), "optim.betas", kBeta);
-  if (!beta_ok(options.beta2))
-    throw InputError(format("Invalid beta parameter at index 1: {}", options.beta2), "optim.betas", kBeta);
-  if (!(options.weight_decay >= 0))
-    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay), "optim.weight_decay",
-                     kNotNegative);
+  optim::require_not_negative(options.lr, "learning rate", "optim.lr");
+  optim::require_not_negative(options.eps, "epsilon value", "optim.eps");
+  for (const int i : {0, 1}) {
+    const double beta = i == 0 ? options.beta1 : options.beta2;
+    optim::require(beta >= 0 && beta < 1, format("Invalid beta parameter at index {}: {}", i, beta),
+                   "optim.betas", "give a number from 0 to below 1");
+  }
+  optim::require_not_negative(options.weight_decay, "weight_decay value", "optim.weight_decay");
 }
 
 }  // namespace
@@ -42,7 +35,7 @@ Adam::Adam(std::vector<at::Tensor> params, const AdamOptions& options)
     : Adam(std::vector<ParameterGroup<AdamOptions>>{{std::move(params), options}}) {}
 
 Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
-    : Optimizer(groups), moments_(parameters().size()) {
+    : KernelOptimizer(groups), moments_(parameters().size()) {
   for (const auto& group : groups) {
     check_adam(group.options);
     options_.push_back(group.options);
@@ -50,9 +43,7 @@ Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
 }
 
 bool Adam::fuse() {
-  if (optim::any_complex(parameters())) return false;
-  keep_rates_on_device();
-  fused_ = true;
+  if (!KernelOptimizer::fuse()) return false;
   for (size_t i = 0; i < moments_.size(); ++i) {
     if (moments_[i].step.defined()) moments_[i].step = moments_[i].step.to(step_options(i).device());
   }
@@ -61,15 +52,8 @@ bool Adam::fuse() {
 
 // Counted on the host, unless the kernel is to count as well.
 at::TensorOptions Adam::step_options(size_t index) const {
-  return at::TensorOptions(at::kFloat).device(fused_ ? parameters()[index].device() : at::Device(at::kCPU));
-}
-
-void Adam::update(const std::vector<Slot>& slots, size_t group) {
-  const auto on_gpu =
-      std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (fused_) return optim::per_kind(slots, [&](const auto& alike) { update_fused(alike, group); });
-  if (on_gpu) return optim::per_kind(slots, [&](const auto& alike) { update_together(alike, group); });
-  for (const auto& slot : slots) update_one(slot, group);
+  return at::TensorOptions(at::kFloat)
+      .device(is_fused() ? parameters()[index].device() : at::Device(at::kCPU));
 }
 
 Adam::Moments& Adam::moments_of(const Slot& slot) {

@@ -16,7 +16,7 @@ struct AdamOptions {
 };
 
 /// torch.optim.Adam, and AdamW with decoupled_weight_decay.
-class Adam : public Optimizer {
+class Adam : public KernelOptimizer {
  public:
   /// What a group is given.
   using Options = AdamOptions;
@@ -28,12 +28,13 @@ class Adam : public Optimizer {
   double momentum(size_t group) const override { return options_.at(group).beta1; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
   bool has_betas() const override { return true; }
-  bool elementwise() const override { return true; }
   bool fuse() override;
   int64_t state_bytes(size_t index) const override;
 
  protected:
-  void update(const std::vector<Slot>& slots, size_t group) override;
+  void update_one(const Slot& slot, size_t group) override;
+  void update_together(const std::vector<Slot>& slots, size_t group) override;
+  void update_fused(const std::vector<Slot>& slots, size_t group) override;
   Tree state_of(size_t index) const override;
   void set_state_of(size_t index, const Tree& state) override;
   std::vector<std::pair<Tree, Tree>> options_of(size_t group) const override;
@@ -47,15 +48,11 @@ class Adam : public Optimizer {
     double step_size, bias_correction2_sqrt;
   };
   Correction advance(const Slot& slot, size_t group);
-  void update_one(const Slot& slot, size_t group);
-  void update_together(const std::vector<Slot>& slots, size_t group);
-  void update_fused(const std::vector<Slot>& slots, size_t group);
   Moments& moments_of(const Slot& slot);
   at::TensorOptions step_options(size_t index) const;
 
-  std::vector<AdamOptions> options_;  // a group each; the rate is kept by Optimizer
+  std::vector<AdamOptions> options_;  // one per group; Optimizer keeps the rate
   std::vector<Moments> moments_;
-  bool fused_ = false;
 };
 
 /// Python's parameter names and defaults for AdamW.

@@ -251,4 +251,53 @@ at::Tensor Optimizer::fit(size_t index, const Tree& value, const std::string& na
   return at::empty_like(param, param.options().requires_grad(false)).copy_(value.toTensor());
 }
 
+namespace {
+
+// Kernels over many tensors take those of one device and one type at a time, as Python groups them.
+template <class Slot, class Work>
+void per_kind(const std::vector<Slot>& slots, const Work& work) {
+  const auto kind_of = [](const Slot& slot) {
+    return std::pair(slot.param.device().index(), slot.param.scalar_type());
+  };
+  const auto first = kind_of(slots.front());
+  if (std::ranges::all_of(slots, [&](const Slot& slot) { return kind_of(slot) == first; }))
+    return work(slots);
+  std::map<std::pair<c10::DeviceIndex, at::ScalarType>, std::vector<Slot>> kinds;
+  for (const auto& slot : slots) kinds[kind_of(slot)].push_back(slot);
+  for (const auto& [kind, alike] : kinds) work(alike);
+}
+
+}  // namespace
+
+bool KernelOptimizer::fuse() {
+  const auto is_complex = [](const at::Tensor& param) { return param.is_complex(); };
+  if (std::ranges::any_of(parameters(), is_complex)) return false;  // no fused kernel takes it
+  keep_rates_on_device();
+  return fused_ = true;
+}
+
+void KernelOptimizer::update(const std::vector<Slot>& slots, size_t group) {
+  const auto is_on_gpu = [](const Slot& slot) { return slot.param.is_cuda(); };
+  if (fused_) return per_kind(slots, [&](const auto& alike) { update_fused(alike, group); });
+  if (std::ranges::all_of(slots, is_on_gpu))
+    return per_kind(slots, [&](const auto& alike) { update_together(alike, group); });
+  for (const auto& slot : slots) update_one(slot, group);
+}
+
+at::Tensor KernelOptimizer::laid_out_as(const at::Tensor& param, const at::Tensor& grad) {
+  if (grad.strides() == param.strides()) return grad;
+  for (int64_t d = 0; d < param.dim(); ++d) {
+    if (param.size(d) > 1 && param.stride(d) != grad.stride(d)) return at::empty_like(param).copy_(grad);
+  }
+  return grad.as_strided(param.sizes(), param.strides());
+}
+
+void optim::require(bool holds, const std::string& what, const std::string& where, const std::string& hint) {
+  if (!holds) throw InputError(what, where, hint);
+}
+
+void optim::require_not_negative(double value, const std::string& name, const std::string& where) {
+  require(value >= 0, format("Invalid {}: {}", name, value), where, "give a number that is 0 or more");
+}
+
 }  // namespace lockstep

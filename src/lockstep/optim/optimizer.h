@@ -139,6 +139,40 @@ class Optimizer {
   at::Tensor scratch_;
 };
 
+/// What updates as Python's optimisers do: one tensor at a time on the CPU, all of a device and type in a few
+/// kernels on a GPU, and after fuse() in one.
+class KernelOptimizer : public Optimizer {
+ public:
+  bool elementwise() const override { return true; }
+  bool fuse() override;
+
+ protected:
+  using Optimizer::Optimizer;
+  void update(const std::vector<Slot>& slots, size_t group) override;
+  /// On the CPU.
+  virtual void update_one(const Slot& slot, size_t group) = 0;
+  /// On a GPU; slots of one device and type.
+  virtual void update_together(const std::vector<Slot>& slots, size_t group) = 0;
+  /// After fuse(); slots of one device and type.
+  virtual void update_fused(const std::vector<Slot>& slots, size_t group) = 0;
+  /// The gradient with the parameter's strides, on which libtorch's fused kernels insist: itself where only
+  /// dimensions of one element differ, else a copy.
+  static at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad);
+  /// Was fuse() called?
+  bool is_fused() const { return fused_; }
+
+ private:
+  bool fused_ = false;
+};
+
+namespace optim {
+
+// Throws an InputError unless it holds.
+void require(bool holds, const std::string& what, const std::string& where, const std::string& hint);
+void require_not_negative(double value, const std::string& name, const std::string& where);
+
+}  // namespace optim
+
 /// Groups of parameters, each with the settings that it is to have.
 using OptimGroups = std::vector<ParameterGroup<OptimSettings>>;
 

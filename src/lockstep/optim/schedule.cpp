@@ -45,74 +45,63 @@ void check_groups(const Optimizer& optimizer, const std::string& name, size_t va
                    name, "give one for each parameter group; in a checkpoint, the state of the same groups");
 }
 
-/// What Python's LRScheduler keeps: every schedule but the plateau's.
+/// What Python's LRScheduler keeps: every schedule except plateau.
 class RecursiveSchedule : public Schedule {
  public:
   explicit RecursiveSchedule(Optimizer& optimizer) : optimizer_(optimizer) {}
-  void step(std::optional<double> metric) override;
-  Tree state_dict() const override;
-  void load_state_dict(const Tree& state) override;
+  void step(std::optional<double>) override { advance(/*initial=*/false); }
+
+  Tree state_dict() const override {
+    auto base_lrs = make_list();
+    for (const auto base_lr : base_lrs_) append(base_lrs, base_lr);
+    auto state = make_dict(parameters());
+    put(state, "base_lrs", base_lrs);
+    put(state, "last_epoch", last_epoch_);
+    put(state, "_step_count", step_count_);
+    put(state, "_is_initial", false);
+    put(state, "_get_lr_called_within_step", false);
+    put(state, "_last_lr", rates_of(optimizer_));
+    return state;
+  }
+
+  void load_state_dict(const Tree& state) override {
+    const auto base_lrs = elements(get(state, "base_lrs"));
+    check_groups(optimizer_, "base_lrs", base_lrs.size());
+    for (size_t group = 0; group < base_lrs.size(); ++group)
+      base_lrs_[group] = as_double(base_lrs[group], "base_lrs");
+    last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
+    step_count_ = as_int(get(state, "_step_count"), "_step_count");
+  }
 
  protected:
-  /// A parameter group's next rate from its present one. `initial`: at construction.
+  /// A parameter group's next rate from its current one. `initial`: at construction.
   virtual double next_lr(size_t group, bool initial) = 0;
   /// Names and values of a schedule's own parameters.
   virtual std::vector<std::pair<Tree, Tree>> parameters() const = 0;
+
   /// To be called at the end of the constructor.
-  void start();
+  void start() {
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+      set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
+      base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
+    }
+    advance(/*initial=*/true);
+  }
 
   Optimizer& optimizer_;
   int64_t last_epoch_ = -1;
-  std::vector<double> base_lrs_;  // a group each
+  std::vector<double> base_lrs_;  // one per group
 
  private:
-  void advance(bool initial);
+  void advance(bool initial) {
+    ++step_count_;
+    ++last_epoch_;
+    for (size_t group = 0; group < optimizer_.group_count(); ++group)
+      optimizer_.set_lr(next_lr(group, initial), group);
+  }
 
   int64_t step_count_ = 0;
 };
-
-void RecursiveSchedule::start() {
-  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
-    set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
-    base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
-  }
-  advance(/*initial=*/true);
-}
-
-void RecursiveSchedule::step(std::optional<double>) {
-  advance(/*initial=*/false);
-}
-
-void RecursiveSchedule::advance(bool initial) {
-  ++step_count_;
-  ++last_epoch_;
-  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
-    optimizer_.set_lr(next_lr(group, initial), group);
-  }
-}
-
-Tree RecursiveSchedule::state_dict() const {
-  auto base_lrs = make_list();
-  for (const auto base_lr : base_lrs_) append(base_lrs, base_lr);
-  auto state = make_dict(parameters());
-  put(state, "base_lrs", base_lrs);
-  put(state, "last_epoch", last_epoch_);
-  put(state, "_step_count", step_count_);
-  put(state, "_is_initial", false);
-  put(state, "_get_lr_called_within_step", false);
-  put(state, "_last_lr", rates_of(optimizer_));
-  return state;
-}
-
-void RecursiveSchedule::load_state_dict(const Tree& state) {
-  const auto base_lrs = elements(get(state, "base_lrs"));
-  check_groups(optimizer_, "base_lrs", base_lrs.size());
-  for (size_t group = 0; group < base_lrs.size(); ++group) {
-    base_lrs_[group] = as_double(base_lrs[group], "base_lrs");
-  }
-  last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
-  step_count_ = as_int(get(state, "_step_count"), "_step_count");
-}
 
 }  // namespace
 
@@ -125,9 +114,8 @@ class StepLR : public RecursiveSchedule {
  public:
   StepLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), step_size_(s.step_size), gamma_(s.gamma) {
-    if (step_size_ <= 0)
-      throw InputError(format("step_size is {}; it must be positive", step_size_), "schedule.step_size",
-                       "give 1 epoch or more");
+    optim::require(step_size_ > 0, format("step_size is {}; it must be positive", step_size_),
+                   "schedule.step_size", "give 1 epoch or more");
     start();
   }
 
@@ -151,16 +139,14 @@ class LinearLR : public RecursiveSchedule {
         start_factor_(s.start_factor),
         end_factor_(s.end_factor),
         total_iters_(s.total_iters) {
-    if (!(start_factor_ > 0 && start_factor_ <= 1)) {
-      throw InputError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
-                       "schedule.start_factor", "give the first rate as a share of optim.lr, 0.1 say");
-    }
-    if (!(end_factor_ >= 0 && end_factor_ <= 1)) {
-      throw InputError("Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
-                       "give the last rate as a share of optim.lr, 1 say");
-    }
-    if (total_iters_ <= 0)
-      throw InputError("total_iters must be positive", "schedule.total_iters", "give 1 epoch or more");
+    optim::require(start_factor_ > 0 && start_factor_ <= 1,
+                   "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
+                   "schedule.start_factor", "give the first rate as a share of optim.lr, for example 0.1");
+    optim::require(end_factor_ >= 0 && end_factor_ <= 1,
+                   "Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
+                   "give the last rate as a share of optim.lr, for example 1");
+    optim::require(total_iters_ > 0, "total_iters must be positive", "schedule.total_iters",
+                   "give 1 epoch or more");
     start();
   }
 
@@ -186,9 +172,8 @@ class CosineAnnealingLR : public RecursiveSchedule {
  public:
   CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), T_max_(s.T_max), eta_min_(s.eta_min) {
-    if (T_max_ <= 0)
-      throw InputError(format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
-                       "give 1 epoch or more; 0 in a config means the run's epochs");
+    optim::require(T_max_ > 0, format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
+                   "give 1 epoch or more; 0 in a config means the run's epochs");
     start();
   }
 
@@ -213,14 +198,6 @@ class CosineAnnealingLR : public RecursiveSchedule {
   double eta_min_;
 };
 
-// A T_max of 0 is the run's epochs.
-std::unique_ptr<Schedule> make_cosine_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
-                                             const RunLength& run) {
-  auto s = settings;
-  if (s.T_max == 0) s.T_max = run.epochs;
-  return std::make_unique<CosineAnnealingLR>(s, optimizer);
-}
-
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
@@ -234,8 +211,12 @@ LOCKSTEP_SCHEDULE(
     .make = [](const auto& s, auto& optimizer, const auto&) {
       return std::make_unique<LinearLR>(s, optimizer);
     })
-LOCKSTEP_SCHEDULE(cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
-                  .make = make_cosine_of_run)
+LOCKSTEP_SCHEDULE(
+    cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
+    .make = [](auto s, auto& optimizer, const auto& run) {
+      if (s.T_max == 0) s.T_max = run.epochs;
+      return std::make_unique<CosineAnnealingLR>(s, optimizer);
+    })
 
 // transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Steps once an
 // optimiser step.
@@ -314,50 +295,41 @@ double anneal(bool cosine, double start, double end, double part) {
 }
 
 void check_cycle(const ScheduleSettings& s) {
-  if (s.total_steps <= 0) {
-    throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
-                     "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
-  }
-  if (!(s.pct_start >= 0 && s.pct_start <= 1)) {
-    throw InputError(format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
-                     "schedule.pct_start", "give the share of the cycle that rises, 0.3 say");
-  }
-  if (s.anneal_strategy != "cos" && s.anneal_strategy != "linear") {
-    throw InputError(
-        format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
-        "schedule.anneal_strategy", "Python's default is cos");
-  }
-}
-
-void check_max_lr(const OneCycleGroup& group) {
-  if (!(group.max_lr > 0))
-    throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
+  optim::require(s.total_steps > 0,
+                 format("Expected positive integer total_steps, but got {}", s.total_steps),
+                 "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
+  optim::require(s.pct_start >= 0 && s.pct_start <= 1,
+                 format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
+                 "schedule.pct_start", "give the share of the cycle that rises, for example 0.3");
+  optim::require(
+      s.anneal_strategy == "cos" || s.anneal_strategy == "linear",
+      format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
+      "schedule.anneal_strategy", "Python's default is cos");
+  optim::require(s.max_lr > 0, "one_cycle needs a max_lr above 0", "schedule.max_lr",
+                 "set it, for example to ten times optim.lr");
 }
 
 class OneCycleLR : public RecursiveSchedule {
  public:
-  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer, const std::vector<OneCycleGroup>& groups)
-      : RecursiveSchedule(optimizer), s_(s) {
+  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(optimizer), s_(s) {
     check_cycle(s_);
-    check_groups(optimizer_, "max_lrs", groups.size());
     phases_ = phases_of(s_);
-    for (size_t group = 0; group < groups.size(); ++group) begin(group, groups[group]);
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) begin(group);
     start();
   }
 
   bool per_step() const override { return true; }
 
  private:
-  void begin(size_t group, const OneCycleGroup& turns) {
-    check_max_lr(turns);
-    const auto initial_lr = turns.max_lr / s_.div_factor;
+  void begin(size_t group) {
+    const auto initial_lr = s_.max_lr / s_.div_factor;
     set_extra(optimizer_, group, "initial_lr", initial_lr);
-    set_extra(optimizer_, group, "max_lr", turns.max_lr);
+    set_extra(optimizer_, group, "max_lr", s_.max_lr);
     set_extra(optimizer_, group, "min_lr", initial_lr / s_.final_div_factor);
     if (!s_.cycle_momentum) return;
-    optimizer_.set_momentum(turns.max_momentum, group);
-    set_extra(optimizer_, group, "max_momentum", turns.max_momentum);
-    set_extra(optimizer_, group, "base_momentum", turns.base_momentum);
+    optimizer_.set_momentum(s_.max_momentum, group);
+    set_extra(optimizer_, group, "max_momentum", s_.max_momentum);
+    set_extra(optimizer_, group, "base_momentum", s_.base_momentum);
   }
 
   const Phase& present(double& phase_start) const {
@@ -414,20 +386,13 @@ class OneCycleLR : public RecursiveSchedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
-                                                   const std::vector<OneCycleGroup>& groups) {
-  return std::make_unique<OneCycleLR>(s, optimizer, groups);
-}
-
 LOCKSTEP_SCHEDULE(
     one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
     .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum",
               "max_momentum", "div_factor", "final_div_factor", "three_phase"},
-    .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
+    .needs = {{"max_lr", "set schedule.max_lr, for example to ten times optim.lr"}},
     .make = [](const auto& s, auto& optimizer, const auto& run) {
-      const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
-      return make_one_cycle_of_groups(for_steps_of(run, s), optimizer,
-                                      std::vector(optimizer.group_count(), turns));
+      return std::make_unique<OneCycleLR>(for_steps_of(run, s), optimizer);
     })
 
 // ReduceLROnPlateau: torch/optim/lr_scheduler.py. Steps once an epoch, on the metric.
@@ -435,28 +400,20 @@ LOCKSTEP_SCHEDULE(
 namespace {
 
 void check_plateau(const ScheduleSettings& s) {
-  if (!(s.factor < 1))
-    throw InputError("Factor should be < 1.0.", "schedule.factor",
-                     "give what the rate is multiplied by, 0.1 say");
-  if (s.mode != "min" && s.mode != "max")
-    throw InputError(format("mode {} is unknown!", s.mode), "schedule.mode", "choose min or max");
-  if (s.threshold_mode != "rel" && s.threshold_mode != "abs") {
-    throw InputError(format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
-                     "choose rel or abs");
-  }
+  optim::require(s.factor < 1, "Factor should be < 1.0.", "schedule.factor",
+                 "give what the rate is multiplied by, for example 0.1");
+  optim::require(s.mode == "min" || s.mode == "max", format("mode {} is unknown!", s.mode), "schedule.mode",
+                 "choose min or max");
+  optim::require(s.threshold_mode == "rel" || s.threshold_mode == "abs",
+                 format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
+                 "choose rel or abs");
 }
 
 class ReduceLROnPlateau : public Schedule {
  public:
-  /// Without min_lrs the settings' min_lr is every parameter group's.
-  ReduceLROnPlateau(const ScheduleSettings& s, Optimizer& optimizer, std::vector<double> min_lrs = {})
-      : s_(s),
-        optimizer_(optimizer),
-        default_min_lr_(min_lrs.empty() ? Tree(s.min_lr) : Tree()),
-        min_lrs_(min_lrs.empty() ? std::vector(optimizer.group_count(), s.min_lr) : std::move(min_lrs)) {
+  ReduceLROnPlateau(const ScheduleSettings& s, Optimizer& optimizer) : s_(s), optimizer_(optimizer) {
     check_plateau(s_);
-    constexpr auto infinity = std::numeric_limits<double>::infinity();
-    best_ = s_.mode == "min" ? infinity : -infinity;
+    best_ = worst();
   }
 
   bool wants_metric() const override { return true; }
@@ -464,7 +421,7 @@ class ReduceLROnPlateau : public Schedule {
   void step(std::optional<double> metric) override {
     if (!metric)
       throw Error("the plateau schedule steps on a metric and got none", "Schedule::step",
-                  "give it the epoch's metric, the evaluation loss say");
+                  "give it the epoch's metric, such as the evaluation loss");
     ++last_epoch_;
     if (is_better(*metric)) {
       best_ = *metric;
@@ -485,17 +442,16 @@ class ReduceLROnPlateau : public Schedule {
 
   Tree state_dict() const override {
     auto min_lrs = make_list();
-    for (const auto min_lr : min_lrs_) append(min_lrs, min_lr);
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) append(min_lrs, s_.min_lr);
     return make_dict({{"factor", s_.factor},
-                      {"default_min_lr", default_min_lr_},
+                      {"default_min_lr", s_.min_lr},
                       {"min_lrs", min_lrs},
                       {"patience", s_.patience},
                       {"cooldown", s_.cooldown},
                       {"eps", s_.eps},
                       {"last_epoch", last_epoch_},
                       {"_last_lr", rates_of(optimizer_)},
-                      {"mode_worse", s_.mode == "min" ? std::numeric_limits<double>::infinity()
-                                                      : -std::numeric_limits<double>::infinity()},
+                      {"mode_worse", worst()},
                       {"mode", s_.mode},
                       {"threshold", s_.threshold},
                       {"threshold_mode", s_.threshold_mode},
@@ -514,6 +470,11 @@ class ReduceLROnPlateau : public Schedule {
   }
 
  private:
+  double worst() const {
+    constexpr auto infinity = std::numeric_limits<double>::infinity();
+    return s_.mode == "min" ? infinity : -infinity;
+  }
+
   bool is_better(double metric) const {
     const auto relative = s_.threshold_mode == "rel";
     if (s_.mode == "min") return metric < (relative ? best_ * (1.0 - s_.threshold) : best_ - s_.threshold);
@@ -521,27 +482,19 @@ class ReduceLROnPlateau : public Schedule {
   }
 
   void reduce() {
-    for (size_t group = 0; group < min_lrs_.size(); ++group) {
-      const auto reduced = std::max(optimizer_.lr(group) * s_.factor, min_lrs_[group]);
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+      const auto reduced = std::max(optimizer_.lr(group) * s_.factor, s_.min_lr);
       if (optimizer_.lr(group) - reduced > s_.eps) optimizer_.set_lr(reduced, group);
     }
   }
 
   ScheduleSettings s_;
   Optimizer& optimizer_;
-  Tree default_min_lr_;          // None where each group has its own
-  std::vector<double> min_lrs_;  // a group each
   double best_;
   int64_t last_epoch_ = 0, cooldown_counter_ = 0, bad_epochs_ = 0;
 };
 
 }  // namespace
-
-std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
-                                                 const std::vector<double>& min_lrs) {
-  check_groups(optimizer, "min_lrs", min_lrs.size());
-  return std::make_unique<ReduceLROnPlateau>(s, optimizer, min_lrs);
-}
 
 LOCKSTEP_SCHEDULE(
     plateau, .help = "times factor when the evaluation loss has not improved for patience epochs",

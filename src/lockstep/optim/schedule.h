@@ -51,21 +51,3 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimi
 #define LOCKSTEP_SCHEDULE(NAME, ...)                                                                  \
   LOCKSTEP_ROW(schedule, "schedule", NAME, lockstep::ScheduleRow, sizeof(lockstep::ScheduleSettings), \
                __VA_ARGS__)
-
-namespace lockstep {
-
-/// Where the cycle of one parameter group turns.
-struct OneCycleGroup {
-  double max_lr;
-  double base_momentum = 0.85;
-  double max_momentum = 0.95;
-};
-/// OneCycleLR with values of its own for each parameter group (Python's lists); those of the settings go
-/// unused.
-std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                   const std::vector<OneCycleGroup>& groups);
-/// ReduceLROnPlateau with a smallest rate for each parameter group.
-std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
-                                                 const std::vector<double>& min_lrs);
-
-}  // namespace lockstep

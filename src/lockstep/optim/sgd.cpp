@@ -8,24 +8,18 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/python_scalar.h"
 #include "lockstep/kernels/sgd.h"
-#include "lockstep/optim/per_kind.h"
 
 namespace lockstep {
 
 namespace {
 
 void check_sgd(const SgdOptions& options) {
-  if (!(options.lr >= 0))
-    throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
-  if (!(options.momentum >= 0))
-    throw InputError(format("Invalid momentum value: {}", options.momentum), "optim.momentum", kNotNegative);
-  if (!(options.weight_decay >= 0))
-    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay), "optim.weight_decay",
-                     kNotNegative);
-  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
-    throw InputError("Nesterov momentum requires a momentum and zero dampening", "optim.nesterov",
-                     "set optim.momentum above 0 and leave dampening at 0, or turn nesterov off");
-  }
+  optim::require_not_negative(options.lr, "learning rate", "optim.lr");
+  optim::require_not_negative(options.momentum, "momentum value", "optim.momentum");
+  optim::require_not_negative(options.weight_decay, "weight_decay value", "optim.weight_decay");
+  optim::require(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
+                 "Nesterov momentum requires a momentum and zero dampening", "optim.nesterov",
+                 "set optim.momentum above 0 and leave dampening at 0, or turn nesterov off");
 }
 
 bool is_row_of_floats(const at::Tensor& tensor, const at::Tensor& like) {
@@ -40,26 +34,11 @@ Sgd::Sgd(std::vector<at::Tensor> params, const SgdOptions& options)
     : Sgd(std::vector<ParameterGroup<SgdOptions>>{{std::move(params), options}}) {}
 
 Sgd::Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups)
-    : Optimizer(groups), buffers_(parameters().size()) {
+    : KernelOptimizer(groups), buffers_(parameters().size()) {
   for (const auto& group : groups) {
     check_sgd(group.options);
     options_.push_back(group.options);
   }
-}
-
-bool Sgd::fuse() {
-  if (optim::any_complex(parameters())) return false;
-  keep_rates_on_device();
-  return fused_ = true;
-}
-
-void Sgd::update(const std::vector<Slot>& slots, size_t group) {
-  // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
-  const auto on_gpu =
-      std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (fused_) return optim::per_kind(slots, [&](const auto& alike) { update_fused(alike, group); });
-  if (on_gpu) return optim::per_kind(slots, [&](const auto& alike) { update_together(alike, group); });
-  for (const auto& slot : slots) update_one(slot, group);
 }
 
 bool Sgd::update_in_one_pass(const Slot& slot, size_t group) {

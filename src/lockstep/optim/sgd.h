@@ -15,7 +15,7 @@ struct SgdOptions {
 };
 
 /// torch.optim.SGD.
-class Sgd : public Optimizer {
+class Sgd : public KernelOptimizer {
  public:
   /// What a group is given.
   using Options = SgdOptions;
@@ -26,26 +26,22 @@ class Sgd : public Optimizer {
   explicit Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups);
   double momentum(size_t group) const override { return options_.at(group).momentum; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }
-  bool elementwise() const override { return true; }
-  bool fuse() override;
   int64_t state_bytes(size_t index) const override;
 
  protected:
-  void update(const std::vector<Slot>& slots, size_t group) override;
+  void update_one(const Slot& slot, size_t group) override;
+  void update_together(const std::vector<Slot>& slots, size_t group) override;
+  void update_fused(const std::vector<Slot>& slots, size_t group) override;
   Tree state_of(size_t index) const override;
   void set_state_of(size_t index, const Tree& state) override;
   std::vector<std::pair<Tree, Tree>> options_of(size_t group) const override;
   void set_options_of(size_t group, const Tree& saved) override;
 
  private:
-  void update_one(const Slot& slot, size_t group);
   bool update_in_one_pass(const Slot& slot, size_t group);
-  void update_together(const std::vector<Slot>& slots, size_t group);
-  void update_fused(const std::vector<Slot>& slots, size_t group);
 
-  std::vector<SgdOptions> options_;  // a group each; the rate is kept by Optimizer
+  std::vector<SgdOptions> options_;  // one per group; Optimizer keeps the rate
   std::vector<at::Tensor> buffers_;  // undefined before the first gradient
-  bool fused_ = false;
 };
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 namespace lockstep {
 namespace {
 
+namespace theirs = torch::optim;
 using Betas = std::tuple<double, double>;
 
 // A value of theirs under Python's name.
@@ -26,51 +27,18 @@ struct TorchField {
 };
 using TorchFields = std::vector<TorchField>;
 
-// What differs between their classes.
-struct TorchKind {
-  const char* name;
-  std::optional<bool> decoupled_weight_decay;  // Python tells Adam from AdamW by it
-  bool (*is)(const torch::optim::OptimizerOptions&);
-  TorchFields (*options)(torch::optim::OptimizerOptions&);
-  TorchFields (*state)(torch::optim::OptimizerParamState&);
-  std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
-  int moments;                      // tensors of a parameter's size in its state, at most
-  std::vector<const char*> needed;  // in a state
-  bool has_state_at_once = false;   // made with the optimiser, which cannot do without
-};
-
-template <class Options>
-TorchFields adam_options(torch::optim::OptimizerOptions& options) {
-  auto& of = dynamic_cast<Options&>(options);
-  return {{"betas", &of.betas()},
-          {"eps", &of.eps()},
-          {"weight_decay", &of.weight_decay()},
-          {"amsgrad", &of.amsgrad()}};
-}
-
-template <class State>
-TorchFields adam_state(torch::optim::OptimizerParamState& state) {
-  auto& of = dynamic_cast<State&>(state);
-  return {{"step", &of.step()},
-          {"exp_avg", &of.exp_avg()},
-          {"exp_avg_sq", &of.exp_avg_sq()},
-          {"max_exp_avg_sq", &of.max_exp_avg_sq()}};
-}
-
-TorchFields sgd_options(torch::optim::OptimizerOptions& options) {
-  auto& of = dynamic_cast<torch::optim::SGDOptions&>(options);
+TorchFields fields_of(theirs::SGDOptions& of) {
   return {{"momentum", &of.momentum()},
           {"dampening", &of.dampening()},
           {"weight_decay", &of.weight_decay()},
           {"nesterov", &of.nesterov()}};
 }
 
-TorchFields sgd_state(torch::optim::OptimizerParamState& state) {
-  return {{"momentum_buffer", &dynamic_cast<torch::optim::SGDParamState&>(state).momentum_buffer()}};
+TorchFields fields_of(theirs::SGDParamState& of) {
+  return {{"momentum_buffer", &of.momentum_buffer()}};
 }
 
-TorchFields rmsprop_options(torch::optim::OptimizerOptions& options) {
-  auto& of = dynamic_cast<torch::optim::RMSpropOptions&>(options);
+TorchFields fields_of(theirs::RMSpropOptions& of) {
   return {{"alpha", &of.alpha()},
           {"eps", &of.eps()},
           {"weight_decay", &of.weight_decay()},
@@ -78,71 +46,76 @@ TorchFields rmsprop_options(torch::optim::OptimizerOptions& options) {
           {"centered", &of.centered()}};
 }
 
-TorchFields rmsprop_state(torch::optim::OptimizerParamState& state) {
-  auto& of = dynamic_cast<torch::optim::RMSpropParamState&>(state);
+TorchFields fields_of(theirs::RMSpropParamState& of) {
   return {{"step", &of.step()},
           {"square_avg", &of.square_avg()},
           {"momentum_buffer", &of.momentum_buffer()},
           {"grad_avg", &of.grad_avg()}};
 }
 
-TorchFields adagrad_options(torch::optim::OptimizerOptions& options) {
-  auto& of = dynamic_cast<torch::optim::AdagradOptions&>(options);
+TorchFields fields_of(theirs::AdagradOptions& of) {
   return {{"lr_decay", &of.lr_decay()},
           {"weight_decay", &of.weight_decay()},
           {"initial_accumulator_value", &of.initial_accumulator_value()},
           {"eps", &of.eps()}};
 }
 
-TorchFields adagrad_state(torch::optim::OptimizerParamState& state) {
-  auto& of = dynamic_cast<torch::optim::AdagradParamState&>(state);
+TorchFields fields_of(theirs::AdagradParamState& of) {
   return {{"step", &of.step()}, {"sum", &of.sum()}};
 }
 
+// Of Adam and AdamW, whose classes are not related.
+template <class Of>
+TorchFields fields_of(Of& of) {
+  if constexpr (std::derived_from<Of, theirs::OptimizerOptions>)
+    return {{"betas", &of.betas()},
+            {"eps", &of.eps()},
+            {"weight_decay", &of.weight_decay()},
+            {"amsgrad", &of.amsgrad()}};
+  else
+    return {{"step", &of.step()},
+            {"exp_avg", &of.exp_avg()},
+            {"exp_avg_sq", &of.exp_avg_sq()},
+            {"max_exp_avg_sq", &of.max_exp_avg_sq()}};
+}
+
+// What differs between their classes.
+struct TorchKind {
+  const char* name;
+  std::optional<bool> decoupled_weight_decay;         // by which Python tells Adam from AdamW
+  std::vector<const char*> needed;                    // in a state
+  bool has_state_at_once;                             // made with the optimiser, which cannot do without it
+  TorchFields (*options)(theirs::OptimizerOptions&);  // empty: of another class
+  TorchFields (*state)(theirs::OptimizerParamState&);
+  std::unique_ptr<theirs::OptimizerParamState> (*make_state)();
+};
+
 template <class Options, class State>
-TorchKind kind(const char* name, std::optional<bool> decoupled,
-               TorchFields (*options)(torch::optim::OptimizerOptions&),
-               TorchFields (*state)(torch::optim::OptimizerParamState&), int moments,
-               std::vector<const char*> needed, bool at_once = false) {
-  return {.name = name,
-          .decoupled_weight_decay = decoupled,
-          .is =
-              [](const torch::optim::OptimizerOptions& it) {
-                return dynamic_cast<const Options*>(&it) != nullptr;
-              },
-          .options = options,
-          .state = state,
-          .make_state = []() -> std::unique_ptr<torch::optim::OptimizerParamState> {
-            return std::make_unique<State>();
+TorchKind kind(const char* name, std::optional<bool> decoupled, std::vector<const char*> needed,
+               bool at_once = false) {
+  return {name,
+          decoupled,
+          std::move(needed),
+          at_once,
+          [](theirs::OptimizerOptions& it) {
+            auto* own = dynamic_cast<Options*>(&it);
+            return own ? fields_of(*own) : TorchFields();
           },
-          .moments = moments,
-          .needed = std::move(needed),
-          .has_state_at_once = at_once};
+          [](theirs::OptimizerParamState& it) { return fields_of(dynamic_cast<State&>(it)); },
+          []() -> std::unique_ptr<theirs::OptimizerParamState> { return std::make_unique<State>(); }};
 }
 
-const std::vector<TorchKind>& kinds() {
-  using namespace torch::optim;
-  using AdamOptions = torch::optim::AdamOptions;
-  using AdamWOptions = torch::optim::AdamWOptions;
-  using SGDOptions = torch::optim::SGDOptions;
-  static const std::vector<TorchKind> all = {
-      kind<SGDOptions, SGDParamState>("SGD", std::nullopt, sgd_options, sgd_state, 1, {"momentum_buffer"}),
-      kind<AdamOptions, AdamParamState>("Adam", false, adam_options<AdamOptions>, adam_state<AdamParamState>,
-                                        3, {"exp_avg", "exp_avg_sq"}),
-      kind<AdamWOptions, AdamWParamState>("AdamW", true, adam_options<AdamWOptions>,
-                                          adam_state<AdamWParamState>, 3, {"exp_avg", "exp_avg_sq"}),
-      kind<RMSpropOptions, RMSpropParamState>("RMSprop", std::nullopt, rmsprop_options, rmsprop_state, 3,
-                                              {"square_avg"}),
-      kind<AdagradOptions, AdagradParamState>("Adagrad", std::nullopt, adagrad_options, adagrad_state, 1,
-                                              {"sum"}, true),
+const TorchKind& kind_of(theirs::OptimizerOptions& options) {
+  static const std::vector<TorchKind> kinds = {
+      kind<theirs::SGDOptions, theirs::SGDParamState>("SGD", std::nullopt, {"momentum_buffer"}),
+      kind<theirs::AdamOptions, theirs::AdamParamState>("Adam", false, {"exp_avg", "exp_avg_sq"}),
+      kind<theirs::AdamWOptions, theirs::AdamWParamState>("AdamW", true, {"exp_avg", "exp_avg_sq"}),
+      kind<theirs::RMSpropOptions, theirs::RMSpropParamState>("RMSprop", std::nullopt, {"square_avg"}),
+      kind<theirs::AdagradOptions, theirs::AdagradParamState>("Adagrad", std::nullopt, {"sum"}, true),
   };
-  return all;
-}
-
-const TorchKind& kind_of(const torch::optim::OptimizerOptions& options) {
-  const auto found = std::ranges::find_if(kinds(), [&](const TorchKind& kind) { return kind.is(options); });
-  if (found != kinds().end()) return *found;
-  throw InputError("this optimiser of torch::optim is none of SGD, Adam, AdamW, RMSprop and Adagrad",
+  for (const auto& kind : kinds)
+    if (!kind.options(options).empty()) return kind;
+  throw InputError("this optimiser of torch::optim is not one of SGD, Adam, AdamW, RMSprop and Adagrad",
                    "TorchOptimizer", "use one of them; torch::save(optimizer, path) writes any");
 }
 
@@ -167,9 +140,12 @@ std::vector<ParameterGroup<TorchRate>> groups_of(const torch::optim::Optimizer& 
   return groups;
 }
 
+const TorchKind& kind_of(torch::optim::Optimizer& optimizer, size_t group) {
+  return kind_of(optimizer.param_groups().at(group).options());
+}
+
 TorchFields fields_of_group(torch::optim::Optimizer& optimizer, size_t group) {
-  auto& options = optimizer.param_groups().at(group).options();
-  return kind_of(options).options(options);
+  return kind_of(optimizer, group).options(optimizer.param_groups().at(group).options());
 }
 
 template <class Value>
@@ -183,7 +159,7 @@ Value* find_field(const TorchFields& fields, const std::string& name) {
 
 TorchOptimizer::TorchOptimizer(torch::optim::Optimizer& optimizer)
     : Optimizer(groups_of(optimizer)), optimizer_(optimizer) {
-  for (const auto& group : optimizer_.param_groups()) kind_of(group.options());
+  for (size_t group = 0; group < group_count(); ++group) kind_of(optimizer_, group);
 }
 
 void TorchOptimizer::step() {
@@ -195,8 +171,8 @@ void TorchOptimizer::step() {
 }
 
 void TorchOptimizer::update(const std::vector<Slot>&, size_t) {
-  throw Error("a rank can step no part of this optimiser", "TorchOptimizer",
-              "share lockstep's own optimisers among the ranks");
+  throw Error("ranks cannot share an optimiser of libtorch", "TorchOptimizer",
+              "share lockstep's own optimisers");
 }
 
 double TorchOptimizer::lr(size_t group) const {
@@ -231,8 +207,13 @@ void TorchOptimizer::set_momentum(double momentum, size_t group) {
 }
 
 int64_t TorchOptimizer::state_bytes(size_t index) const {
-  const auto& options = optimizer_.param_groups().at(group_of(index)).options();
-  return kind_of(options).moments * static_cast<int64_t>(parameters()[index].nbytes());
+  const auto& kind = kind_of(optimizer_, group_of(index));
+  const auto state = kind.make_state();
+  const auto is_tensor = [](const TorchField& field) {
+    return std::holds_alternative<at::Tensor*>(field.value);
+  };
+  return std::ranges::count_if(kind.state(*state), is_tensor) *
+         static_cast<int64_t>(parameters()[index].nbytes());
 }
 
 Tree TorchOptimizer::state_of(size_t index) const {
@@ -240,7 +221,7 @@ Tree TorchOptimizer::state_of(size_t index) const {
   const auto found = states.find(parameters()[index].unsafeGetTensorImpl());
   if (found == states.end()) return {};
   auto dict = make_dict();
-  const auto& kind = kind_of(optimizer_.param_groups().at(group_of(index)).options());
+  const auto& kind = kind_of(optimizer_, group_of(index));
   for (const auto& field : kind.state(*found->second)) {
     const auto value = std::visit(TreeOf(), field.value);
     if (!value.isNone()) put(dict, field.name, value);
@@ -250,7 +231,7 @@ Tree TorchOptimizer::state_of(size_t index) const {
 
 void TorchOptimizer::set_state_of(size_t index, const Tree& state) {
   void* const key = parameters()[index].unsafeGetTensorImpl();
-  const auto& kind = kind_of(optimizer_.param_groups().at(group_of(index)).options());
+  const auto& kind = kind_of(optimizer_, group_of(index));
   const auto has = [&](const char* name) {
     const auto value = state.isNone() ? std::nullopt : find(state, name);
     return value && !value->isNone();
@@ -280,13 +261,13 @@ std::vector<std::pair<Tree, Tree>> TorchOptimizer::options_of(size_t group) cons
   std::vector<std::pair<Tree, Tree>> options;
   for (const auto& [name, value] : fields_of_group(optimizer_, group))
     options.emplace_back(name, std::visit(TreeOf(), value));
-  const auto& decoupled = kind_of(optimizer_.param_groups().at(group).options()).decoupled_weight_decay;
+  const auto& decoupled = kind_of(optimizer_, group).decoupled_weight_decay;
   if (decoupled) options.emplace_back("decoupled_weight_decay", *decoupled);
   return options;
 }
 
 void TorchOptimizer::set_options_of(size_t group, const Tree& saved) {
-  const auto& kind = kind_of(optimizer_.param_groups().at(group).options());
+  const auto& kind = kind_of(optimizer_, group);
   const auto decoupled = find(saved, "decoupled_weight_decay");
   const bool other = decoupled && kind.decoupled_weight_decay &&
                      as_bool(*decoupled, "decoupled_weight_decay") != *kind.decoupled_weight_decay;

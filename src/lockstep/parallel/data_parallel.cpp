@@ -7,6 +7,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/thread_pool.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -17,11 +18,8 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <exception>
-#include <latch>
 #include <mutex>
-#include <thread>
 #include <unordered_set>
 
 #include "lockstep/base/format.h"
@@ -48,11 +46,11 @@ void check_devices(const Devices& devices) {
   for (const auto& device : devices) {
     if (device.type() != devices.front().type() || !(device.is_cpu() || device.is_cuda()))
       throw InputError("the devices are of several kinds, or neither CPU nor CUDA", "data_parallel",
-                       "give GPUs alone, or the CPU alone");
+                       "give only GPUs, or only the CPU");
     if (device.is_cuda() && device.index() >= gpus)
       throw InputError(
-          format("{} is not there: this process sees {} GPU{}", device.str(), gpus, gpus == 1 ? "" : "s"),
-          "data_parallel", "give devices that are there, or ask the scheduler for more");
+          format("there is no {}: this process sees {} GPU{}", device.str(), gpus, gpus == 1 ? "" : "s"),
+          "data_parallel", "give devices that exist, or ask the scheduler for more");
   }
 }
 
@@ -85,23 +83,15 @@ class AutocastTypes {
   bool cache_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// With the device named. The kind of error stays: it decides the exit status.
+// Names the device. The kind of error stays: it decides the exit status.
 [[noreturn]] void rethrow_named(const std::exception_ptr& thrown, const std::string& device) {
-  const auto named = [&device](const Error& error) {
-    auto fault = error.fault();
-    fault.where = device + (fault.where.empty() ? "" : ", " + fault.where);
-    return fault;
-  };
   try {
     std::rethrow_exception(thrown);
-  } catch (const InputError& error) {
-    throw InputError(named(error));
-  } catch (const Error& error) {
-    throw Error(named(error));
-  } catch (const c10::Error& error) {
-    throw Error(error.what_without_backtrace(), device);
   } catch (const std::exception& error) {
-    throw Error(error.what(), device);
+    auto fault = fault_of(error);
+    fault.where = device + (fault.where.empty() ? "" : ", " + fault.where);
+    if (dynamic_cast<const InputError*>(&error)) throw InputError(fault);
+    throw Error(fault);
   }
 }
 
@@ -109,7 +99,7 @@ class DeviceThreads {
  public:
   /// The calling thread's share of the cores is divided among them.
   explicit DeviceThreads(const Devices& devices) : devices_(devices) {
-    for (size_t i = 0; i < devices.size(); ++i) workers_.push_back(std::make_unique<Worker>());
+    for (size_t i = 0; i < devices.size(); ++i) workers_.push_back(std::make_unique<c10::ThreadPool>(1));
     const int all = at::get_num_threads();
     const int share = std::max(1, all / std::max(1, static_cast<int>(devices.size())));
     run(devices.size(), [share](size_t) {
@@ -136,52 +126,19 @@ class DeviceThreads {
         errors[i] = std::current_exception();
       }
     };
-    const size_t together = one_by_one ? 1 : count;
-    for (size_t begin = 0; begin < count; begin += together) {
-      std::latch done(static_cast<std::ptrdiff_t>(together));
-      for (size_t i = begin; i < begin + together; ++i) {
-        workers_[i]->give([&, i] {
-          job(i);
-          done.count_down();
-        });
-      }
-      done.wait();
+    for (size_t i = 0; i < count; ++i) {
+      workers_[i]->run([&job, i] { job(i); });
+      if (one_by_one) workers_[i]->waitWorkComplete();
     }
+    for (size_t i = 0; i < count; ++i) workers_[i]->waitWorkComplete();
     for (size_t i = 0; i < count; ++i) {
       if (errors[i]) rethrow_named(errors[i], name_of_device(i, devices_));
     }
   }
 
  private:
-  class Worker {
-   public:
-    void give(std::function<void()> job) {
-      {
-        const std::lock_guard lock(mutex_);
-        job_ = std::move(job);
-      }
-      changed_.notify_one();
-    }
-
-   private:
-    void loop(const std::stop_token& stop) {
-      std::unique_lock lock(mutex_);
-      while (changed_.wait(lock, stop, [this] { return job_ != nullptr; })) {
-        const auto job = std::exchange(job_, nullptr);
-        lock.unlock();
-        job();
-        lock.lock();
-      }
-    }
-
-    std::mutex mutex_;
-    std::condition_variable_any changed_;
-    std::function<void()> job_;
-    std::jthread thread_{[this](const std::stop_token& stop) { loop(stop); }};  // joined before the rest goes
-  };
-
   const Devices devices_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<c10::ThreadPool>> workers_;  // of one thread each
 };
 
 at::Tensor cpu_generator_state() {
@@ -190,21 +147,11 @@ at::Tensor cpu_generator_state() {
   return generator.get_state();
 }
 
-// Restores the CPU's generator: what is drawn meanwhile leaves no trace.
-class KeptGenerator {
- public:
-  KeptGenerator() = default;
-  ~KeptGenerator() {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state_);
-  }
-  KeptGenerator(const KeptGenerator&) = delete;
-  KeptGenerator& operator=(const KeptGenerator&) = delete;
-
- private:
-  at::Tensor state_ = cpu_generator_state();
-};
+void restore_cpu_generator(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
 
 // --- replicate: a copy of the module on each device, made once and brought up to date before each forward
 
@@ -231,7 +178,7 @@ class Replicas {
     for (const auto& parameter : module_->parameters()) {
       if (seen.insert(parameter.unsafeGetTensorImpl()).second) sources_.push_back(parameter);
     }
-    const KeptGenerator kept;
+    const auto generator = cpu_generator_state();  // what a replica draws when it is made leaves no trace
     for (const auto& device : devices) {
       const CountedFor counted(copies_.size());
       auto& copy = copies_.emplace_back(Copy{device, make(device), {}, {}});
@@ -241,6 +188,7 @@ class Replicas {
       copy.parameters = pairs(module_->named_parameters(), copy.module->named_parameters());
       copy.buffers = pairs(module_->named_buffers(), copy.module->named_buffers());
     }
+    restore_cpu_generator(generator);
   }
 
   /// Parameters, buffers and modes of the first `count` become the module's. `keep`: the backward of an
@@ -342,14 +290,6 @@ class Replicas {
 // lets each device compute (a GPU on the engine's thread for it, a CPU's logical device on its own), and
 // sums.
 
-/// What one device has done in a forward.
-struct DeviceShare {
-  std::vector<at::Tensor> given;    // its part of the inputs, as they came
-  std::vector<at::Tensor> inputs;   // the same, at the beginning of a graph of its own
-  std::vector<Leaf> leaves;         // its replica's parameters
-  std::vector<at::Tensor> outputs;  // at its end
-};
-
 /// Where a device's piece of a gathered tensor lies, and where its own graph goes on.
 struct Piece {
   int64_t begin = 0, length = 0;
@@ -357,12 +297,15 @@ struct Piece {
   Edge edge;
 };
 
-/// A device's graph, from the pieces of the outputs back to its parameters and inputs.
-struct DeviceGraph {
-  c10::Device device = at::kCPU;
-  std::vector<Piece> pieces;
-  std::vector<Leaf> leaves;
-  std::vector<at::Tensor> inputs;
+/// What one device does in a forward, and its graph from the pieces of the outputs back to its parameters and
+/// inputs.
+struct DeviceShare {
+  c10::Device device;
+  std::vector<at::Tensor> given;         // its part of the inputs, as they came
+  std::vector<at::Tensor> inputs;        // the same, at the beginning of a graph of its own
+  std::vector<Leaf> leaves = {};         // its replica's parameters
+  std::vector<at::Tensor> outputs = {};  // at the end of the graph
+  std::vector<Piece> pieces = {};        // of the gathered outputs
 };
 
 bool wants_gradient(const at::Tensor& tensor) {
@@ -374,7 +317,7 @@ struct Backward {
   torch::autograd::edge_list roots, wanted;
   variable_list gradients;
 
-  void add(size_t index, const DeviceGraph& graph, const variable_list& gathered) {
+  void add(size_t index, const DeviceShare& graph, const variable_list& gathered) {
     for (size_t k = 0; k < graph.pieces.size(); ++k) {
       const auto& piece = graph.pieces[k];
       if (!piece.edge.is_valid() || !gathered[k].defined()) continue;
@@ -396,16 +339,16 @@ struct Backward {
 
 class GatherNode : public torch::autograd::Node {
  public:
-  GatherNode(std::vector<DeviceGraph> graphs, size_t sources, std::shared_ptr<DeviceThreads> threads)
+  GatherNode(std::vector<DeviceShare> graphs, size_t sources, std::shared_ptr<DeviceThreads> threads)
       : graphs_(std::move(graphs)), sources_(sources), threads_(std::move(threads)) {}
 
   variable_list apply(variable_list&& gradients) override {
     if (graphs_.empty())
-      throw Error("backward ran through this graph already", "data_parallel",
+      throw Error("backward has already run through this graph", "data_parallel",
                   "keep it with retain_graph, or run the forward again");
     if (at::GradMode::is_enabled())
-      throw InputError("a gradient of a gradient does not go through data_parallel", "data_parallel",
-                       "take it of the bare module");
+      throw InputError("data_parallel has no gradient of a gradient", "data_parallel",
+                       "compute it with the bare module");
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
     if (!graphs_.front().device.is_cpu()) return sum(backward_on_gpus(gradients, keep));
     std::vector<variable_list> found(graphs_.size());
@@ -467,7 +410,7 @@ class GatherNode : public torch::autograd::Node {
     return result;
   }
 
-  std::vector<DeviceGraph> graphs_;
+  std::vector<DeviceShare> graphs_;
   size_t sources_;
   std::shared_ptr<DeviceThreads> threads_;
   std::shared_ptr<void> pending_ = std::make_shared<int>();
@@ -483,15 +426,15 @@ void check_outputs_alike(const std::vector<DeviceShare>& shares, const Devices& 
 }
 
 // One gathered tensor, outside of any graph; its pieces are noted. Numbers become a row of them.
-at::Tensor join(const std::vector<DeviceShare>& shares, size_t k, std::vector<DeviceGraph>& graphs) {
+at::Tensor join(std::vector<DeviceShare>& shares, size_t k) {
   const torch::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const auto& output = shares[i].outputs[k];
+  for (auto& share : shares) {
+    const auto& output = share.outputs[k];
     const bool is_number = output.dim() == 0;
-    parts.push_back((is_number ? output.reshape({1}) : output).to(graphs.front().device));
-    graphs[i].pieces.push_back(
+    parts.push_back((is_number ? output.reshape({1}) : output).to(shares.front().device));
+    share.pieces.push_back(
         {begin, parts.back().size(0), is_number, output.requires_grad() ? gradient_edge(output) : Edge()});
     begin += parts.back().size(0);
   }
@@ -506,25 +449,23 @@ struct Gathered {
 Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& sources,
                 std::shared_ptr<DeviceThreads> threads, const Devices& devices) {
   check_outputs_alike(shares, devices);
-  torch::autograd::edge_list edges;  // behind the node: the module's parameters, then the inputs
-  for (const auto& source : sources) edges.push_back(source.requires_grad() ? gradient_edge(source) : Edge());
-  std::vector<DeviceGraph> graphs;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    auto& graph = graphs.emplace_back(DeviceGraph{devices[i], {}, std::move(shares[i].leaves), {}});
-    std::ranges::copy_if(shares[i].inputs, std::back_inserter(graph.inputs), wants_gradient);
-    for (const auto& given : shares[i].given) {
-      if (wants_gradient(given)) edges.push_back(gradient_edge(given));
-    }
-  }
   Gathered gathered;
   std::vector<bool> differentiable;
   for (size_t k = 0; k < shares.front().outputs.size(); ++k) {
-    gathered.outputs.push_back(join(shares, k, graphs));
+    gathered.outputs.push_back(join(shares, k));
     differentiable.push_back(std::ranges::any_of(
         shares, [k](const DeviceShare& share) { return wants_gradient(share.outputs[k]); }));
   }
   if (std::ranges::find(differentiable, true) == differentiable.end()) return gathered;
-  const auto node = base::make_node<GatherNode>(std::move(graphs), sources.size(), std::move(threads));
+  torch::autograd::edge_list edges;  // behind the node: the module's parameters, then the inputs
+  for (const auto& source : sources) edges.push_back(source.requires_grad() ? gradient_edge(source) : Edge());
+  for (auto& share : shares) {
+    for (const auto& given : std::exchange(share.given, {}))
+      if (wants_gradient(given)) edges.push_back(gradient_edge(given));
+    std::erase_if(share.inputs, [](const at::Tensor& input) { return !wants_gradient(input); });
+    share.outputs.clear();
+  }
+  const auto node = base::make_node<GatherNode>(std::move(shares), sources.size(), std::move(threads));
   node->set_next_edges(std::move(edges));
   for (size_t k = 0; k < gathered.outputs.size(); ++k) {
     if (differentiable[k])
@@ -564,8 +505,8 @@ std::vector<c10::Device> devices_like(c10::Device first, int count) {
   const auto there = static_cast<int>(torch::cuda::device_count());
   const int wanted = count > 0 ? count : there;
   if (wanted > there)
-    throw InputError(format("{} GPUs are wanted, and this process sees {}", wanted, there),
-                     "data_parallel.devices", "ask for fewer, or 0 for all of them");
+    throw InputError(format("{} GPUs were requested, but this process sees {}", wanted, there),
+                     "data_parallel.devices", "set fewer, or 0 for all of them");
   Devices devices;
   for (int i = 0; i < wanted; ++i) devices.emplace_back(at::kCUDA, static_cast<c10::DeviceIndex>(i));
   return devices;
@@ -588,8 +529,8 @@ struct DataParallelCore::State {
     const bool drew = !before.equal(cpu_generator_state());
     if (drew && !take_turns)
       log::warning(
-          "a model that drew no random numbers began to: what its devices drew at the same time "
-          "will be other numbers in another run; from here on they take turns");
+          "the model has begun to draw random numbers: this step's are not reproducible, because its devices "
+          "drew at the same time; from now on they take turns");
     take_turns = drew;
   }
 
@@ -638,12 +579,12 @@ std::vector<at::Tensor> DataParallelCore::run(std::vector<std::vector<at::Tensor
   auto& state = *state_;
   state.replicas.refresh(given.size(), !state.pending.expired());
   const bool recording = at::GradMode::is_enabled();
-  std::vector<DeviceShare> shares(given.size());
+  std::vector<DeviceShare> shares;
   for (size_t i = 0; i < given.size(); ++i) {
-    shares[i].given = std::move(given[i]);
-    if (recording) shares[i].leaves = state.replicas.leaves(i);
-    for (const auto& tensor : shares[i].given)
-      shares[i].inputs.push_back(tensor.requires_grad() ? tensor.detach().requires_grad_() : tensor);
+    auto& share = shares.emplace_back(DeviceShare{state.devices[i], std::move(given[i]), {}});
+    if (recording) share.leaves = state.replicas.leaves(i);
+    for (const auto& tensor : share.given)
+      share.inputs.push_back(tensor.requires_grad() ? tensor.detach().requires_grad_() : tensor);
   }
   state.parallel_apply(
       shares.size(), [&](size_t i) { shares[i].outputs = forward(i, state.replicas[i], shares[i].inputs); });

@@ -28,12 +28,6 @@
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/tensors.h"
 
-// What DataParallel does around a forward pass, whatever the module's type: the part without templates.
-
-namespace torch::nn {
-class Module;
-}
-
 namespace lockstep {
 
 /// Every GPU that this process sees; on a CPU two logical devices, each a thread with a replica of its own.
@@ -70,10 +64,6 @@ class DataParallelCore {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-}  // namespace lockstep
-
-namespace lockstep {
 
 /// What a batch's loss weighs beside the other devices': a number without dimensions.
 using LossWeight = std::function<at::Tensor(const at::Tensor& target)>;
@@ -200,7 +190,7 @@ class DataParallel {
     const auto defined = [&visit](at::Tensor& tensor) {
       if (tensor.defined()) visit(tensor);
     };
-    std::apply([&](auto&... its) { (tensors::walk_owned(its, defined), ...); }, args);
+    std::apply([&](auto&... its) { (tensors::walk<true>(its, defined), ...); }, args);
   }
 
   std::shared_ptr<M> module_;
@@ -209,18 +199,9 @@ class DataParallel {
 
 /// Wraps a module for one process and many devices; without any, for visible_devices(). A device of the CPU
 /// may be given several times. The module moves to the first device, and its inputs follow it there.
-/// `another` makes a module like it, where it is no torch::nn::Cloneable.
-template <class Module>
-auto data_parallel(Module&& module, std::vector<c10::Device> devices = {}) {
-  auto shared = parallel::shared(std::forward<Module>(module));
-  using M = typename decltype(shared)::element_type;
-  return std::make_shared<DataParallel<M>>(std::move(shared), std::move(devices));
-}
-
-/// The same for a module that is no torch::nn::Cloneable: `another()` makes one like it, as a shared pointer.
-template <class Module, class Another>
-requires std::invocable<Another>
-auto data_parallel(Module&& module, std::vector<c10::Device> devices, Another another) {
+/// `another()` makes a module like it, as a shared pointer, where it is no torch::nn::Cloneable.
+template <class Module, class Another = std::nullptr_t>
+auto data_parallel(Module&& module, std::vector<c10::Device> devices = {}, Another another = {}) {
   auto shared = parallel::shared(std::forward<Module>(module));
   using M = typename decltype(shared)::element_type;
   return std::make_shared<DataParallel<M>>(std::move(shared), std::move(devices), std::move(another));

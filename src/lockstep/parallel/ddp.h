@@ -11,7 +11,6 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -21,13 +20,6 @@
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/tensors.h"
-
-namespace torch::nn {
-class AnyModule;
-}
-namespace torch::jit {
-struct Module;
-}
 
 namespace lockstep {
 
@@ -42,36 +34,6 @@ constexpr bool is_shared_module = false;
 template <class M>
 constexpr bool is_shared_module<std::shared_ptr<M>> = is_module<M>;
 
-// Stands for a module after an error has been said, so that the compiler says no other.
-struct NoModule : torch::nn::Module {
-  template <class... Args>
-  at::Tensor forward(Args&&...);
-};
-
-// What to write in place of what ddp() does not take.
-template <class T>
-constexpr bool refused() {
-  constexpr bool is_any = std::is_same_v<T, torch::nn::AnyModule>;
-  constexpr bool is_script = std::is_same_v<T, torch::jit::Module>;
-  constexpr bool is_unique = requires(T & pointer) {
-    pointer.release();
-  };
-  static_assert(!is_module<T>,
-                "lockstep: this module stays the caller's: write ddp(std::move(net), session), or "
-                "hold it as std::shared_ptr<Net>");
-  static_assert(!is_any, "lockstep: an AnyModule hides its forward: write ddp(any.ptr<Net>(), session)");
-  static_assert(!is_script,
-                "lockstep: write ddp(std::make_shared<lockstep::TorchScriptNet>(path), session), of "
-                "lockstep/models/torchscript.h");
-  static_assert(!is_unique,
-                "lockstep: a unique_ptr cannot be shared: write "
-                "ddp(std::shared_ptr<Net>(std::move(net)), session)");
-  static_assert(
-      is_module<T> || is_any || is_script || is_unique,
-      "lockstep: this is no torch::nn module: write ddp(Net(), session), or hold it as std::shared_ptr<Net>");
-  return true;
-}
-
 // A module however a program holds it: a value, libtorch's holder, a pointer.
 template <class Held>
 auto shared(Held&& held) {
@@ -82,8 +44,12 @@ auto shared(Held&& held) {
     return T(std::forward<Held>(held));
   } else if constexpr (is_module<T> && !std::is_lvalue_reference_v<Held>) {
     return std::make_shared<T>(std::forward<Held>(held));
-  } else if constexpr (refused<T>()) {
-    return std::shared_ptr<NoModule>();
+  } else {
+    static_assert(
+        kNever<T>,
+        "lockstep: give a module as std::move(net), as a holder (TORCH_MODULE) or as "
+        "std::shared_ptr<Net>; of an AnyModule any.ptr<Net>(), of a unique_ptr "
+        "std::shared_ptr<Net>(std::move(net)), of TorchScript std::make_shared<TorchScriptNet>(path)");
   }
 }
 
@@ -173,7 +139,7 @@ class DistributedDataParallel {
     core_.join(training, options);
   }
 
-  /// How buckets travel; once, before the first backward. `name` shows in the logging data.
+  /// How buckets travel; once, before the first backward. `name` is for messages and checkpoints.
   void register_comm_hook(CommHook hook, const std::string& name = "user") {
     core_.register_comm_hook(std::move(hook), name);
   }
@@ -205,8 +171,6 @@ class DistributedDataParallel {
   void reset() { core_.reset(); }
   /// Throws where the last backward did not reduce every bucket.
   void check_finalized() const { core_.check_finalized(); }
-  /// What Python's _get_ddp_logging_data gives: options, sizes, times.
-  std::map<std::string, std::string> logging_data() const { return core_.logging_data(); }
   /// The names of the parameters in each bucket, in the order of reduction.
   std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
   /// The same as the next step will find them, to be kept with a checkpoint. Collective.

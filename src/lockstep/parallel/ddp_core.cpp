@@ -22,26 +22,162 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
 #include "lockstep/base/local_gradients.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/own_graph.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/group_texts.h"
 #include "lockstep/comm/shared_backend.h"
-#include "lockstep/parallel/ddp_check.h"
 #include "lockstep/parallel/module_tensors.h"
 
 namespace lockstep {
 namespace {
 
 using parallel::ReducedParameter;
+
+// --- do the ranks have the same model and options?
+
+/// What has to be the same on every rank, each as a subject and its value.
+std::vector<std::string> facts_of(const torch::nn::Module& module, const DdpOptions& options) {
+  std::vector<std::string> digests;
+  for (const auto& part : module.modules())
+    if (const auto* own = dynamic_cast<const OwnGraph*>(part.get())) digests.push_back(own->graph_digest());
+  const auto cap = options.bucket_cap_mb;
+  std::vector<std::string> facts = {
+      "option find_unused_parameters",
+      format("{}", options.find_unused_parameters),
+      "option static_graph",
+      format("{}", options.static_graph),
+      "option broadcast_buffers",
+      format("{}", options.syncs_first_buffers()),
+      "option forward_sync_buffers",
+      format("{}", options.syncs_buffers()),
+      "option skip_all_reduce_unused_params",
+      format("{}", options.skip_all_reduce_unused_params),
+      "option bucket_cap_mb",
+      cap ? format("{}", *cap) : "unset",
+      "option bucket_cap_mb_list",
+      c10::str(c10::Join(" ", options.bucket_cap_mb_list)),
+      "option batched_grad_copy",
+      format("{}", options.batched_grad_copy),
+      "option lazy_bucket_allocation",
+      format("{}", options.lazy_bucket_allocation),
+      "the graph",
+      digests.empty() ? "none" : base::join(digests, " "),
+  };
+  for (const auto& [name, tensor] : parallel::unique_parameters(module, options.ignore)) {
+    auto value = c10::str(c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+    if (!tensor.is_contiguous()) value += c10::str(" with strides ", tensor.strides());
+    if (!tensor.requires_grad()) value += ", frozen (requires_grad is false)";
+    facts.insert(facts.end(), {"parameter " + name, value});
+  }
+  return facts;
+}
+
+// Of the values: names may differ, as in Python.
+std::string digest_of(const std::vector<std::string>& facts) {
+  base::Sha256 digest;
+  for (size_t i = 1; i < facts.size(); i += 2) digest.add(facts[i].c_str(), facts[i].size() + 1);
+  return digest.hex();
+}
+
+/// Collective. Throws the same InputError on every rank where a rank's parameters (number, type, shape,
+/// layout, which are frozen), options or graphs (OwnGraph) are not rank 0's. One small all-gather where all
+/// ranks agree, their whole texts where they do not.
+void verify_alike(const ProcessGroup& group, const torch::nn::Module& module, const DdpOptions& options,
+                  at::Device device) {
+  const auto facts = facts_of(module, options);
+  const auto digests = comm::all_gather(group, comm::bytes_of(digest_of(facts)), device);
+  if (std::ranges::all_of(digests, [&](const at::Tensor& one) { return one.equal(digests[0]); })) return;
+  std::vector<std::vector<std::string>> all;
+  for (const auto& packed : comm::all_gather(group, base::pack_texts(facts), device))
+    all.push_back(base::unpack_texts(packed));
+  const auto text = [&](size_t rank, size_t i) {
+    const auto has = i < all[rank].size() ? all[rank][i - 1] + " " + all[rank][i] : "no more parameters";
+    return format("rank {} has {}", comm::rank_in_job(group, static_cast<int>(rank)), has);
+  };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    for (size_t i = 1; i < std::max(all[0].size(), all[rank].size()); i += 2) {
+      if (i < all[0].size() && i < all[rank].size() && all[0][i] == all[rank][i]) continue;
+      throw InputError(text(rank, i) + ", " + text(0, i), "DistributedDataParallel",
+                       "build the same module with the same options on every rank");
+    }
+  }
+}
+
+/// Checks what a rank can see alone.
+void verify_locally(const torch::nn::Module& module, const std::vector<ReducedParameter>& parameters,
+                    const DdpOptions& options) {
+  const std::string where = "DistributedDataParallel over " + module.name();
+  if (parameters.empty())
+    throw InputError("the module has no parameter that requires a gradient", where,
+                     "use the module itself; there is nothing to exchange");
+  std::set<c10::DeviceType> types;
+  for (const auto& parameter : parameters) types.insert(parameter.tensor.device().type());
+  if (types.size() > 1)
+    throw InputError("the module's parameters are on the CPU and on a GPU", where,
+                     "move all to one kind of device");
+  for (const double size : options.bucket_cap_mb_list)
+    if (!(size > 0))
+      throw InputError(format("bucket_cap_mb_list contains {}", size), where, "give sizes above 0");
+  if (options.bucket_cap_mb && !(*options.bucket_cap_mb >= 0))
+    throw InputError(format("bucket_cap_mb is {}", *options.bucket_cap_mb), where,
+                     "give 0 for one bucket per parameter, a size in MiB, or leave it out for 25");
+}
+
+// --- the Reducer's errors with the parameters' names
+
+// The numbers in its message become names: "…did not receive grad for rank 0: 4 5\n…"
+std::string unused_in(const std::string& message, const std::vector<ReducedParameter>& parameters) {
+  constexpr size_t kShown = 20;
+  const auto at = message.find("did not receive grad for rank");
+  const auto colon = at == std::string::npos ? at : message.find(':', at);
+  if (colon == std::string::npos) return {};
+  std::istringstream numbers(message.substr(colon + 1));
+  std::vector<std::string> names;
+  for (size_t i = 0; numbers >> i;)
+    names.push_back(i < parameters.size() ? parameters[i].name : format("#{}", i));
+  const auto more = names.size() > kShown ? format(" and {} more", names.size() - kShown) : "";
+  names.resize(std::min(names.size(), kShown));
+  return base::join(names, ", ") + more;
+}
+
+template <class Action>
+void with_names(const ProcessGroup& group, const std::vector<ReducedParameter>& parameters,
+                const Action& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what();
+    const int rank = comm::rank_in_job(group, group->getRank());
+    const auto where = format("DistributedDataParallel, rank {}", rank);
+    if (const auto unused = unused_in(message, parameters); !unused.empty())
+      throw Error("these parameters had no gradient in the last backward: " + unused, where,
+                  "if they are unused on purpose, set find_unused_parameters, or static_graph if they are "
+                  "unused in every step; otherwise check that the loss uses every output of forward")
+          .of(Code::no_gradient, {rank});
+    if (message.find("Expected to have finished reduction in the prior iteration") != std::string::npos)
+      throw Error("the last step did not finish: some parameters had no gradient, or backward did not run",
+                  where,
+                  "set find_unused_parameters if parameters may stay unused; call reset() after an exception")
+          .of(Code::no_gradient, {rank});
+    throw;
+  }
+}
 
 // --- a node behind the outputs of a forward pass: what Python's DDPSink does
 
@@ -233,12 +369,6 @@ class Reducer : public c10d::Reducer {
   }
 };
 
-/// The two belong together: the Reducer asks its Logger without looking whether it is there.
-struct ReducerAndLogger {
-  std::shared_ptr<Reducer> reducer;
-  std::shared_ptr<c10d::Logger> logger;
-};
-
 /// Which parameters, by index, share a bucket.
 using Buckets = std::vector<std::vector<size_t>>;
 
@@ -328,28 +458,6 @@ std::shared_ptr<Reducer> construct(const std::vector<ReducedParameter>& paramete
                         options.gradient_as_bucket_view, names_by_index(parameters), first);
 }
 
-// `buckets`: those of an earlier Reducer; empty: as Python starts.
-ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
-                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const torch::nn::Module& module, Buckets buckets) {
-  if (buckets.empty()) buckets = first_buckets(parameters, options);
-  ReducerAndLogger made;
-  made.reducer = construct(parameters, std::move(buckets), group, options);
-  made.logger = std::make_shared<c10d::Logger>(made.reducer);
-  made.reducer->set_logger(made.logger);
-  const std::vector<int> device_ids = options.device && options.device->is_cuda()
-                                          ? std::vector<int>{options.device->index()}
-                                          : std::vector<int>{};
-  made.logger->set_construction_data_and_log(
-      module.name(), device_ids, device_ids.empty() ? -1 : device_ids.front(), options.syncs_buffers(),
-      has_sync_batchnorm(module), options.static_graph);
-  if (options.static_graph) {
-    made.reducer->set_static_graph();
-    made.logger->set_static_graph();
-  }
-  return made;
-}
-
 // Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
 void share_buckets(const Reducer& reducer, const ProcessGroup& group) {
   const auto buffers = reducer.buffers();
@@ -374,7 +482,7 @@ struct DdpCore::State {
   std::unique_ptr<GradientWatch> watch;       // none in a group of one
   CommHook hook;
   std::string hook_name;
-  bool is_timed = true;  // logging_data() has times of some steps
+  bool is_timed = true;  // the Reducer measures some steps
 
   // Python's require_backward_grad_sync and require_forward_param_sync
   bool sync_gradients = true;
@@ -386,7 +494,7 @@ struct DdpCore::State {
   bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
   bool will_sync_buffers() const { return sync_buffers && options.syncs_buffers() && !buffers.empty(); }
 
-  /// `buckets`: those of an earlier Reducer, or none.
+  /// `buckets`: those of an earlier Reducer; empty: as Python starts.
   void make_reducer(Buckets buckets = {});
   /// Once, after the first backward, in the order in which gradients came; collective.
   void rebuild_buckets();
@@ -405,7 +513,6 @@ struct DdpCore::State {
   bool any_rank_syncs(bool joined);
   void shadow_step();
   void shadow_until_all_joined();
-  void forget_step();
 };
 
 namespace {
@@ -425,9 +532,20 @@ class HookAdaptor : public c10d::CppCommHookInterface<CommHook> {
 }  // namespace
 
 void DdpCore::State::make_reducer(Buckets buckets) {
-  auto made = lockstep::make_reducer(parameters, group, options, *module, std::move(buckets));
-  logger = std::move(made.logger);
-  reducer = std::move(made.reducer);
+  if (buckets.empty()) buckets = first_buckets(parameters, options);
+  auto made = construct(parameters, std::move(buckets), group, options);
+  logger = std::make_shared<c10d::Logger>(made);
+  made->set_logger(logger);
+  reducer = std::move(made);
+  const bool on_gpu = options.device && options.device->is_cuda();
+  const int gpu = on_gpu ? options.device->index() : -1;
+  logger->set_construction_data_and_log(module->name(), on_gpu ? std::vector<int>{gpu} : std::vector<int>{},
+                                        gpu, options.syncs_buffers(), has_sync_batchnorm(*module),
+                                        options.static_graph);
+  if (options.static_graph) {
+    reducer->set_static_graph();
+    logger->set_static_graph();
+  }
   delayed = std::make_shared<DelayedAllReduce>(DelayedAllReduce{.reducer = reducer});
   if (hook) install_hook();
   share_buckets(*reducer, group);
@@ -465,12 +583,6 @@ void DdpCore::State::broadcast_module(int from, bool with_buffers) {
 void DdpCore::State::broadcast_buffers(int from) {
   at::NoGradGuard no_grad;
   c10d::broadcast_coalesced(group, buffers, kBroadcastBytes, from);
-}
-
-void DdpCore::State::forget_step() {
-  // what a static graph learned from half a first iteration cannot be taken back: begin again
-  if (options.static_graph) return make_reducer();
-  reducer->reset_state();
 }
 
 // join(): ranks that have run out of batches go on taking part in the others' collectives, one for one.
@@ -566,17 +678,6 @@ void DdpCore::join(const std::function<void()>& training, const JoinOptions& opt
 
 namespace {
 
-// The Reducer's words become the user's, with the parameters' names.
-template <class Action>
-auto in_words(const DdpCore& core, const std::vector<parallel::ReducedParameter>& parameters,
-              const Action& action) {
-  try {
-    return action();
-  } catch (const c10::Error& error) {
-    parallel::rethrow_in_words(error, parameters, comm::rank_in_job(core.group(), core.group()->getRank()));
-  }
-}
-
 at::Device first_device(const torch::nn::Module& module) {
   for (const auto& parameter : module.parameters())
     if (parameter.defined()) return parameter.device();
@@ -597,9 +698,8 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   state.options = std::move(options);
   state.parameters = parallel::reduced_parameters(*state.module, state.options.ignore);
   state.device = first_device(*state.module);
-  if (state.options.init_sync)
-    parallel::verify_alike(state.group, *state.module, state.options, state.device);
-  parallel::verify_locally(*state.module, state.parameters, state.options);
+  if (state.options.init_sync) verify_alike(state.group, *state.module, state.options, state.device);
+  verify_locally(*state.module, state.parameters, state.options);
   if (state.options.static_graph && state.options.find_unused_parameters)
     log::warning("static_graph finds unused parameters by itself: find_unused_parameters is not needed");
   state.list_buffers();
@@ -623,7 +723,7 @@ void DdpCore::before_forward() {
     state.reducer->prepare_for_forward();
   }
   if (state.joining) state.notify_join();
-  if (with_gradients) in_words(*this, state.parameters, [&] { return state.rebuild_buckets(); });
+  if (with_gradients) with_names(state.group, state.parameters, [&] { state.rebuild_buckets(); });
   if (state.will_sync_buffers()) {
     const int from = state.joining ? state.common_rank(true) : 0;
     state.list_buffers();
@@ -645,7 +745,7 @@ void DdpCore::after_forward(const std::vector<at::Tensor*>& outputs) {
     if (state.watches_unused())
       for (const at::Tensor* output : outputs)
         if (output->defined()) searched.push_back(*output);
-    in_words(*this, state.parameters, [&] { state.reducer->prepare_for_backward(searched); });
+    with_names(state.group, state.parameters, [&] { state.reducer->prepare_for_backward(searched); });
   }
   if (watches_outputs())
     put_sink_behind(outputs, state.in_first_static_iteration() ? state.delayed : nullptr);
@@ -684,11 +784,13 @@ void DdpCore::stop_timing() {
 }
 
 void DdpCore::reset() {
-  state_->forget_step();
+  // what a static graph learned from half a first iteration cannot be taken back: begin again
+  if (state_->options.static_graph) return state_->make_reducer();
+  state_->reducer->reset_state();
 }
 
 void DdpCore::check_finalized() const {
-  in_words(*this, state_->parameters, [&] { state_->reducer->check_finalized(); });
+  with_names(state_->group, state_->parameters, [&] { state_->reducer->check_finalized(); });
 }
 
 void DdpCore::zero_grad(bool set_to_none) {
@@ -723,13 +825,6 @@ std::vector<std::pair<std::string, at::Tensor>> DdpCore::named_parameters() cons
   return result;
 }
 
-std::map<std::string, std::string> DdpCore::logging_data() const {
-  const auto data = state_->logger->get_ddp_logging_data();
-  std::map<std::string, std::string> result(data.strs_map.begin(), data.strs_map.end());
-  for (const auto& [name, value] : data.ints_map) result[name] = std::to_string(value);
-  return result;
-}
-
 std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
   std::unordered_map<c10::TensorImpl*, std::string> names;
   for (const auto& parameter : state_->parameters)
@@ -743,7 +838,7 @@ std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
 }
 
 std::vector<std::vector<std::string>> DdpCore::settle_buckets() {
-  in_words(*this, state_->parameters, [&] { return state_->rebuild_buckets(); });
+  with_names(state_->group, state_->parameters, [&] { state_->rebuild_buckets(); });
   return bucket_names();
 }
 
@@ -758,7 +853,7 @@ void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names
     for (const auto& name : bucket) {
       const auto place = places.extract(name);
       if (place.empty())
-        throw InputError("the buckets name '" + name + "', which is no parameter of this model, or twice",
+        throw InputError("the buckets name '" + name + "', which this model does not have, or twice",
                          "restore_buckets", "give what settle_buckets() of the same model said");
       indices.push_back(place.mapped());
       ++placed;

@@ -6,7 +6,6 @@
 #include <c10/core/Device.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,8 +105,7 @@ class DdpCore {
   const std::string& comm_hook_name() const;
   /// Training over uneven numbers of batches.
   void join(const std::function<void()>& training, const JoinOptions& options);
-  /// No more times for logging_data(): to measure a step is to wait for the GPU, and one that is captured
-  /// cannot.
+  /// The Reducer measures no further steps: that would wait for the GPU, which a captured step cannot.
   void stop_timing();
   /// Forgets a step that was cut short.
   void reset();
@@ -119,8 +117,6 @@ class DdpCore {
   void to(c10::Device device);
   /// Every parameter once, with its name.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
-  /// Options, sizes and times under Python's names.
-  std::map<std::string, std::string> logging_data() const;
   /// The parameters' names, bucket by bucket.
   std::vector<std::vector<std::string>> bucket_names() const;
   /// The buckets as the next step will find them; collective.

@@ -3,13 +3,25 @@
 // the CPU by what its thread allocates.
 
 #include <c10/core/Device.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lockstep::parallel {
+
+/// While it lives, what this thread allocates on the CPU counts for a device of the DeviceMemory that lives
+/// now; nothing without one.
+class CountedFor {
+ public:
+  explicit CountedFor(size_t device);
+
+ private:
+  std::optional<c10::DebugInfoGuard> guard_;
+};
 
 /// Counts while it lives; one at a time. The thread that makes it counts for device 0.
 class DeviceMemory {
@@ -19,27 +31,14 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// The most bytes of tensors at once, a device, since the start or the last restart().
+  /// The most bytes of tensors at once, for each device, since the start or the last restart().
   std::vector<int64_t> peaks() const;
   /// From what is held now.
   void restart();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-/// While it lives, what this thread allocates on the CPU counts for a device; nothing where nobody counts.
-class CountedFor {
- public:
-  explicit CountedFor(size_t device);
-  ~CountedFor();
-  CountedFor(const CountedFor&) = delete;
-  CountedFor& operator=(const CountedFor&) = delete;
-
- private:
-  struct Scope;
-  std::unique_ptr<Scope> scope_;
+  const std::vector<at::Device> devices_;
+  std::optional<CountedFor> own_;
 };
 
 }  // namespace lockstep::parallel

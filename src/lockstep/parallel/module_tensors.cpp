@@ -8,8 +8,9 @@
 namespace lockstep::parallel {
 namespace {
 
-bool contains(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+template <class Item>
+bool contains(const std::vector<Item>& items, const Item& item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
 }
 
 bool has_sparse_gradients(const torch::nn::Module& module) {
@@ -27,14 +28,6 @@ std::vector<NamedTensor> unique(const torch::OrderedDict<std::string, at::Tensor
     if (!item.value().defined() || contains(ignore, item.key())) continue;
     if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
   }
-  return result;
-}
-
-template <class Named>
-std::vector<at::Tensor> tensors(const std::vector<Named>& named) {
-  std::vector<at::Tensor> result;
-  result.reserve(named.size());
-  for (const auto& item : named) result.push_back(item.tensor);
   return result;
 }
 
@@ -62,20 +55,12 @@ std::vector<ReducedParameter> reduced_parameters(const torch::nn::Module& module
   return result;
 }
 
-std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
-  return tensors(named);
-}
-std::vector<at::Tensor> tensors_of(const std::vector<ReducedParameter>& parameters) {
-  return tensors(parameters);
-}
-
 std::vector<at::Device> devices_of(const torch::nn::Module& module) {
   std::vector<at::Device> devices;
   auto tensors = module.parameters();
   for (auto& buffer : module.buffers()) tensors.push_back(std::move(buffer));
   for (const auto& tensor : tensors)
-    if (tensor.defined() && std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
-      devices.push_back(tensor.device());
+    if (tensor.defined() && !contains(devices, tensor.device())) devices.push_back(tensor.device());
   return devices;
 }
 

@@ -28,8 +28,12 @@ std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module, const N
 /// Those the Reducer handles: they require a gradient. In the order of named_modules.
 std::vector<ReducedParameter> reduced_parameters(const torch::nn::Module& module, const Names& ignore = {});
 
-std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named);
-std::vector<at::Tensor> tensors_of(const std::vector<ReducedParameter>& parameters);
+template <class Named>
+std::vector<at::Tensor> tensors_of(const std::vector<Named>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& item : named) tensors.push_back(item.tensor);
+  return tensors;
+}
 
 /// Where a module's parameters and buffers are, each device once.
 std::vector<at::Device> devices_of(const torch::nn::Module& module);

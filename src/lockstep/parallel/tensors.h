@@ -24,14 +24,13 @@ namespace lockstep {
 /// Called with each tensor of a value; may put another in its place.
 using TensorVisitor = std::function<void(at::Tensor&)>;
 
-/// The value TorchScript returns, with its lists, tuples and dicts.
-void for_each_tensor(c10::IValue& value, const TensorVisitor& visit);
-/// The same for a value that is shared: lists and dicts are copied before their tensors are exchanged.
-void for_each_tensor_of_copy(c10::IValue& value, const TensorVisitor& visit);
+/// The value TorchScript returns, with its lists, tuples and dicts. `copies`: lists and dicts are shared, so
+/// they are copied before their tensors are replaced.
+void for_each_tensor(c10::IValue& value, const TensorVisitor& visit, bool copies = false);
 
 namespace tensors {
 
-// Stands for any value in `T{Anything{}, ...}`: that is how an aggregate's fields are counted.
+// Converts to any type: `T{Anything{}, ...}` counts an aggregate's fields.
 struct Anything {
   template <class T>
   operator T() const;
@@ -68,6 +67,11 @@ template <class T>
 constexpr bool is_map = is_range<T>&& requires {
   typename T::mapped_type;
 };
+// torch::OrderedDict
+template <class T>
+constexpr bool is_ordered_dict = requires(T& value) {
+  value.begin()->key(), value.begin()->value();
+};
 template <class T>
 constexpr bool is_tuple = requires {
   std::tuple_size<T>::value;
@@ -89,9 +93,6 @@ constexpr bool holds_none =
     std::is_const_v<T> || is_plain<T> || std::is_empty_v<T> || std::is_same_v<T, std::vector<bool>>;
 template <class T>
 constexpr bool always_false = false;
-
-template <class T>
-void walk(T& value, const TensorVisitor& visit);
 
 template <class T, class Each>
 void walk_fields(T& value, const Each& each) {
@@ -137,42 +138,6 @@ void walk_packed(T& value, const TensorVisitor& visit) {
 }
 
 template <class T>
-void walk(T& value, const TensorVisitor& visit) {
-  if constexpr (std::is_same_v<T, at::Tensor>) {
-    visit(value);
-  } else if constexpr (std::is_same_v<T, c10::IValue>) {
-    for_each_tensor(value, visit);
-  } else if constexpr (holds_none<T>) {
-  } else if constexpr (has_own_walk<T>) {
-    value.for_each_tensor(visit);
-  } else if constexpr (has_free_walk<T>) {
-    visit_tensors(value, visit);
-  } else if constexpr (is_packed<T>) {
-    walk_packed(value, visit);
-  } else if constexpr (is_map<T>) {
-    for (auto& item : value) walk(item.second, visit);
-  } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
-    for (auto& item : value) walk(item.value(), visit);  // torch::OrderedDict
-  } else if constexpr (is_range<T>) {
-    for (auto& item : value) walk(item, visit);
-  } else if constexpr (is_tuple<T>) {
-    std::apply([&visit](auto&... items) { (walk(items, visit), ...); }, value);
-  } else if constexpr (is_variant<T>) {
-    std::visit([&visit](auto& item) { walk(item, visit); }, value);
-  } else if constexpr (is_pointer<T>) {
-    if (value) walk(*value, visit);
-  } else if constexpr (std::is_aggregate_v<T>) {
-    walk_fields(value, [&visit](auto& field) { walk(field, visit); });
-  } else {
-    static_assert(
-        always_false<T>,
-        "lockstep cannot see the tensors in this type: give it a member "
-        "`void for_each_tensor(const lockstep::TensorVisitor& visit)` that calls visit for each, or a "
-        "function `visit_tensors(T&, const lockstep::TensorVisitor&)` beside it");
-  }
-}
-
-template <class T>
 constexpr bool is_optional = false;
 template <class T>
 constexpr bool is_optional<std::optional<T>> = true;
@@ -189,7 +154,7 @@ constexpr bool kAnyMayOwn<std::pair<A, B>> = may_own<A>() || may_own<B>();
 template <class... Ts>
 constexpr bool kAnyMayOwn<std::variant<Ts...>> = (may_own<Ts>() || ...);
 
-// Whether a copy of a value has tensors of its own: where a pointer leads, the tensors stay the caller's.
+// Whether a copy of a value has tensors of its own; those behind a pointer are the caller's.
 template <class T>
 constexpr bool may_own() {
   if constexpr (std::is_same_v<T, at::Tensor> || std::is_same_v<T, c10::IValue> || has_own_walk<T> ||
@@ -200,7 +165,7 @@ constexpr bool may_own() {
     return false;
   } else if constexpr (is_map<T>) {
     return may_own<typename T::mapped_type>();
-  } else if constexpr (requires(T & value) { value.begin()->key(), value.begin()->value(); }) {
+  } else if constexpr (is_ordered_dict<T>) {
     return may_own<std::decay_t<decltype(std::declval<T&>().begin()->value())>>();
   } else if constexpr (is_range<T>) {
     using Item = std::decay_t<decltype(*std::declval<T&>().begin())>;
@@ -219,14 +184,14 @@ constexpr bool may_own() {
   }
 }
 
-// As walk, for a copy of a caller's value: what is not the copy's own, or not known, stays as it is.
-template <class T>
-void walk_owned(T& value, const TensorVisitor& visit) {
-  if constexpr (!may_own<T>()) {
-  } else if constexpr (std::is_same_v<T, at::Tensor>) {
-    if (value.defined()) visit(value);
+// kOwned: `value` is a copy of the caller's; what is not the copy's own, or not known, stays as it is.
+template <bool kOwned, class T>
+void walk(T& value, const TensorVisitor& visit) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    if (!kOwned || value.defined()) visit(value);
   } else if constexpr (std::is_same_v<T, c10::IValue>) {
-    for_each_tensor_of_copy(value, visit);
+    for_each_tensor(value, visit, kOwned);
+  } else if constexpr (holds_none<T> || (kOwned && !may_own<T>())) {
   } else if constexpr (has_own_walk<T>) {
     value.for_each_tensor(visit);
   } else if constexpr (has_free_walk<T>) {
@@ -234,27 +199,32 @@ void walk_owned(T& value, const TensorVisitor& visit) {
   } else if constexpr (is_packed<T>) {
     walk_packed(value, visit);
   } else if constexpr (is_map<T>) {
-    for (auto& item : value) walk_owned(item.second, visit);
-  } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
-    for (auto& item : value) walk_owned(item.value(), visit);
+    for (auto& item : value) walk<kOwned>(item.second, visit);
+  } else if constexpr (is_ordered_dict<T>) {
+    for (auto& item : value) walk<kOwned>(item.value(), visit);
   } else if constexpr (is_range<T>) {
-    for (auto& item : value) walk_owned(item, visit);
-  } else if constexpr (is_optional<T>) {
-    if (value) walk_owned(*value, visit);
+    for (auto& item : value) walk<kOwned>(item, visit);
   } else if constexpr (is_tuple<T>) {
-    std::apply([&visit](auto&... items) { (walk_owned(items, visit), ...); }, value);
+    std::apply([&visit](auto&... items) { (walk<kOwned>(items, visit), ...); }, value);
   } else if constexpr (is_variant<T>) {
-    std::visit([&visit](auto& item) { walk_owned(item, visit); }, value);
+    std::visit([&visit](auto& item) { walk<kOwned>(item, visit); }, value);
+  } else if constexpr (is_pointer<T>) {
+    if (value) walk<kOwned>(*value, visit);
+  } else if constexpr (std::is_aggregate_v<T>) {
+    walk_fields(value, [&visit](auto& field) { walk<kOwned>(field, visit); });
   } else {
-    walk_fields(value, [&visit](auto& field) { walk_owned(field, visit); });
+    static_assert(
+        always_false<T>,
+        "lockstep cannot see the tensors in this type: give it a member "
+        "`void for_each_tensor(const lockstep::TensorVisitor& visit)` that calls visit for each, or a "
+        "function `visit_tensors(T&, const lockstep::TensorVisitor&)` beside it");
   }
 }
 
 }  // namespace tensors
 
-/// An argument on its way into a forward, with its tensors on a device: a copy of it where it has any and a
-/// device is given, else the argument itself. What lies behind a pointer is the caller's and stays where it
-/// is.
+/// An argument of a forward with its tensors on a device: a copy where it has tensors and a device is given,
+/// otherwise the argument itself. Tensors behind a pointer stay where they are.
 template <class Arg>
 class Placed {
  public:
@@ -262,7 +232,7 @@ class Placed {
     if constexpr (kMoves) {
       if (!device) return;
       copy_.emplace(std::forward<Arg>(argument));
-      tensors::walk_owned(
+      tensors::walk<true>(
           *copy_, [&device](at::Tensor& tensor) { tensor = tensor.to(*device, /*non_blocking=*/true); });
     }
   }
@@ -291,7 +261,7 @@ class Placed {
 /// TensorVisitor&)` or a function `void visit_tensors(T&, const TensorVisitor&)` beside it.
 template <class T>
 void for_each_tensor(T& value, const TensorVisitor& visit) {
-  tensors::walk(value, visit);
+  tensors::walk<false>(value, visit);
 }
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ using torch::autograd::SavedVariableHooks;
 using torch::autograd::variable_list;
 using Root = decltype(torch::autograd::NodeTask::fn_);  // held in one way or the other, by version
 
-// libtorch's saved-tensor hooks, which it offers to Python alone, for C++.
+// libtorch's saved-tensor hooks, which it offers only to Python, for C++.
 
 // Makes the hooks for each tensor that autograd keeps in this thread.
 using MakeHooks = std::function<std::unique_ptr<SavedVariableHooks>()>;
@@ -112,121 +112,97 @@ class HooksInForce {
   const MakeHooks* const before_;
 };
 
-// What a computation depends on beside its inputs: random numbers, buffers and autocast.
+// What a computation depends on besides its inputs: random numbers, buffers and autocast. Each function keeps
+// what is there now and returns what restores it.
+
+using Restore = std::function<void()>;
 
 bool is_on_gpu(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_cuda();
 }
 
-class GeneratorStates {
- public:
-  GeneratorStates() = default;
-  // Of the CPU, and of the devices where these tensors are.
-  explicit GeneratorStates(const std::vector<at::Tensor>& tensors) {
-    add(at::globalContext().defaultGenerator(at::kCPU));
-    std::set<at::DeviceIndex> seen;
-    for (const auto& tensor : tensors)
-      if (is_on_gpu(tensor) && seen.insert(tensor.device().index()).second)
-        add(at::globalContext().defaultGenerator(tensor.device()));
+// Of the CPU, and of the devices where these tensors are.
+std::vector<at::Generator> generators_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Generator> generators{at::globalContext().defaultGenerator(at::kCPU)};
+  std::set<at::DeviceIndex> seen;
+  for (const auto& tensor : tensors)
+    if (is_on_gpu(tensor) && seen.insert(tensor.device().index()).second)
+      generators.push_back(at::globalContext().defaultGenerator(tensor.device()));
+  return generators;
+}
+
+Restore keep_generators(const std::vector<at::Generator>& generators) {
+  std::vector<std::pair<at::Generator, at::Tensor>> kept;
+  for (auto generator : generators) {
+    const std::lock_guard lock(generator.mutex());
+    kept.emplace_back(generator, generator.get_state());
   }
-  // Of the same generators, as they are now.
-  GeneratorStates now() const {
-    GeneratorStates states;
-    for (const auto& [generator, state] : states_) states.add(generator);
-    return states;
-  }
-  void put_back() const {
-    for (auto [generator, state] : states_) {
+  return [kept] {
+    for (auto [generator, state] : kept) {
       const std::lock_guard lock(generator.mutex());
       generator.set_state(state);
     }
-  }
+  };
+}
 
- private:
-  void add(at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    states_.emplace_back(generator, generator.get_state());
-  }
-  std::vector<std::pair<at::Generator, at::Tensor>> states_;
-};
-
-// The values of a module's buffers, such as BatchNorm's statistics.
-class BufferStates {
- public:
-  // variable_data(): autograd may have kept a buffer, and need not hear of this
-  explicit BufferStates(const std::shared_ptr<torch::nn::Module>& module) {
-    if (!module) return;
+// Such as BatchNorm's statistics. variable_data(): autograd may have kept a buffer, and must not see this.
+Restore keep_buffers(const std::shared_ptr<torch::nn::Module>& module) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept;
+  if (module)
     for (const auto& buffer : module->buffers())
-      if (buffer.defined()) kept_.emplace_back(buffer, buffer.variable_data().clone());
-  }
-  void put_back() const {
-    for (const auto& [buffer, kept] : kept_) buffer.variable_data().copy_(kept);
-  }
+      if (buffer.defined()) kept.emplace_back(buffer, buffer.variable_data().clone());
+  return [kept] {
+    for (const auto& [buffer, before] : kept) buffer.variable_data().copy_(before);
+  };
+}
 
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
-};
-
-// Autocast of the CPU, and of GPUs where one of these tensors is. Put back as it was in the forward, it keeps
-// no casts of weights: those are the whole process's, and another thread may be within a forward.
-class AutocastState {
- public:
-  explicit AutocastState(const std::vector<at::Tensor>& tensors) {
-    add(at::kCPU);
-    if (std::any_of(tensors.begin(), tensors.end(), is_on_gpu)) add(at::kCUDA);
-  }
-  // As it is now, whether it keeps casts included.
-  AutocastState now() const {
-    AutocastState state;
-    for (const auto& device : devices_) state.add(device.type);
-    state.caches_ = at::autocast::is_autocast_cache_enabled();
-    return state;
-  }
-  void put_back() const {
-    for (const auto& device : devices_) {
-      at::autocast::set_autocast_enabled(device.type, device.enabled);
-      at::autocast::set_autocast_dtype(device.type, device.dtype);
-    }
-    at::autocast::set_autocast_cache_enabled(caches_);
-  }
-
- private:
-  AutocastState() = default;
-  struct Device {
+// Without `caches` no casts of weights are kept afterwards: those are the whole process's, and another thread
+// may be within a forward.
+Restore keep_autocast(bool on_gpu, bool caches) {
+  struct State {
     at::DeviceType type;
     bool enabled;
     at::ScalarType dtype;
   };
-  void add(at::DeviceType type) {
-    devices_.push_back(
-        {type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
-  }
-  std::vector<Device> devices_;
-  bool caches_ = false;
-};
+  std::vector<State> kept;
+  for (const auto type : {at::kCPU, at::kCUDA})
+    if (type == at::kCPU || on_gpu)
+      kept.push_back({type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
+  return [kept, caches] {
+    for (const auto& [type, enabled, dtype] : kept) {
+      at::autocast::set_autocast_enabled(type, enabled);
+      at::autocast::set_autocast_dtype(type, dtype);
+    }
+    at::autocast::set_autocast_cache_enabled(caches);
+  };
+}
 
-// Puts a state back when told, and at its end at the latest: there it drops errors, since the one that is
-// on its way says more.
-template <class State>
-class PutBack {
+// Restores states when told, and in its destructor at the latest: there it drops errors, because an exception
+// is under way that says more.
+class RestoreAtEnd {
  public:
-  explicit PutBack(State state) : state_(std::move(state)) {}
-  ~PutBack() {
-    try {
-      put_back();
-    } catch (...) {
+  explicit RestoreAtEnd(std::vector<Restore> states) : states_(std::move(states)) {}
+  ~RestoreAtEnd() {
+    while (!states_.empty()) {
+      try {
+        restore();
+      } catch (...) {
+      }
     }
   }
-  PutBack(const PutBack&) = delete;
-  PutBack& operator=(const PutBack&) = delete;
+  RestoreAtEnd(const RestoreAtEnd&) = delete;
+  RestoreAtEnd& operator=(const RestoreAtEnd&) = delete;
 
-  void put_back() {
-    if (!std::exchange(done_, true)) state_.put_back();
+  void restore() {
+    while (!states_.empty()) {
+      const auto state = std::move(states_.back());
+      states_.pop_back();
+      state();
+    }
   }
 
  private:
-  const State state_;
-  bool done_ = false;
+  std::vector<Restore> states_;
 };
 
 // Of the inputs and the module: where it computes.
@@ -237,9 +213,9 @@ std::vector<at::Tensor> tensors_of(const RecomputedPart& part) {
   return tensors;
 }
 
-// Backward runs in a thread for each device. What is computed again draws from generators that all share, of
-// which the CPU's is one, and so must be alone from the first number to the last: a lock for each region
-// would not do. What it computes may run a backward of its own, in this thread alone.
+// Backward runs in a thread for each device. The second computation draws from generators that all threads
+// share, such as the CPU's, so only one may run at a time, whatever its region. It may run a backward of its
+// own, in this thread only.
 std::recursive_mutex& turn() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -247,10 +223,10 @@ std::recursive_mutex& turn() {
 
 constexpr const char* kWhere = "checkpoint_activations";
 
-// Thrown out of the computation once all that was dropped is there: what follows nobody needs.
+// Thrown out of the computation once all dropped tensors are there: the rest is not needed.
 struct Enough {};
 
-// Stands in autograd's graph of the second computation for a tensor that is kept.
+// Represents a tensor that is kept in autograd's graph of the second computation.
 class Present : public SavedVariableHooks {
  public:
   explicit Present(std::function<void(const at::Tensor&)> keep) : keep_(std::move(keep)) {}
@@ -269,8 +245,11 @@ class Present : public SavedVariableHooks {
 // them.
 class Region {
  public:
-  Region(RecomputedPart part, const CheckpointOptions& options) : autocast_(tensors_of(part)) {
-    if (options.preserve_rng_state) generators_ = GeneratorStates(tensors_of(part));
+  explicit Region(RecomputedPart part) {
+    const auto tensors = tensors_of(part);
+    generators_ = generators_of(tensors);
+    on_gpu_ = std::ranges::any_of(tensors, is_on_gpu);
+    first_time_ = {keep_generators(generators_), keep_autocast(on_gpu_, /*caches=*/false)};
     for (const auto& input : std::exchange(part.inputs, {})) {
       if (input.defined())
         inputs_.push_back({input.detach(), input.requires_grad(), input._version()});
@@ -337,15 +316,11 @@ class Region {
   void compute_again() {
     made_.clear();
     const auto inputs = this->inputs();
-    PutBack buffers_before(BufferStates(part_.module));
-    PutBack generators_before(generators_.now());
-    PutBack autocast_before(autocast_.now());
-    generators_.put_back();
-    autocast_.put_back();
+    RestoreAtEnd before({keep_buffers(part_.module), keep_generators(generators_),
+                         keep_autocast(on_gpu_, at::autocast::is_autocast_cache_enabled())});
+    for (const auto& restore : first_time_) restore();
     compute_until_enough(inputs);
-    autocast_before.put_back();
-    generators_before.put_back();
-    buffers_before.put_back();
+    before.restore();
   }
 
   // Takes what the second computation keeps, in its order.
@@ -385,13 +360,14 @@ class Region {
 
   RecomputedPart part_;  // without its inputs
   std::vector<Input> inputs_;
-  GeneratorStates generators_;  // none where random numbers are not to be kept
-  const AutocastState autocast_;
+  std::vector<at::Generator> generators_;
+  bool on_gpu_ = false;
+  std::vector<Restore> first_time_;
   std::vector<Dropped> dropped_;
   std::vector<Made> made_;
 };
 
-// Takes the place in autograd's graph of a tensor that was dropped.
+// Replaces a tensor that was dropped in autograd's graph.
 class Absent : public SavedVariableHooks {
  public:
   explicit Absent(std::shared_ptr<Region> region) : region_(std::move(region)) {}
@@ -412,9 +388,9 @@ struct Dropping::InForce {
   ~InForce() { region->end_first_time(); }
 };
 
-Dropping::Dropping(RecomputedPart part, const CheckpointOptions& options) {
+Dropping::Dropping(RecomputedPart part) {
   if (!torch::GradMode::is_enabled() || make_hooks) return;
-  in_force_.reset(new InForce{std::make_shared<Region>(std::move(part), options)});
+  in_force_.reset(new InForce{std::make_shared<Region>(std::move(part))});
 }
 
 Dropping::~Dropping() = default;

@@ -14,11 +14,6 @@
 
 namespace lockstep {
 
-/// How a part is computed again.
-struct CheckpointOptions {
-  bool preserve_rng_state = true;  ///< with the random numbers of the first time: dropout drops the same
-};
-
 namespace recompute {
 
 /// What is computed again.
@@ -32,7 +27,7 @@ struct RecomputedPart {
 /// for, or within another one, it changes nothing.
 class Dropping {
  public:
-  Dropping(RecomputedPart part, const CheckpointOptions& options);
+  explicit Dropping(RecomputedPart part);
   ~Dropping();
   Dropping(const Dropping&) = delete;
   Dropping& operator=(const Dropping&) = delete;
@@ -72,28 +67,22 @@ void compute(Function& function, const std::vector<at::Tensor>& inputs, std::ind
 
 }  // namespace recompute
 
-/// What `function` gives for the inputs, with less memory: of all that autograd would keep within it the
-/// inputs alone stay, and backward computes the rest again, under the same autocast. As Python's
-/// torch.utils.checkpoint(use_reentrant=False): DDP sees no difference, with find_unused_parameters and
-/// several backwards, too. `function` is a module (std::shared_ptr, or a holder such as torch::nn::Linear) or
-/// anything that can be called and copied; it gives a tensor, or anything with tensors in it. What is no
-/// tensor is captured. It is called twice, and must do the same both times: a module's buffers (BatchNorm's
-/// statistics) are put back after the second time; what a function writes elsewhere is written twice.
-/// Error in backward where an input was changed in place, by the function or after it, or where the second
-/// time is unlike the first. A backward that the function runs of its own must stay on one GPU.
+/// What `function` gives for the inputs, with less memory: autograd keeps only the inputs, and backward
+/// computes the rest again, with the same random numbers and autocast. As Python's
+/// torch.utils.checkpoint(use_reentrant=False): it works with DDP, find_unused_parameters and several
+/// backwards. `function` is a module (std::shared_ptr, or a holder such as torch::nn::Linear) or any copyable
+/// callable; it returns a tensor, or anything with tensors in it. Capture arguments that are not tensors. It
+/// is called twice, and must do the same both times: a module's buffers (BatchNorm's statistics) are restored
+/// after the second time; other side effects happen twice. Error in backward where an input was changed in
+/// place, by the function or after it, or where the second time differs from the first. A backward that the
+/// function itself runs must stay on one GPU.
 template <class Function, std::same_as<at::Tensor>... Inputs>
-auto checkpoint_activations(const CheckpointOptions& options, Function function, const Inputs&... inputs) {
+auto checkpoint_activations(Function function, const Inputs&... inputs) {
   const auto again = [function](const std::vector<at::Tensor>& kept) mutable {
     recompute::compute(function, kept, std::index_sequence_for<Inputs...>());
   };
-  const recompute::Dropping dropping({again, {inputs...}, recompute::module_of(function)}, options);
+  const recompute::Dropping dropping({again, {inputs...}, recompute::module_of(function)});
   return recompute::call(function, inputs...);
-}
-/// The same with the usual options.
-template <class Function, std::same_as<at::Tensor>... Inputs>
-requires(!std::same_as<Function, CheckpointOptions>) auto checkpoint_activations(Function function,
-                                                                                 const Inputs&... inputs) {
-  return checkpoint_activations(CheckpointOptions{}, std::move(function), inputs...);
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep::text {
 namespace {
 
-// What BERT's tokenizer asks about a character; scripts/unicode_tables says which Unicode answers.
+// What BERT's tokenizer asks about a character; a test compares the tables with the tokenizers package.
 
 enum CharFlag : uint8_t {
   kRemoved = 1,      // a control or format character, private use, U+FFFD

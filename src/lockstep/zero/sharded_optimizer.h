@@ -55,18 +55,26 @@ class ShardedOptimizer : public Optimizer {
 };
 
 /// An optimiser over groups of parameters that the team's ranks share; the plain one where a rank is alone.
+/// `make` makes an optimiser over such groups.
+template <class Options, class MakeOptimizer>
+std::unique_ptr<Optimizer> sharded_with(const MakeOptimizer& make,
+                                        const std::vector<ParameterGroup<Options>>& groups,
+                                        const Team& team) {
+  if (team.world() == 1) return make(groups);
+  std::vector<std::vector<at::Tensor>> params;
+  for (const auto& group : groups) params.push_back(group.params);
+  const auto over = [&](const std::vector<std::vector<at::Tensor>>& of) {
+    auto own = groups;
+    for (size_t i = 0; i < own.size(); ++i) own[i].params = of[i];
+    return make(own);
+  };
+  return std::make_unique<ShardedOptimizer>(over, params, team);
+}
+/// The same for a class of optimisers.
 template <class O>
 std::unique_ptr<Optimizer> sharded(const std::vector<ParameterGroup<typename O::Options>>& groups,
                                    const Team& team) {
-  if (team.world() == 1) return std::make_unique<O>(groups);
-  std::vector<std::vector<at::Tensor>> params;
-  for (const auto& group : groups) params.push_back(group.params);
-  const auto make = [&groups](const std::vector<std::vector<at::Tensor>>& of) {
-    auto own = groups;
-    for (size_t i = 0; i < own.size(); ++i) own[i].params = of[i];
-    return std::make_unique<O>(own);
-  };
-  return std::make_unique<ShardedOptimizer>(make, params, team);
+  return sharded_with([](const auto& own) { return std::make_unique<O>(own); }, groups, team);
 }
 /// The same over the session's ranks.
 template <class O>
@@ -82,9 +90,6 @@ std::unique_ptr<Optimizer> sharded(std::vector<at::Tensor> params, const Session
 }
 
 /// The optimiser that a config names, shared by the team; the plain one where a rank is alone.
-std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimSettings& settings,
-                                                  std::vector<at::Tensor> params, const Team& team);
-/// The same with a group or several.
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimGroups& groups, const Team& team);
 
 }  // namespace lockstep

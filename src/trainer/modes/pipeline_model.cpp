@@ -27,7 +27,6 @@
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/module_tensors.h"
-#include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/stages/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
@@ -154,7 +153,8 @@ struct Bubble {
   // Collective.
   std::string words(const Mesh& mesh, int64_t micro_batches) const {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
-    const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches);
+    const double waits = static_cast<double>(stages) - 1;
+    const double formula = 100 * waits / (static_cast<double>(micro_batches) + waits);
     if (!mesh.all().device().is_cpu()) {
       return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
                     micro_batches, formula);
@@ -246,8 +246,7 @@ class PipelineModel : public TrainedModel {
     const auto begin = Clock::now();
     if (core_) core_->before_forward();
     auto local = no_sync();  // for all backwards but the last
-    for (const auto& [messages, turn] :
-         parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
+    for (const auto& [messages, turn] : parallel::stage_steps(stages, stage, count)) {
       if (!messages.empty()) context.enter(Phase::waiting);
       exchange(messages, batches, alive);
       if (!turn) break;

@@ -48,8 +48,7 @@ void play(StageLine& line, int64_t micro_batches) {
     (message.forward ? inputs : gradients)[number] = comes.tensor;
     return comes;
   };
-  const auto turns = one_f_one_b(line.stages(), line.stage(), micro_batches);
-  for (const auto& [messages, turn] : stage_steps(turns, line.stages(), line.stage())) {
+  for (const auto& [messages, turn] : stage_steps(line.stages(), line.stage(), micro_batches)) {
     std::vector<StageLine::Parcel> parcels;
     for (const auto& message : messages) parcels.push_back(parcel(message));
     line.exchange(parcels);
@@ -78,7 +77,7 @@ TEST_P(StageLines, GroupWhatIsBetweenTwoTurns) {
   const auto* backend = dynamic_cast<const test::InOrder*>(line_.team().group()->getBackend(c10::kCPU).get());
   ASSERT_NE(backend, nullptr);
   play(line_, 5);  // after the group that connects
-  const auto steps = stage_steps(one_f_one_b(stages_, stage_, 5), stages_, stage_);
+  const auto steps = stage_steps(stages_, stage_, 5);
   EXPECT_EQ(backend->groups() - 1, std::count_if(steps.begin(), steps.end(),
                                                  [](const auto& step) { return !step.messages.empty(); }));
 }

@@ -1,7 +1,7 @@
 // The CUDA path of SyncBatchNorm on the CPU: libtorch's five kernels, which it has for CUDA alone, written
 // out here after aten/src/ATen/native/cuda/Normalization.cuh. What no CPU can show is that CUDA's do the
 // same.
-#include "lockstep/parallel/sync_batch_norm_function.h"
+#include "lockstep/parallel/sync_batch_norm.h"
 
 #include <ATen/record_function.h>
 #include <torch/library.h>
@@ -13,7 +13,6 @@
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "parallel/ranks_group.h"
 
 namespace lockstep {

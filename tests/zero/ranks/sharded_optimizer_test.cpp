@@ -126,7 +126,9 @@ struct Pair {
 
 Pair pair_of(const OptimSettings& settings, const Team& over) {
   return Pair([&](auto params) { return make_optimizer(settings, params); },
-              [&](auto params) { return make_sharded_optimizer(settings, params, over); });
+              [&](auto params) {
+                return make_sharded_optimizer({{params, settings}}, over);
+              });
 }
 
 const std::map<std::string, OptimSettings> kCases = {
@@ -331,7 +333,7 @@ std::string error_of(const std::function<void()>& act) {
 
 TEST(Sharded, RefusesAlikeOnAllRanks) {
   const auto params = parameters();
-  const auto ours = make_sharded_optimizer(kCases.at("adam"), params, team());
+  const auto ours = make_sharded_optimizer({{params, kCases.at("adam")}}, team());
   const auto sgd = make_optimizer(kCases.at("sgd momentum"), params);
   EXPECT_THAT(error_of([&] { ours->load_state_dict(sgd->state_dict()); }), HasSubstr("not Adam's"));
   // a state of one parameter's that only its owner looks into

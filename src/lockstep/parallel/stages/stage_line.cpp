@@ -17,13 +17,25 @@
 namespace lockstep::parallel {
 namespace {
 
+std::vector<Turn> one_f_one_b(int stages, int stage, int64_t micro_batches) {
+  const int64_t warm_up = std::min<int64_t>(stages - stage - 1, micro_batches);
+  std::vector<Turn> turns;
+  for (int64_t i = 0; i < warm_up; ++i) turns.push_back({true, i});
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    if (warm_up + i < micro_batches) turns.push_back({true, warm_up + i});
+    turns.push_back({false, i});
+  }
+  return turns;
+}
+
 void add(std::vector<StageMessage>& messages, bool sends, const Turn& turn, int peer, int stages) {
   if (peer >= 0 && peer < stages) messages.push_back({sends, turn.forward, turn.micro_batch, peer});
 }
 
 }  // namespace
 
-std::vector<StageStep> stage_steps(const std::vector<Turn>& turns, int stages, int stage) {
+std::vector<StageStep> stage_steps(int stages, int stage, int64_t micro_batches) {
+  const auto turns = one_f_one_b(stages, stage, micro_batches);
   std::vector<StageStep> steps(turns.size() + 1);
   for (size_t i = 0; i < turns.size(); ++i) {
     const int way = turns[i].forward ? 1 : -1;
@@ -34,7 +46,7 @@ std::vector<StageStep> stage_steps(const std::vector<Turn>& turns, int stages, i
   return steps;
 }
 
-// least[s][n]: the dearest of s stages that take the first n parts, where they are cut best.
+// least[s][n]: the most expensive of s stages that take the first n parts, with the best cut.
 std::vector<size_t> cut_chain(const std::vector<int64_t>& costs, size_t stages) {
   const size_t parts = costs.size();
   std::vector<int64_t> before(parts + 1, 0);
@@ -46,9 +58,9 @@ std::vector<size_t> cut_chain(const std::vector<int64_t>& costs, size_t stages) 
   for (size_t s = 1; s <= stages; ++s) {
     for (size_t n = s; n <= parts; ++n) {
       for (size_t last = s - 1; last < n; ++last) {
-        const auto dearest = std::max(least[s - 1][last], before[n] - before[last]);
-        if (dearest >= least[s][n]) continue;
-        least[s][n] = dearest;
+        const auto most = std::max(least[s - 1][last], before[n] - before[last]);
+        if (most >= least[s][n]) continue;
+        least[s][n] = most;
         begin[s][n] = last;
       }
     }
@@ -64,22 +76,22 @@ constexpr int64_t kMostDimensions = 14;
 constexpr int64_t kHeader = 3 + 2 * kMostDimensions;
 constexpr int kTag = 1;  // a neighbour's messages come in the order in which they were sent
 
-// The bytes as they lie: a message is contiguous, and channels_last has to arrive as channels_last.
+// The bytes in memory order: a message is contiguous, and channels_last must arrive as channels_last.
 at::Tensor flat(const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
 }
 
-// one by one, a GPU's messages wait for each other in a ring (docs/decisions/0014)
+// without groups a GPU's messages wait for each other (docs/decisions/0014)
 bool knows_groups(const Team& line) {
   const auto backend = line.group()->getBackend(line.device().type());
   if (backend->supportsCoalescing()) return true;
   if (line.device().is_cpu()) return false;
-  throw InputError(format("the backend {} sends a pipeline's messages one by one, and on GPUs they hang so",
+  throw InputError(format("the backend {} cannot group messages, without which a pipeline on GPUs hangs",
                           backend->getBackendName()),
                    "launch.backend", "use nccl, or train on CPUs (launch.device: cpu)");
 }
 
-/// Messages that begin together. Ended on every way out: one left open would hold the backend's end.
+/// Messages that begin together. Always ended: an open group would block the backend's destructor.
 class Group {
  public:
   Group(c10d::ProcessGroup& carrier, c10::DeviceType device) : carrier_(carrier), device_(device) {
@@ -107,24 +119,6 @@ class Group {
   bool is_open_ = true;
 };
 
-// what of an output is not as it was, and what would help
-std::pair<std::string, std::string> difference(const auto& before, const auto& now) {
-  const std::string cut = "cut elsewhere, or train without parallel.pipeline";
-  if (before.sizes != now.sizes)
-    return {format("its shape is {} after {}", c10::str(at::IntArrayRef(now.sizes)),
-                   c10::str(at::IntArrayRef(before.sizes))),
-            "a stage's output may depend on its input's shape alone: " + cut};
-  if (before.dtype != now.dtype)
-    return {format("its type is {} after {}", c10::toString(now.dtype), c10::toString(before.dtype)), cut};
-  if (before.strides != now.strides)
-    return {format("its strides are {} after {}", c10::str(at::IntArrayRef(now.strides)),
-                   c10::str(at::IntArrayRef(before.strides))),
-            "let the stage give it .contiguous(); or " + cut};
-  return {now.needs_gradient ? "it needs a gradient, and needed none before"
-                             : "it needs no gradient, and needed one before",
-          "freeze or unfreeze a stage before the first batch, and not between batches"};
-}
-
 }  // namespace
 
 StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(line_)) {
@@ -142,6 +136,11 @@ void StageLine::connect() {
   }
   exchange(parcels);
   flush();
+}
+
+std::string StageLine::Form::text() const {
+  return format("{} {} with strides {}{}", c10::toString(dtype), c10::str(at::IntArrayRef(sizes)),
+                c10::str(at::IntArrayRef(strides)), needs_gradient ? ", needs a gradient" : "");
 }
 
 StageLine::Form StageLine::form_of(const at::Tensor& tensor) {
@@ -166,8 +165,8 @@ StageLine::Form StageLine::unpacked(const at::Tensor& header) {
 
 at::Tensor StageLine::dense(const at::Tensor& tensor) {
   if (tensor.dim() > kMostDimensions) {
-    throw InputError(format("a stage gives a tensor of {} dimensions", tensor.dim()), "parallel.pipeline",
-                     format("cut the model where at most {} are enough", kMostDimensions));
+    throw InputError(format("the output of a stage has {} dimensions", tensor.dim()), "parallel.pipeline",
+                     format("cut the model where a tensor has at most {}", kMostDimensions));
   }
   return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
 }
@@ -189,11 +188,13 @@ StageLine::Parcel StageLine::output(const at::Tensor& tensor, const Sizes& batch
     const Parcel header{true, stage() + 1, packed(form)};
     sent_.push_back({post(header), {header.tensor}, false});
   }
-  if (known->second != form) {
-    const auto [what, help] = difference(known->second, form);
-    throw Error("what a stage of the pipeline gives changed from batch to batch: " + what,
-                format("stage {}", stage()), help);
-  }
+  if (known->second != form)
+    throw Error(format("the output of stage {} changed between batches: {}, before {}", stage(), form.text(),
+                       known->second.text()),
+                "parallel.pipeline",
+                "a stage's output may depend on its input's shape only: cut elsewhere, let the stage give "
+                ".contiguous() "
+                "tensors, freeze it before the first batch, or train without parallel.pipeline");
   return {true, stage() + 1, whole};
 }
 

@@ -9,9 +9,9 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/team.h"
 
 namespace lockstep::parallel {
@@ -66,6 +66,7 @@ class StageLine {
     bool needs_gradient;
     Sizes sizes, strides;
     bool operator==(const Form&) const = default;
+    std::string text() const;
   };
   enum class What : int { output = 1, result = 2 };
   using Key = std::tuple<What, bool, Sizes>;
@@ -93,7 +94,13 @@ class StageLine {
   std::deque<Posted> sent_;
 };
 
-// What a stage of a pipeline does, in order: its turns, and which messages it exchanges between them.
+/// A stage's work on a micro-batch.
+struct Turn {
+  bool forward;  // else backward
+  int64_t micro_batch;
+
+  bool operator==(const Turn&) const = default;
+};
 
 /// A micro-batch on its way to a neighbour or from one: an output forward, a gradient back.
 struct StageMessage {
@@ -105,21 +112,21 @@ struct StageMessage {
   bool operator==(const StageMessage&) const = default;
 };
 
-/// The messages are one group, as NCCL has it: all are under way at once, and what comes next waits for all.
+/// The messages are one group, as NCCL defines it: all are under way at once, and the turn waits for all.
 struct StageStep {
   std::vector<StageMessage> messages;
   std::optional<Turn> turn;  // after them; none at the end
 };
 
-/// Between two turns: what the first made is sent, and what the second needs received. Why stages that wait
-/// for each such group in one_f_one_b()'s order meet no deadlock is in
-/// docs/decisions/0014-pipeline-messages.md.
-std::vector<StageStep> stage_steps(const std::vector<Turn>& turns, int stages, int stage);
+/// What a stage does, in order: one forward, one backward (PipeDream-Flush; Narayanan et al.,
+/// arXiv:2006.09503). After a warm-up of as many forwards as there are stages behind this one, each further
+/// forward is followed by a backward, so that a stage keeps at most `stages - stage` micro-batches alive.
+/// Between two turns it sends what the first made and receives what the second needs; why no stages wait for
+/// each other forever is in docs/decisions/0014-pipeline-messages.md.
+std::vector<StageStep> stage_steps(int stages, int stage, int64_t micro_batches);
 
-// Where a chain of parts is cut into stages.
-
-/// How many parts each stage takes, in order: the cut whose dearest stage costs least, each stage with a part
-/// at least. At most as many stages as costs.
+/// How many of a chain's parts each stage takes, in order: the cut whose most expensive stage costs least,
+/// with at least one part in each stage. `stages` is at most the number of costs.
 std::vector<size_t> cut_chain(const std::vector<int64_t>& costs, size_t stages);
 
 }  // namespace lockstep::parallel
