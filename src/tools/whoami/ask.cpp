@@ -25,7 +25,8 @@ namespace {
 // A missing device is no error yet: the table is printed first.
 void take_device(Process& process, const std::string& wanted, const launch::Environment& environment) {
   try {
-    const launch::DeviceChoice choice = launch::choose_device(process.job, wanted, environment);
+    const launch::DeviceChoice choice =
+        launch::choose_device(process.job, LaunchOptions{.device = wanted}, environment);
     process.device = choice.name;
     process.job.because["device"] = choice.because;
   } catch (const InputError& error) {
