@@ -213,7 +213,7 @@ def test_the_configs_launcher_overrides_the_environment(run, lockstep, source_di
         assert result.returncode == 0, result.output
         assert "on 1 rank" in result.output
     result = run(*short(lockstep, config, tmp_path, "--launcher", "torchrun"), env={})
-    assert result.returncode == 2 and "'torchrun' was asked for" in result.stderr, "--launcher comes first"
+    assert result.returncode == 2 and "'torchrun' was chosen" in result.stderr, "--launcher comes first"
 
 
 @pytest.mark.mpi
