@@ -1,6 +1,8 @@
 #pragma once
 // MPI once it is up: communicators of our own, errors as exceptions.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <utility>
@@ -86,6 +88,10 @@ class NamedPlugins {
 
 // Which MPI started this process, and so which library answers it.
 
+/// 0 if there is none.
+pid_t parent_of(pid_t process);
+/// Whether the program, by its path or name, starts MPI's ranks: mpirun, mpiexec, orted, hydra_pmi_proxy, ...
+bool is_mpi_starter(const std::string& program);
 /// The programs above this process, nearest first: "/opt/mpich/bin/hydra_pmi_proxy".
 std::vector<std::string> programs_above();
 
