@@ -74,6 +74,7 @@ struct Launcher {
   const char* local_world = nullptr;
   const char* node_rank = nullptr;
   const char* nodes = nullptr;
+  const char* job = nullptr;  // the same for all ranks that it started together
   UsesMpi mpi;
   std::span<const mpi::Family> answers = {};  // the MPIs that it can start, likeliest first
   bool world_from_mpi = false;                // the size may be missing: MPI tells

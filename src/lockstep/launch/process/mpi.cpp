@@ -228,8 +228,23 @@ void refuse_too_many(unsigned long long bytes) {
                 format("exchange at most {} bytes at once, all ranks together", kLargestMessage));
 }
 
+}  // namespace
+
+std::string mpi_failure(int code, const char* call) {
+  std::array<char, mpi::kMaxErrorString> text{};
+  int length = 0;
+  mpi::calls().error_string(code, text.data(), &length);
+  return format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length)));
+}
+
+void check_mpi(int code, const char* call) {
+  if (code == mpi::kSuccess) return;
+  throw Error(mpi_failure(code, call), call,
+              "look for an earlier message of another rank, which may have died");
+}
+
 // Lengths first, then all texts in one message.
-std::vector<std::string> gather_over(mpi::Comm comm, const std::string& text) {
+std::vector<std::string> all_gather_over(mpi::Comm comm, const std::string& text) {
   int rank = 0, size = 0;
   check_mpi(mpi::calls().comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
@@ -252,21 +267,6 @@ std::vector<std::string> gather_over(mpi::Comm comm, const std::string& text) {
   for (size_t i = 0; i < world; ++i)
     texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
   return texts;
-}
-
-}  // namespace
-
-std::string mpi_failure(int code, const char* call) {
-  std::array<char, mpi::kMaxErrorString> text{};
-  int length = 0;
-  mpi::calls().error_string(code, text.data(), &length);
-  return format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length)));
-}
-
-void check_mpi(int code, const char* call) {
-  if (code == mpi::kSuccess) return;
-  throw Error(mpi_failure(code, call), call,
-              "look for an earlier message of another rank, which may have died");
 }
 
 bool mpi_is_up() {
@@ -337,7 +337,7 @@ std::string MpiSession::broadcast(const std::string& own) {
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) {
   wait_for_all(world_, patience_, kExchange);
-  return gather_over(world_, text);
+  return all_gather_over(world_, text);
 }
 
 std::vector<std::string> MpiSession::gather(const std::string& text) {
@@ -347,7 +347,7 @@ std::vector<std::string> MpiSession::gather(const std::string& text) {
 
 std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {
   wait_for_all(node_, patience_, kExchange);
-  return gather_over(node_, text);
+  return all_gather_over(node_, text);
 }
 
 void MpiSession::barrier() const {
