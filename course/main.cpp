@@ -1,6 +1,8 @@
 // lockstep check and lockstep workshop, of which `lockstep` becomes this program: an exercise of the course,
 // built, run and judged, or how far the learner is; the course copied to a learner's folder, made ready for a
 // class, and proven.
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -215,7 +217,7 @@ int run_workshop(const Words& args) {
 
 int run(const Words& args, bool& alike) {
   alike = true;
-  launch::fit_log_to_terminal();
+  log::set_colour(launch::has_colour(STDERR_FILENO));
   const auto command = args.empty() ? "" : args.front();
   if (command != "check" && command != "workshop")
     throw UsageError("this is a part of lockstep", "lockstep-workshop",

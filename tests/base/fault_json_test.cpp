@@ -29,18 +29,15 @@ TEST(FaultJson, SaysNothingOfCollectivesWhereThereWereNone) {
             R"({"code":"failed","ranks":[],"what":"x","where":"","hint":""})");
 }
 
-TEST(FaultJson, OfSomethingElseIsNothingAndAFieldOfAnotherTypeIsLeftOut) {
+TEST(FaultJson, RefusesSomethingElseAndLeavesOutAFieldOfAnotherType) {
   for (const char* text : {"", "x", "[]", "{}", R"({"code":7})", R"({"name":"mean","numbers":[1]})"})
     EXPECT_FALSE(base::fault_in(text)) << text;
-  const auto odd = base::fault_in(
-      R"({"code":"no such","what":7,"ranks":[1,"x",1e300,2],"met_in":[],"seen":[7,{"rank":1e300,"number":-1}]})");
+  const auto odd = base::fault_in(R"({"code":"no such","what":7,"ranks":[1,"x"],"met_in":[],"seen":[7]})");
   ASSERT_TRUE(odd);
   EXPECT_EQ(odd->code, Code::failed);
   EXPECT_EQ(odd->what, "");
-  EXPECT_EQ(odd->ranks, (std::vector<int>{1, 2}));
-  ASSERT_EQ(odd->seen.size(), 1u);
-  EXPECT_EQ(odd->seen[0].rank, 0);
-  EXPECT_EQ(odd->seen[0].number, 0u);
+  EXPECT_TRUE(odd->ranks.empty());
+  EXPECT_EQ(odd->met_in.call, "");
 }
 
 }  // namespace lockstep

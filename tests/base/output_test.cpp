@@ -69,13 +69,14 @@ TEST(Output, WritesThroughWhatIsNoFile) {
   ::close(reader);
 }
 
-TEST(Output, SweepsWhatAKilledWriterLeftBesideIt) {
+TEST(WriteWhole, AKilledWritersFileIsRemovedAndALivingOnesIsNot) {
   const test::TempFolder folder;
   const auto dead = folder.write(".out.json.12345.partial", "half");
-  fs::last_write_time(dead, fs::file_time_type::clock::now() - std::chrono::minutes(2));
-  write(folder / "out.json", "whole");
+  const auto living = folder.write(".out.json.12346.partial", "half");
+  fs::last_write_time(dead, fs::file_time_type::clock::now() - std::chrono::minutes(20));
+  base::remove_dead_partials(folder / "out.json");
   EXPECT_FALSE(fs::exists(dead));
-  EXPECT_EQ(text_of(folder / "out.json"), "whole");
+  EXPECT_TRUE(fs::exists(living));
 }
 
 // As in two containers that share a folder: the same number of a process, the same file.

@@ -18,17 +18,16 @@ TEST(Wrap, BreaksBetweenWordsAlone) {
   EXPECT_EQ(base::wrapped("one two three four five", 0), "one two three four five");
 }
 
-TEST(Wrap, LogsFitTheTerminalAndMarksHaveColour) {
-  const auto said = [](const log::LogLook& look) {
+TEST(Log, MarksTheLevelByAColour) {
+  const auto warning = [](bool colour) {
     ::testing::internal::CaptureStderr();
-    log::set_look(look);
-    log::warning("one two three four");
-    log::set_look({});
+    log::set_colour(colour);
+    log::warning("one two");
+    log::set_colour(false);
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_EQ(said({}), "warning: one two three four\n");
-  EXPECT_EQ(said({.colour = false, .width = [] { return size_t{20}; }}), "warning: one two\n  three four\n");
-  EXPECT_EQ(said({.colour = true}), "\x1b[33mwarning:\x1b[0m one two three four\n");
+  EXPECT_EQ(warning(false), "warning: one two\n");
+  EXPECT_EQ(warning(true), "\x1b[33mwarning:\x1b[0m one two\n");
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ def test_a_killed_rank_is_named_and_the_rest_leave(endless, tmp_path):
     os.kill(pid, signal.SIGKILL)
     said = endless.communicate(timeout=PATIENCE)[1]
     assert endless.returncode == 1 and status(tmp_path / "runs/pima")["state"] == "failed"
-    assert re.search(rf"rank 1 \(process {pid} on \S+\) was ended by SIGKILL", said), said
+    assert re.search(rf"rank 1 \(process {pid} on \S+\) was killed by SIGKILL", said), said
     assert not left_behind(endless)
 
 

@@ -147,7 +147,7 @@ def test_an_exported_folder_is_transformers_own(train, logits, lockstep, run, tm
     assert torch.equal(logits(out, texts(5)), logits_of(loaded, texts(5)))
     assert transformers.AutoTokenizer.from_pretrained(out).convert_tokens_to_ids("7") == 12
     again = run(*export, cwd=tmp_path)
-    assert again.returncode == 2 and "the folder is there, and not empty" in again.stderr
+    assert again.returncode == 2 and "the folder exists and is not empty" in again.stderr
 
 
 def test_a_resumed_run_is_the_run_that_never_stopped(train, lockstep, run, tmp_path):

@@ -213,7 +213,7 @@ def test_the_configs_launcher_overrides_the_environment(run, lockstep, source_di
         assert result.returncode == 0, result.output
         assert "on 1 rank" in result.output
     result = run(*short(lockstep, config, tmp_path, "--launcher", "torchrun"), env={})
-    assert result.returncode == 2 and "'torchrun' was asked for" in result.stderr, "--launcher comes first"
+    assert result.returncode == 2 and "'torchrun' was chosen" in result.stderr, "--launcher comes first"
 
 
 @pytest.mark.mpi
@@ -280,8 +280,8 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
     passed = mpirun(2, lockstep, "whoami", env=env, check=True).stderr
     places = [line.removeprefix("reached ") for line in passed.splitlines() if line.startswith("reached ")]
     assert len(places) > 2 and places[-1].startswith("MPI_Finalize"), passed
-    for place, words, limit in ((places[0], "not every rank came to an exchange", {"LOCKSTEP_JOIN_TIMEOUT": 4}),
-                                (places[-2], "not every rank came to the end", {"LOCKSTEP_LEAVE_TIMEOUT": 2}),
+    for place, words, limit in ((places[0], "not every rank reached an exchange", {"LOCKSTEP_JOIN_TIMEOUT": 4}),
+                                (places[-2], "not every rank reached the end", {"LOCKSTEP_LEAVE_TIMEOUT": 2}),
                                 (places[-1], "MPI_Finalize did not end", {"LOCKSTEP_LEAVE_TIMEOUT": 2})):
         result = mpirun(2, lockstep, "whoami", env={**env, **limit, "STOP_AT": place})
         assert result.returncode != 0

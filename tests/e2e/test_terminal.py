@@ -78,14 +78,10 @@ def test_standard_output_in_a_file_holds_lines_alone(terminal, words, tmp_path):
     assert not [row for row in screen_of(shown) if PROGRESS.search(row)]
 
 
-def test_lines_have_colour_and_break_between_words_on_a_terminal(start, lockstep, tmp_path):
+def test_lines_have_colour_on_a_terminal(start, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
     words = [lockstep, "train", config, *SETS, *sets(optim__name="adam", optim__momentum=0.5)]
     text = on_terminal(start, *words, cwd=tmp_path)
     assert "\x1b[33mwarning:\x1b[0m optim.momentum is set" in text and "\x1b[1mEpoch 0 | Average Loss" in text
-    rows = screen_of(text)
-    assert all(len(row) <= 80 for row in rows), rows
-    whole = " ".join(row.strip() for row in rows)
-    assert re.search(r"Time per rank: data .* waiting for communication .* other [\d.]+ s \(\d+ %\)", whole), whole
     for refused in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b[1m" not in on_terminal(start, *words, cwd=tmp_path, env=refused)

@@ -64,10 +64,6 @@ const Job kSlurmJob{.scheduler = "slurm", .job_id = "42"};
 TEST(Deadline, ReadsEachSource) {
   EXPECT_EQ(launch::parse_epoch("1767225600"), launch::Time(1767225600s));
   EXPECT_EQ(launch::parse_slurm_time("2026-01-01T10:30:00\n"), local_time(2026, 1, 1, 10, 30));
-  EXPECT_EQ(
-      launch::parse_scontrol(
-          "JobId=42 JobName=x\n   StartTime=2026-01-01T10:00:00 EndTime=2026-01-01T11:00:00 Deadline=N/A\n"),
-      local_time(2026, 1, 1, 11, 0));
   EXPECT_EQ(launch::parse_qstat(kQstat), local_time(2026, 1, 1, 11, 30));
 }
 
@@ -78,14 +74,13 @@ TEST(Deadline, WhatSaysNothingIsNothing) {
   }
   for (const char* text : {"", "0", "-5", "12x", "99999999999999999999"})
     EXPECT_FALSE(launch::parse_epoch(text)) << text;
-  EXPECT_FALSE(launch::parse_scontrol("JobId=42 EndTime=Unknown"));
   EXPECT_FALSE(launch::parse_qstat(""));
   EXPECT_FALSE(launch::parse_qstat("    Resource_List.walltime = 01:00:00\n"));  // not started
   EXPECT_FALSE(
       launch::parse_qstat("    Resource_List.walltime = a:b\n    stime = Thu Jan  1 10:00:00 2026\n"));
 }
 
-TEST_F(Commands, AskSqueueFirst) {
+TEST_F(Commands, AskSqueue) {
   setenv("SLURM_TIME_FORMAT", "relative", 1);
   write("squeue",
         "echo \"$@ $SLURM_TIME_FORMAT\" > " + (folder_ / "args").string() + "; echo 2026-01-01T10:30:00");
@@ -100,16 +95,9 @@ TEST_F(Commands, AnArrayTaskAsksForItselfAlone) {
   EXPECT_EQ(read("args"), "42_3\n");
 }
 
-TEST_F(Commands, ScontrolIsTheSecondToAsk) {
-  write("squeue", "exit 1");
-  write("scontrol", "echo JobId=42 EndTime=2026-01-01T11:00:00");
-  EXPECT_EQ(launch::job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 11, 0));
-}
-
 // A scheduler that is busy, or restarts, when the run begins.
 TEST_F(Commands, ASchedulerThatGivesNoAnswerIsAskedAgain) {
   write("squeue", "exit 1");
-  write("scontrol", "exit 1");
   const launch::JobEnd end(kSlurmJob, {}, 10s, 10ms);
   EXPECT_FALSE(end.known());
   write("squeue", "echo 2099-01-01T10:30:00");
@@ -125,7 +113,6 @@ TEST_F(Commands, QstatKnowsAPbsJob) {
 
 TEST_F(Commands, AJobIdIsNeverAnOptionNorAShellLine) {
   write("squeue", "touch " + (folder_ / "asked").string());
-  write("scontrol", "touch " + (folder_ / "asked").string());
   for (const char* id : {"", "--help", "42;reboot", "$(id)", "../x", "4 2"}) {
     EXPECT_FALSE(launch::job_deadline({.scheduler = "slurm", .job_id = id}, {})) << id;
   }

@@ -69,12 +69,11 @@ inline const launch::Environment kFlux = {{"FLUX_TASK_RANK", "3"},
                                           {"FLUX_JOB_NNODES", "2"},
                                           {"FLUX_JOB_ID", "f2Xv9Kq"}};
 
-// jsrun -n4 -r2, rank 2 on the second compute node
+// jsrun -n4 -r2, rank 2
 inline const launch::Environment kJsrun = {{"JSM_NAMESPACE_RANK", "2"},
                                            {"JSM_NAMESPACE_SIZE", "4"},
                                            {"JSM_NAMESPACE_LOCAL_RANK", "0"},
-                                           {"LSB_JOBID", "4711"},
-                                           {"LSB_DJOB_RANKFILE", "/spool/rankfile"}};
+                                           {"LSB_JOBID", "4711"}};
 
 // sbatch -N2 --ntasks-per-node=2: what the batch script itself sees
 inline const launch::Environment kSbatch = {

@@ -35,34 +35,33 @@ TEST(Layout, NodesMayBeUneven) {
             (Texts{"0/1@0/2", "0/3@1/2", "1/3@1/2", "2/3@1/2"}));
 }
 
-TEST(Layout, ATellingLauncherIsBelieved) {
+TEST(Layout, LaunchersNodesAreKept) {
   // two nodes of torchrun's on one machine, in its own order of local ranks
   EXPECT_EQ(layout({on("a", 1, 2, 0), on("a", 0, 2, 0), on("a", 0, 1, 1)}),
             (Texts{"1/2@0/2", "0/2@0/2", "0/1@1/2"}));
 }
 
-TEST(Layout, LocalRanksThatCannotBeAreSaidAndReplaced) {
+TEST(Layout, LocalRanksThatDoNotFitAreReplaced) {
   const auto places = launch::layout_of({on("a", 0), on("a", 0), on("b", 3)});
   EXPECT_EQ(places[1].local_rank, 1);
   EXPECT_TRUE(places[0].warning.empty());
-  EXPECT_TRUE(test::holds(places[1].warning, {"gave it local rank 0", "taken for 1"})) << places[1].warning;
-  EXPECT_TRUE(test::holds(places[2].warning, {"gave it local rank 3", "taken for 0"})) << places[2].warning;
+  EXPECT_TRUE(test::holds(places[1].warning, {"local rank 0", "using 1"})) << places[1].warning;
+  EXPECT_TRUE(test::holds(places[2].warning, {"local rank 3", "using 0"})) << places[2].warning;
 }
 
-TEST(Layout, ALocalWorldThatIsNotSoIsSaid) {
+TEST(Layout, AWrongLocalWorldIsAWarning) {
   const auto places = launch::layout_of({on("a", 0, 2), on("b", 0, 2)});
   EXPECT_EQ(places[0].local_world, 1);
-  EXPECT_TRUE(test::holds(places[0].warning, {"says 2 ranks", "there are 1"})) << places[0].warning;
+  EXPECT_TRUE(test::holds(places[0].warning, {"set 2 ranks", "there are 1"})) << places[0].warning;
 }
 
-// the commonest exports by hand: no LOCAL_WORLD_SIZE, so the nodes are anybody's guess
-TEST(Layout, TheMeetingTakesGuessesBack) {
+// the commonest exports by hand: no LOCAL_WORLD_SIZE
+TEST(Layout, TheMeetingReplacesWhatWasAssumed) {
   Job job = launch::identify({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}, std::nullopt);
   EXPECT_FALSE(launch::own_seat(job).local_world || launch::own_seat(job).node_rank);
   EXPECT_EQ(launch::own_seat(job).local_rank, 0);
-  ASSERT_EQ(job.warnings.size(), 1U);
   launch::set_place(job, launch::layout_of({on("a", 0), on("b", 0)})[1]);
-  EXPECT_TRUE(job.warnings.empty());
+  EXPECT_TRUE(job.guessed.empty());
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.node_rank, 1);
   EXPECT_EQ(job.because.at("nodes"), "found when the ranks met");

@@ -88,7 +88,7 @@ TEST(Traps, NTimesRankZeroOfOneIsNamed) {
   const launch::Environment pmix = kSrun + launch::Environment{{"PMIX_RANK", "3"}};
   EXPECT_TRUE(holds(refusal(pmix, launch::MpiFacts{.library = "Open MPI v5.0.3"}),
                     {"rank 0 of 1", "SLURM_STEP_NUM_TASKS=4", "4 processes", "--mpi=pmix"}));
-  EXPECT_TRUE(holds(refusal(kSrun, launch::MpiFacts{}, "mpi"), {"rank 0 of 1", "4 tasks"}));
+  EXPECT_TRUE(holds(refusal(kSrun, launch::MpiFacts{}, "mpi"), {"rank 0 of 1", "4 processes"}));
   const launch::MpiFacts good{
       .rank = 3, .world = 4, .local_rank = 1, .local_world = 2, .node_rank = 1, .nodes = 2};
   EXPECT_EQ(launch::identify(pmix, good).world, 4);

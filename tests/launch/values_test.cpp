@@ -55,11 +55,18 @@ TEST(Values, StepCountsThatContradictEachOtherAreRefused) {
   const auto with = [](const char* counts) {
     return kSrun + launch::Environment{{"SLURM_STEP_TASKS_PER_NODE", counts}};
   };
-  EXPECT_TRUE(holds(refusal(with("2(x3)")),
-                    {"SLURM_STEP_TASKS_PER_NODE=2(x3)", "3 nodes", "SLURM_STEP_NUM_NODES=2"}));
-  EXPECT_TRUE(holds(refusal(with("2,3")), {"5 tasks", "SLURM_STEP_NUM_TASKS=4"}));
+  for (const char* counts : {"2(x3)", "2,3"}) {
+    EXPECT_TRUE(holds(refusal(with(counts)), {counts, "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}));
+  }
   EXPECT_TRUE(holds(refusal(with("3,1")), {"SLURM_LOCALID=1 lies outside"}));
-  EXPECT_TRUE(holds(refusal(with("2(x")), {"malformed task counts"}));
+}
+
+TEST(Values, TaskCountsOfAStepMayRepeat) {
+  EXPECT_EQ(launch::parse_task_counts("4(x2),1,2(x1)"), (std::vector<int>{4, 4, 1, 2}));
+  for (const char* text :
+       {"", "0", "x", "2(x)", "2(x0)", "2(x2", "2(y2)", "2,,1", "2(x1000000000)", "-1", "(x2)", "2(x2)3"}) {
+    EXPECT_THROW(launch::parse_task_counts(text), InputError) << text;
+  }
 }
 
 // Random subsets of everybody's variables with random values: whatever comes out is a Job that can be, or an

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -22,16 +23,23 @@ class Descriptor {
   explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
   int release() { return std::exchange(number_, -1); }
-  /// False where the system reports an error only now, as NFS does with a full disk.
+  /// False if the system reports an error only now, as NFS does for a full disk.
   bool close() { return number_ < 0 || ::close(release()) == 0; }
 
  private:
   int number_;
 };
 
-// Bytes to a descriptor, whatever interrupts.
-
-/// False, with the reason in errno, where the rest cannot be written.
-bool write_all(int descriptor, std::string_view bytes);
+/// Writes all bytes; false, with the reason in errno, if it cannot.
+inline bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = EIO;  // some file systems report a full disk like this
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
 
 }  // namespace lockstep::base

@@ -18,37 +18,14 @@ OrderedJson to_json(const FailedCall& met) {
   return json;
 }
 
-void read(const Json& json, const char* name, std::string& value) {
-  if (const auto found = json.find(name); found != json.end() && found->is_string()) value = *found;
-}
-
-void read(const Json& json, const char* name, int& value) {
-  if (const auto found = json.find(name); found != json.end() && found->is_number_integer()) value = *found;
-}
-
-void read(const Json& json, const char* name, uint64_t& value) {
-  if (const auto found = json.find(name); found != json.end() && found->is_number_unsigned()) value = *found;
-}
-
-void read(const Json& json, const char* name, double& value) {
-  if (const auto found = json.find(name); found != json.end() && found->is_number()) value = *found;
-}
-
-// every object of a list
-template <class Take>
-void read_all(const Json& json, const char* name, const Take& take) {
-  const auto found = json.find(name);
-  if (found == json.end() || !found->is_array()) return;
-  for (const auto& item : *found) take(item);
-}
-
-RankCall rank_call_in(const Json& json) {
-  RankCall seen;
-  read(json, "rank", seen.rank);
-  read(json, "call", seen.call);
-  read(json, "number", seen.number);
-  read(json, "state", seen.state);
-  return seen;
+// T() if the field is missing or has another type.
+template <class T>
+T value_of(const Json& json, const char* name) {
+  try {
+    return json.at(name).get<T>();
+  } catch (const Json::exception&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -67,21 +44,17 @@ OrderedJson to_json(const Fault& fault) {
 std::optional<Fault> fault_in(const std::string& text) {
   const auto json = parse_json(text);
   if (!json.is_object() || !json.contains("code") || !json["code"].is_string()) return std::nullopt;
-  Fault fault{.code = code_of(json["code"])};
-  read(json, "what", fault.what);
-  read(json, "where", fault.where);
-  read(json, "hint", fault.hint);
-  read_all(json, "ranks", [&](const Json& rank) {
-    if (rank.is_number_integer()) fault.ranks.push_back(rank);
-  });
-  if (const auto met = json.find("met_in"); met != json.end() && met->is_object()) {
-    read(*met, "call", fault.met_in.call);
-    read(*met, "number", fault.met_in.number);
-    read(*met, "waited", fault.met_in.waited);
-  }
-  read_all(json, "seen", [&](const Json& seen) {
-    if (seen.is_object()) fault.seen.push_back(rank_call_in(seen));
-  });
+  Fault fault{.code = code_of(json["code"]),
+              .ranks = value_of<std::vector<int>>(json, "ranks"),
+              .what = value_of<std::string>(json, "what"),
+              .where = value_of<std::string>(json, "where"),
+              .hint = value_of<std::string>(json, "hint")};
+  const auto met = value_of<Json>(json, "met_in");
+  fault.met_in = {value_of<std::string>(met, "call"), value_of<uint64_t>(met, "number"),
+                  value_of<double>(met, "waited")};
+  for (const auto& seen : value_of<std::vector<Json>>(json, "seen"))
+    fault.seen.push_back({value_of<int>(seen, "rank"), value_of<std::string>(seen, "call"),
+                          value_of<uint64_t>(seen, "number"), value_of<std::string>(seen, "state")});
   return fault;
 }
 
@@ -91,7 +64,7 @@ bool is_shallow_json(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char sign = text[i];
     if (quoted && sign == '\\') {
-      ++i;  // whatever stands behind it
+      ++i;  // an escaped character
     } else if (sign == '"') {
       quoted = !quoted;
     } else if (!quoted && (sign == '[' || sign == '{')) {

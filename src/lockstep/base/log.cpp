@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <utility>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -24,12 +23,7 @@ std::atomic<int> world_size{1};
 std::atomic<Level> rank_zero_level{Level::info};
 std::atomic<Level> other_level{Level::error};
 std::atomic<const char*> line_begin{""};
-
-// for good, as a line may be written while statics are destroyed
-LogLook& look() {
-  static auto* now = new LogLook;
-  return *now;
-}
+std::atomic<bool> in_colour{false};
 
 // one write call a line, so that the lines of several ranks do not mix
 void write_line(const std::string& line) {
@@ -42,8 +36,7 @@ void say(Level level, const std::string& text) {
   if (world_size > 1 && own_rank != 0) rank = "[rank " + std::to_string(own_rank) + "] ";
   if (level != Level::info) kind = std::string(kNames[static_cast<size_t>(level)]) + ":";
   auto line = rank + kind + (kind.empty() ? "" : " ") + base::readable(text);
-  if (look().width) line = base::wrapped(line, look().width());
-  if (look().colour && !kind.empty())
+  if (in_colour && !kind.empty())
     line.replace(rank.size(), kind.size(), base::with_style(kind, kStyles[static_cast<size_t>(level)]));
   write_line(line_begin.load() + line + "\n");
 }
@@ -60,8 +53,8 @@ void set_level(Level level, Level others) {
   other_level = others;
 }
 
-void set_look(LogLook now) {
-  look() = std::move(now);
+void set_colour(bool colour) {
+  in_colour = colour;
 }
 
 void begin_with(const char* clear_row) {

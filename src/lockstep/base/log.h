@@ -1,8 +1,6 @@
 #pragma once
-// Lines to stderr with a level and a rank tag. The one piece of global state in the house.
+// Lines to stderr with a level and a rank tag.
 
-#include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,11 +8,11 @@ namespace lockstep::log {
 
 enum class Level { debug, info, warning, error, silent };
 
-/// Who speaks: ranks other than 0 are heard from `others` upward (default: error).
+/// Ranks other than 0 log from level `others` upward.
 void set_rank(int rank, int world);
 void set_level(Level level, Level others = Level::error);
 Level parse_level(const std::string& name);
-/// On a terminal whose last row holds a progress line: from now on a line takes that row for its own.
+/// Printed before each line from now on, to clear a progress line.
 void begin_with(const char* clear_row);
 
 void debug(const std::string& text);
@@ -22,17 +20,10 @@ void info(const std::string& text);
 void warning(const std::string& text);
 void error(const std::string& text);
 
-/// Whether error() wrote this line, on any rank, as the first of one.
+/// Whether this is the first line of an error() of any rank.
 bool begins_error(std::string_view line);
 
-// How the log's lines look where they end on a terminal.
-
-struct LogLook {
-  bool colour = false;
-  std::function<size_t()> width = {};  // of the terminal now; none = lines stay as they are
-};
-
-/// Before the first thread that logs.
-void set_look(LogLook look);
+/// Whether lines mark their level by a colour; before the first thread that logs.
+void set_colour(bool colour);
 
 }  // namespace lockstep::log

@@ -1,5 +1,5 @@
 #pragma once
-// Where files are looked for: under the working directory, then under LOCKSTEP_HOME.
+// Where lockstep looks for files: under the working directory, then under LOCKSTEP_HOME.
 
 #include <string>
 #include <vector>
@@ -15,13 +15,11 @@ std::string home_folder();
 /// else the path unchanged. Empty stays empty.
 std::string find_path(const std::string& path);
 
-// Where the parts that lockstep loads by itself lie: beside its library or program, as built and as
-// installed.
-
-/// The paths at which a file of lockstep's own may lie, likeliest first.
+/// The paths where a library that lockstep loads may be, likeliest first: beside lockstep's own library or
+/// program, as built and as installed.
 std::vector<std::string> places_beside(const std::string& file);
 
-/// The first of them that is there; empty where none is.
+/// The first of them that exists, or empty.
 std::string find_beside(const std::string& file);
 
 }  // namespace lockstep::base

@@ -20,7 +20,7 @@ inline std::string minor_version(const NcclHeaders& headers) {
   return format("{}.{}", headers.version / 10000, headers.version / 100 % 100);
 }
 
-/// Throws where an Options that one of them makes is not what the other reads.
+/// Throws if the two have different layouts of Options.
 inline void require_same(const NcclHeaders& ours, const NcclHeaders& libtorchs) {
   if (ours.config_size == libtorchs.config_size && minor_version(ours) == minor_version(libtorchs)) return;
   throw Error(format("the CUDA half was compiled with the headers of NCCL {}, and libtorch with those of {}",
@@ -29,8 +29,5 @@ inline void require_same(const NcclHeaders& ours, const NcclHeaders& libtorchs) 
               format("build it with the headers of NCCL {}: -DNCCL_ROOT=FOLDER", minor_version(libtorchs)))
       .of(Code::nccl);
 }
-
-NcclHeaders own_headers();
-NcclHeaders libtorchs_headers();
 
 }  // namespace lockstep::cuda

@@ -1,46 +1,16 @@
 #include "lockstep/launch/device.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <sstream>
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kNodes = "/sys/class/kfd/kfd/topology/nodes";
-constexpr long long kAmd = 0x1002;
-
-// Processors are nodes as well, and compute with nothing.
-bool is_gpu(const fs::path& node) {
-  const auto number = [&](const char* name) {
-    return base::number_in(base::field(node / "properties", name)).value_or(0);
-  };
-  return number("vendor_id ") == kAmd && number("simd_count ") > 0;
-}
-
-}  // namespace
-
-int count_amd_gpus(const std::string& root) {
-  int count = 0;
-  std::error_code failed;
-  for (fs::directory_iterator node(root + kNodes, failed), end; !failed && node != end;
-       node.increment(failed))
-    count += is_gpu(node->path());
-  return count;
-}
-
 namespace {
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
@@ -51,22 +21,6 @@ bool hides_all(const Environment& environment) {
   if (!is_set(environment, kVisible)) return false;
   const std::string text = text_of(environment, kVisible);
   return text.empty() || text.starts_with("-") || text == "NoDevFiles";
-}
-
-bool is_in_library_path(const Environment& environment, const char* file) {
-  std::istringstream folders(text_of(environment, "LD_LIBRARY_PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (::access((folder + "/" + file).c_str(), F_OK) == 0) return true;
-  return false;
-}
-
-// What a driver, or a GPU given to a container, leaves to be seen. Where there is none of it, and
-// LD_LIBRARY_PATH has none either, the loader need not search every folder that it knows, on every rank.
-bool may_have_driver(const Environment& environment) {
-  constexpr std::array kTraces = {"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg",
-                                  "/dev/nvmap",     "/usr/bin/nvidia-smi", "/usr/bin/nvidia-modprobe"};
-  return is_in_library_path(environment, "libcuda.so.1") ||
-         std::ranges::any_of(kTraces, [](const char* path) { return ::access(path, F_OK) == 0; });
 }
 
 GpuCount ask_driver(void* library) {
@@ -87,17 +41,6 @@ GpuCount ask_driver(void* library) {
 
 std::string seen(const GpuCount& visible) {
   return format("{} visible GPU{} ({})", visible.count, visible.count == 1 ? "" : "s", visible.because);
-}
-
-// Who has these should know why training is slow.
-std::string not_used(int amd) {
-  return format("lockstep uses no AMD GPUs, of which this host has {}", amd);
-}
-
-GpuCount without_driver() {
-  GpuCount none{0, "no CUDA driver (libcuda.so.1) on this host", count_amd_gpus()};
-  if (none.amd > 0) none.because += "; " + not_used(none.amd);
-  return none;
 }
 
 void require_numbers(const OwnGpus& own) {
@@ -155,8 +98,8 @@ GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
   if (hides_all(environment)) return {0, narrowed};
   // never closed: libtorch opens the same driver later
-  void* library = may_have_driver(environment) ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : nullptr;
-  if (!library) return without_driver();
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
   GpuCount result = ask_driver(library);
   if (!narrowed.empty()) result.because += ", " + narrowed;
   return result;
@@ -165,13 +108,12 @@ GpuCount count_gpus(const Environment& environment) {
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
                            const OwnGpus& own) {
   require_numbers(own);
-  if (wanted == "cpu") return {"cpu", -1, "asked for"};
+  if (wanted == "cpu") return {"cpu", -1, "launch.device is cpu"};
   if (wanted != "auto" && wanted != "cuda") {
     throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");
   }
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
-  if (visible.count <= 0 && wanted == "auto")
-    return {"cpu", -1, seen(visible), visible.amd > 0 ? "the CPU computes: " + not_used(visible.amd) : ""};
+  if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
   if (visible.count <= 0) {
     throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
                      where,
@@ -222,17 +164,13 @@ GpuIdentity identify_gpu(int index) {
   return identity;
 }
 
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
-                           const OwnGpus& own) {
-  return choose_device(job, wanted, wanted == "cpu" ? GpuCount{} : count_gpus(environment), own);
-}
-
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own) {
   if (is_staged(options)) return choose_staged(job, count_gpus(environment), own);
   const std::string reason = cpu_alone(options);
   if (reason.empty() || (options.device != "auto" && options.device != "cuda"))
-    return choose_device(job, options.device, environment, own);
+    return choose_device(job, options.device, options.device == "cpu" ? GpuCount{} : count_gpus(environment),
+                         own);
   if (options.device == "cuda")
     throw InputError(reason + ", which sums on CPUs, and launch.device is cuda", "launch.device",
                      "leave launch.backend and launch.allreduce at auto, or set launch.device to cpu");

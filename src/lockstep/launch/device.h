@@ -12,8 +12,7 @@ namespace lockstep::launch {
 
 struct GpuCount {
   int count = 0;
-  std::string because;  // who counted
-  int amd = 0;          // AMD's, which are not among them
+  std::string because;  // how they were counted
 };
 
 struct DeviceChoice {
@@ -48,10 +47,6 @@ struct GpuIdentity {
 };
 GpuIdentity identify_gpu(int index);
 
-/// Counts only where the answer matters.
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
-                           const OwnGpus& own = {});
-
 /// Whether this backend sums on CPUs.
 bool sums_on_cpus(const std::string& backend);
 
@@ -64,11 +59,5 @@ bool is_staged(const LaunchOptions& options);
 /// if they outnumber them, or an InputError (mpi, an algorithm).
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own = {});
-
-// AMD's GPUs, which lockstep does not compute on: who has some is told so.
-
-/// How many the kernel's driver for computing (KFD, which ROCm stands on) shows. `root` stands for / in
-/// tests.
-int count_amd_gpus(const std::string& root = "");
 
 }  // namespace lockstep::launch

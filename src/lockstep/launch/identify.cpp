@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <iterator>
 #include <numeric>
+#include <set>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
-#include "lockstep/launch/scheduler.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -18,9 +20,55 @@ namespace {
 
 constexpr const char* kTasksPerNode = "SLURM_STEP_TASKS_PER_NODE";
 
-[[noreturn]] void impossible(const std::string& what, const Launcher& launcher) {
+// What one launcher's variables say. All values come from this launcher.
+struct Declared {
+  std::optional<int> rank, world, local_rank, local_world, node_rank, nodes;
+  std::map<std::string, std::string> because;
+};
+
+// One number of a rank's place: its variable, the launcher's value, MPI's value and the result.
+struct Field {
+  const char* name;
+  const char* Launcher::*variable;
+  std::optional<int> Declared::*declared;
+  int MpiFacts::*fact;
+  int Job::*value;
+  bool is_count;       // at least 1
+  const char* source;  // of MPI's value
+};
+
+constexpr Field kRank = {"rank",     &Launcher::rank, &Declared::rank, &MpiFacts::rank,
+                         &Job::rank, false,           "MPI_Comm_rank"};
+constexpr Field kWorld = {"world", &Launcher::world, &Declared::world, &MpiFacts::world, &Job::world,
+                          true,    "MPI_Comm_size"};
+constexpr Field kLocalRank = {"local_rank",
+                              &Launcher::local_rank,
+                              &Declared::local_rank,
+                              &MpiFacts::local_rank,
+                              &Job::local_rank,
+                              false,
+                              "MPI_Comm_split_type(SHARED)"};
+constexpr Field kLocalWorld = {"local_world",
+                               &Launcher::local_world,
+                               &Declared::local_world,
+                               &MpiFacts::local_world,
+                               &Job::local_world,
+                               true,
+                               "MPI_Comm_split_type(SHARED)"};
+constexpr Field kNodeRank = {"node_rank",
+                             &Launcher::node_rank,
+                             &Declared::node_rank,
+                             &MpiFacts::node_rank,
+                             &Job::node_rank,
+                             false,
+                             "order of the nodes' first ranks in MPI"};
+constexpr Field kNodes = {"nodes", &Launcher::nodes,       &Declared::nodes, &MpiFacts::nodes, &Job::nodes,
+                          true,    "count of nodes in MPI"};
+constexpr Field kFields[] = {kRank, kWorld, kLocalRank, kLocalWorld, kNodeRank, kNodes};
+
+[[noreturn]] void refuse_contradiction(const std::string& what, const Launcher& launcher) {
   throw InputError(what, format("environment, launcher {}", launcher.name),
-                   format("{}; or say --launcher none to run alone", launcher.remedy));
+                   format("{}; or use --launcher none to run alone", launcher.remedy));
 }
 
 void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
@@ -29,420 +77,90 @@ void refuse_half_a_pair(const Launcher& launcher, const Environment& environment
   const char* overriding = launcher.beyond_choice ? "" : "; --launcher overrides this";
   const char* there = rank ? launcher.rank : launcher.world;
   const char* missing = rank ? launcher.world : launcher.rank;
-  throw InputError(format("{} is set but {} is not: half of what {} sets", quote(environment, there), missing,
-                          launcher.name),
-                   format("environment variable {}", there),
-                   format("unset {}, or {}{}", there, launcher.remedy, overriding))
+  throw InputError(
+      format("{} is set but {} is not: {} sets both", quote(environment, there), missing, launcher.name),
+      format("environment variable {}", there),
+      format("unset {}, or {}{}", there, launcher.remedy, overriding))
       .of(Code::launcher);
 }
 
-std::optional<int> read(Declared& declared, const Environment& environment, const char* field,
-                        const char* variable, bool counts) {
-  const auto value = counts ? count_of(environment, variable) : number_of(environment, variable);
-  if (value) declared.because[field] = quote(environment, variable);
-  return value;
-}
-
-struct Value {
-  const char* variable;
-  const char* field;
-  std::optional<int> value;
-  std::string name() const { return variable ? variable : field; }
-};
-
-void refuse_outside(const Value& inner, const Value& outer, const Launcher& launcher) {
-  if (inner.value && outer.value && *inner.value >= *outer.value) {
-    impossible(format("{}={} lies outside {}={}", inner.name(), *inner.value, outer.name(), *outer.value),
-               launcher);
-  }
-}
-
-void refuse_more(const Value& part, const Value& whole, const Launcher& launcher) {
-  if (part.value && whole.value && *part.value > *whole.value) {
-    impossible(format("{}={} is more than {}={}", part.name(), *part.value, whole.name(), *whole.value),
-               launcher);
-  }
-}
-
-void check_ranges(const Declared& declared, const Launcher& launcher) {
-  const Value rank{launcher.rank, "rank", declared.rank}, world{launcher.world, "world", declared.world};
-  const Value local_rank{launcher.local_rank, "local rank", declared.local_rank};
-  const Value local_world{launcher.local_world, "local world", declared.local_world};
-  const Value node_rank{launcher.node_rank, "node rank", declared.node_rank};
-  const Value nodes{launcher.nodes, "nodes", declared.nodes};
-  refuse_outside(rank, world, launcher);
-  refuse_outside(local_rank, world, launcher);
-  refuse_outside(local_rank, local_world, launcher);
-  refuse_outside(node_rank, nodes, launcher);
-  refuse_more(local_world, world, launcher);
-  // a rank file counts the job's hosts, not the step's
-  if (launcher.node_rank) refuse_outside(node_rank, world, launcher);
-  if (launcher.nodes) refuse_more(nodes, world, launcher);
-}
-
-// SLURM_STEP_TASKS_PER_NODE has one entry a node; SLURM_NODEID says which one is ours.
-void read_slurm_tasks(Declared& declared, const Launcher& launcher, const Environment& environment) {
-  const std::string text = text_of(environment, kTasksPerNode);
-  if (text.empty()) return;
-  const auto tasks = parse_task_counts(text);
-  const long total = std::accumulate(tasks.begin(), tasks.end(), 0L);
-  if (declared.nodes && tasks.size() != static_cast<size_t>(*declared.nodes)) {
-    impossible(format("{} speaks of {} nodes, but {}={}", quote(environment, kTasksPerNode), tasks.size(),
-                      launcher.nodes, *declared.nodes),
-               launcher);
-  }
-  if (total != *declared.world) {
-    impossible(format("{} makes {} tasks, but {}={}", quote(environment, kTasksPerNode), total,
-                      launcher.world, *declared.world),
-               launcher);
-  }
-  declared.nodes = static_cast<int>(tasks.size());
-  refuse_outside({launcher.node_rank, "node rank", declared.node_rank},
-                 {kTasksPerNode, "nodes", declared.nodes}, launcher);
-  if (!declared.node_rank) return;
-  declared.local_world = tasks[static_cast<size_t>(*declared.node_rank)];
-  declared.because["local_world"] =
-      format("entry {} of {}", *declared.node_rank, quote(environment, kTasksPerNode));
-}
-
-void derive(Declared& declared, std::optional<int> Declared::*field, const char* name, int value,
-            const std::string& reason) {
-  if (declared.*field) return;
-  declared.*field = value;
-  declared.because[name] = reason;
-  declared.guessed.emplace_back(name);
-}
-
-void complete_one(Declared& declared) {
-  derive(declared, &Declared::local_rank, "local_rank", 0, "the only rank");
-  derive(declared, &Declared::local_world, "local_world", 1, "the only rank");
-  derive(declared, &Declared::node_rank, "node_rank", 0, "the only rank");
-  derive(declared, &Declared::nodes, "nodes", 1, "the only rank");
-}
-
-// LOCAL_RANK alone, as many scripts set it: on the first node it equals the rank, elsewhere the difference
-// is the number of ranks on the nodes before.
-int likely_local_world(int rank, int local_rank, int world) {
-  const int before = rank - local_rank;
-  if (before <= 0) return world;
-  return before > local_rank ? std::min(before, world) : local_rank + 1;
-}
-
-void complete_local(Declared& declared, const Launcher& launcher, std::vector<std::string>& warnings) {
-  const int world = *declared.world, rank = *declared.rank;
-  if (!declared.local_world && declared.nodes && world % *declared.nodes == 0) {
-    derive(declared, &Declared::local_world, "local_world", world / *declared.nodes, "world / nodes");
-  }
-  if (!declared.local_rank && !declared.local_world) {
-    warnings.push_back(
-        format("{} set no local rank: all {} ranks are taken to be on this host", launcher.name, world));
-    derive(declared, &Declared::local_rank, "local_rank", rank, "guess: all ranks on one host");
-    derive(declared, &Declared::local_world, "local_world", world, "guess: all ranks on one host");
-  }
-  if (!declared.local_rank) {
-    warnings.push_back(
-        format("{} set no local rank: ranks are taken to fill one host after another", launcher.name));
-    derive(declared, &Declared::local_rank, "local_rank", rank % *declared.local_world,
-           "guess: rank % local world");
-  }
-  if (!declared.local_world) {
-    const int guess = likely_local_world(rank, *declared.local_rank, world);
-    warnings.push_back(format("{} set no local world: taken to be {}", launcher.name, guess));
-    derive(declared, &Declared::local_world, "local_world", guess, "guess: from rank, local rank and world");
-  }
-}
-
-void complete_nodes(Declared& declared) {
-  const int world = *declared.world, local_world = *declared.local_world;
-  const int nodes = (world - 1) / local_world + 1;  // nodes may be unequal, but there are as many as we know
-  derive(declared, &Declared::nodes, "nodes", std::max(nodes, declared.node_rank.value_or(0) + 1),
-         "world / local world");
-  const int node_rank = std::min(*declared.rank / local_world, *declared.nodes - 1);
-  derive(declared, &Declared::node_rank, "node_rank", node_rank, "rank / local world");
-}
-
-}  // namespace
-
-// Nothing else sets these: somebody exported them.
-void refuse_uncarried(const Launcher& launcher, const Environment& environment) {
+// Only `lockstep train` sets these, together with LOCKSTEP_BLOCK.
+void refuse_exported_rank(const Launcher& launcher, const Environment& environment) {
   if (!launcher.beyond_choice || is_set(environment, "LOCKSTEP_BLOCK")) return;
-  throw InputError(format("{} and {} are set, and no lockstep carries this process",
+  throw InputError(format("{} and {} are set, but lockstep did not start this process",
                           quote(environment, launcher.rank), quote(environment, launcher.world)),
                    "the environment", format("unset {} {}", launcher.rank, launcher.world))
       .of(Code::launcher);
 }
 
+// A rank lies below its count; a smaller count may equal the larger one.
+void check_range(const Launcher& launcher, const Declared& declared, const Field& inner, const Field& outer) {
+  const auto part = declared.*inner.declared, whole = declared.*outer.declared;
+  if (!part || !whole || *part < *whole || (inner.is_count && *part == *whole)) return;
+  const auto name = [&](const Field& field) {
+    return launcher.*field.variable ? launcher.*field.variable : field.name;
+  };
+  refuse_contradiction(format("{}={} {} {}={}", name(inner), *part,
+                              inner.is_count ? "is more than" : "lies outside", name(outer), *whole),
+                       launcher);
+}
+
+// SLURM_STEP_TASKS_PER_NODE has one entry a node; SLURM_NODEID is the index of ours.
+void read_slurm_tasks(Declared& declared, const Launcher& launcher, const Environment& environment) {
+  const std::string text = text_of(environment, kTasksPerNode);
+  if (text.empty()) return;
+  const auto tasks = parse_task_counts(text);
+  const auto nodes = static_cast<int>(tasks.size());
+  if (declared.nodes.value_or(nodes) != nodes ||
+      std::accumulate(tasks.begin(), tasks.end(), int64_t{0}) != *declared.world) {
+    refuse_contradiction(format("{} does not match {} and {}", quote(environment, kTasksPerNode),
+                                quote(environment, launcher.world), quote(environment, launcher.nodes)),
+                         launcher);
+  }
+  declared.nodes = nodes;
+  if (!declared.node_rank || *declared.node_rank >= nodes) return;
+  declared.local_world = tasks[static_cast<size_t>(*declared.node_rank)];
+  declared.because["local_world"] =
+      format("entry {} of {}", *declared.node_rank, quote(environment, kTasksPerNode));
+}
+
 Declared read_declared(const Launcher& launcher, const Environment& environment) {
   refuse_half_a_pair(launcher, environment);
-  refuse_uncarried(launcher, environment);
+  refuse_exported_rank(launcher, environment);
   Declared declared;
-  declared.rank = read(declared, environment, "rank", launcher.rank, false);
-  declared.world = read(declared, environment, "world", launcher.world, true);
-  declared.local_rank = read(declared, environment, "local_rank", launcher.local_rank, false);
-  declared.local_world = read(declared, environment, "local_world", launcher.local_world, true);
-  declared.node_rank = read(declared, environment, "node_rank", launcher.node_rank, false);
-  declared.nodes = read(declared, environment, "nodes", launcher.nodes, true);
+  for (const auto& field : kFields) {
+    const char* variable = launcher.*field.variable;
+    declared.*field.declared =
+        field.is_count ? count_of(environment, variable) : number_of(environment, variable);
+    if (declared.*field.declared) declared.because[field.name] = quote(environment, variable);
+  }
   if (launcher.name == std::string("slurm")) read_slurm_tasks(declared, launcher, environment);
-  check_ranges(declared, launcher);
+  for (const auto& inner : {kRank, kLocalRank, kLocalWorld, kNodeRank, kNodes})
+    check_range(launcher, declared, inner, kWorld);
+  check_range(launcher, declared, kLocalRank, kLocalWorld);
+  check_range(launcher, declared, kNodeRank, kNodes);
   return declared;
 }
 
-void complete(Declared& declared, const Launcher& launcher, std::vector<std::string>& warnings) {
-  if (*declared.world == 1) complete_one(declared);
-  complete_local(declared, launcher, warnings);
-  complete_nodes(declared);
-  check_ranges(declared, launcher);
+// What no variable says is known when the ranks have met. Until then the value is one that fits the others.
+std::vector<std::string> assume_rest(Declared& declared) {
+  std::vector<std::string> assumed;
+  const auto assume = [&](const Field& field, int value) {
+    if (declared.*field.declared) return;
+    declared.*field.declared = value;
+    declared.because[field.name] = "assumed until the ranks meet";
+    assumed.emplace_back(field.name);
+  };
+  const int rank = *declared.rank, world = *declared.world;
+  const bool is_even = declared.nodes && world % *declared.nodes == 0;
+  assume(kLocalWorld,
+         std::max(is_even ? world / *declared.nodes : world, declared.local_rank.value_or(0) + 1));
+  const int local_world = *declared.local_world;
+  assume(kLocalRank, rank % local_world);
+  assume(kNodes, std::max((world - 1) / local_world, declared.node_rank.value_or(0)) + 1);
+  assume(kNodeRank, std::min(rank / local_world, *declared.nodes - 1));
+  return assumed;
 }
-
-bool was_told(const Job& job, const char* field) {
-  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
-}
-
-bool surely_one_node(const Job& job) {
-  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
-}
-
-void read_rank_file(Declared& declared, const Surroundings& surroundings) {
-  if (!surroundings.rank_file) return;
-  auto hosts = unique_hosts(parse_node_file(*surroundings.rank_file));
-  if (hosts.size() < 2) return;
-  hosts.erase(hosts.begin());  // the launch node
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    if (!same_host(hosts[i], surroundings.host)) continue;
-    declared.node_rank = static_cast<int>(i);
-    declared.nodes = static_cast<int>(hosts.size());
-    declared.because["node_rank"] = declared.because["nodes"] = "place of this host in LSB_DJOB_RANKFILE";
-  }
-}
-
-namespace {
-
-using enum mpi::Family;
-
-constexpr const char* kMpirun = "start the ranks with the mpirun of one MPI, whose library is loaded too";
-
-constexpr mpi::Family kOfOpenMpi[] = {open_mpi, standard};
-constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};
-constexpr mpi::Family kOverPmix[] = {open_mpi, standard, mpich};
-
-// Open MPI's _NODE_RANK is not a node's rank but a rank on a node, so it is not here.
-constexpr std::array<Launcher, 10> kLaunchers = {{
-    {.name = "as_world",
-     .rank = "LOCKSTEP_RANK",
-     .world = "LOCKSTEP_WORLD_SIZE",
-     .local_rank = "LOCKSTEP_LOCAL_RANK",
-     .local_world = "LOCKSTEP_LOCAL_WORLD_SIZE",
-     .node_rank = "LOCKSTEP_NODE_RANK",
-     .nodes = "LOCKSTEP_NODES",
-     .mpi = UsesMpi::never,
-     .beyond_choice = true,
-     .remedy = "unset LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE: lockstep train sets them for the ranks that it "
-               "carries"},
-    {.name = "torchrun",
-     .rank = "RANK",
-     .world = "WORLD_SIZE",
-     .local_rank = "LOCAL_RANK",
-     .local_world = "LOCAL_WORLD_SIZE",
-     .node_rank = "GROUP_RANK",
-     .nodes = "GROUP_WORLD_SIZE",
-     .mpi = UsesMpi::never,
-     .remedy = "start with torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and "
-               "MASTER_PORT"},
-    {.name = "openmpi",
-     .rank = "OMPI_COMM_WORLD_RANK",
-     .world = "OMPI_COMM_WORLD_SIZE",
-     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
-     .local_world = "OMPI_COMM_WORLD_LOCAL_SIZE",
-     .mpi = UsesMpi::always,
-     .answers = kOfOpenMpi,
-     .remedy = kMpirun},
-    {.name = "pals",
-     .rank = "PALS_RANKID",
-     .world = "PALS_SIZE",
-     .local_rank = "PALS_LOCAL_RANKID",
-     .local_world = "PALS_LOCAL_SIZE",
-     .node_rank = "PALS_NODEID",
-     .mpi = UsesMpi::always,
-     .answers = kOverPmi,
-     .world_from_mpi = true,
-     .remedy = "start the ranks with mpiexec -n N --ppn P"},
-    {.name = "pmi",
-     .rank = "PMI_RANK",
-     .world = "PMI_SIZE",
-     .local_rank = "MPI_LOCALRANKID",
-     .local_world = "MPI_LOCALNRANKS",
-     .mpi = UsesMpi::always,
-     .answers = kOverPmi,
-     .remedy = kMpirun},
-    {.name = "flux",
-     .rank = "FLUX_TASK_RANK",
-     .world = "FLUX_JOB_SIZE",
-     .local_rank = "FLUX_TASK_LOCAL_ID",
-     .nodes = "FLUX_JOB_NNODES",
-     .mpi = UsesMpi::when_wired,
-     .answers = kOverPmi,
-     .remedy = "start the ranks with flux run -n N"},
-    {.name = "jsrun",
-     .rank = "JSM_NAMESPACE_RANK",
-     .world = "JSM_NAMESPACE_SIZE",
-     .local_rank = "JSM_NAMESPACE_LOCAL_RANK",
-     .mpi = UsesMpi::when_wired,
-     .answers = kOfOpenMpi,
-     .remedy = "start the ranks with jsrun"},
-    {.name = "pmix",
-     .rank = "PMIX_RANK",
-     .mpi = UsesMpi::always,
-     .answers = kOverPmix,
-     .world_from_mpi = true,
-     .remedy = "start the ranks with mpirun or srun --mpi=pmix"},
-    {.name = "slurm",
-     .rank = "SLURM_PROCID",
-     .world = "SLURM_STEP_NUM_TASKS",
-     .local_rank = "SLURM_LOCALID",
-     .node_rank = "SLURM_NODEID",
-     .nodes = "SLURM_STEP_NUM_NODES",
-     .mpi = UsesMpi::when_wired,
-     .answers = kOverPmix,
-     .announced = "SLURM_STEP_NUM_TASKS",
-     .remedy = "start the ranks with srun"},
-    {.name = "torque",
-     .rank = "PBS_VNODENUM",
-     .world = "PBS_NP",
-     .local_world = "PBS_NUM_PPN",
-     .node_rank = "PBS_NODENUM",
-     .nodes = "PBS_NUM_NODES",
-     .mpi = UsesMpi::never,
-     .only_by_choice = true,
-     .remedy = "start the ranks with pbsdsh -u"},
-}};
-
-bool speaks(const Launcher& row, const Environment& environment) {
-  if (row.only_by_choice) return false;
-  if (row.announced) return is_set(environment, row.announced) && !in_interactive_slurm_step(environment);
-  return is_set(environment, row.rank) || is_set(environment, row.world);
-}
-
-const Launcher& chosen(const Environment& environment, const std::string& choice) {
-  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(), [&](const Launcher& launcher) {
-    return choice == launcher.name && !launcher.beyond_choice;
-  });
-  if (row == kLaunchers.end()) {
-    throw InputError(format("unknown launcher '{}'", choice), "launch.launcher or --launcher",
-                     format("choose one of {}", base::join(launcher_choices(), ", ")));
-  }
-  if (!is_set(environment, row->rank)) {
-    throw InputError(format("the launcher '{}' was asked for, but {} is not set", choice, row->rank),
-                     "launch.launcher or --launcher", format("{}; or let it be 'auto'", row->remedy));
-  }
-  return *row;
-}
-
-// An srun step or a Flux job without a PMI has nothing that answers MPI_Init. A choice of 'slurm' over a
-// bare PMI means: do without MPI, as Open MPI aborts where it was not built for Slurm's PMI.
-bool is_wired(const Environment& environment, const std::string& choice) {
-  if (is_set(environment, "PMIX_RANK")) return true;
-  return choice != "slurm" && (is_set(environment, "PMI_RANK") || is_set(environment, "PMI_FD"));
-}
-
-}  // namespace
-
-std::span<const Launcher> launchers() {
-  return kLaunchers;
-}
-
-bool in_interactive_slurm_step(const Environment& environment) {
-  const auto found = environment.find("SLURM_STEP_ID");
-  return found != environment.end() && found->second == "4294967290";  // SLURM_INTERACTIVE_STEP in slurm.h
-}
-
-const Launcher* find_launcher(const Environment& environment, const std::string& choice) {
-  for (const auto& row : kLaunchers) {
-    if (row.beyond_choice && speaks(row, environment)) return &row;
-  }
-  if (choice == "none" || choice == "mpi") return nullptr;
-  if (choice != "auto") return &chosen(environment, choice);
-  for (const auto& row : kLaunchers) {
-    if (speaks(row, environment)) return &row;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> launcher_choices() {
-  std::vector<std::string> names = {"auto"};
-  for (const auto& row : launchers()) {
-    if (!row.beyond_choice) names.emplace_back(row.name);
-  }
-  names.insert(names.end(), {"mpi", "none"});
-  return names;
-}
-
-std::string detect_launcher(const Environment& environment, const std::string& choice) {
-  if (const auto* row = find_launcher(environment, choice)) return row->name;
-  return choice == "mpi" ? "mpi" : "none";
-}
-
-bool wants_mpi(const Environment& environment, const std::string& choice) {
-  const auto* row = find_launcher(environment, choice);
-  if (!row) return choice == "mpi";
-  return row->mpi == UsesMpi::always || (row->mpi == UsesMpi::when_wired && is_wired(environment, choice));
-}
-
-bool needs_mpi(const Environment& environment, const std::string& choice) {
-  const auto* row = find_launcher(environment, choice);
-  return !row || row->mpi == UsesMpi::always;
-}
-
-// What identify() asks of this machine: its host name, and the host file of the one launcher that leaves one.
-
-namespace {
-
-constexpr size_t kLargestFile = 16 << 20;
-
-// nullopt where the variable is not set or its file cannot be read: a task started by pbsdsh has none
-std::optional<std::string> read_named_file(const Environment& environment, const char* variable) {
-  if (!is_set(environment, variable)) return std::nullopt;
-  try {
-    return base::read_small_file(text_of(environment, variable), kLargestFile, variable);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
-
-Surroundings current_surroundings(const Environment& environment) {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  // the files matter to one launcher each; ten thousand ranks need not all open them
-  const std::string launcher = detect_launcher(environment);
-  Surroundings result{host.data(), std::nullopt, std::nullopt};
-  if (launcher == "none") result.node_file = read_named_file(environment, "PBS_NODEFILE");
-  if (launcher == "jsrun") result.rank_file = read_named_file(environment, "LSB_DJOB_RANKFILE");
-  return result;
-}
-
-namespace {
-
-// Each place in a job: the launcher's word, MPI's fact, the field.
-struct Field {
-  const char* name;
-  std::optional<int> Declared::*word;
-  int MpiFacts::*fact;
-  int Job::*value;
-  const char* source;
-};
-
-constexpr Field kFields[] = {
-    {"rank", &Declared::rank, &MpiFacts::rank, &Job::rank, "MPI_Comm_rank"},
-    {"world", &Declared::world, &MpiFacts::world, &Job::world, "MPI_Comm_size"},
-    {"local_rank", &Declared::local_rank, &MpiFacts::local_rank, &Job::local_rank,
-     "MPI_Comm_split_type(SHARED)"},
-    {"local_world", &Declared::local_world, &MpiFacts::local_world, &Job::local_world,
-     "MPI_Comm_split_type(SHARED)"},
-    {"node_rank", &Declared::node_rank, &MpiFacts::node_rank, &Job::node_rank,
-     "order of the nodes' first ranks in MPI"},
-    {"nodes", &Declared::nodes, &MpiFacts::nodes, &Job::nodes, "count of nodes in MPI"},
-};
 
 std::string why(const Declared& declared, const std::string& field) {
   const auto found = declared.because.find(field);
@@ -454,8 +172,8 @@ std::string why(const Declared& declared, const std::string& field) {
   const bool lone = mpi.world == 1 && declared.world.value_or(1) > 1;
   const std::string library = mpi.library.empty() ? "the MPI library" : mpi.library;
   throw InputError(
-      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *(declared.*field.word),
-             why(declared, field.name), mpi.*field.fact,
+      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name,
+             *(declared.*field.declared), why(declared, field.name), mpi.*field.fact,
              lone ? format(": {} processes would each be rank 0 of 1", *declared.world) : ""),
       format("MPI_Init against the environment; the library is {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
@@ -467,56 +185,39 @@ std::string why(const Declared& declared, const std::string& field) {
 
 void cross_check(const Declared& declared, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
   for (const auto& field : kFields) {
-    const auto value = declared.*field.word;
+    const auto value = declared.*field.declared;
     if (!value || *value == mpi.*field.fact) continue;
     // nodes may be numbered in another order than the ranks, and two daemons of a test cluster share a host
     const bool node = field.fact == &MpiFacts::node_rank || field.fact == &MpiFacts::nodes;
     if (!node) refuse_against_mpi(declared, field, launcher, mpi);
-    job.warnings.push_back(format("{} says {} is {} ({}); MPI says {}, which holds", launcher.name,
-                                  field.name, *value, why(declared, field.name), mpi.*field.fact));
+    job.warnings.push_back(format("{} says {} is {} ({}); lockstep uses MPI's {}", launcher.name, field.name,
+                                  *value, why(declared, field.name), mpi.*field.fact));
   }
 }
 
-void take_facts(Job& job, const MpiFacts& mpi) {
-  for (const auto& field : kFields) {
-    job.*field.value = mpi.*field.fact;
-    job.because[field.name] = field.source;
-  }
+// Schedulers and the variable that each sets inside a job. Torque sets PBS_JOBID too; Flux may run inside any
+// of them.
+constexpr std::array<std::pair<const char*, const char*>, 4> kSchedulers = {
+    {{"slurm", "SLURM_JOB_ID"}, {"pbs", "PBS_JOBID"}, {"lsf", "LSB_JOBID"}, {"flux", "FLUX_JOB_ID"}}};
+
+bool is_torque(const Environment& environment) {
+  return is_set(environment, "PBS_NUM_PPN") || is_set(environment, "PBS_VNODENUM") ||
+         is_set(environment, "PBS_NP");
 }
 
-void take_declared(Job& job, const Declared& declared) {
-  for (const auto& field : kFields) {
-    job.*field.value = (declared.*field.word).value();
-    job.because[field.name] = why(declared, field.name);
-  }
-  job.guessed = declared.guessed;
+void set_scheduler(Job& job, const Environment& environment) {
+  const auto found = std::ranges::find_if(
+      kSchedulers, [&](const auto& scheduler) { return is_set(environment, scheduler.second); });
+  job.because["scheduler"] = found == kSchedulers.end() ? "no scheduler's job id is set" : found->second;
+  if (found == kSchedulers.end()) return;
+  job.scheduler = found->first;
+  if (job.scheduler == "pbs" && is_torque(environment)) job.scheduler = "torque";
+  job.job_id = text_of(environment, found->second);
+  job.because["job_id"] = found->second;
 }
 
-void run_alone(Job& job, const std::string& reason) {
-  for (const auto& field : kFields) job.because[field.name] = reason;
-}
-
-void take_scheduler(Job& job, const Environment& environment) {
-  const auto* scheduler = find_scheduler(environment);
-  job.because["scheduler"] = scheduler ? scheduler->job_id : "no batch system's job id is set";
-  if (!scheduler) return;
-  job.scheduler = scheduler->name;
-  job.job_id = text_of(environment, scheduler->job_id);
-  job.because["job_id"] = scheduler->job_id;
-}
-
-void take_host(Job& job, const Environment& environment, const Surroundings& surroundings) {
-  job.host = surroundings.host;
-  job.because["host"] = "gethostname";
-  for (const char* variable : {"SLURMD_NODENAME", "HOSTNAME"}) {
-    if (!job.host.empty() || !is_set(environment, variable)) continue;
-    job.host = text_of(environment, variable);
-    job.because["host"] = variable;
-  }
-}
-
-void take_launcher(Job& job, const Environment& environment, const Launcher* row, const std::string& choice) {
-  job.launcher = row ? row->name : detect_launcher(environment, choice);
+void set_launcher(Job& job, const Environment& environment, const Launcher* row, const std::string& choice) {
+  job.launcher = detect_launcher(environment, choice);
   if (choice != "auto" && !(row && row->beyond_choice)) {
     job.because["launcher"] = "--launcher " + choice;
   } else {
@@ -525,38 +226,139 @@ void take_launcher(Job& job, const Environment& environment, const Launcher* row
   }
 }
 
-Declared declared_by(const Launcher& row, const Environment& environment, const Surroundings& surroundings) {
-  Declared declared = read_declared(row, environment);
-  if (row.name == std::string("jsrun")) read_rank_file(declared, surroundings);
-  return declared;
-}
-
-void place(Job& job, const Launcher* row, const Environment& environment, const std::optional<MpiFacts>& mpi,
-           const Surroundings& surroundings, const std::string& choice) {
-  if (!row) {
-    if (mpi && choice != "none") {
-      job.launcher = "mpi";
-      return take_facts(job, *mpi);
+void place_rank(Job& job, const Launcher* row, const Environment& environment,
+                const std::optional<MpiFacts>& mpi, const std::string& choice) {
+  Declared declared;
+  if (row) declared = read_declared(*row, environment);
+  if (mpi && choice != "none") {
+    if (row) cross_check(declared, *row, *mpi, job);
+    if (!row) job.launcher = "mpi";
+    for (const auto& field : kFields) {
+      job.*field.value = (*mpi).*field.fact;
+      job.because[field.name] = field.source;
     }
-    return run_alone(job, "alone: " + job.because["launcher"]);
+    return;
   }
-  Declared declared = declared_by(*row, environment, surroundings);
-  if (mpi) {
-    cross_check(declared, *row, *mpi, job);
-    return take_facts(job, *mpi);
+  if (!row) {
+    for (const auto& field : kFields) job.because[field.name] = "alone: " + job.because["launcher"];
+    return;
   }
   if (!declared.world) {
     throw InputError(
         format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
-        format("environment, launcher {}", row->name), "only MPI knows: do not run without it here")
+        format("environment, launcher {}", row->name), "use MPI, which knows the number of ranks")
         .of(Code::launcher);
   }
-  complete(declared, *row, job.guesses);
-  job.warnings.insert(job.warnings.end(), job.guesses.begin(), job.guesses.end());
-  take_declared(job, declared);
+  job.guessed = assume_rest(declared);
+  for (const auto& field : kFields) {
+    job.*field.value = *(declared.*field.declared);
+    job.because[field.name] = why(declared, field.name);
+  }
 }
 
-void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
+// A phantom rank: one of several processes that each believe they are rank 0 of 1.
+struct Phantom {
+  std::string what;  // empty = none
+  std::string hint;
+};
+
+constexpr const char* kAlone = "; to run alone on purpose: --launcher none";
+
+Phantom started_alone(const std::string& what, const std::string& how) {
+  return {format("this process was started alone (rank 0 of 1), but {}", what), how + kAlone};
+}
+
+Phantom slurm_phantom(const Environment& environment) {
+  const int nodes = count_of(environment, "SLURM_JOB_NUM_NODES").value_or(1);
+  const int tasks = std::max(count_of(environment, "SLURM_NTASKS").value_or(1), nodes);
+  if (tasks == 1) return {};
+  const char* variable = is_set(environment, "SLURM_NTASKS") ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
+  return started_alone(format("the Slurm job has {} tasks ({})", tasks, quote(environment, variable)),
+                       "start the ranks with srun or mpirun");
+}
+
+Phantom pbs_phantom(const Environment& environment, const Surroundings& surroundings,
+                    std::vector<std::string>& warnings) {
+  const std::string how = "start the ranks with mpirun or mpiexec";
+  if (number_of(environment, "PBS_NODENUM").value_or(0) > 0) {
+    return started_alone(
+        format("it runs on another host of a PBS job ({})", quote(environment, "PBS_NODENUM")), how);
+  }
+  // the job's script is task 1; pbsdsh and pbs_tmrsh start the others
+  if (number_of(environment, "PBS_TASKNUM").value_or(1) > 1 ||
+      number_of(environment, "PBS_VNODENUM").value_or(0) > 0) {
+    return started_alone(format("it is a further task of a PBS job ({})", quote(environment, "PBS_TASKNUM")),
+                         how);
+  }
+  std::istringstream words(surroundings.node_file.value_or(""));
+  const std::vector<std::string> lines{std::istream_iterator<std::string>(words), {}};
+  if (lines.empty()) {
+    if (!text_of(environment, "PBS_NODEFILE").empty())
+      warnings.push_back(format("{} cannot be read or is empty: lockstep assumes a job of one process",
+                                quote(environment, "PBS_NODEFILE")));
+    return {};
+  }
+  const auto hosts = std::set<std::string>(lines.begin(), lines.end()).size();
+  const std::string what =
+      format("PBS_NODEFILE has {} lines for {} host{}", lines.size(), hosts, hosts == 1 ? "" : "s");
+  // a line is an MPI rank under PBS, but a core under Torque, and on Gadi where the lines equal PBS_NCPUS
+  const bool are_cores =
+      is_torque(environment) || text_of(environment, "PBS_NCPUS") == std::to_string(lines.size());
+  if (hosts > 1 || (lines.size() > 1 && !are_cores)) return started_alone(what, how);
+  if (lines.size() > 1) warnings.push_back(what + ": lockstep takes them for cores of a single rank");
+  return {};
+}
+
+// Open MPI 5 under srun without PMIx: every task is told "0 of 1", silently (ompi#13523).
+Phantom step_phantom(const Environment& environment) {
+  const int tasks = count_of(environment, "SLURM_STEP_NUM_TASKS").value_or(1);
+  if (tasks == 1 || is_set(environment, "PRTE_LAUNCHED") || in_interactive_slurm_step(environment)) return {};
+  return {
+      format("MPI says rank 0 of 1, but {}: {} processes would each train alone",
+             quote(environment, "SLURM_STEP_NUM_TASKS"), tasks),
+      "start with srun --mpi=pmix (srun --mpi=list shows what there is) or mpirun, or use --launcher slurm"};
+}
+
+// Whether this process is rank 0 of 1 where several ranks were meant to be.
+Phantom find_phantom(const Environment& environment, const Launcher* launcher, bool has_mpi,
+                     const Surroundings& surroundings, Job& job) {
+  // a launcher that counts its ranks itself meant one
+  if (launcher && launcher->world && is_set(environment, launcher->world)) return {};
+  if (has_mpi) {
+    if (auto phantom = step_phantom(environment); !phantom.what.empty()) return phantom;
+    if (launcher) return {};
+  }
+  if (job.scheduler == "slurm") return slurm_phantom(environment);
+  if (job.scheduler == "pbs" || job.scheduler == "torque")
+    return pbs_phantom(environment, surroundings, job.warnings);
+  return {};
+}
+
+// Whether a profile or an earlier job left torchrun's variables behind, below an mpirun or srun that started
+// several ranks. torchrun itself sets TORCHELASTIC_RUN_ID. A wrapper that translates a launcher's variables
+// agrees with it.
+Phantom find_leftover(const Environment& environment, const Launcher& launcher) {
+  if (launcher.name != std::string("torchrun") || is_set(environment, "TORCHELASTIC_RUN_ID")) return {};
+  const auto rank = number_of(environment, launcher.rank), world = count_of(environment, launcher.world);
+  Phantom leftover;
+  for (const auto& row : launchers()) {
+    const bool is_step = row.announced && !in_interactive_slurm_step(environment);
+    if (row.rank == std::string(launcher.rank) || !row.world || !is_set(environment, row.rank)) continue;
+    const auto their_world = count_of(environment, row.world).value_or(1);
+    if (world == their_world && rank == number_of(environment, row.rank) && their_world > 1) return {};
+    if ((row.mpi != UsesMpi::always && !is_step) || their_world == 1 || !leftover.what.empty()) continue;
+    if (world != 1 && world != their_world) continue;  // a wrapper may start several ranks in each task
+    leftover = {
+        format("{} and {} contradict {} and {}", quote(environment, launcher.rank),
+               quote(environment, launcher.world), quote(environment, row.rank),
+               quote(environment, row.world)),
+        format("unset RANK and WORLD_SIZE if something left them behind, or use --launcher {} or torchrun",
+               row.name)};
+  }
+  return leftover;
+}
+
+void refuse_or_note(Job& job, const Phantom& phantom, Phantoms phantoms) {
   if (phantom.what.empty()) return;
   if (phantoms == Phantoms::refuse) {
     const auto batch = job.job_id.empty() ? "" : format("{} job {} on ", job.scheduler, job.job_id);
@@ -568,6 +370,46 @@ void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
 
 }  // namespace
 
+bool was_told(const Job& job, const char* field) {
+  return std::ranges::find(job.guessed, field) == job.guessed.end();
+}
+
+bool surely_one_node(const Job& job) {
+  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
+}
+
+Surroundings current_surroundings(const Environment& environment) {
+  constexpr size_t kLargestFile = 16 << 20;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  Surroundings result{host.data(), std::nullopt};
+  // only a process without a launcher needs the file: ten thousand ranks need not all open it
+  if (!is_set(environment, "PBS_NODEFILE") || detect_launcher(environment) != "none") return result;
+  try {
+    result.node_file =
+        base::read_small_file(text_of(environment, "PBS_NODEFILE"), kLargestFile, "PBS_NODEFILE");
+  } catch (const InputError&) {  // a task that pbsdsh started has none
+  }
+  return result;
+}
+
+std::vector<int> parse_task_counts(const std::string& text) {
+  constexpr size_t kMostNodes = 1'000'000;
+  std::vector<int> counts;
+  std::istringstream parts(text + ",");
+  for (std::string part; std::getline(parts, part, ',');) {
+    int tasks = 0, repeat = 1, length = 0;
+    const auto is_whole = [&] { return length == static_cast<int>(part.size()); };
+    std::sscanf(part.c_str(), "%9d%n(x%9d)%n", &tasks, &length, &repeat, &length);
+    if (!is_whole() || tasks < 1 || repeat < 1 || counts.size() + static_cast<size_t>(repeat) > kMostNodes) {
+      throw InputError(format("malformed task counts '{}'", text.substr(0, 60)), kTasksPerNode,
+                       "correct it: 2(x2),1 means 2, 2 and 1 tasks on three nodes");
+    }
+    counts.insert(counts.end(), static_cast<size_t>(repeat), tasks);
+  }
+  return counts;
+}
+
 void check_environment(const Environment& environment, const std::string& choice) {
   if (const auto* row = find_launcher(environment, choice)) read_declared(*row, environment);
 }
@@ -576,17 +418,18 @@ Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
              const Surroundings& surroundings, Phantoms phantoms) {
   Job job;
   const Launcher* row = find_launcher(environment, choice);
-  take_launcher(job, environment, row, choice);
-  take_scheduler(job, environment);
-  take_host(job, environment, surroundings);
-  const auto judge = [&] {
-    judge_phantom(job, find_phantom(environment, row, mpi.has_value(), surroundings, job.warnings), phantoms);
+  set_launcher(job, environment, row, choice);
+  set_scheduler(job, environment);
+  job.host = surroundings.host;
+  job.because["host"] = "gethostname";
+  const auto check_phantom = [&] {
+    refuse_or_note(job, find_phantom(environment, row, mpi.has_value(), surroundings, job), phantoms);
   };
   // where MPI says "0 of 1", the phantom is the cause and a rank that differs only its symptom
-  if (choice != "none" && mpi && mpi->world == 1) judge();
-  place(job, row, environment, mpi, surroundings, choice);
-  if (choice != "none" && !mpi && job.world == 1) judge();
-  if (choice == "auto" && row && !mpi) judge_phantom(job, find_leftover(environment, *row), phantoms);
+  if (choice != "none" && mpi && mpi->world == 1) check_phantom();
+  place_rank(job, row, environment, mpi, choice);
+  if (choice != "none" && !mpi && job.world == 1) check_phantom();
+  if (choice == "auto" && row && !mpi) refuse_or_note(job, find_leftover(environment, *row), phantoms);
   return job;
 }
 

@@ -28,44 +28,40 @@ struct MpiFacts {
   int nodes = 1;
 };
 
-/// What a process sees beside its environment. Passed in, so that identify() reads no file and asks no
-/// system.
+/// What identify() needs to know about this machine. The caller passes it, so that identify() reads no file.
 struct Surroundings {
   std::string host = {};
   std::optional<std::string> node_file = {};  // the text of PBS_NODEFILE, where there is one
-  std::optional<std::string> rank_file = {};  // the text of LSB_DJOB_RANKFILE, where there is one
 };
 
-/// Reads the host's name and the files that the environment names.
+/// Reads the host's name, and PBS_NODEFILE if no launcher started this process.
 Surroundings current_surroundings(const Environment& environment);
 
-/// A phantom is one of N processes that each take themselves for "rank 0 of 1".
+/// A phantom rank is one of N processes that each believe they are "rank 0 of 1".
 enum class Phantoms { refuse, allow };
 
-/// The names that --launcher takes: auto, the launchers in the order of belief, torque, mpi, none.
+/// The names that --launcher takes: auto, the launchers in the table's order, mpi, none.
 std::vector<std::string> launcher_choices();
 
-/// The launcher that the environment speaks of, by the order of belief; `choice` overrides ("auto" does not).
+/// The first launcher of the table whose variables are set; any `choice` but "auto" overrides it.
 std::string detect_launcher(const Environment& environment, const std::string& choice = "auto");
 
 /// Whether MPI_Init may be called under this environment.
 bool wants_mpi(const Environment& environment, const std::string& choice = "auto");
 
-/// Whether nothing else can bring the ranks together.
+/// Whether the ranks cannot meet without MPI.
 bool needs_mpi(const Environment& environment, const std::string& choice = "auto");
 
-/// Throws InputError for half-set pairs and values that cannot be: what can be known before MPI_Init.
+/// Throws InputError for half-set pairs and impossible values, before MPI_Init.
 void check_environment(const Environment& environment, const std::string& choice = "auto");
 
-/// Throws InputError for phantom ranks, half-set pairs, values that cannot be, and MPI against the
+/// Throws InputError for phantom ranks, half-set pairs, impossible values, and where MPI contradicts the
 /// environment.
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
              const std::string& choice = "auto", const Surroundings& surroundings = {},
              Phantoms phantoms = Phantoms::refuse);
 
-// The table of launchers: which variables each one sets, in the order in which they are believed.
-
-/// When a process started by this launcher may call MPI_Init: where nothing answers it aborts or says "0 of
+/// When a process started by this launcher may call MPI_Init. Without a PMI, MPI_Init aborts or says "0 of
 /// 1".
 enum class UsesMpi { never, always, when_wired };
 
@@ -78,43 +74,30 @@ struct Launcher {
   const char* local_world = nullptr;
   const char* node_rank = nullptr;
   const char* nodes = nullptr;
+  const char* job = nullptr;  // the same for all ranks that it started together
   UsesMpi mpi;
   std::span<const mpi::Family> answers = {};  // the MPIs that it can start, likeliest first
   bool world_from_mpi = false;                // the size may be missing: MPI tells
-  const char* announced =
-      nullptr;  // the variable whose presence means "started by me"; nullptr = either of the pair
-  bool only_by_choice = false;  // too easily mistaken to be believed unasked
-  bool beyond_choice = false;   // whatever was chosen was chosen for the process that started this one
-  const char* remedy;           // how to start it right
+  const char* announced = nullptr;            // means "started by me"; nullptr = rank or world does
+  bool only_by_choice = false;                // its variables are also set where it started nothing
+  bool beyond_choice = false;                 // --launcher does not override it
+  const char* remedy;                         // how to start the ranks
 };
 
+/// The table, in the order in which lockstep looks at it.
 std::span<const Launcher> launchers();
 
-/// The launcher that speaks, or that was chosen; nullptr = alone ("none") or MPI's word alone ("mpi").
+/// The launcher that was chosen, or whose variables are set; nullptr = "none" or "mpi".
 const Launcher* find_launcher(const Environment& environment, const std::string& choice);
 
-/// The shell of an interactive Slurm step counts as no task, though it looks like "rank 0 of 1".
+/// Whether this is the shell of an interactive Slurm step, which looks like "rank 0 of 1" but is no task.
 bool in_interactive_slurm_step(const Environment& environment);
 
-// What one launcher's variables say, read and checked, before MPI is asked. A pair comes from one launcher.
+/// "2(x2),1" -> 2 2 1, as in SLURM_STEP_TASKS_PER_NODE; InputError where it is malformed.
+std::vector<int> parse_task_counts(const std::string& text);
 
-struct Declared {
-  std::optional<int> rank, world, local_rank, local_world, node_rank, nodes;
-  std::map<std::string, std::string> because;
-  std::vector<std::string> guessed;  // fields that no variable told
-};
-
-/// Throws InputError for half-set pairs and values that cannot be.
-Declared read_declared(const Launcher& launcher, const Environment& environment);
-
-/// Fills what follows from the rest (one rank, one node, equal nodes); what had to be guessed is a warning.
-void complete(Declared& declared, const Launcher& launcher, std::vector<std::string>& warnings);
-
-/// Whether the launcher or MPI said it, and it is no guess that may differ between the ranks.
+/// Whether the launcher or MPI gave this value; an assumed value may differ between the ranks.
 bool was_told(const Job& job, const char* field);
 bool surely_one_node(const Job& job);
-
-/// jsrun's node number: the place of this host in LSB_DJOB_RANKFILE after its first line.
-void read_rank_file(Declared& declared, const Surroundings& surroundings);
 
 }  // namespace lockstep::launch

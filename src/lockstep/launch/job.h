@@ -19,14 +19,13 @@ struct Job {
   std::string launcher = "none";  // torchrun, openmpi, pals, pmi, flux, jsrun, pmix, slurm, torque, mpi, none
   std::string scheduler = "none";  // slurm, pbs, torque, flux, lsf, none
   std::string job_id = {};
-  std::string mpi = {};  // the library that is in use, "Open MPI v4.1.4"; empty where none is
+  std::string mpi = {};  // the MPI library in use, "Open MPI v4.1.4"; empty without MPI
   std::map<std::string, std::string> because =
-      {};                         // field name -> the variables (or MPI call) that decided it
-  std::string phantom = {};       // why this is no rank of its own; only with Phantoms::allow
+      {};                         // field name -> the variable or MPI call that gave its value
+  std::string phantom = {};       // why this process is not a rank of its own; only with Phantoms::allow
   std::string phantom_hint = {};  // what to do about that
   std::vector<std::string> warnings = {};
-  std::vector<std::string> guessed = {};  // fields that nobody told: known once the ranks have met
-  std::vector<std::string> guesses = {};  // those of the warnings that the meeting takes back
+  std::vector<std::string> guessed = {};  // fields that no variable gives: known once the ranks have met
 };
 
 }  // namespace lockstep

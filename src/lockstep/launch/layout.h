@@ -1,17 +1,18 @@
 #pragma once
-// Which ranks share a node: from what every rank was told and sees, once all have met.
+// Which ranks share a node. Rank 0 decides it when the ranks meet, from what each rank knows.
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/identify.h"
+#include "lockstep/launch/job.h"
 
 namespace lockstep::launch {
 
-/// What one rank brings to the meeting.
+/// What one rank knows of its place.
 struct Seat {
-  std::string machine;  // the same for two ranks where they share a host's name, kernel and loopback
-  std::optional<int> local_rank = {}, local_world = {}, node_rank = {};  // as its launcher told; not guesses
+  std::string machine;  // the same for two ranks that share a host's name, kernel and network namespace
+  std::optional<int> local_rank = {}, local_world = {}, node_rank = {};  // as its launcher set them
 };
 
 Seat own_seat(const Job& job);
@@ -24,17 +25,17 @@ struct Place {
   int local_world = 1;
   int node_rank = 0;
   int nodes = 1;
-  std::string warning = {};  // where what it was told cannot be
+  std::string warning = {};  // if its launcher's values do not fit
 };
 
-/// By rank. Node numbers are believed where every rank was told its own; else ranks of one machine share a
-/// node, and nodes are numbered by their first ranks.
+/// One place for each rank. If every rank has a node number, these numbers define the nodes. Otherwise ranks
+/// of one machine share a node, and nodes are numbered by their first ranks.
 std::vector<Place> layout_of(const std::vector<Seat>& seats);
 
 std::string pack_place(const Place& place);
 Place unpack_place(const std::string& text);
 
-/// What was a guess in `job` is now known.
+/// Replaces what `job` assumed.
 void set_place(Job& job, const Place& place);
 
 }  // namespace lockstep::launch

@@ -46,8 +46,8 @@ const Device& device_of(const Session& session) {
   static const Device device = [&] {
     Device own;
     try {
-      own.choice =
-          launch::choose_device(session.job(), session.settings.device, session.settings.environment);
+      own.choice = launch::choose_device(session.job(), LaunchOptions{.device = session.settings.device},
+                                         session.settings.environment);
       if (own.choice.is_cuda()) comm::load_cuda();
     } catch (const std::exception& error) {
       own.error = error.what();

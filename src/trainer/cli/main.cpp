@@ -142,7 +142,7 @@ void leave_quickly() {
 
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
-  launch::fit_log_to_terminal();
+  log::set_colour(launch::has_colour(STDERR_FILENO));
   const auto level = take_level(args);
   turn_help(args);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")

@@ -94,7 +94,6 @@ void Console::line(const std::string& text, base::TextStyle style) {
   clear();
   const bool was_whole = !lost_;
   auto shown = base::readable(text);
-  if (lines_show_) shown = base::wrapped(shown, static_cast<size_t>(terminal_->width()));
   if (colour_) shown = base::with_style(shown, style);
   lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + shown + "\n");
   if (lost_ && was_whole)

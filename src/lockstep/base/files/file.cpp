@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -23,175 +21,78 @@
 
 namespace lockstep::base {
 
-// What the signal handler may look at.
-struct MapSlot {
-  std::atomic<uintptr_t> begin = 0, end = 0;  // 0: free
-  std::atomic<int> protection = 0;
-  std::atomic<bool> cut = false;
-  const FileMap* map = nullptr;  // under the mutex
-};
+namespace fs = std::filesystem;
 
 namespace {
 
-struct Maps {
-  std::mutex mutex;
-  std::array<MapSlot, 2048> slots;
-  size_t used = 0;  // of the slots, once
-  struct sigaction before {};
-  uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-};
-
-Maps& maps() {
-  static Maps all;
-  return all;
-}
-
-MapSlot* slot_at(uintptr_t address) {
-  for (auto& slot : maps().slots)
-    if (address >= slot.begin.load() && address < slot.end.load()) return &slot;
-  return nullptr;
-}
-
-// Zeros from the page that is gone to the map's end: the read goes on, and refuse_cut() tells.
-bool fill_with_zeros(uintptr_t address) {
-  auto* slot = slot_at(address);
-  if (!slot) return false;
-  const uintptr_t begin = address / maps().page * maps().page;
-  void* const place = reinterpret_cast<void*>(begin);  // NOLINT(performance-no-int-to-ptr): a fault's address
-  if (::mmap(place, slot->end.load() - begin, slot->protection.load(),
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-    return false;
-  slot->cut = true;
-  return true;
-}
+struct sigaction former_handler {};  // of SIGBUS
 
 void on_bus_error(int, siginfo_t* facts, void*) {
-  const int error = errno;
-  const bool was_sent = facts->si_code <= 0;  // by a process: it has no address
-  if (was_sent || !fill_with_zeros(reinterpret_cast<uintptr_t>(facts->si_addr))) {
-    ::sigaction(SIGBUS, &maps().before,
-                nullptr);  // an access comes again, and meets whoever was there before
-    if (was_sent) ::raise(SIGBUS);
+  constexpr std::string_view kText =
+      "error: a file became shorter while it was read, or its disk cannot be read (SIGBUS)\n"
+      "  to do: leave a file alone while a run reads it; put it back, and start again\n";
+  if (facts->si_code > 0) {  // from the kernel, not from another process
+    write_all(STDERR_FILENO, kText);
+    ::_exit(kFailed);
   }
-  errno = error;
+  ::sigaction(SIGBUS, &former_handler, nullptr);
+  ::raise(SIGBUS);
 }
 
-void watch_bus_errors() {
+void catch_bus_errors() {
   static const bool installed = [] {
     struct sigaction ours {};
     ours.sa_sigaction = on_bus_error;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER;
-    return ::sigaction(SIGBUS, &ours, &maps().before) == 0;
+    ours.sa_flags = SA_SIGINFO;
+    return ::sigaction(SIGBUS, &ours, &former_handler) == 0;
   }();
   std::ignore = installed;
-}
-
-MapSlot* take_slot(const FileMap& map, int protection) {
-  const auto begin = reinterpret_cast<uintptr_t>(map.data());
-  const std::lock_guard lock(maps().mutex);
-  for (size_t i = 0; i < maps().slots.size(); ++i) {
-    auto& slot = maps().slots[i];
-    if (slot.begin.load() != 0) continue;
-    slot.cut = false;
-    slot.protection = protection;
-    slot.map = &map;
-    slot.begin = begin;
-    slot.end = begin + map.size();
-    maps().used = std::max(maps().used, i + 1);
-    return &slot;
-  }
-  return nullptr;
-}
-
-void give_back(MapSlot& slot) {
-  const std::lock_guard lock(maps().mutex);
-  slot.end = 0;
-  slot.begin = 0;
-  slot.map = nullptr;
 }
 
 }  // namespace
 
 FileMap::FileMap(int file, int64_t offset, size_t bytes, int protection, int flags, std::string name)
     : name_(std::move(name)), end_(offset + static_cast<int64_t>(bytes)), bytes_(bytes) {
-  watch_bus_errors();
+  catch_bus_errors();
   if ((protection & PROT_WRITE) == 0) file_ = Descriptor(::fcntl(file, F_DUPFD_CLOEXEC, 0));
   data_ = ::mmap(nullptr, bytes, protection, flags, file, offset);
   if (data_ == MAP_FAILED)
     throw Error(format("cannot map {} bytes: {}", bytes, std::strerror(errno)), name_,
-                "ask for more memory, and look at the limit of ulimit -v");
-  slot_ = take_slot(*this, protection);
+                "ask for more memory, or raise the limit of ulimit -v");
 }
 
 FileMap::~FileMap() {
-  if (slot_) give_back(*slot_);
   ::munmap(data_, bytes_);
 }
 
 void FileMap::make_read_only() const {
   ::mprotect(data_, bytes_, PROT_READ);
-  if (slot_) slot_->protection = PROT_READ;
-}
-
-bool FileMap::was_cut() const {
-  if (slot_ && slot_->cut.load()) return true;
-  struct stat facts {};
-  return file_ && ::fstat(file_.number(), &facts) == 0 && facts.st_size < end_;
 }
 
 void FileMap::refuse_cut() const {
-  if (!was_cut()) return;
-  throw Error("the file became shorter while it was read, or its disk could not be read", name_,
+  struct stat facts {};
+  if (!file_ || ::fstat(file_.number(), &facts) != 0 || facts.st_size >= end_) return;
+  throw Error("the file became shorter while it was read", name_,
               "leave a file alone while a run reads it; put it back, and start again");
-}
-
-void refuse_cut_files() {
-  const std::lock_guard lock(maps().mutex);
-  for (size_t i = 0; i < maps().used; ++i)
-    if (const auto* map = maps().slots[i].map) map->refuse_cut();
 }
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr size_t kMostEntries = 2000;  // a folder of images is not searched for a typing error
-
-bool lies_there(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code failed;
-  return fs::status(path, failed).type() !=
-         fs::file_type::not_found;  // what may not be looked at may be there
+  return fs::exists(find_path(path.string()), failed);
 }
 
-std::vector<fs::path> entries_in(const fs::path& folder) {
-  std::vector<fs::path> names;
+std::vector<std::string> names_in(const fs::path& folder) {
+  constexpr size_t kMostEntries = 2000;  // a folder of images is not searched for a typing error
+  std::vector<std::string> names;
   std::error_code failed;
-  for (fs::directory_iterator at(folder, failed); !failed && at != fs::directory_iterator();
-       at.increment(failed)) {
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
     if (names.size() == kMostEntries) return {};
-    names.push_back(at->path().filename());
+    names.push_back(at->path().filename().string());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
-}
-
-// A letter wrong before the same extension, or another extension: of "a.yaml" "b.yaml" is no slip.
-fs::path near_name(const fs::path& folder, const fs::path& name) {
-  const auto names = entries_in(folder);
-  std::vector<std::string> stems;
-  for (const auto& other : names) {
-    if (other.extension() == name.extension()) stems.push_back(other.stem().string());
-  }
-  if (const auto near = nearest(name.stem().string(), stems)) return *near + name.extension().string();
-  const auto same_stem = std::find_if(names.begin(), names.end(),
-                                      [&](const auto& other) { return other.stem() == name.stem(); });
-  return same_stem == names.end() ? fs::path() : *same_stem;
-}
-
-// The folder, or the one that was meant.
-fs::path folder_for(const fs::path& folder) {
-  if (folder.empty() || lies_there(find_path(folder.string()))) return folder;
-  return nearest_file(folder.string());
 }
 
 }  // namespace
@@ -199,15 +100,15 @@ fs::path folder_for(const fs::path& folder) {
 std::string nearest_file(const std::string& path) {
   const fs::path wanted(path);
   const auto name = wanted.filename();
-  if (name.empty() || path.size() > kLongestPath || path.find('\0') != path.npos ||
-      lies_there(find_path(path)))
+  if (name.empty() || path.size() > kLongestPath || path.find('\0') != path.npos || is_there(wanted))
     return "";
-  const auto folder = folder_for(wanted.parent_path());
-  if (folder.empty() && wanted.has_parent_path()) return "";
-  if (folder != wanted.parent_path() && lies_there(find_path((folder / name).string()))) return folder / name;
+  auto folder = wanted.parent_path();
+  if (!folder.empty() && !is_there(folder)) {
+    folder = nearest_file(folder.string());
+    if (folder.empty() || is_there(folder / name)) return folder.empty() ? "" : folder / name;
+  }
   for (const auto& place : {"." / folder, home_folder() / folder}) {
-    const auto near = near_name(place, name);
-    if (!near.empty()) return folder / near;
+    if (const auto near = nearest(name.string(), names_in(place))) return folder / *near;
   }
   return "";
 }
@@ -236,14 +137,14 @@ void refuse_unless_regular(const struct stat& facts, const std::string& path, co
   throw InputError(format("{} is {}, not a file", what, kind_of(facts.st_mode)), shown(path), hint);
 }
 
-// What a person can fix by naming another place.
-bool is_of_the_place(int reason) {
+// Errors that another path would avoid.
+bool depends_on_path(int reason) {
   static constexpr std::array kReasons = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, ELOOP, EISDIR, ENXIO};
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
 }
 
 [[noreturn]] void too_large(const std::string& path, const std::string& what, const std::string& size) {
-  throw InputError(format("{} is too large: {}", what, size), shown(path), "is it the right file?");
+  throw InputError(format("{} is too large: {}", what, size), shown(path), "check that it is the right file");
 }
 
 }  // namespace
@@ -255,7 +156,7 @@ RegularFile::RegularFile(const std::string& path, const std::string& what, const
     if (code != 0) fail();
     refuse_unless_regular(facts, path, what, hint.empty() ? "give a regular file" : hint);
   };
-  errno = EINVAL;  // C's functions would see another name
+  errno = EINVAL;  // a name with a NUL would be cut off
   if (path.find('\0') != std::string::npos) fail();
   check(::stat(path.c_str(), &facts));  // before opening, because opening a device can already do something
   file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
@@ -303,7 +204,7 @@ Descriptor open_to_write(const std::string& path, const std::string& what, int f
   }
   if (reason == ELOOP) throw InputError(format("{} is a link, not a file", what), shown(path), hint);
   const auto text = format("{} cannot be written: {}", what, std::strerror(reason));
-  if (is_of_the_place(reason))
+  if (depends_on_path(reason))
     throw InputError(text, shown(path), "set run.dir to a folder that you may write to");
   throw Error(text, shown(path), "free disk space, or set run.dir to a folder that can be written");
 }
@@ -312,7 +213,7 @@ std::string read_small_file(const std::string& path, size_t limit, const std::st
   RegularFile file(path, what);
   if (file.size() > limit) too_large(path, what, format("{} bytes, at most {}", file.size(), limit));
   std::string text;
-  // one byte more than the file had: a file that grew, and one of /proc, which has none until it is read
+  // one byte more than the size, because a file may grow, and a file in /proc has size 0 until it is read
   for (size_t step = file.size() + 1; text.size() <= limit; step = size_t{64} << 10) {
     const size_t had = text.size();
     text.resize(had + step);

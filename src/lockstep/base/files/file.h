@@ -1,5 +1,5 @@
 #pragma once
-// Regular files, opened and read whole: nothing that is no file is waited for.
+// Regular files: readers refuse pipes and devices, which could block.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +13,8 @@
 
 namespace lockstep::base {
 
-/// A regular file open for reading: the one way in for every reader. A folder, a pipe, a device or what
-/// cannot be opened or read is an InputError that calls the file `what`, says where it is, and ends in
-/// `hint`.
+/// A regular file open for reading. A folder, a pipe, a device or an unreadable file is an InputError that
+/// calls the file `what` and ends in `hint`.
 class RegularFile {
  public:
   RegularFile(const std::string& path, const std::string& what, const std::string& hint = {});
@@ -24,7 +23,7 @@ class RegularFile {
   size_t size() const { return size_; }
   /// The next bytes, at most `size` of them; 0 at the end.
   size_t read(void* into, size_t size);
-  /// Those from `offset` on, wherever read() stands; fewer at the end.
+  /// Bytes from `offset` on, independent of read(); fewer at the end.
   size_t read_at(size_t offset, void* into, size_t size) const;
   int number() const { return file_.number(); }
 
@@ -36,9 +35,9 @@ class RegularFile {
   size_t size_ = 0;
 };
 
-/// A file of ours open for reading and writing, made where there is none; `flags` are open's. A folder, a
-/// pipe, a device, a link (it may lead to a file of the user's that is none of a run) or what may not be
-/// written is an InputError, a want of room an Error.
+/// A file of a run open for reading and writing, created if it does not exist; `flags` are open's. A folder,
+/// a pipe, a device, a link (it may lead outside the run) or a file without permission is an InputError, a
+/// full disk an Error.
 Descriptor open_to_write(const std::string& path, const std::string& what, int flags = 0);
 
 /// The text of a regular file of at most `limit` bytes; a larger one is an InputError too.
@@ -47,12 +46,8 @@ std::string read_small_file(const std::string& path, size_t limit, const std::st
 /// The whole of a file that this program wrote itself; InputError where it cannot be read.
 std::string read_text(const std::string& path);
 
-// A part of a file in memory. Where the file becomes shorter, a read behind its new end would be a SIGBUS and
-// the process's end: here it gives zeros, and whoever uses them asks whether that happened.
-
-struct MapSlot;
-
-/// Mapped while this object lives.
+/// A part of a file in memory, mapped while this object lives. If the file becomes shorter meanwhile, a read
+/// behind its new end (SIGBUS) ends the process with an error.
 class FileMap {
  public:
   /// `protection` and `flags` are mmap's; `name` is what errors call the file.
@@ -65,25 +60,18 @@ class FileMap {
   size_t size() const { return bytes_; }
   bool holds(const void* place) const { return place >= data_ && place < data() + bytes_; }
   void make_read_only() const;
-  /// Has a read met the end of a file that became shorter, or is it shorter now? A cut within a page is no
-  /// signal.
-  bool was_cut() const;
-  /// Error where it has.
+  /// Error if the file is shorter now: the rest of its last page reads as zeros.
   void refuse_cut() const;
 
  private:
   std::string name_;
-  Descriptor file_;  // of what is only read
+  Descriptor file_;  // of a map that is only read
   int64_t end_;      // in the file
   void* data_;
   size_t bytes_;
-  MapSlot* slot_;  // null where too many are mapped to watch this one, too
 };
 
-/// The same for all that are mapped now; a question to the system for each that is only read.
-void refuse_cut_files();
-
-// What the kernel tells in small files: first lines and fields; empty where there is none.
+// First lines and fields of small files in /proc and /sys; empty if there is none.
 
 inline std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -92,7 +80,7 @@ inline std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-/// What stands behind the first line that begins with `name`.
+/// The rest of the first line that begins with `name`.
 inline std::string field(const std::filesystem::path& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -110,10 +98,8 @@ inline std::optional<long long> number_in(const std::string& text) {
   return end == text.c_str() ? std::nullopt : std::optional(value);
 }
 
-// "Did you mean" for a file or folder that is not there.
-
-/// "configs/mnist.yaml" for "configs/mnits.yaml", "config/mnist.yaml" or "configs/mnist": what lies near it,
-/// where find_path() looks. Empty where nothing does, or something of that name is there.
+/// "configs/mnist.yaml" for "configs/mnits.yaml", "config/mnist.yaml" or "configs/mnist": the nearest name
+/// where find_path() looks. Empty if there is none, or if the file exists.
 std::string nearest_file(const std::string& path);
 
 /// "did you mean configs/mnist.yaml? ", or "".

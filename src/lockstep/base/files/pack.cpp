@@ -9,8 +9,7 @@
 namespace lockstep::base {
 namespace {
 
-constexpr const char* kBadInputWord = "input";
-constexpr size_t kErrorParts = 5;
+constexpr const char* kInput = "input";
 constexpr char kResult = 'R', kFailure = 'E';
 
 [[noreturn]] void refuse_damaged() {
@@ -41,22 +40,16 @@ std::vector<std::string> unpack_texts(const std::string& packed) {
   return texts;
 }
 
-// The words as they are, whatever their bytes; JSON is for the rest.
 std::string pack_error(const std::exception& error) {
-  auto fault = fault_of(error);
-  const char* kind = exit_status(error) == kBadInput ? kBadInputWord : "";
-  std::vector<std::string> parts = {kind, std::move(fault.what), std::move(fault.where),
-                                    std::move(fault.hint)};
-  parts.push_back(as_line(to_json(fault)));
-  return pack_texts(parts);
+  auto json = to_json(fault_of(error));
+  json[kInput] = exit_status(error) == kBadInput;
+  return as_line(json);
 }
 
 void throw_packed_error(const std::string& packed) {
-  const auto parts = unpack_texts(packed);
-  auto fault = parts.size() == kErrorParts ? fault_in(parts[4]) : std::nullopt;
+  auto fault = fault_in(packed);
   if (!fault) refuse_damaged();
-  fault->what = parts[1], fault->where = parts[2], fault->hint = parts[3];
-  if (parts[0] == kBadInputWord) throw InputError(std::move(*fault));
+  if (parse_json(packed).value(kInput, false)) throw InputError(std::move(*fault));
   throw Error(std::move(*fault));
 }
 

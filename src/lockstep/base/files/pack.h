@@ -1,5 +1,5 @@
 #pragma once
-// Several texts in one, and back: what travels between ranks.
+// Messages between ranks: several texts as one, results and errors.
 
 #include <exception>
 #include <functional>
@@ -10,17 +10,17 @@ namespace lockstep::base {
 
 /// Any byte may be in a text.
 std::string pack_texts(const std::vector<std::string>& texts);
-/// Throws Error where `packed` is not what pack_texts() makes.
+/// Throws Error if pack_texts() did not make `packed`.
 std::vector<std::string> unpack_texts(const std::string& packed);
 
-/// An error on its way to the other ranks: its fault, and whether the input was wrong.
+/// An error as a message to other ranks, in JSON.
 std::string pack_error(const std::exception& error);
-/// Throws what pack_error() packed, of the same kind and in the same words.
+/// Throws the error that pack_error() packed.
 [[noreturn]] void throw_packed_error(const std::string& packed);
 
-/// What `work` gives, or its error, on its way to the other ranks.
+/// The result of `work`, or its error, as a message to other ranks.
 std::string pack_outcome(const std::function<std::string()>& work);
-/// Gives what the work gave, or throws its error.
+/// Returns the result of that work, or throws its error.
 std::string unpack_outcome(const std::string& packed);
 
 }  // namespace lockstep::base

@@ -1,7 +1,6 @@
 #include "lockstep/base/files/whole_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-/// Gone with its owner, unless it was put in place.
+// Removes its folder, unless that was renamed.
 struct Unfinished {
   fs::path path;
   ~Unfinished() {
@@ -45,11 +44,12 @@ void check_new_folder(const std::string& wanted, const std::string& hint) {
   const auto path = without_slash(wanted);
   std::error_code failed;
   const auto there = fs::symlink_status(path, failed);
-  if (fs::exists(there) && !fs::is_directory(there)) throw InputError("this is no folder", wanted, hint);
+  if (fs::exists(there) && !fs::is_directory(there))
+    throw InputError("the output is not a folder", wanted, hint);
   if (fs::is_directory(there) && !fs::is_empty(path, failed))
-    throw InputError("the folder is there, and not empty", wanted, hint);
+    throw InputError("the folder exists and is not empty", wanted, hint);
   if (!fs::is_directory(folder_of(path), failed))
-    throw InputError("there is no folder to put it in", wanted, hint);
+    throw InputError("the parent folder does not exist", wanted, hint);
   if (::access(folder_of(path).c_str(), W_OK) != 0)
     throw InputError(std::string("cannot write there: ") + std::strerror(errno), wanted, hint);
 }
@@ -64,7 +64,7 @@ void write_whole_folder(const std::string& wanted, const std::string& hint,
   Unfinished made{name};
   write(name);
   if (::chmod(name.c_str(), 0755) != 0 || ::rename(name.c_str(), path.c_str()) != 0)
-    throw Error(std::string("cannot put the folder in place: ") + std::strerror(errno), wanted, hint);
+    throw Error(std::string("cannot create the folder: ") + std::strerror(errno), wanted, hint);
   made.path.clear();
 }
 
@@ -72,8 +72,8 @@ TemporaryFolder::TemporaryFolder() {
   std::error_code failed;
   path_ = std::filesystem::temp_directory_path(failed) / "lockstep-XXXXXX";
   if (failed || !::mkdtemp(path_.data()))
-    throw Error("no temporary folder can be made", path_,
-                "free disk space there, or set TMPDIR to a folder of yours");
+    throw Error("cannot create a temporary folder", path_,
+                "free disk space there, or set TMPDIR to another folder");
 }
 
 TemporaryFolder::~TemporaryFolder() {
@@ -94,17 +94,12 @@ void write_or_throw(const Descriptor& file, std::string_view bytes, const std::s
   if (!write_all(file.number(), bytes)) cannot_write(path);
 }
 
-// A sweeper sees by the lock that somebody still writes; a file system without locks has no sweeping.
-void hold(const Descriptor& file) {
-  ::flock(file.number(), LOCK_EX | LOCK_NB);
-}
-
+// A living writer of a large file changes it all the time.
 bool is_dead(const std::filesystem::path& partial) {
-  constexpr time_t kYoung = 60;  // between making and locking it, and where locks do not reach other hosts
+  constexpr time_t kYoung = 600;
   struct stat facts {};
-  const Descriptor file(::open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  return file && ::fstat(file.number(), &facts) == 0 && S_ISREG(facts.st_mode) &&
-         ::time(nullptr) - facts.st_mtime > kYoung && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  return ::lstat(partial.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+         ::time(nullptr) - facts.st_mtime > kYoung;
 }
 
 bool is_our_output(const struct stat& facts, int number) {
@@ -120,12 +115,13 @@ void write_through(const std::string& path, const std::string& text) {
   write_or_throw(file, text, path);
 }
 
-// Another user's link would lead this user's rights to a file of that one's choice.
+// Another user could use a link to overwrite files of this user.
 void check_link(const std::string& path) {
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) return;
   if (facts.st_uid == ::geteuid() || facts.st_uid == 0) return;
-  throw InputError("a link of another user is in the file's place", path, "remove it, or name another file");
+  throw InputError("the output is a link that belongs to another user", path,
+                   "remove it, or name another file");
 }
 
 std::filesystem::path behind_links(std::filesystem::path path) {
@@ -148,28 +144,17 @@ void write_by_kind(const std::string& path, const std::string& text) {
   }
   const auto target = behind_links(path).string();
   if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
-  remove_dead_partials(target);
   replace_file(target, text);
   if (there) ::chmod(target.c_str(), facts.st_mode & 07777);
 }
 
-void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write, mode_t mode) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (!file) cannot_write(path);
-  hold(file);
-  write([&](const void* data, size_t size) {
-    write_or_throw(file, {static_cast<const char*>(data), size}, path);
-  });
-  if (::fsync(file.number()) != 0 || !file.close()) cannot_write(path);
-}
-
-// Makes the rename last. A file system that can't sync folders is no reason to fail.
+// Makes the rename durable. Some file systems cannot sync folders, which is not an error.
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file) ::fsync(file.number());
 }
 
-// Rights do not tell it all: a root's end at a read-only mount, at NFS, in /sys.
+// Permissions are not enough: root cannot write to a read-only mount, to some NFS servers or to /sys.
 bool takes_files(const std::string& path) {
   std::string temporary;
   const auto file = make_partial(path, temporary);
@@ -189,42 +174,33 @@ void write_output(const std::string& path, const std::string& text, const std::s
   }
 }
 
-void write_own_output(const std::string& path, const std::string& text, const std::string& hint) {
-  if (!takes_files(path)) throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
-  struct stat facts {};
-  const bool there = ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
-  remove_dead_partials(path);
-  replace_file(path, text);
-  if (there) ::chmod(path.c_str(), facts.st_mode & 07777);
-}
-
 void check_output(const std::string& path, const std::string& hint) {
   struct stat facts {};
   const bool there = ::stat(path.c_str(), &facts) == 0;
-  if (there && S_ISDIR(facts.st_mode)) throw InputError("a folder is in the file's place", path, hint);
+  if (there && S_ISDIR(facts.st_mode)) throw InputError("the output is a folder", path, hint);
   if (there && (is_our_output(facts, STDOUT_FILENO) || is_our_output(facts, STDERR_FILENO))) return;
   const auto target = std::filesystem::absolute(behind_links(path));
   const auto folder = target.parent_path();
   const bool replaced = !there || S_ISREG(facts.st_mode);
   std::error_code none;
   if (replaced && !std::filesystem::is_directory(folder, none))
-    throw InputError("there is no folder for the file", folder.string(), "make it, or " + hint);
+    throw InputError("the folder does not exist", folder.string(), "create it, or " + hint);
   if (replaced ? takes_files(target.string()) : ::access(path.c_str(), W_OK) == 0) return;
   throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
 }
 
-Descriptor make_partial(const std::string& path, std::string& temporary) {
+Descriptor make_partial(const std::string& path, std::string& temporary, mode_t mode) {
   const std::filesystem::path target(path);
-  temporary =
-      (target.parent_path() / format(".{}.XXXXXX{}", target.filename().string(), kPartialSuffix)).string();
-  Descriptor file(::mkostemps(temporary.data(), static_cast<int>(std::strlen(kPartialSuffix)), O_CLOEXEC));
-  if (file) hold(file);
-  return file;
+  // processes in containers and on other hosts may have the same number
+  const auto name = format(".{}.{}-{:08x}{}", target.filename().string(), ::getpid(), std::random_device()(),
+                           kPartialSuffix);
+  temporary = (folder_of(target) / name).string();
+  return Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
 }
 
 void remove_dead_partials(const std::string& path) {
   const std::filesystem::path target(path);
-  const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+  const auto folder = folder_of(target);
   const auto beginning = "." + target.filename().string() + ".";
   std::error_code ignored;
   for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
@@ -249,21 +225,21 @@ void remove_leftovers(const std::string& folder) {
 
 void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
                  const std::function<void()>& ready, mode_t mode) {
-  const std::filesystem::path target(path);
-  const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
-  // in containers, and on other hosts, processes may have the same number
-  const auto name = format(".{}.{}-{:08x}{}", target.filename().string(), ::getpid(), std::random_device()(),
-                           kPartialSuffix);
-  const auto temporary = (folder / name).string();
+  std::string temporary;
+  Descriptor file = make_partial(path, temporary, mode);
+  if (!file) cannot_write(temporary);
   try {
-    write_and_sync(temporary, write, mode);
+    write([&](const void* data, size_t size) {
+      write_or_throw(file, {static_cast<const char*>(data), size}, temporary);
+    });
+    if (::fsync(file.number()) != 0 || !file.close()) cannot_write(temporary);
     if (ready) ready();
     if (::rename(temporary.c_str(), path.c_str()) != 0) cannot_write(path);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
   }
-  sync_folder(folder);
+  sync_folder(folder_of(path));
 }
 
 void replace_file(const std::string& path, const std::string& text) {

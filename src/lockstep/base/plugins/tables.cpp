@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -140,14 +139,6 @@ void add(const std::string& kind, const std::string& name, const std::string& li
   fill(&row);
 }
 
-std::string macro_of(const std::string& kind) {
-  if (kind == "optimiser") return "LOCKSTEP_OPTIMIZER";
-  std::string text = "LOCKSTEP_";
-  for (const char c : kind)
-    text += c == ' ' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
-}
-
 [[noreturn]] void refuse_abi(const std::string& kind, const std::string& theirs, const std::string& path) {
   throw InputError(format("the {} was built for another lockstep: for '{}', this is '{}'", kind,
                           printable(theirs), tables().abis[kind]),
@@ -269,9 +260,8 @@ const TableRow& load_row(const std::string& kind, const std::string& name) {
   const auto rows = rows_in(library, kind);
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {
-    throw InputError(
-        format("the shared library holds no {}", kind), library,
-        format("a line {}(...) in its source adds one; docs/how-to/extending.md", macro_of(kind)));
+    throw InputError(format("the shared library holds no {}", kind), library,
+                     "add one with its LOCKSTEP_ macro: docs/how-to/extending.md");
   }
   if (wanted.empty()) {
     throw InputError(format("the shared library holds several {}s: {}", kind, names_in(rows)), library,

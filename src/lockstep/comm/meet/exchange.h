@@ -10,7 +10,7 @@
 #include <string>
 
 #include "lockstep/launch/job.h"
-#include "lockstep/launch/process/text_exchange.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

@@ -13,17 +13,16 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/alarm.h"
@@ -37,13 +36,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Each is the same for all ranks that one launcher started, and another's elsewhere.
-constexpr std::array<const char*, 7> kJobs = {"PMIX_NAMESPACE",  "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID",
-                                              "PALS_APID",       "FLUX_JOB_ID",   "JSM_NAMESPACE_SIZE",
-                                              "LOCKSTEP_MEETING"};
-// What tells such jobs apart further.
-constexpr std::array<const char*, 5> kMore = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_PORT",
-                                              "TORCHELASTIC_RESTART_COUNT"};
+// Variables that tell jobs of one launcher apart, beside the launcher's own (Launcher::job).
+constexpr std::array<const char*, 5> kJobVariables = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_PORT",
+                                                      "TORCHELASTIC_RESTART_COUNT"};
 
 std::optional<int> valid_number(const Environment& environment, const char* name) {
   try {
@@ -62,7 +57,7 @@ std::optional<RankOf> rank_of(const Launcher& row, const Environment& environmen
   return RankOf{*rank, *world, valid_number(environment, row.local_world ? row.local_world : "") == world};
 }
 
-// Log files apart, or terminals apart, are read apart. mpirun's pipes are one each and read together.
+// Ranks with log files or terminals of their own each report. mpirun reads the ranks' pipes together.
 std::string place_of_errors() {
   struct stat facts {};
   if (::fstat(STDERR_FILENO, &facts) != 0) return "";
@@ -70,15 +65,15 @@ std::string place_of_errors() {
   return S_ISCHR(facts.st_mode) ? format("device {}", facts.st_rdev) : "";
 }
 
-// what the ranks of one launcher have in common; empty where none says that it started us
+// The same text for all ranks that one launcher started on this host; empty if no variable identifies them.
 std::string job_of(const Environment& environment) {
   std::string text;
-  for (const char* name : kJobs) {
-    if (is_set(environment, name)) text += quote(environment, name) + " ";
+  for (const auto& row : launchers()) {
+    if (is_set(environment, row.job)) text += quote(environment, row.job) + " ";
   }
   if (is_set(environment, "PMI_RANK")) text += format("below {} ", ::getppid());
   if (text.empty()) return "";
-  for (const char* name : kMore) text += quote(environment, name) + " ";
+  for (const char* name : kJobVariables) text += quote(environment, name) + " ";
   return text + place_of_errors();
 }
 
@@ -117,7 +112,7 @@ ErrorReporter::ErrorReporter(const Environment& environment) {
   if (job.empty()) return;
   name_ = format("lockstep-reporter-{}-{:x}", ::getuid(), std::hash<std::string>{}(job));
   claim_ = datagram_socket();
-  // where no name may be bound there is nobody to hear, and each speaks for itself
+  // if binding is not allowed, each rank reports its own error
   ours_ = !claim_ || with_address(::bind, claim_, name_) == 0 || errno != EADDRINUSE;
 }
 
@@ -133,42 +128,34 @@ bool ErrorReporter::has_reported(std::chrono::milliseconds patience) const {
 
 namespace {
 
-using Tell = std::function<std::exception_ptr(const std::string&)>;
+using Listener = std::function<std::exception_ptr(const std::string&)>;
 
 const std::terminate_handler kAtStart = std::get_terminate();
-std::string (*more_words)() = nullptr;
+std::string (*more_text)() = nullptr;
 constexpr std::chrono::seconds kLeaves{10};
-
-// Given back when memory ends, so that there is some to say so with.
-std::atomic<char*> reserve = nullptr;
-
-void out_of_memory() {
-  delete[] reserve.exchange(nullptr);
-  throw std::bad_alloc();
-}
 
 struct Listeners {
   std::mutex mutex;
-  std::vector<std::weak_ptr<Tell>> all;
+  std::vector<std::weak_ptr<Listener>> all;
 };
 
 Listeners& listeners() {
-  static auto* const kept = new Listeners;  // threads may still throw while statics go
+  static auto* const kept = new Listeners;  // threads may still throw while statics are destroyed
   return *kept;
 }
 
-std::exception_ptr tell_listeners(const std::string& what) {
+std::exception_ptr call_listeners(const std::string& what) {
   const std::lock_guard<std::mutex> guard(listeners().mutex);
   std::exception_ptr better;
   for (const auto& listener : listeners().all) {
-    const auto tell = listener.lock();
-    if (auto error = tell ? (*tell)(what) : nullptr; error && !better) better = std::move(error);
+    const auto call = listener.lock();
+    if (auto error = call ? (*call)(what) : nullptr; error && !better) better = std::move(error);
   }
   return better;
 }
 
-// gloo finds in a thread of its own that what came is no answer to what was asked, and throws there.
-std::string in_words(const std::string& text) {
+// A thread of gloo throws this when a message has another size than expected.
+std::string explained(const std::string& text) {
   constexpr const char* kMismatch = "op.preamble.length <= op.nbytes. ";
   const auto place = text.find(kMismatch);
   if (place == std::string::npos) return text;
@@ -183,60 +170,55 @@ std::string in_words(const std::string& text) {
          "rank takes";
 }
 
-// Where another thread has met an error first, it is that one's to say.
-void let_another_speak() {
+// Another thread that met an error first reports it.
+void wait_for_report() {
   if (another_thread_leaves()) std::this_thread::sleep_for(kLeaves);
 }
 
 [[noreturn]] void end_with(const std::string& text, const std::exception* error = nullptr) {
-  let_another_speak();
+  wait_for_report();
   try {
-    const auto better = tell_listeners(text.substr(0, text.find('\n')));
-    let_another_speak();  // to judge takes a moment
+    const auto better = call_listeners(text.substr(0, text.find('\n')));
+    wait_for_report();  // the listeners took a moment
     if (better) std::rethrow_exception(better);
   } catch (const Error& better) {
-    log::error(describe(better) + (more_words ? more_words() : ""));
+    log::error(describe(better) + (more_text ? more_text() : ""));
     note_fault(better);
     ::_exit(kFailed);
-  } catch (const std::exception&) {  // the others see this process end
+  } catch (const std::exception&) {  // the other ranks notice that this process ends
   }
   log::error(text);
   if (error) note_fault(*error);
   ::_exit(kFailed);
 }
 
-// For what no catch sees: an error in a thread, or inside of another one's clean-up.
-[[noreturn]] void end_in_words() {
+// For errors that nothing catches: in a thread, or in a destructor.
+[[noreturn]] void on_terminate() {
   const auto thrown = std::current_exception();
   if (!thrown) std::abort();
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
-    end_with(in_words(describe(error)) + (more_words ? more_words() : ""), &error);
+    end_with(explained(describe(error)) + (more_text ? more_text() : ""), &error);
   } catch (...) {
-    end_with("something was thrown that is no std::exception");
+    end_with("an exception that is not a std::exception was thrown");
   }
 }
 
 }  // namespace
 
 void never_abort(std::string (*more)()) {
-  constexpr size_t kReserve = 256 << 10;
-  if (!std::get_new_handler()) {
-    reserve = new char[kReserve];
-    std::set_new_handler(out_of_memory);
-  }
   if (std::get_terminate() != kAtStart) return;
-  more_words = more;
-  std::set_terminate(end_in_words);
+  more_text = more;
+  std::set_terminate(on_terminate);
 }
 
-std::shared_ptr<void> before_the_end(Tell tell) {
-  auto listener = std::make_shared<Tell>(std::move(tell));
+std::shared_ptr<void> before_the_end(Listener call) {
+  auto listener = std::make_shared<Listener>(std::move(call));
   const std::lock_guard<std::mutex> guard(listeners().mutex);
   std::erase_if(listeners().all, [](const auto& each) { return each.expired(); });
   listeners().all.push_back(listener);
-  // who lets go of it while it is told waits, and the process ends there
+  // its owner waits for a call that is running, and the process ends there
   return {listener.get(), [listener](void*) mutable {
             const std::lock_guard<std::mutex> guard(listeners().mutex);
             listener.reset();
@@ -248,12 +230,12 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within this time
-constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
-constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
-constexpr auto kHearReport = 4s;    // for who failed first on this host to speak
-constexpr auto kExit = 3s;
-constexpr auto kStay = 3s;  // on a busy machine ranks that fail of one cause come that far apart
+constexpr auto kTogether = 500ms;    // ranks that fail of one cause fail within this time
+constexpr auto kFinalize = 5s;       // for MPI_Finalize, once all ranks have agreed to leave
+constexpr auto kRankZeroFirst = 1s;  // without MPI: rank 0 reports first, and its launcher may end us by then
+constexpr auto kOtherReport = 4s;    // for the rank that failed first on this host to report
+constexpr auto kExit = 3s;           // for what libraries do at exit
+constexpr auto kStay = 3s;           // the reporter stays, so that slower ranks see that it has reported
 
 RankOf rank_of_mpi() {
   RankOf self;
@@ -263,16 +245,10 @@ RankOf rank_of_mpi() {
   return self;
 }
 
-std::string host_name() {
-  return current_surroundings({}).host;
-}
-
-void say(const std::string& text, const RankOf& self, bool alone) {
-  if (alone && self.world > 1) {
-    log::error(text + format("\n  on: rank {} of {}, host {}", self.rank, self.world, host_name()));
-  } else {
-    log::error(text);
-  }
+void print(const std::string& text, const RankOf& self, bool names_rank = true) {
+  const auto where =
+      format("\n  on: rank {} of {}, host {}", self.rank, self.world, current_surroundings({}).host);
+  log::error(text + (names_rank && self.world > 1 ? where : ""));
 }
 
 bool all_failed() {
@@ -287,87 +263,65 @@ bool all_failed() {
   return false;
 }
 
-bool all_say(const std::string& text) {
-  const unsigned long hash = std::hash<std::string>{}(text);
-  unsigned long bounds[2] = {hash, ~hash}, least[2] = {};
-  const int code =
-      mpi::calls().allreduce(bounds, least, 2, mpi::Type::unsigned_long, mpi::Op::min, last_words_comm());
-  return code == mpi::kSuccess && least[0] == hash && least[1] == ~hash;
-}
-
-// The rank that failed first has the cause; the others lost their peer. Ages are taken at a barrier's end, so
-// that no clocks need to agree.
-int first_to_fail(Clock::duration age, int rank) {
-  struct {
-    double age;
-    int rank;
-  } own{std::chrono::duration<double>(age).count(), rank}, oldest{};
-  const int code =
-      mpi::calls().allreduce(&own, &oldest, 1, mpi::Type::double_int, mpi::Op::maxloc, last_words_comm());
-  return code == mpi::kSuccess ? oldest.rank : rank;
-}
-
-int leave_together(int status, const std::string& text, const RankOf& self, Clock::duration age) {
+// If all ranks have the same error, rank 0 prints it. Otherwise the rank that failed first has the cause; the
+// others only lost their peer. Ages are taken after a barrier, so the hosts' clocks need not agree.
+int leave_together(int status, const std::string& text, const RankOf& self, double age) {
   const Alarm alarm(kFinalize, [status] { _exit(status); });
-  const int first = first_to_fail(age, self.rank);
-  const bool alike = all_say(text);
-  if (self.rank == (alike ? 0 : first)) say(text, self, !alike);
-  mpi::calls().bcast(&status, 1, mpi::Type::int32, alike ? 0 : first,
-                     last_words_comm());  // without it: one's own status
+  const auto own = base::as_line(nlohmann::json({age, status, text}));
+  std::vector<nlohmann::json> all;
+  for (const auto& line : all_gather_over(last_words_comm(), own)) all.push_back(nlohmann::json::parse(line));
+  const bool alike = std::ranges::all_of(all, [&](const auto& each) { return each[2] == all[0][2]; });
+  const auto oldest =
+      std::ranges::max_element(all, {}, [](const auto& each) { return each[0].template get<double>(); });
+  const auto first = alike ? 0 : static_cast<int>(oldest - all.begin());
+  if (self.rank == first) print(text, self, !alike);
   mpi::calls().finalize();
-  return status;
+  return all[static_cast<size_t>(first)][1];
 }
 
-// Several may have failed while others work on. Who failed first on a host speaks for it; of several hosts
-// the lower ranks speak first, and the abort silences the rest.
-[[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self,
-                              const ErrorReporter& reporter) {
+// Other ranks may still work. The rank that failed first on a host reports; of several hosts the lower ranks
+// report first, and their abort ends the rest.
+[[noreturn]] void abort_job(int status, const std::string& text, const RankOf& self,
+                            const ErrorReporter& reporter) {
   if (reporter.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
-  if (!reporter.has_reported(kHearReport)) say(text, self, true);
+  if (!reporter.has_reported(kOtherReport)) print(text, self);
   mpi::calls().abort(mpi::Comm::world, status);
   _exit(status);
 }
 
-// Who has spoken stays a little, so that a slower rank finds that another has reported.
-void report_once(const ErrorReporter& reporter, const std::function<void()>& speak) {
-  if (reporter.has_reported(kHearReport)) return;
-  speak();
+void report_once(const ErrorReporter& reporter, const std::function<void()>& report) {
+  if (reporter.has_reported(kOtherReport)) return;
+  report();
   if (reporter.is_ours() && reporter.is_shared()) std::this_thread::sleep_for(kStay);
 }
 
-void leave_unjoined(const std::string& text, const RankOf& self, const ErrorReporter& reporter) {
-  if (self.world == 1) return say(text, self, true);
-  const bool may_be_heard_elsewhere = self.rank > 0 && !self.one_host;
-  if (reporter.is_ours() && may_be_heard_elsewhere) std::this_thread::sleep_for(kHearRankZero);
-  report_once(reporter, [&] { say(text, self, true); });
+void report_without_mpi(const std::string& text, const RankOf& self, const ErrorReporter& reporter) {
+  if (self.world == 1) return print(text, self);
+  const bool other_hosts_report = self.rank > 0 && !self.one_host;
+  if (reporter.is_ours() && other_hosts_report) std::this_thread::sleep_for(kRankZeroFirst);
+  report_once(reporter, [&] { print(text, self); });
 }
 
-// Who fails first has the cause.
 struct FirstFailure {
   Clock::time_point at = Clock::now();
   ErrorReporter reporter{current_environment()};
 };
 
-std::atomic<std::thread::id> leaves = {};  // who called first
-
-// NCCL's watchdogs of a group that was given up run on, and read what libtorch's destructors free.
-bool may_have_watchdogs() {
-  return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
-}
-
-// What libraries leave for the exit may wait for a GPU whose work does not end, or for a stream that nobody
-// reads. What is registered last is called first.
-void bound_exit() {
-  if (may_have_watchdogs()) leave_to_the_kernel();
-  ::on_exit([](int status, void*) { static_cast<void>(new Alarm(kExit, [status] { ::_exit(status); })); },
-            nullptr);
-}
+std::atomic<std::thread::id> leaving = {};  // the first thread that failed
 
 const FirstFailure& first_failure() {
   static const FirstFailure first;
-  std::thread::id nobody;
-  leaves.compare_exchange_strong(nobody, std::this_thread::get_id());
+  std::thread::id none;
+  leaving.compare_exchange_strong(none, std::this_thread::get_id());
   return first;
+}
+
+// What libraries do at exit may wait for ever, for a GPU or a stream. The last registered handler runs first.
+void bound_exit() {
+  // NCCL's watchdog threads go on and read what libtorch's destructors free
+  if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) leave_to_the_kernel();
+  ::on_exit([](int status, void*) { static_cast<void>(new Alarm(kExit, [status] { ::_exit(status); })); },
+            nullptr);
 }
 
 }  // namespace
@@ -386,21 +340,26 @@ void claim_error_report() {
 }
 
 bool another_thread_leaves() {
-  const auto who = leaves.load();
-  return who != std::thread::id() && who != std::this_thread::get_id();
+  const auto first = leaving.load();
+  return first != std::thread::id() && first != std::this_thread::get_id();
 }
 
 int leave_failed(int status, const std::string& text) {
   const auto& [failed_at, reporter] = first_failure();
   bound_exit();
-  std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
-  const Environment environment = current_environment();
+  std::signal(SIGTERM, SIG_DFL);  // a launcher may end us now
   if (const RankOf self = rank_of_mpi(); self.world > 1) {
-    if (!all_failed()) leave_alone(status, text, self, reporter);
-    return leave_together(status, text, self, Clock::now() - failed_at);
+    if (!all_failed()) abort_job(status, text, self, reporter);
+    try {
+      return leave_together(status, text, self,
+                            std::chrono::duration<double>(Clock::now() - failed_at).count());
+    } catch (const Error&) {  // a rank died meanwhile
+      print(text, self);
+      return status;
+    }
   }
-  // with MPI this is one of several that MPI calls "0 of 1", or truly alone
-  leave_unjoined(text, rank_by_environment(environment), reporter);
+  // with MPI this process is alone, or one of several to which MPI says "0 of 1"
+  report_without_mpi(text, rank_by_environment(current_environment()), reporter);
   if (mpi_is_up()) mpi::calls().finalize();
   return status;
 }

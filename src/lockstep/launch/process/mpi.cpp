@@ -6,13 +6,13 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
@@ -31,8 +31,8 @@ struct Plugin {
   const char* names;
 };
 
-// Messages through shared memory, or by TCP where /dev/shm is too small, and windows; a plug-in of the user's
-// may make other windows. The rest is what a rank of mpirun takes of those that daemons and tools have, too.
+// Messages through shared memory, or by TCP where /dev/shm is too small; windows; and what a rank of mpirun
+// uses of the plug-ins that daemons and tools have, too.
 constexpr std::array<Plugin, 9> kMpi = {{{"OMPI_MCA_pml", "ob1"},
                                          {"OMPI_MCA_btl", "self,vader,tcp"},
                                          {"OMPI_MCA_osc", "sm,rdma"},
@@ -44,14 +44,13 @@ constexpr std::array<Plugin, 9> kMpi = {{{"OMPI_MCA_pml", "ob1"},
                                          {"OMPI_MCA_schizo", "ompi,orte"}}};
 constexpr const char* kMessages = "OMPI_MCA_mtl";
 
-// Those of hwloc that MPI would open to look for displays, accelerators and network cards, or to read XML by
-// another's library.
+// hwloc's plug-ins that MPI would open to look for displays, accelerators and network cards, or to read XML.
 constexpr Plugin kNotOfHwloc = {
     "HWLOC_PLUGINS_BLACKLIST",
     "hwloc_gl.so,hwloc_opencl.so,hwloc_pci.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so,"
     "hwloc_xml_libxml.so"};
 
-// Somebody wants other ones; "^tcp" only leaves some out.
+// Whether the user chose plug-ins; "^tcp" only excludes some.
 bool is_chosen(const Environment& environment, const char* variable) {
   return is_set(environment, variable) && !text_of(environment, variable).starts_with("^");
 }
@@ -93,37 +92,19 @@ namespace {
 
 constexpr int kHighest = 16;  // processes above this one
 
-// the parts of an MPI that start ranks
+// programs of MPI that start ranks
 constexpr std::array kStarters = {"mpirun",  "mpiexec", "orterun", "orted",
                                   "prterun", "prted",   "prte",    "hydra_"};
 
-// where an MPI's module says that it lies
+// set by the environment modules of an MPI
 constexpr std::array kRoots = {"MPI_HOME",   "MPI_ROOT",  "OPAL_PREFIX",    "EBROOTOPENMPI", "I_MPI_ROOT",
                                "EBROOTIMPI", "MPICH_DIR", "CRAY_MPICH_DIR", "EBROOTMPICH"};
 
 constexpr std::array kLibraryFolders = {"/lib", "/lib64", "/lib/release", "/lib/x86_64-linux-gnu",
                                         "/lib/aarch64-linux-gnu"};
 
-bool is_starter(const std::string& program) {
-  const auto name = fs::path(program).filename().string();
-  return std::any_of(kStarters.begin(), kStarters.end(),
-                     [&](const char* known) { return name.starts_with(known); });
-}
-
-bool is_hydras(const std::string& program) {
-  return fs::path(program).filename().string().starts_with("hydra_");
-}
-
 void add_libraries_of(const std::string& root, std::vector<std::string>& folders) {
   for (const char* folder : kLibraryFolders) folders.push_back(root + folder);
-}
-
-// "1234 (some name) S 1 ...": the parent is the second word after the last bracket
-pid_t parent_in_stat(pid_t process) {
-  std::ifstream file(format("/proc/{}/stat", process));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const auto words = base::split(text.substr(std::min(text.size(), text.rfind(')') + 1)), ' ');
-  return words.size() > 2 ? std::atoi(words[2].c_str()) : 0;
 }
 
 std::string word_of(const Launcher* row, const Environment& environment, const std::string& choice) {
@@ -133,10 +114,20 @@ std::string word_of(const Launcher* row, const Environment& environment, const s
 
 }  // namespace
 
+pid_t parent_of(pid_t process) {
+  return static_cast<pid_t>(
+      base::number_in(base::field(format("/proc/{}/status", process), "PPid:")).value_or(0));
+}
+
+bool is_mpi_starter(const std::string& program) {
+  const auto name = fs::path(program).filename().string();
+  return std::ranges::any_of(kStarters, [&](const char* known) { return name.starts_with(known); });
+}
+
 std::vector<std::string> programs_above() {
   std::vector<std::string> programs;
   auto process = ::getppid();
-  for (int i = 0; i < kHighest && process > 1; ++i, process = parent_in_stat(process)) {
+  for (int i = 0; i < kHighest && process > 1; ++i, process = parent_of(process)) {
     std::error_code unreadable;
     const auto program = fs::read_symlink(format("/proc/{}/exe", process), unreadable);
     if (!unreadable) programs.push_back(program.string());
@@ -150,11 +141,12 @@ mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice
   const auto* row = find_launcher(environment, choice);
   wish.because = word_of(row, environment, choice);
   if (row) wish.families.assign(row->answers.begin(), row->answers.end());
-  const auto starter = std::find_if(above.begin(), above.end(), is_starter);
+  const auto starter = std::ranges::find_if(above, is_mpi_starter);
   if (starter != above.end()) {
     wish.because += ", started by " + *starter;
     add_libraries_of(fs::path(*starter).parent_path().parent_path().string(), wish.folders);
-    if (is_hydras(*starter)) wish.families = {mpi::Family::mpich, mpi::Family::standard};
+    if (fs::path(*starter).filename().string().starts_with("hydra_"))
+      wish.families = {mpi::Family::mpich, mpi::Family::standard};
   }
   for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':')) {
     if (!folder.empty()) wish.folders.push_back(folder);
@@ -171,7 +163,7 @@ constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 constexpr const char* kExchange = "an exchange of small texts";
 constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
-mpi::Comm g_last_words = mpi::Comm::null;  // the session's that was made last: a process has one end
+mpi::Comm g_last_words = mpi::Comm::null;  // of the newest session
 
 bool is_initialized() {
   int flag = 0;
@@ -185,7 +177,7 @@ bool is_finalized() {
   return flag != 0;
 }
 
-// A communicator of our own, whose errors are codes; whatever `of` does with errors stays as it is.
+// A private communicator that returns errors as codes; the error handler of `of` stays as it is.
 mpi::Comm duplicate(mpi::Comm of) {
   mpi::Comm copy = mpi::Comm::null;
   check_mpi(mpi::calls().comm_dup(of, &copy), "MPI_Comm_dup");
@@ -205,15 +197,14 @@ mpi::Comm duplicate(mpi::Comm of) {
 }
 
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
-  log::error(
-      format("MPI_Finalize did not end within {} s\n  where: process {}\n  to do: the work itself was done; "
-             "look for a "
-             "rank that was stopped or killed while it left",
-             waited.count() / 1000.0, getpid()));
+  log::error(format(
+      "MPI_Finalize did not end within {} s\n  where: process {}\n  to do: look for a rank that was stopped "
+      "or killed while it exited; the work itself was done",
+      waited.count() / 1000.0, getpid()));
   _exit(kFailed);
 }
 
-// A barrier that ends: MPI's own holds all ranks while one of them is stopped.
+// A barrier with a timeout: MPI's own blocks all ranks while one of them is stopped.
 void wait_for_all(mpi::Comm comm, std::chrono::milliseconds timeout, const char* where) {
   if (timeout.count() <= 0) return;
   mpi::Request request = mpi::Request::null;
@@ -223,55 +214,18 @@ void wait_for_all(mpi::Comm comm, std::chrono::milliseconds timeout, const char*
     check_mpi(mpi::calls().test(&request, &done, mpi::kIgnore), "MPI_Test");
     if (done) return;
     if (awake.passed() > timeout) {
-      throw Error(format("not every rank came to {} within {} s", where, timeout.count() / 1000.0),
+      throw Error(format("not every rank reached {} within {} s", where, timeout.count() / 1000.0),
                   "MPI, process " + std::to_string(getpid()),
-                  "look for a rank that was stopped, or that still works");
+                  "look for a rank that was stopped or is still busy");
     }
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-std::vector<int> starts_of(const std::vector<int>& counts) {
-  std::vector<int> starts(counts.size(), 0);
-  if (!counts.empty()) std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
-  return starts;
-}
-
-std::vector<std::string> split(const std::string& all, const std::vector<int>& counts,
-                               const std::vector<int>& starts) {
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
-  }
-  return texts;
-}
-
-void refuse_too_many(unsigned long long bytes, const char* where) {
+void refuse_too_many(unsigned long long bytes) {
   if (bytes > kLargestMessage)
-    throw Error(format("{} bytes are too many to gather at once", bytes), where,
-                format("gather at most {} bytes at once, all ranks together", kLargestMessage));
-}
-
-// lengths first, then all texts in one message
-std::vector<std::string> gather_over(mpi::Comm comm, const std::string& text) {
-  int rank = 0, size = 0;
-  check_mpi(mpi::calls().comm_rank(comm, &rank), "MPI_Comm_rank");
-  check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
-  const auto world = static_cast<size_t>(size);
-  unsigned long long own = text.size();
-  std::vector<unsigned long long> sizes(world);
-  check_mpi(mpi::calls().allgather(&own, 1, mpi::Type::unsigned_long_long, sizes.data(), 1,
-                                   mpi::Type::unsigned_long_long, comm),
-            "MPI_Allgather");
-  const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
-  refuse_too_many(total, "all_gather");
-  const std::vector<int> counts(sizes.begin(), sizes.end());
-  const std::vector<int> starts = starts_of(counts);
-  std::string all(total, '\0');
-  check_mpi(mpi::calls().allgatherv(text.data(), counts[static_cast<size_t>(rank)], mpi::Type::character,
-                                    all.data(), counts.data(), starts.data(), mpi::Type::character, comm),
-            "MPI_Allgatherv");
-  return split(all, counts, starts);
+    throw Error(format("{} bytes are too many for one exchange", bytes), kExchange,
+                format("exchange at most {} bytes at once, all ranks together", kLargestMessage));
 }
 
 }  // namespace
@@ -285,7 +239,34 @@ std::string mpi_failure(int code, const char* call) {
 
 void check_mpi(int code, const char* call) {
   if (code == mpi::kSuccess) return;
-  throw Error(mpi_failure(code, call), call, "another rank may have died: its own message comes first");
+  throw Error(mpi_failure(code, call), call,
+              "look for an earlier message of another rank, which may have died");
+}
+
+// Lengths first, then all texts in one message.
+std::vector<std::string> all_gather_over(mpi::Comm comm, const std::string& text) {
+  int rank = 0, size = 0;
+  check_mpi(mpi::calls().comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
+  const auto world = static_cast<size_t>(size);
+  unsigned long long own = text.size();
+  std::vector<unsigned long long> sizes(world);
+  check_mpi(mpi::calls().allgather(&own, 1, mpi::Type::unsigned_long_long, sizes.data(), 1,
+                                   mpi::Type::unsigned_long_long, comm),
+            "MPI_Allgather");
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
+  refuse_too_many(total);
+  const std::vector<int> counts(sizes.begin(), sizes.end());
+  std::vector<int> starts(world, 0);
+  std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
+  std::string all(total, '\0');
+  check_mpi(mpi::calls().allgatherv(text.data(), counts[static_cast<size_t>(rank)], mpi::Type::character,
+                                    all.data(), counts.data(), starts.data(), mpi::Type::character, comm),
+            "MPI_Allgatherv");
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < world; ++i)
+    texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
+  return texts;
 }
 
 bool mpi_is_up() {
@@ -298,7 +279,8 @@ mpi::Comm last_words_comm() {
 
 MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_timeout) {
   if (is_finalized()) {
-    throw Error("MPI is already finalised in this process", "MPI_Init_thread", "make one Runtime a process");
+    throw Error("MPI is already finalised in this process", "MPI_Init_thread",
+                "create only one Runtime in a process");
   }
   join(join_timeout);
   learn_facts();
@@ -346,43 +328,26 @@ std::string MpiSession::broadcast(const std::string& own) {
   std::string text = own;
   unsigned long long size = text.size();
   check_mpi(mpi::calls().bcast(&size, 1, mpi::Type::unsigned_long_long, 0, world_), "MPI_Bcast");
+  refuse_too_many(size);
   text.resize(size);
-  for (size_t at = 0; at < text.size(); at += kLargestMessage) {
-    const int part = static_cast<int>(std::min(kLargestMessage, text.size() - at));
-    check_mpi(mpi::calls().bcast(text.data() + at, part, mpi::Type::character, 0, world_), "MPI_Bcast");
-  }
+  check_mpi(mpi::calls().bcast(text.data(), static_cast<int>(size), mpi::Type::character, 0, world_),
+            "MPI_Bcast");
   return text;
 }
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) {
   wait_for_all(world_, patience_, kExchange);
-  return gather_over(world_, text);
+  return all_gather_over(world_, text);
 }
 
 std::vector<std::string> MpiSession::gather(const std::string& text) {
-  wait_for_all(world_, patience_, kExchange);
-  unsigned long long total = text.size();
-  // summed on every rank, so that all refuse alike
-  check_mpi(
-      mpi::calls().allreduce(mpi::kInPlace, &total, 1, mpi::Type::unsigned_long_long, mpi::Op::sum, world_),
-      "MPI_Allreduce");
-  refuse_too_many(total, "gather");
-  const bool first = facts_.rank == 0;
-  const int own = static_cast<int>(text.size());
-  std::vector<int> counts(first ? static_cast<size_t>(facts_.world) : 0);
-  check_mpi(mpi::calls().gather(&own, 1, mpi::Type::int32, counts.data(), 1, mpi::Type::int32, 0, world_),
-            "MPI_Gather");
-  const std::vector<int> starts = starts_of(counts);
-  std::string all(first ? total : 0, '\0');
-  check_mpi(mpi::calls().gatherv(text.data(), own, mpi::Type::character, all.data(), counts.data(),
-                                 starts.data(), mpi::Type::character, 0, world_),
-            "MPI_Gatherv");
-  return split(all, counts, starts);
+  auto texts = all_gather(text);
+  return facts_.rank == 0 ? texts : std::vector<std::string>();
 }
 
 std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {
   wait_for_all(node_, patience_, kExchange);
-  return gather_over(node_, text);
+  return all_gather_over(node_, text);
 }
 
 void MpiSession::barrier() const {
@@ -391,7 +356,7 @@ void MpiSession::barrier() const {
 
 void MpiSession::finish(std::chrono::milliseconds timeout) {
   timeout.count() > 0 ? wait_for_all(world_, timeout, "the end of the job") : barrier();
-  // all are at the end: longer than this and one was stopped or has died here
+  // all ranks have arrived: a longer wait means that one was stopped or has died
   const auto patience = std::min(timeout, kLongestFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
   for (mpi::Comm* comm : {&node_, &g_last_words, &world_})

@@ -1,6 +1,8 @@
 #pragma once
 // MPI once it is up: communicators of our own, errors as exceptions.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <utility>
@@ -18,38 +20,41 @@ void check_mpi(int code, const char* call);
 /// "MPI_Bcast failed: MPI_ERR_ROOT: invalid root"
 std::string mpi_failure(int code, const char* call);
 
+/// Every rank's text, in rank order. Collective over `comm`.
+std::vector<std::string> all_gather_over(mpi::Comm comm, const std::string& text);
+
 /// Loaded, initialised and not yet finalised.
 bool mpi_is_up();
 
-/// For the last words of a process: a communicator that carries nothing else, so that its collectives match
-/// even where one rank fails before the rest. null before and after MpiSession.
+/// A communicator for the end of a failed job only, so that its collectives match even if one rank fails
+/// before the others. null before and after MpiSession.
 mpi::Comm last_words_comm();
 
-/// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to
-/// it. MPI_COMM_WORLD stays the program's own: its error handler, its messages.
+/// MPI_Init to MPI_Finalize. If the program has initialised MPI itself, the program also finalises it.
+/// lockstep does not change MPI_COMM_WORLD's error handler and sends no messages over it.
 class MpiSession : public TextExchange {
  public:
-  /// Leaves the process (status 1) where not every rank arrives in time; zero waits for ever.
+  /// Exits (status 1) if not every rank arrives in time; zero waits for ever.
   explicit MpiSession(std::chrono::milliseconds join_timeout);
   ~MpiSession() override;
 
-  /// All ranks; a duplicate, so that nobody else's messages meet ours. Duplicate it again for another room.
+  /// All ranks; a duplicate of MPI_COMM_WORLD. Another module duplicates it again.
   mpi::Comm world() const { return world_; }
   /// The ranks that share this node's memory, in the order of their world ranks.
   mpi::Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
 
-  /// From now on the exchanges below wait for at least so long.
+  /// From now on the exchanges below wait at least this long.
   void set_timeout(std::chrono::milliseconds timeout);
-  /// These wait for a rank that does not come no longer than for one to join, and throw then.
+  /// These throw if a rank does not arrive within the timeout.
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(const std::string& text) override;
   std::vector<std::string> all_gather(const std::string& text) override;
   /// As all_gather, among the ranks of this node.
   std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;
-  /// Waits for all, frees the communicators and finalises MPI. Without it the destructor leaves MPI up.
-  /// Throws where not every rank comes in time.
+  /// Waits for all ranks, frees the communicators and finalises MPI. Throws if not every rank arrives in
+  /// time. Without this call MPI stays initialised.
   void finish(std::chrono::milliseconds timeout);
 
  private:
@@ -64,15 +69,13 @@ class MpiSession : public TextExchange {
   MpiFacts facts_;
 };
 
-// Which plug-ins Open MPI needs for the ranks of one node, by name: unnamed, each rank opens all that there
-// are.
-
-/// Variables for the environment, before MPI_Init; none where ranks are on several nodes, another library is
-/// in use, or somebody has chosen plug-ins already. `library` as MPI tells its version: "Open MPI v4.1.4".
+/// Variables that name the plug-ins that Open MPI 4 needs for the ranks of one node; otherwise each rank
+/// opens all that are installed. Empty for several nodes, another library (`library` is like "Open MPI
+/// v4.1.4"), or if the user has chosen plug-ins.
 std::vector<std::pair<std::string, std::string>> plugins_of_one_node(const Environment& environment,
                                                                      const std::string& library);
 
-/// They stand in the environment while MPI comes up, and not in that of what this process starts later.
+/// Sets them in the environment during MPI_Init only.
 class NamedPlugins {
  public:
   explicit NamedPlugins(std::vector<std::pair<std::string, std::string>> plugins);
@@ -84,12 +87,14 @@ class NamedPlugins {
   std::vector<std::pair<std::string, std::string>> plugins_;
 };
 
-// Which MPI started this process, and so which library answers it.
-
+/// 0 if there is none.
+pid_t parent_of(pid_t process);
+/// Whether the program, by its path or name, starts MPI's ranks: mpirun, mpiexec, orted, hydra_pmi_proxy, ...
+bool is_mpi_starter(const std::string& program);
 /// The programs above this process, nearest first: "/opt/mpich/bin/hydra_pmi_proxy".
 std::vector<std::string> programs_above();
 
-/// A pure function of the environment and those programs; `choice` as for identify().
+/// Which MPI library to load, and where to look for it; `choice` as for identify().
 mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice,
                        const std::vector<std::string>& above);
 

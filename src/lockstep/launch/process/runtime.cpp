@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -14,6 +15,10 @@
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
+
+std::vector<std::string> TextExchange::all_gather(const std::string& text) {
+  return base::unpack_texts(broadcast(base::pack_texts(gather(text))));
+}
 
 void say_warnings(const Runtime& runtime, const std::vector<std::string>& more) {
   std::vector<std::string> own = runtime.job().warnings;
@@ -55,7 +60,7 @@ void Runtime::identify_as(const std::string& launcher) {
   log::set_rank(job_.rank, job_.world);
 }
 
-// Who can do without MPI does where this machine has none.
+// A launcher that does not need MPI works without an MPI library.
 void Runtime::join_mpi(const Environment& environment, const std::string& launcher) {
   try {
     mpi::load(wish_for_mpi(environment, launcher, programs_above()));

@@ -1,6 +1,6 @@
 #pragma once
-// Joining the job: MPI where the environment says so, the Job, and the small exchanges that come before
-// libtorch.
+// Joins the job: MPI if the launcher uses it, the Job, and the exchange of small texts before libtorch is
+// loaded.
 
 #include <chrono>
 #include <memory>
@@ -9,20 +9,37 @@
 
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/layout.h"
-#include "lockstep/launch/process/text_exchange.h"
 
 namespace lockstep::launch {
 
+/// Small texts between the ranks of a job before a process group exists: over MPI or a store. Every call is
+/// collective and ends in bounded time; if a rank is missing or has left, all ranks throw.
+class TextExchange {
+ public:
+  TextExchange() = default;
+  virtual ~TextExchange() = default;
+  TextExchange(const TextExchange&) = delete;
+  TextExchange& operator=(const TextExchange&) = delete;
+
+  /// In rank order on rank 0; empty on other ranks.
+  virtual std::vector<std::string> gather(const std::string& text) = 0;
+  /// Rank 0's text on every rank.
+  virtual std::string broadcast(const std::string& text) = 0;
+  /// In rank order, on every rank.
+  virtual std::vector<std::string> all_gather(const std::string& text);
+  /// On rank 0: its address as the other ranks reach it, or empty if unknown.
+  virtual std::string address() const { return ""; }
+};
+
 class MpiSession;
 
-/// How a process finds out who it is.
 struct RuntimeOptions {
   Phantoms phantoms = Phantoms::refuse;
   /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides it. Zero = for ever.
   std::chrono::milliseconds join_timeout{60'000};
   /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides it.
   std::chrono::milliseconds leave_timeout{600'000};
-  /// Nobody else in this process calls MPI, so on one node it may leave out what only others would use.
+  /// No other code in this process calls MPI, so on one node it opens fewer plug-ins.
   bool alone_in_mpi = false;
 };
 
@@ -30,37 +47,37 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
-  /// Waits for the others and finalises MPI; while an exception flies it does neither, so that nobody hangs.
+  /// Waits for the others and finalises MPI. During an exception it does neither, so that no rank hangs.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
   const Job& job() const { return job_; }
-  /// As the options or LOCKSTEP_JOIN_TIMEOUT say.
+  /// From LOCKSTEP_JOIN_TIMEOUT or the options.
   std::chrono::milliseconds join_timeout() const;
-  /// True where MPI is initialised and may be used.
+  /// Whether MPI is initialised.
   bool has_mpi() const { return mpi_ != nullptr; }
-  /// MPI's communicators (launch/mpi.h); an Error where MPI is not in use.
+  /// MPI's communicators; an Error without MPI.
   const MpiSession& mpi() const;
 
-  /// True where the ranks can exchange texts: with MPI, alone, and once they have met.
+  /// Whether the ranks can exchange texts: with MPI, alone, and once they have met.
   bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
-  /// Without MPI: the text exchange that carries what is below from now on.
+  /// Without MPI: sets the exchange for the calls below.
   void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
-  /// What carries it; null before the ranks have met, and where one is alone without MPI.
+  /// Null before the ranks have met, and for a single process without MPI.
   TextExchange* exchange() const;
-  /// What the launcher did not tell and the ranks found when they met.
+  /// Sets the place that the ranks found when they met.
   void set_place(const Place& place) { lockstep::launch::set_place(job_, place); }
-  /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
+  /// Over MPI the exchanges below wait for a rank at least this long.
   void set_timeout(std::chrono::milliseconds timeout);
   /// Collective where there is MPI: as if this launcher had been chosen from the start.
   void set_launcher(const std::string& launcher);
 
-  /// Rank 0's text on every rank. Before the ranks have met each keeps its own.
+  /// Rank 0's text on every rank. Before the ranks have met: its own text.
   std::string broadcast(const std::string& text) const;
-  /// Every rank's text, in rank order, on every rank. Before the ranks have met only one's own.
+  /// Every rank's text, in rank order, on every rank. Before the ranks have met: its own text.
   std::vector<std::string> all_gather(const std::string& text) const;
-  /// Every rank's text, in rank order, on rank 0; empty elsewhere. Before the ranks have met only one's own.
+  /// Every rank's text, in rank order, on rank 0; empty elsewhere. Before the ranks have met: its own text.
   std::vector<std::string> gather(const std::string& text) const;
   void barrier() const;
   /// Ends the whole job at once (MPI_Abort); without MPI ends this process.
@@ -74,17 +91,13 @@ class Runtime {
 
   RuntimeOptions options_;
   std::unique_ptr<MpiSession> mpi_;
-  std::string without_mpi_;                 // why, where the launcher has an MPI in mind
+  std::string without_mpi_;                 // why MPI is not used although the launcher can
   std::unique_ptr<TextExchange> exchange_;  // without MPI
   Job job_;
   int exceptions_at_birth_ = 0;
 };
 
-// What smelt at the start, said once for the job: guessed places, unreadable node files, threads beyond a
-// share.
-
-/// Rank 0 logs every rank's warnings, the job's and `more`, each once. Collective where there is MPI; without
-/// it rank 0 knows its own.
+/// Rank 0 logs the warnings of all ranks (the job's and `more`), each once. Collective.
 void say_warnings(const Runtime& runtime, const std::vector<std::string>& more);
 
 }  // namespace lockstep::launch

@@ -6,19 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
@@ -32,18 +31,18 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLastWords = 10s;  // for the ranks beside one that failed
-constexpr const char* kCarrier = "LOCKSTEP_CARRIER";
-constexpr const char* kCarriedCount = "LOCKSTEP_BLOCK";
-constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+constexpr auto kLastWords = 10s;  // for the other ranks to exit after one has failed
+constexpr const char* kSpawner = "LOCKSTEP_CARRIER";
+constexpr const char* kBlock = "LOCKSTEP_BLOCK";
+constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// Kept from this process until it asks for them; what it starts has none blocked.
+// Blocked signals that this process reads one by one; its children start with none blocked.
 class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGCHLD);
-    for (const int signal : kPassedOn) sigaddset(&set_, signal);
+    for (const int signal : kForwarded) sigaddset(&set_, signal);
     ::pthread_sigmask(SIG_BLOCK, &set_, &former_);
   }
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
@@ -51,56 +50,49 @@ class HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 
   /// The next one; 0 after `patience`.
-  int next(std::chrono::milliseconds patience, siginfo_t& facts) const {
+  int next(std::chrono::milliseconds patience) const {
     const timespec time{patience.count() / 1000, patience.count() % 1000 * 1'000'000};
-    const int signal = ::sigtimedwait(&set_, &facts, &time);
-    return signal > 0 ? signal : 0;
+    return std::max(::sigtimedwait(&set_, nullptr, &time), 0);
   }
 
  private:
   sigset_t set_{}, former_{};
 };
 
-// As this process was started, whatever became of the program's file since.
-std::vector<std::string> own_words() {
+// This process's own command line; the program's file may have been replaced since.
+std::vector<std::string> own_command() {
   constexpr const char* kItself = "/proc/self/exe";
-  const auto text = base::read_text("/proc/self/cmdline");
+  std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;
-  for (size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find('\0', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   const auto path = std::filesystem::read_symlink(kItself);
   if (!words.empty()) words[0] = std::filesystem::exists(path) ? path.string() : kItself;
   return words;
 }
 
-// The ranks that are under way, by process.
-class Carried {
+// The running ranks, by process.
+class Children {
  public:
-  explicit Carried(std::string host) : host_(std::move(host)) {}
-  ~Carried() { end_all(); }
+  explicit Children(std::string host) : host_(std::move(host)) {}
+  ~Children() { kill_all(); }
 
   void start(int rank, const base::Program& program) {
     pid_t child = 0;
     const int code = base::start_program(program, child);
     if (code != 0)
       throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), "train.as_world",
-                  "is the limit of processes reached (ulimit -u)?");
+                  "look at the limit of processes (ulimit -u)");
     ranks_[child] = rank;
   }
 
   bool empty() const { return ranks_.empty(); }
 
-  void pass_on(int signal) {
-    expect(signal);
+  void forward(int signal) {
+    forwarded_.insert(signal);
     for (const auto& [child, rank] : ranks_) ::kill(child, signal);
   }
-  /// Who ends by it now has obeyed.
-  void expect(int signal) { expected_.insert(signal); }
 
-  // Those that have ended.
+  /// Notes the ranks that have exited.
   void collect() {
     int status = 0;
     for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -112,10 +104,10 @@ class Carried {
     }
   }
 
-  /// Where one has failed: until when the rest may take to leave.
-  std::optional<Clock::time_point> end_by() const { return end_by_; }
+  /// If one has failed: when the others are killed.
+  std::optional<Clock::time_point> kill_at() const { return kill_at_; }
 
-  void end_all() {
+  void kill_all() {
     for (const auto& [child, rank] : ranks_) {
       log::warning(format("sending SIGKILL to rank {} (process {} on {})", rank, child, host_));
       ::kill(child, SIGKILL);
@@ -130,10 +122,10 @@ class Carried {
   void note(int rank, pid_t child, int status) {
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
-      if (expected_.contains(signal)) return fail(128 + signal);  // as a shell says it
-      log::error(format("rank {} (process {} on {}) was ended by {}{}", rank, child, host_,
+      if (forwarded_.contains(signal)) return fail(128 + signal);  // a shell's exit status
+      log::error(format("rank {} (process {} on {}) was killed by {}{}", rank, child, host_,
                         signal_name(signal),
-                        signal == SIGKILL ? ": by somebody, or for want of memory (dmesg tells)" : ""));
+                        signal == SIGKILL ? " (by a user or by the out-of-memory killer; see dmesg)" : ""));
       return fail(kFailed);
     }
     const int code = WEXITSTATUS(status);
@@ -146,46 +138,26 @@ class Carried {
   void fail(int status) {
     if (failed_) return;
     failed_ = status;
-    end_by_ = Clock::now() + kLastWords;
+    kill_at_ = Clock::now() + kLastWords;
   }
 
   std::string host_;
   std::map<pid_t, int> ranks_;
-  std::set<int> expected_;
+  std::set<int> forwarded_;
   std::optional<int> failed_;
   bool stopped_ = false;
-  std::optional<Clock::time_point> end_by_;
+  std::optional<Clock::time_point> kill_at_;
 };
 
-// The terminal's own Ctrl-C, Ctrl-\ and Ctrl-Z reach every process that it started; its end reaches one.
-bool came_to_all(int signal, const siginfo_t& facts) {
-  return facts.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
-}
-
-// As nohup has it; what is blocked arrives all the same.
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-void pass_on(Carried& carried, int signal, const siginfo_t& facts) {
-  if (signal == SIGHUP && is_ignored(signal)) return;
-  if (came_to_all(signal, facts))
-    carried.expect(signal);
-  else
-    carried.pass_on(signal);
-  if (signal == SIGTSTP) ::raise(SIGSTOP);
-}
-
-void wait_for_all(Carried& carried, const HeldSignals& signals, const std::string& host) {
-  for (carried.collect(); !carried.empty(); carried.collect()) {
-    siginfo_t facts{};
-    const int signal = signals.next(200ms, facts);
-    if (signal != 0 && signal != SIGCHLD) pass_on(carried, signal, facts);
-    if (carried.end_by() && Clock::now() > *carried.end_by()) {
+void wait_for_all(Children& ranks, const HeldSignals& signals, const std::string& host) {
+  for (ranks.collect(); !ranks.empty(); ranks.collect()) {
+    const int signal = signals.next(200ms);
+    // Ctrl-C reaches the ranks twice, from the terminal and from here: they take that for one request
+    if (signal != 0 && signal != SIGCHLD) ranks.forward(signal);
+    if (ranks.kill_at() && Clock::now() > *ranks.kill_at()) {
       log::error(
-          format("ranks on {} did not leave within {} s of another's failure", host, kLastWords.count()));
-      carried.end_all();
+          format("ranks on {} did not exit within {} s after another rank failed", host, kLastWords.count()));
+      ranks.kill_all();
     }
   }
 }
@@ -207,7 +179,7 @@ std::string blocks_text(int processes, int ranks) {
 std::vector<std::string> settings_of_spawned(const Job& job, int rank, int world, const RankBlock& block) {
   std::vector<std::string> settings = {
       format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
-      format("{}={}", kCarriedCount, block.count), format("{}={}", kCarrier, ::getpid())};
+      format("{}={}", kBlock, block.count), format("{}={}", kSpawner, ::getpid())};
   if (job.world == 1 || surely_one_node(job)) {
     settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
     settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
@@ -222,41 +194,41 @@ std::vector<std::string> settings_of_spawned(const Job& job, int rank, int world
 int spawn_ranks(const Job& job, int world, const std::vector<std::string>& settings) {
   const auto block = block_of(job.rank, job.world, world);
   const HeldSignals signals;
-  log::set_rank(0, 1);  // each carrier speaks of ranks of its own
-  Carried carried(job.host);
+  log::set_rank(0, 1);  // each spawning process logs about its own ranks
+  Children ranks(job.host);
   for (int rank = block.first; rank < block.first + block.count; ++rank) {
     auto own = settings_of_spawned(job, rank, world, block);
     own.insert(own.end(), settings.begin(), settings.end());
-    carried.start(rank, {.argv = own_words(),
-                         .settings = std::move(own),
-                         .without = {"LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_NODE*",
-                                     "LOCKSTEP_LOCAL_*", "LOCKSTEP_MEETING", kCarrier, kCarriedCount},
-                         .blocked = {SIGUSR1, SIGUSR2}});  // until it listens
+    ranks.start(rank, {.argv = own_command(),
+                       .settings = std::move(own),
+                       .without = {"LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_NODE*",
+                                   "LOCKSTEP_LOCAL_*", "LOCKSTEP_MEETING", kSpawner, kBlock},
+                       .blocked = {SIGUSR1, SIGUSR2}});  // until it handles them
   }
   if (const int early = StopSignals::received(); early != 0)
-    carried.pass_on(early);  // while we read what to do
-  wait_for_all(carried, signals, job.host);
-  return carried.status();
+    ranks.forward(early);  // it arrived before the ranks were started
+  wait_for_all(ranks, signals, job.host);
+  return ranks.status();
 }
 
 void end_with_spawner() {
-  const char* value = std::getenv(kCarrier);
+  const char* value = std::getenv(kSpawner);
   if (!value) return;
-  const std::string carrier = value;
-  ::unsetenv(kCarrier);                       // what this process starts is no rank of it
-  if (!std::getenv("LOCKSTEP_RANK")) return;  // somebody left the variable behind
+  const std::string spawner = value;
+  ::unsetenv(kSpawner);                       // children of this process are not ranks
+  if (!std::getenv("LOCKSTEP_RANK")) return;  // a variable that was left behind
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (std::to_string(::getppid()) == carrier) return;
+  if (std::to_string(::getppid()) == spawner) return;
   std::fprintf(stderr,
-               "error: process %s, which carried this rank, is gone\n"
-               "  to do: where nothing carried it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
-               carrier.c_str(), kCarrier);
+               "error: process %s, which started this rank, has exited\n"
+               "  to do: if lockstep did not start it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
+               spawner.c_str(), kSpawner);
   ::_exit(kFailed);
 }
 
 int spawned_together() {
   const auto environment = current_environment();
-  return is_set(environment, "LOCKSTEP_RANK") ? number_of(environment, kCarriedCount).value_or(1) : 0;
+  return is_set(environment, "LOCKSTEP_RANK") ? number_of(environment, kBlock).value_or(1) : 0;
 }
 
 }  // namespace lockstep::launch

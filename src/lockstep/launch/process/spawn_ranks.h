@@ -1,6 +1,6 @@
 #pragma once
-// One process that stands for several ranks: it starts each as a process of its own, passes signals on, and
-// ends as they end.
+// One process that runs several ranks (train.as_world): it starts each as a child process, forwards signals,
+// and exits with their status.
 
 #include <string>
 #include <vector>
@@ -15,26 +15,26 @@ struct RankBlock {
   int count = 0;
 };
 
-/// The ranks of process `index` of `processes`, as even as can be: 8 on 3 are 3, 3 and 2. Where there are
-/// more processes than ranks the last ones have none.
+/// The ranks of process `index` of `processes`, as evenly as possible: 8 on 3 are 3, 3 and 2. If there are
+/// more processes than ranks, the last ones have none.
 RankBlock block_of(int index, int processes, int ranks);
 
 /// Those of all processes: "3+3+2".
 std::string blocks_text(int processes, int ranks);
 
-/// The environment of rank `rank` of `world`, which the process of `job` carries: "NAME=value" each.
+/// The environment of rank `rank` of `world`, which the process of `job` starts: "NAME=value" each.
 std::vector<std::string> settings_of_spawned(const Job& job, int rank, int world, const RankBlock& block);
 
-/// Starts this program once more for each rank of the block, with this process's own arguments and these
-/// further settings, and waits for all. Where one fails the rest have a while to say why and leave, and are
-/// ended then. Returns the status to leave with: that of the first that failed, else 75 where one stopped
-/// early, else 0; 128 and its number where a signal that was passed on ended them.
+/// Starts this program again for each rank of the block, with the same arguments and these additional
+/// settings, and waits for all. If one fails, the others have a while to exit and are killed then. Returns
+/// the exit status of the first that failed, else 75 if one stopped early, else 0; 128 plus the number of a
+/// forwarded signal that ended one.
 int spawn_ranks(const Job& job, int world, const std::vector<std::string>& settings);
 
-/// In a rank that another process carries: it ends with that process. To be called early.
+/// A rank that spawn_ranks() started ends with the process that started it. Call it early.
 void end_with_spawner();
 
-/// How many ranks the process that carries this one has; 0 = this one is carried by none.
+/// How many ranks the process that started this one runs; 0 = spawn_ranks() did not start this process.
 int spawned_together();
 
 }  // namespace lockstep::launch

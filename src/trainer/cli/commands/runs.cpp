@@ -29,12 +29,10 @@ int run_report(const std::vector<std::string>& args) {
   const auto html = report::report({folders.begin(), folders.end()});
   const auto usual =
       folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
-  if (out.empty()) {
-    base::write_own_output(usual, html, kElsewhere);
-  } else {
-    base::write_output(out, html, "free disk space, or choose another --out");
-  }
-  output::line(out.empty() ? usual : out);
+  const auto file = out.empty() ? usual : out;
+  if (out.empty()) base::check_output(file, kElsewhere);
+  base::write_output(file, html, "free disk space, or choose another --out");
+  output::line(file);
   return kDone;
 }
 
