@@ -15,7 +15,6 @@
 #include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {

@@ -15,7 +15,7 @@
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/comm/shm/segment.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/mpi/calls.h"
