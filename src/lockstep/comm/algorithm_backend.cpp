@@ -4,7 +4,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/message.h"
 
 namespace lockstep::comm {
 namespace {

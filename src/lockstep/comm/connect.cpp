@@ -132,8 +132,8 @@ Group::BackendType add_staged(Group& group, const Joining& joining) {
 
 Group::BackendType add_mpi(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::MPI,
-                    c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.join_timeout,
-                                                    joining.options.timeout),
+                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.roll,
+                                                    joining.options.join_timeout, joining.options.timeout),
                     joining);
 }
 

@@ -15,7 +15,6 @@
 #include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
@@ -24,19 +23,15 @@ namespace {
 using Gloo = c10d::ProcessGroupGloo;
 
 // Messages of one collective over gloo, which waits as long as it takes: the collective's caller keeps time.
-class GlooMessenger : public Messenger {
+class GlooMessenger : public GroupMessenger {
  public:
-  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : gloo_(gloo), roll_(roll) {}
-  int rank() const override { return roll_.rank(); }
-  int world() const override { return static_cast<int>(roll_.peers().size()); }
-  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : GroupMessenger(roll), gloo_(gloo) {}
 
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
 
  private:
   c10d::ProcessGroupGloo& gloo_;
-  const RollCall& roll_;
 };
 
 std::vector<at::Tensor> tensors_over(std::span<const std::byte> bytes) {

@@ -18,7 +18,7 @@
 #include "lockstep/comm/shm/call_queue.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/shm/transport.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 
 namespace lockstep::comm {
 namespace {

@@ -43,9 +43,8 @@ constexpr Status* kIgnore = nullptr;
 inline void* const kInPlace = reinterpret_cast<void*>(1);
 
 struct Calls {
-#define CALL(name, parameters) int(*name) parameters;
+#define CALL(name, Name, parameters) int(*name) parameters;
 #include "lockstep/mpi/calls.inc"
-#undef CALL
 };
 
 /// The calls of the library that is loaded (library.h). Throws where none is.

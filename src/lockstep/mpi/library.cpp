@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -198,24 +197,16 @@ const PluginTable& open_plugin(const Row& row) {
       path, "install all of lockstep from one build");
 }
 
-// "MPI_Comm_dup" of comm_dup
-std::string name_in_the_standard(std::string name) {
-  name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
-  return "MPI_" + name;
-}
-
 template <class Call>
 void take(Call& call, const Opened& library, const char* name) {
-  const auto wanted = name_in_the_standard(name);
-  call = reinterpret_cast<Call>(::dlsym(library.handle, wanted.c_str()));
-  if (!call) throw Error(format("this MPI library has no {}", wanted), library.file, "use a whole MPI-3");
+  call = reinterpret_cast<Call>(::dlsym(library.handle, name));
+  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a whole MPI-3");
 }
 
 Calls calls_of_the_standard(const Opened& library) {
   Calls calls{};
-#define CALL(name, parameters) take(calls.name, library, #name);
+#define CALL(name, Name, parameters) take(calls.name, library, "MPI_" #Name);
 #include "lockstep/mpi/calls.inc"
-#undef CALL
   return calls;
 }
 

@@ -16,6 +16,18 @@ constexpr int kCollectiveTag = 32767;
 /// That of other collectives whose messages MPI carries: they may be on their way at the same time.
 constexpr int kExchangeTag = 32766;
 
+/// Messages between the ranks of a group.
+class GroupMessenger : public Messenger {
+ public:
+  explicit GroupMessenger(const RollCall& roll) : roll_(roll) {}
+  int rank() const override { return roll_.rank(); }
+  int world() const override { return static_cast<int>(roll_.peers().size()); }
+  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+
+ private:
+  const RollCall& roll_;
+};
+
 /// Told of an error that ends what waits, from another thread.
 using OnGivenUp = std::function<void(const std::exception_ptr&)>;
 

@@ -129,13 +129,15 @@ PrivateFile::~PrivateFile() {
 
 LocalStore::LocalStore(const std::string& path)
     : file_(path, true, [this](const base::Descriptor& file) {
-        store_ = SharedStore::create(base::Descriptor(::fcntl(file.number(), F_DUPFD_CLOEXEC, 0)));
-        return store_ != nullptr;
+        base::Descriptor own(::fcntl(file.number(), F_DUPFD_CLOEXEC, 0));
+        const bool opened = static_cast<bool>(own);
+        store_ = c10::make_intrusive<SharedStore>(std::move(own));
+        return opened;
       }) {}
 
 StorePtr find_local_store(const std::string& path) {
   base::Descriptor file = open_own(path);
-  return is_held(file) ? SharedStore::open(std::move(file)) : nullptr;
+  return is_held(file) ? StorePtr(c10::make_intrusive<SharedStore>(std::move(file))) : nullptr;
 }
 
 PrivateFile publish(const std::string& path, const MeetingPlace& place) {

@@ -1,5 +1,5 @@
 #pragma once
-// A folder that only this user may enter. In it the ranks of one machine find a store in a mapped file, and
+// A folder that only this user may enter. In it the ranks of one machine find a store in a file, and
 // those of several machines rank 0's address. The kernel keeps other users out, so nothing here is secret.
 
 #include <cstdint>

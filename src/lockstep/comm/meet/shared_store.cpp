@@ -2,15 +2,16 @@
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <thread>
 
@@ -21,246 +22,162 @@
 namespace lockstep::comm {
 namespace {
 
-// The file holds a Header and then records, one after the other. A changed value takes the old one's room
-// where it fits, so that a counter does not fill the store; otherwise it goes elsewhere, and the old record
-// is marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
-struct Header {
-  pthread_mutex_t lock;
-  uint64_t used;
-};
-
-struct Record {
-  uint32_t live;
-  uint32_t key_bytes;
-  uint64_t value_bytes;
-  uint64_t room;  // for a value
-};
-
-constexpr size_t kBytes = size_t{256} << 20;  // of addresses; the disk gives what is used
-constexpr size_t kAlign = 16;
-constexpr size_t kSmallest = 16;  // with room to grow, as a counter does
-constexpr int kLockSeconds = 10;
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
-size_t aligned(size_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+std::string text_in(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
 }
 
-size_t record_bytes(size_t key, size_t room) {
-  return aligned(sizeof(Record) + key + room);
-}
-
-[[noreturn]] void refuse_more(const std::string& why) {
-  throw Error("the job's store is full: " + why, "a file of this node",
-              "it holds the ranks' addresses; keep other data out of it");
-}
-
-}  // namespace
-
-struct SharedStore::Memory {
-  explicit Memory(base::Descriptor opened)
-      : file(std::move(opened)),
-        data(static_cast<std::byte*>(
-            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0))) {}
-  ~Memory() {
-    if (data != MAP_FAILED) ::munmap(data, kBytes);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  Header& header() const { return *reinterpret_cast<Header*>(data); }
-  // Without this a full disk would be a SIGBUS at the first touch.
-  void take_room(size_t from, size_t bytes) const {
-    const int code = ::posix_fallocate(file.number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
-    if (code != 0) refuse_more(std::strerror(code));
-  }
-
-  base::Descriptor file;
-  std::byte* data;
-};
-
-namespace {
-
-// A rank that died with the lock in hand leaves it to the next one; a stopped rank makes this an error.
-class Lock {
- public:
-  explicit Lock(Header& header) : lock_(header.lock) {
-    timespec until{};
-    ::clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += kLockSeconds;
-    const int code = ::pthread_mutex_timedlock(&lock_, &until);
-    if (code == EOWNERDEAD) ::pthread_mutex_consistent(&lock_);
-    if (code != 0 && code != EOWNERDEAD) {
-      throw Error(format("the job's store is locked: {}", std::strerror(code)), "a file of this node",
-                  "a rank of this job was stopped in the middle of joining");
-    }
-  }
-  ~Lock() { ::pthread_mutex_unlock(&lock_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  pthread_mutex_t& lock_;
-};
-
-// What one holder of the lock may do.
-class Arena {
- public:
-  explicit Arena(const SharedStore::Memory& memory)
-      : memory_(memory), header_(memory.header()), lock_(header_) {}
-
-  std::optional<std::vector<uint8_t>> find(std::string_view key) {
-    Record* record = locate(key);
-    if (!record) return std::nullopt;
-    const uint8_t* value = value_of(*record);
-    return std::vector<uint8_t>(value, value + record->value_bytes);
-  }
-
-  bool erase(std::string_view key) {
-    Record* record = locate(key);
-    if (record) record->live = 0;
-    return record != nullptr;
-  }
-
-  void put(std::string_view key, const std::vector<uint8_t>& value) {
-    Record* record = locate(key);
-    if (record && value.size() <= record->room) return fill(*record, value);
-    if (record) record->live = 0;
-    if (Record* free = each([&](Record& dead, std::string_view name) {
-          return !dead.live && name.size() == key.size() && value.size() <= dead.room;
-        })) {
-      std::memcpy(free + 1, key.data(), key.size());
-      free->live = 1;
-      return fill(*free, value);
-    }
-    const size_t room = std::max(value.size(), kSmallest);
-    const size_t bytes = record_bytes(key.size(), room);
-    if (header_.used + bytes > kBytes) refuse_more(format("it has {} bytes", kBytes));
-    memory_.take_room(header_.used, bytes);
-    record = reinterpret_cast<Record*>(memory_.data + header_.used);
-    *record = {1, static_cast<uint32_t>(key.size()), 0, room};
-    std::memcpy(record + 1, key.data(), key.size());
-    fill(*record, value);
-    header_.used += bytes;
-  }
-
-  int64_t live() {
-    int64_t count = 0;
-    each([&](Record& record, std::string_view) {
-      count += record.live;
-      return false;
-    });
-    return count;
-  }
-
- private:
-  static uint8_t* value_of(Record& record) {
-    return reinterpret_cast<uint8_t*>(&record + 1) + record.key_bytes;
-  }
-
-  static void fill(Record& record, const std::vector<uint8_t>& value) {
-    if (!value.empty()) std::memcpy(value_of(record), value.data(), value.size());
-    record.value_bytes = value.size();
-  }
-
-  template <class F>
-  Record* each(F&& stop_at) {
-    for (size_t at = aligned(sizeof(Header)); at < header_.used;) {
-      Record& record = *reinterpret_cast<Record*>(memory_.data + at);
-      if (stop_at(record, {reinterpret_cast<const char*>(&record + 1), record.key_bytes})) return &record;
-      at += record_bytes(record.key_bytes, record.room);
-    }
-    return nullptr;
-  }
-
-  Record* locate(std::string_view key) {
-    return each([&](Record& record, std::string_view name) { return record.live && name == key; });
-  }
-
-  const SharedStore::Memory& memory_;
-  Header& header_;
-  Lock lock_;
-};
-
-std::vector<uint8_t> bytes_of(const std::string& text) {
+std::vector<uint8_t> bytes_in(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
 }  // namespace
 
-c10::intrusive_ptr<SharedStore> SharedStore::create(base::Descriptor file) {
-  if (::ftruncate(file.number(), kBytes) != 0) return {};
-  auto store = open(std::move(file));
-  if (!store) return {};
-  if (const int code = ::posix_fallocate(store->memory_->file.number(), 0, sizeof(Header)); code != 0) {
-    errno = code;
-    return {};
-  }
-  Header& header = store->memory_->header();
-  pthread_mutexattr_t kind;
-  ::pthread_mutexattr_init(&kind);
-  ::pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
-  ::pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
-  ::pthread_mutex_init(&header.lock, &kind);
-  ::pthread_mutexattr_destroy(&kind);
-  header.used = aligned(sizeof(Header));
-  return store;
-}
+class SharedStore::Log {
+ public:
+  enum Kind : uint32_t { kSet, kAdd, kCompareSet, kDelete };
+  using Values = std::map<std::string, std::string>;
 
-c10::intrusive_ptr<SharedStore> SharedStore::open(base::Descriptor file) {
-  auto memory = std::make_shared<const Memory>(std::move(file));
-  if (memory->data == MAP_FAILED) return {};
-  return c10::make_intrusive<SharedStore>(std::move(memory));
-}
+  explicit Log(base::Descriptor opened) : file_(std::move(opened)) {
+    ::fcntl(file_.number(), F_SETFL, O_APPEND);
+    std::random_device random;
+    writer_ = uint64_t{random()} << 32 | random();
+  }
+
+  // Calls read() with the newest values.
+  template <class Read>
+  auto read(const Read& read) {
+    const std::lock_guard guard(mutex_);
+    update();
+    return read(values_);
+  }
+
+  // The key's value afterwards: of kCompareSet what compareSet() returns, of kDelete "" where there was none.
+  std::string change(Kind kind, const std::string& key, const std::string& value,
+                     const std::string& expected = "") {
+    const std::lock_guard guard(mutex_);
+    // a forked process has the same writer_
+    Record record{writer_, static_cast<uint64_t>(::getpid()) << 32 | ++changes_, kind, {}};
+    std::string bytes(sizeof record, '\0');
+    size_t part = 0;
+    for (const auto* text : {&key, &value, &expected}) {
+      record.bytes[part++] = static_cast<uint32_t>(text->size());
+      bytes += *text;
+    }
+    std::memcpy(bytes.data(), &record, sizeof record);
+    errno = ENOSPC;  // where only a part is written
+    if (::write(file_.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+      fail(std::strerror(errno));
+    own_ = record;
+    result_.reset();
+    update();
+    if (!result_) fail("it is damaged");
+    return *result_;
+  }
+
+ private:
+  struct Record {
+    uint64_t writer = 0, number = 0;  // together they name one change
+    Kind kind = kSet;
+    std::array<uint32_t, 3> bytes{};  // of key, value and expected value, which follow
+  };
+
+  [[noreturn]] static void fail(const std::string& why) {
+    throw Error(format("cannot write to the job's store: {}", why), "a file of this node",
+                "free some space in TMPDIR, or set LOCKSTEP_RENDEZVOUS_DIR to another folder of this node");
+  }
+
+  // Applies the records that are complete.
+  void update() {
+    std::array<char, 1 << 16> buffer;
+    for (ssize_t bytes; (bytes = ::pread(file_.number(), buffer.data(), buffer.size(), end_)) > 0;) {
+      unread_.append(buffer.data(), static_cast<size_t>(bytes));
+      end_ += bytes;
+    }
+    size_t at = 0;
+    for (Record record; unread_.size() - at >= sizeof record;) {
+      std::memcpy(&record, unread_.data() + at, sizeof record);
+      const auto [key, value, expected] = record.bytes;
+      const size_t all = sizeof record + key + value + expected;
+      if (unread_.size() - at < all) break;
+      const char* text = unread_.data() + at + sizeof record;
+      auto result = apply(record.kind, {text, key}, {text + key, value}, {text + key + value, expected});
+      if (record.writer == own_.writer && record.number == own_.number) result_ = std::move(result);
+      at += all;
+    }
+    unread_.erase(0, at);
+  }
+
+  std::string apply(Kind kind, const std::string& key, std::string value, std::string expected) {
+    const auto found = values_.find(key);
+    const bool known = found != values_.end();
+    switch (kind) {
+      case kDelete:
+        if (known) values_.erase(found);
+        return known ? "deleted" : "";
+      case kAdd:
+        value = std::to_string(std::stoll(value) + (known ? std::stoll(found->second) : 0));
+        break;
+      case kCompareSet:  // as c10d's HashStore: a missing key is set when nothing was expected
+        if (known ? found->second != expected : !expected.empty()) return known ? found->second : expected;
+        break;
+      case kSet:
+        break;
+    }
+    return values_[key] = std::move(value);
+  }
+
+  base::Descriptor file_;
+  std::mutex mutex_;
+  uint64_t writer_ = 0, changes_ = 0;
+  off_t end_ = 0;       // of what was read
+  std::string unread_;  // the begin of a record that is being written
+  Values values_;
+  Record own_;  // this process's last change
+  std::optional<std::string> result_;
+};
+
+SharedStore::SharedStore(base::Descriptor file) : log_(std::make_shared<Log>(std::move(file))) {}
 
 c10::intrusive_ptr<c10d::Store> SharedStore::clone() {
-  return c10::make_intrusive<SharedStore>(memory_);
+  return c10::intrusive_ptr<SharedStore>::unsafe_steal_from_new(new SharedStore(log_));
 }
 
 void SharedStore::set(const std::string& key, const std::vector<uint8_t>& value) {
-  Arena(*memory_).put(key, value);
+  log_->change(Log::kSet, key, text_in(value));
 }
 
 std::vector<uint8_t> SharedStore::compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                              const std::vector<uint8_t>& desired) {
-  Arena arena(*memory_);
-  const auto now = arena.find(key);
-  // as c10d's HashStore: a missing key is set when nothing was expected
-  if (!now && !expected.empty()) return expected;
-  if (now && *now != expected) return *now;
-  arena.put(key, desired);
-  return desired;
+  return bytes_in(log_->change(Log::kCompareSet, key, text_in(desired), text_in(expected)));
 }
 
 std::vector<uint8_t> SharedStore::get(const std::string& key) {
   wait({key}, timeout_);
-  auto value = Arena(*memory_).find(key);
-  if (!value) C10_THROW_ERROR(DistStoreError, "the key '" + key + "' was deleted while it was read");
-  return *value;
+  return log_->read([&](const Log::Values& values) {
+    const auto found = values.find(key);
+    if (found != values.end()) return bytes_in(found->second);
+    C10_THROW_ERROR(DistStoreError, "the key '" + key + "' was deleted while it was read");
+  });
 }
 
 int64_t SharedStore::add(const std::string& key, int64_t amount) {
-  Arena arena(*memory_);
-  const auto now = arena.find(key);
-  const int64_t sum = amount + (now ? std::stoll(std::string(now->begin(), now->end())) : 0);
-  arena.put(key, bytes_of(std::to_string(sum)));
-  return sum;
+  return std::stoll(log_->change(Log::kAdd, key, std::to_string(amount)));
 }
 
 bool SharedStore::deleteKey(const std::string& key) {
-  return Arena(*memory_).erase(key);
+  return !log_->change(Log::kDelete, key, "").empty();
 }
 
 bool SharedStore::check(const std::vector<std::string>& keys) {
-  Arena arena(*memory_);
-  for (const auto& key : keys) {
-    if (!arena.find(key)) return false;
-  }
-  return true;
+  return log_->read([&](const Log::Values& values) {
+    return std::ranges::all_of(keys, [&](const auto& key) { return values.contains(key); });
+  });
 }
 
 int64_t SharedStore::getNumKeys() {
-  return Arena(*memory_).live();
+  return log_->read([](const Log::Values& values) { return static_cast<int64_t>(values.size()); });
 }
 
 void SharedStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {

@@ -1,5 +1,5 @@
 #pragma once
-// A c10d::Store in a mapped file, for the ranks of one machine: no port, no server, safe from any thread.
+// A c10d::Store in a file, for the ranks of one machine: no port, no server, safe from any thread.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -9,16 +9,13 @@
 
 namespace lockstep::comm {
 
-/// Every call is short and local; get() and wait() look again each millisecond until the timeout.
+/// The file is a log. Each change appends one record, and the kernel decides the order of the records. Every
+/// process applies the records in that order, so all have the same keys. get() and wait() read what is new
+/// each millisecond until the timeout.
 class SharedStore : public c10d::Store {
  public:
-  /// Makes an empty store of an empty file. Null, with the reason in errno, where that fails.
-  static c10::intrusive_ptr<SharedStore> create(base::Descriptor file);
-  /// Opens the store that create() made in this file. Null where it cannot be mapped.
-  static c10::intrusive_ptr<SharedStore> open(base::Descriptor file);
-
-  struct Memory;
-  explicit SharedStore(std::shared_ptr<const Memory> memory) : memory_(std::move(memory)) {}
+  /// The file is open for reading and writing. It is empty or has the records of other processes.
+  explicit SharedStore(base::Descriptor file);
 
   using c10d::Store::set;
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
@@ -35,7 +32,10 @@ class SharedStore : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
  private:
-  std::shared_ptr<const Memory> memory_;
+  class Log;
+  explicit SharedStore(std::shared_ptr<Log> log) : log_(std::move(log)) {}
+
+  std::shared_ptr<Log> log_;
 };
 
 }  // namespace lockstep::comm

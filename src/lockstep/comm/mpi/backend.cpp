@@ -15,7 +15,7 @@
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/comm/shm/segment.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/mpi/calls.h"
@@ -34,7 +34,7 @@ class MessageWork : public c10d::Work {
     Collective expected;  // how an error speaks of it
   };
   MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
-              std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi);
+              std::shared_ptr<RollCall> roll, std::shared_ptr<MpiLink> mpi);
   ~MessageWork() override;
 
   bool isCompleted() override;
@@ -51,12 +51,12 @@ class MessageWork : public c10d::Work {
   Transfer transfer_;
   mpi::Request request_;
   std::shared_ptr<RollCall> roll_;
-  std::shared_ptr<std::mutex> mpi_;
+  std::shared_ptr<MpiLink> mpi_;
   int source_;
 };
 
 MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
-                         std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi)
+                         std::shared_ptr<RollCall> roll, std::shared_ptr<MpiLink> mpi)
     : Work(rank, type),
       transfer_(std::move(transfer)),
       request_(request),
@@ -71,7 +71,7 @@ MessageWork::~MessageWork() {
   } catch (const WaitExpired&) {
     return;  // MPI has given the message up
   }
-  const std::lock_guard<std::mutex> guard(*mpi_);
+  const std::lock_guard<std::mutex> guard(mpi_->mutex);
   mpi::calls().request_free(&request_);
   transfer_.buffer.unsafeReleaseIntrusivePtr().release();
 }
@@ -81,7 +81,7 @@ bool MessageWork::test() {
   int done = 0;
   mpi::Status status;
   {
-    const std::lock_guard<std::mutex> guard(*mpi_);
+    const std::lock_guard<std::mutex> guard(mpi_->mutex);
     require_success(mpi::calls().test(&request_, &done, &status), "MPI_Test");
   }
   if (!done) return false;
@@ -144,249 +144,254 @@ constexpr size_t kSlotBytes = size_t{512} << 10;
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
 
-std::unique_ptr<NodeTransport> open_own_node(const MpiComms& comms, RollCall& roll,
-                                             std::chrono::milliseconds timeout) {
-  const NodeRanks node{comms.local_ranks, comms.local_rank};
-  const size_t slot_bytes = comms.nodes == 1 ? slot_bytes_for(node.ranks.size())
-                                             : std::max(kSlotBytes, comms.node_of_rank.size() * kLeastPiece);
+/// Collectives over several nodes: inside each through its shared memory, between them by MPI through their
+/// first ranks. Sums are in rank order within a node, then in node order: node 0 + node 1 + node 2 …, because
+/// only MPI's data movement is used.
+class MpiTransport : public Transport {
+ public:
+  MpiTransport(std::shared_ptr<MpiLink> mpi, std::unique_ptr<NodeTransport> node, const RollCall& roll)
+      : mpi_(std::move(mpi)),
+        comms_(mpi_->comms),
+        node_(std::move(node)),
+        segment_(node_->segment()),
+        roll_(roll) {}
+
+  void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
+                  const ReductionOrder& order, BoundedWait& wait) override {
+    const size_t bytes = items * reduction.item_bytes;
+    if (node_->all_bring(in, out, bytes, wait)) return reduce_in_place(bytes, reduction, order, wait);
+    const size_t chunk = chunk_bytes(reduction);
+    for (size_t at = 0; at < bytes; at += chunk)
+      reduce_chunk(in + at, out ? out + at : nullptr, std::min(chunk, bytes - at), reduction, order, wait);
+  }
+
+  void broadcast(std::byte* data, size_t bytes, int root, BoundedWait& wait) override {
+    const auto has_root = [root](const auto& ranks) { return std::ranges::count(ranks, root) > 0; };
+    const auto node = std::ranges::find_if(comms_.nodes, has_root) - comms_.nodes.begin();
+    const auto& ranks = comms_.nodes[static_cast<size_t>(node)];
+    const auto local_root = static_cast<int>(std::ranges::find(ranks, root) - ranks.begin());
+    const bool here = node == comms_.node, is_root = here && local_root == comms_.local_rank;
+    for (size_t at = 0; at < bytes; at += segment_.slot_bytes()) {
+      const size_t now = std::min(segment_.slot_bytes(), bytes - at);
+      segment_.begin(wait);
+      if (is_root) copy_into_slot(segment_.own_slot(), data + at, now);
+      segment_.post();
+      if (is_leader() && here && !is_root) {
+        segment_.wait(local_root, wait);
+        std::memcpy(segment_.own_slot(), segment_.slot(local_root), now);
+      }
+      if (is_leader()) {
+        run("MPI_Ibcast", wait, [&](mpi::Request* request) {
+          return mpi::calls().ibcast(segment_.own_slot(), static_cast<int>(now), mpi::Type::byte,
+                                     static_cast<int>(node), comms_.leaders, request);
+        });
+      }
+      share_from_leader(wait);
+      if (!is_root) copy_in_pieces(segment_.slot(0), data + at, now);
+    }
+  }
+
+  void all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
+                  BoundedWait& wait) override {
+    const size_t chunk = segment_.slot_bytes() / outs.size();
+    for (size_t at = 0; at < bytes; at += chunk) {
+      const size_t now = std::min(chunk, bytes - at);
+      segment_.begin(wait);
+      copy_into_slot(segment_.own_slot(), in + at, now);
+      segment_.post();
+      if (is_leader()) gather_from_nodes(now, wait);
+      share_from_leader(wait);
+      const std::byte* piece = segment_.slot(0);
+      for (const auto& ranks : comms_.nodes) {
+        for (const int rank : ranks) {
+          std::memcpy(outs[static_cast<size_t>(rank)] + at, piece, now);
+          piece += now;
+        }
+      }
+    }
+  }
+
+  void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
+                      const Reduction& reduction, const ReductionOrder& order, size_t /*at*/,
+                      BoundedWait& wait) override {
+    const size_t chunk = segment_.slot_bytes() / reduction.item_bytes / ins.size();
+    std::vector<std::byte> packed(chunk * ins.size() * reduction.item_bytes);
+    for (size_t done = 0; done < items; done += chunk) {
+      const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
+      const size_t offset = done * reduction.item_bytes;
+      for (size_t rank = 0; rank < ins.size(); ++rank)
+        std::memcpy(packed.data() + rank * bytes, ins[rank] + offset, bytes);
+      all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction, order,
+                 wait);
+      std::memcpy(out + offset, packed.data() + static_cast<size_t>(roll_.rank()) * bytes, bytes);
+    }
+  }
+
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t /*most*/,
+                BoundedWait& wait) override {
+    require_same_call(wait);
+    MpiMessenger(*mpi_, kExchangeTag, roll_, wait).exchange(out, in);
+  }
+
+  void barrier(BoundedWait& wait) override {
+    segment_.begin(wait);
+    segment_.post();
+    if (is_leader()) {
+      segment_.wait_all(wait);
+      run("MPI_Ibarrier", wait,
+          [&](mpi::Request* request) { return mpi::calls().ibarrier(comms_.leaders, request); });
+    }
+    share_from_leader(wait);
+  }
+
+  NodeTransport& node() override { return *node_; }
+
+ private:
+  bool is_leader() const { return comms_.local_rank == 0; }
+
+  size_t chunk_bytes(const Reduction& reduction) const {
+    return segment_.slot_bytes() / reduction.item_bytes * reduction.item_bytes;
+  }
+
+  // The ranks of the node sum it in sections into the first rank's slot. That rank then exchanges it with
+  // other nodes.
+  void reduce_chunk(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
+                    const ReductionOrder& order, BoundedWait& wait) {
+    segment_.begin(wait);
+    copy_into_slot(segment_.own_slot(), in, bytes);
+    segment_.post();
+    std::vector<std::byte*> slots;
+    for (int rank = 0; rank < segment_.size(); ++rank) slots.push_back(segment_.slot(rank));
+    sum_for_leader(slots, bytes, reduction, order, wait);
+    if (is_leader()) sum_over_nodes(segment_.own_slot(), bytes / reduction.item_bytes, reduction, wait);
+    share_from_leader(wait);
+    if (out) copy_in_pieces(segment_.slot(0), out, bytes);
+  }
+
+  // After a wave that says that all is there; ends with one that the first rank has waited for.
+  void sum_for_leader(const std::vector<std::byte*>& shares, size_t bytes, const Reduction& reduction,
+                      const ReductionOrder& order, BoundedWait& wait) {
+    segment_.wait_all(wait);
+    node_->sum_section_for_first(shares, bytes, reduction, order);
+    segment_.post();
+    if (is_leader()) segment_.wait_all(wait);
+  }
+
+  // In the steps of reduce_chunk between nodes: another node may not bring a block.
+  void reduce_in_place(size_t bytes, const Reduction& reduction, const ReductionOrder& order,
+                       BoundedWait& wait) {
+    const auto shares = node_->shares();
+    sum_for_leader(shares, bytes, reduction, order, wait);
+    const size_t chunk = chunk_bytes(reduction);
+    for (size_t at = 0; is_leader() && at < bytes; at += chunk)
+      sum_over_nodes(shares[0] + at, std::min(chunk, bytes - at) / reduction.item_bytes, reduction, wait);
+    share_from_leader(wait);
+    if (!is_leader()) copy_in_pieces(shares[0], shares[static_cast<size_t>(segment_.rank())], bytes);
+    segment_.post();
+    if (is_leader()) segment_.wait_all(wait);  // else its share would change while others read it
+  }
+
+  // The second wave of an operation over nodes: the first rank's slot holds the result.
+  void share_from_leader(BoundedWait& wait) {
+    segment_.post();
+    segment_.wait(0, wait);
+  }
+
+  // Reduce-scatter by an exchange of sections, then an all-gather: each node sends about twice the message,
+  // however many nodes there are (Thakur, Rabenseifner and Gropp 2005, section 4.5).
+  void sum_over_nodes(std::byte* data, size_t items, const Reduction& reduction, BoundedWait& wait) {
+    const size_t nodes = comms_.nodes.size();
+    const size_t section = (items + nodes - 1) / nodes * reduction.item_bytes;
+    const int count = static_cast<int>(section);
+    padded_.resize(section * nodes);
+    sections_.resize(section * nodes);
+    own_.resize(section);
+    std::memcpy(padded_.data(), data, items * reduction.item_bytes);
+    run("MPI_Ialltoall", wait, [&](mpi::Request* request) {
+      return mpi::calls().ialltoall(padded_.data(), count, mpi::Type::byte, sections_.data(), count,
+                                    mpi::Type::byte, comms_.leaders, request);
+    });
+    std::vector<const std::byte*> sources;
+    for (size_t node = 0; node < nodes; ++node) sources.push_back(sections_.data() + node * section);
+    reduction.combine(sources.data(), nodes, own_.data(), section / reduction.item_bytes);
+    run("MPI_Iallgather", wait, [&](mpi::Request* request) {
+      return mpi::calls().iallgather(own_.data(), count, mpi::Type::byte, padded_.data(), count,
+                                     mpi::Type::byte, comms_.leaders, request);
+    });
+    std::memcpy(data, padded_.data(), items * reduction.item_bytes);
+  }
+
+  // Every rank's slot into the own one, node by node.
+  void gather_from_nodes(size_t bytes, BoundedWait& wait) {
+    segment_.wait_all(wait);
+    own_.resize(bytes * static_cast<size_t>(segment_.size()));
+    for (int rank = 0; rank < segment_.size(); ++rank)
+      std::memcpy(own_.data() + static_cast<size_t>(rank) * bytes, segment_.slot(rank), bytes);
+    std::vector<int> counts, starts;
+    int at = 0;
+    for (const auto& ranks : comms_.nodes) {
+      counts.push_back(static_cast<int>(ranks.size() * bytes));
+      starts.push_back(at);
+      at += counts.back();
+    }
+    run("MPI_Iallgatherv", wait, [&](mpi::Request* request) {
+      return mpi::calls().iallgatherv(own_.data(), static_cast<int>(own_.size()), mpi::Type::byte,
+                                      segment_.own_slot(), counts.data(), starts.data(), mpi::Type::byte,
+                                      comms_.leaders, request);
+    });
+  }
+
+  // Within a node its memory compares the calls.
+  void require_same_call(BoundedWait& wait) {
+    std::vector<CallWord> calls(roll_.peers().size());
+    std::vector<std::byte*> places;
+    for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
+    const CallWord& own = segment_.call();
+    all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, wait);
+    for (size_t rank = 0; rank < calls.size(); ++rank)
+      if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
+  }
+
+  // `start` returns MPI's code. An error there ends the collective: it will not come on the other nodes.
+  template <class Start>
+  void run(const char* call, BoundedWait& wait, Start&& start) {
+    mpi::Request request = mpi::Request::null;
+    {
+      const std::lock_guard<std::mutex> guard(mpi_->mutex);
+      require_success(start(&request), call);
+    }
+    wait.restart();
+    for (int done = 0; true; wait.turn()) {
+      const std::lock_guard<std::mutex> guard(mpi_->mutex);
+      require_success(mpi::calls().test(&request, &done, mpi::kIgnore), call);
+      if (done) return;
+    }
+  }
+
+  std::shared_ptr<MpiLink> mpi_;
+  const MpiComms& comms_;
+  std::unique_ptr<NodeTransport> node_;
+  shm::Segment& segment_;
+  const RollCall& roll_;
+  std::vector<std::byte> padded_, sections_, own_;
+};
+
+std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, RollCall& roll,
+                                          std::chrono::milliseconds timeout) {
+  const auto& comms = mpi->comms;
+  const NodeRanks node{comms.local_ranks(), comms.local_rank};
+  const bool one_node = comms.nodes.size() == 1;
+  const size_t slot_bytes =
+      one_node ? slot_bytes_for(node.ranks.size()) : std::max(kSlotBytes, roll.peers().size() * kLeastPiece);
   std::string why;
-  auto opened = open_node(roll, format("node/{}", comms.node_index), node, slot_bytes, timeout, why);
-  if (opened) return opened;
-  throw Error(format("a rank needs {} KiB of shared memory, and this node gives none: {}",
+  auto opened = open_node(roll, format("node/{}", comms.node), node, slot_bytes, timeout, why);
+  if (opened && one_node) return opened;
+  if (opened) return std::make_unique<MpiTransport>(mpi, std::move(opened), roll);
+  throw Error(format("a rank needs {} KiB of shared memory, and this node has none: {}",
                      shm::Segment::bytes_for(slot_bytes) >> 10, why),
               "backend mpi", "make /dev/shm larger (a container: --shm-size), or set launch.backend: gloo")
       .of(Code::shared_memory);
 }
-
-}  // namespace
-
-MpiTransport::MpiTransport(mpi::Comm world, RollCall& roll, std::chrono::milliseconds join_timeout)
-    : roll_(roll),
-      comms_(MpiComms::make(world)),
-      node_(open_own_node(comms_, roll, join_timeout)),
-      window_(node_->segment()),
-      link_(comms_, *mpi_) {}
-
-void MpiTransport::all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
-                              const ReductionOrder& fold, BoundedWait& wait) {
-  if (!link_.needed()) return node_->all_reduce(in, out, items, reduction, fold, wait);
-  const size_t bytes = items * reduction.item_bytes;
-  if (node_->all_bring(in, out, bytes, wait)) return reduce_in_place(bytes, reduction, fold, wait);
-  const size_t chunk = chunk_bytes(reduction);
-  for (size_t at = 0; at < bytes; at += chunk)
-    reduce_chunk(in + at, out ? out + at : nullptr, std::min(chunk, bytes - at), reduction, fold, wait);
-}
-
-// The ranks of the node sum it in sections into the slot of the first, which then speaks with other nodes.
-void MpiTransport::reduce_chunk(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
-                                const ReductionOrder& fold, BoundedWait& wait) {
-  window_.begin(wait);
-  copy_into_slot(window_.own_slot(), in, bytes);
-  window_.post();
-  std::vector<std::byte*> slots;
-  for (int rank = 0; rank < window_.size(); ++rank) slots.push_back(window_.slot(rank));
-  sum_for_leader(slots, bytes, reduction, fold, wait);
-  if (is_leader()) link_.all_reduce(window_.own_slot(), bytes / reduction.item_bytes, reduction, wait);
-  share_from_leader(wait);
-  if (out) copy_in_pieces(window_.slot(0), out, bytes);
-}
-
-// After a wave that says that all is there; ends with one that the first rank has waited for.
-void MpiTransport::sum_for_leader(const std::vector<std::byte*>& shares, size_t bytes,
-                                  const Reduction& reduction, const ReductionOrder& fold, BoundedWait& wait) {
-  window_.wait_all(wait);
-  node_->sum_section_for_first(shares, bytes, reduction, fold);
-  window_.post();
-  if (is_leader()) window_.wait_all(wait);
-}
-
-// In the steps of reduce_chunk between nodes: another node may not bring a block.
-void MpiTransport::reduce_in_place(size_t bytes, const Reduction& reduction, const ReductionOrder& fold,
-                                   BoundedWait& wait) {
-  const auto shares = node_->shares();
-  sum_for_leader(shares, bytes, reduction, fold, wait);
-  const size_t chunk = chunk_bytes(reduction);
-  for (size_t at = 0; is_leader() && at < bytes; at += chunk) {
-    link_.all_reduce(shares[0] + at, std::min(chunk, bytes - at) / reduction.item_bytes, reduction, wait);
-  }
-  share_from_leader(wait);
-  if (!is_leader()) copy_in_pieces(shares[0], shares[static_cast<size_t>(window_.rank())], bytes);
-  window_.post();
-  if (is_leader()) window_.wait_all(wait);  // else its share would change while others read it
-}
-
-size_t MpiTransport::chunk_bytes(const Reduction& reduction) const {
-  return window_.slot_bytes() / reduction.item_bytes * reduction.item_bytes;
-}
-
-// The second wave of an operation over nodes: the first rank's slot holds the result.
-void MpiTransport::share_from_leader(BoundedWait& wait) {
-  window_.post();
-  window_.wait(0, wait);
-}
-
-void MpiTransport::broadcast(std::byte* data, size_t bytes, int root, BoundedWait& wait) {
-  const int root_node = comms_.node_of_rank[static_cast<size_t>(root)];
-  const auto found = std::find(comms_.local_ranks.begin(), comms_.local_ranks.end(), root);
-  const bool here = found != comms_.local_ranks.end();
-  const int local_root = here ? static_cast<int>(found - comms_.local_ranks.begin()) : 0;
-  if (!link_.needed()) return node_->broadcast(data, bytes, local_root, wait);
-  const bool is_root = here && local_root == comms_.local_rank;
-  for (size_t at = 0; at < bytes; at += window_.slot_bytes()) {
-    const size_t now = std::min(window_.slot_bytes(), bytes - at);
-    window_.begin(wait);
-    if (is_root) copy_into_slot(window_.own_slot(), data + at, now);
-    window_.post();
-    if (is_leader() && here && !is_root) {
-      window_.wait(local_root, wait);
-      std::memcpy(window_.own_slot(), window_.slot(local_root), now);
-    }
-    if (is_leader()) link_.broadcast(window_.own_slot(), now, root_node, wait);
-    share_from_leader(wait);
-    if (!is_root) copy_in_pieces(window_.slot(0), data + at, now);
-  }
-}
-
-void MpiTransport::all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
-                              BoundedWait& wait) {
-  if (!link_.needed()) return node_->all_gather(in, bytes, outs, wait);
-  const size_t chunk = window_.slot_bytes() / outs.size();
-  for (size_t at = 0; at < bytes; at += chunk) {
-    const size_t now = std::min(chunk, bytes - at);
-    window_.begin(wait);
-    copy_into_slot(window_.own_slot(), in + at, now);
-    window_.post();
-    if (is_leader()) {
-      window_.wait_all(wait);
-      scratch_.resize(now * static_cast<size_t>(window_.size()));
-      for (int rank = 0; rank < window_.size(); ++rank)
-        std::memcpy(scratch_.data() + static_cast<size_t>(rank) * now, window_.slot(rank), now);
-      link_.all_gather(scratch_.data(), now, window_.own_slot(), wait);
-    }
-    share_from_leader(wait);
-    const std::byte* piece = window_.slot(0);
-    for (const int rank : comms_.node_order) {
-      std::memcpy(outs[static_cast<size_t>(rank)] + at, piece, now);
-      piece += now;
-    }
-  }
-}
-
-void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                                  const Reduction& reduction, const ReductionOrder& fold, size_t at,
-                                  BoundedWait& wait) {
-  if (!link_.needed()) return node_->reduce_scatter(ins, out, items, reduction, fold, at, wait);
-  const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
-  std::vector<std::byte> packed(chunk * ins.size() * reduction.item_bytes);
-  const int own = own_rank();
-  for (size_t done = 0; done < items; done += chunk) {
-    const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
-    const size_t offset = done * reduction.item_bytes;
-    for (size_t rank = 0; rank < ins.size(); ++rank)
-      std::memcpy(packed.data() + rank * bytes, ins[rank] + offset, bytes);
-    all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction, fold,
-               wait);
-    std::memcpy(out + offset, packed.data() + static_cast<size_t>(own) * bytes, bytes);
-  }
-}
-
-// Within a node its memory compares the calls.
-void MpiTransport::require_same_call(BoundedWait& wait) {
-  std::vector<CallWord> calls(comms_.node_of_rank.size());
-  std::vector<std::byte*> places;
-  for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
-  const CallWord& own = window_.call();
-  all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, wait);
-  for (size_t rank = 0; rank < calls.size(); ++rank)
-    if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
-}
-
-void MpiTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
-                            BoundedWait& wait) {
-  if (!link_.needed()) return node_->exchange(out, in, most, wait);
-  require_same_call(wait);
-  MpiMessenger(comms_.all, kExchangeTag, *mpi_, roll_, wait).exchange(out, in);
-}
-
-void MpiTransport::barrier(BoundedWait& wait) {
-  if (!link_.needed()) return node_->barrier(wait);
-  window_.begin(wait);
-  window_.post();
-  if (is_leader()) {
-    window_.wait_all(wait);
-    link_.barrier(wait);
-  }
-  share_from_leader(wait);
-}
-
-// `start` gives MPI's code: what MPI refuses ends the collective, for it will not come on the other nodes.
-template <class Start>
-void NodeLink::run(const char* call, BoundedWait& wait, Start&& start) {
-  mpi::Request request = mpi::Request::null;
-  {
-    const std::lock_guard<std::mutex> guard(mpi_);
-    require_success(start(&request), call);
-  }
-  wait.restart();
-  for (int done = 0; true; wait.turn()) {
-    const std::lock_guard<std::mutex> guard(mpi_);
-    require_success(mpi::calls().test(&request, &done, mpi::kIgnore), call);
-    if (done) return;
-  }
-}
-
-// Reduce-scatter by an exchange of sections, then an all-gather: each node sends about twice the message,
-// however many nodes there are (Thakur, Rabenseifner and Gropp 2005, section 4.5).
-void NodeLink::all_reduce(std::byte* data, size_t items, const Reduction& reduction, BoundedWait& wait) {
-  const auto nodes = static_cast<size_t>(comms_.nodes);
-  const size_t section = (items + nodes - 1) / nodes * reduction.item_bytes;
-  const int count = static_cast<int>(section);
-  padded_.resize(section * nodes);
-  sections_.resize(section * nodes);
-  own_.resize(section);
-  std::memcpy(padded_.data(), data, items * reduction.item_bytes);
-  run("MPI_Ialltoall", wait, [&](mpi::Request* request) {
-    return mpi::calls().ialltoall(padded_.data(), count, mpi::Type::byte, sections_.data(), count,
-                                  mpi::Type::byte, comms_.leaders, request);
-  });
-  std::vector<const std::byte*> sources;
-  for (size_t node = 0; node < nodes; ++node) sources.push_back(sections_.data() + node * section);
-  reduction.combine(sources.data(), nodes, own_.data(), section / reduction.item_bytes);
-  run("MPI_Iallgather", wait, [&](mpi::Request* request) {
-    return mpi::calls().iallgather(own_.data(), count, mpi::Type::byte, padded_.data(), count,
-                                   mpi::Type::byte, comms_.leaders, request);
-  });
-  std::memcpy(data, padded_.data(), items * reduction.item_bytes);
-}
-
-void NodeLink::broadcast(std::byte* data, size_t bytes, int root_node, BoundedWait& wait) {
-  run("MPI_Ibcast", wait, [&](mpi::Request* request) {
-    return mpi::calls().ibcast(data, static_cast<int>(bytes), mpi::Type::byte, root_node, comms_.leaders,
-                               request);
-  });
-}
-
-void NodeLink::all_gather(const std::byte* node_blocks, size_t bytes, std::byte* all, BoundedWait& wait) {
-  std::vector<int> counts, starts;
-  int at = 0;
-  for (const int size : comms_.node_sizes) {
-    counts.push_back(size * static_cast<int>(bytes));
-    starts.push_back(at);
-    at += counts.back();
-  }
-  const int own = comms_.local_world * static_cast<int>(bytes);
-  run("MPI_Iallgatherv", wait, [&](mpi::Request* request) {
-    return mpi::calls().iallgatherv(node_blocks, own, mpi::Type::byte, all, counts.data(), starts.data(),
-                                    mpi::Type::byte, comms_.leaders, request);
-  });
-}
-
-void NodeLink::barrier(BoundedWait& wait) {
-  run("MPI_Ibarrier", wait,
-      [&](mpi::Request* request) { return mpi::calls().ibarrier(comms_.leaders, request); });
-}
-
-namespace {
 
 using c10d::OpType;
 
@@ -404,17 +409,18 @@ int checked_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-MpiBackend::MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll,
+MpiBackend::MpiBackend(std::shared_ptr<MpiLink> mpi, std::shared_ptr<RollCall> roll,
                        std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout)
-    : TransportBackend("mpi", {}, std::make_unique<MpiTransport>(world, *roll, join_timeout), roll, timeout,
-                       SumOrder::by_rank, Execution::in_the_call) {}
+    : TransportBackend("mpi", {}, open_transport(mpi, *roll, join_timeout), roll, timeout, SumOrder::by_rank,
+                       Execution::in_the_call),
+      mpi_(std::move(mpi)) {}
 
 std::exception_ptr MpiBackend::carry(const Collective& collective,
                                      const std::function<void(Messenger&)>& body,
                                      const OnGivenUp& /*on_given_up*/) {
   try {
     BoundedWait wait(roll_call(), collective.number, collective.timeout, true);
-    MpiMessenger messenger(mpi().comms().all, kCollectiveTag, *mpi().mpi(), roll_call(), wait);
+    MpiMessenger messenger(*mpi_, kCollectiveTag, roll_call(), wait);
     body(messenger);
     return nullptr;
   } catch (const WaitExpired& reason) {
@@ -432,15 +438,15 @@ MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& te
   mpi::Request request = mpi::Request::null;
   int code = mpi::kSuccess;
   {
-    const std::lock_guard<std::mutex> guard(*mpi().mpi());
-    code = start(mpi().comms().all, &request);
+    const std::lock_guard<std::mutex> guard(mpi_->mutex);
+    code = start(mpi_->comms.all, &request);
   }
   if (code != mpi::kSuccess)
     std::rethrow_exception(
         roll_call().diagnose(expected, launch::mpi_failure(code, expected.what.c_str()), false));
   return c10::make_intrusive<MessageWork>(getRank(), type,
                                           MessageWork::Transfer{tensor, buffer, std::move(expected)}, request,
-                                          shared_roll(), mpi().mpi());
+                                          shared_roll(), mpi_);
 }
 
 MpiBackend::WorkPtr MpiBackend::send(Tensors& tensors, int to, int tag) {

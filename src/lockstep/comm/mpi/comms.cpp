@@ -1,7 +1,7 @@
 #include "lockstep/comm/mpi/comms.h"
 
 #include <algorithm>
-#include <utility>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/shm/bounded_wait.h"
@@ -70,19 +70,20 @@ class Underway {
 }  // namespace
 
 void MpiMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
-  Underway underway(mpi_);
+  Underway underway(mpi_.mutex);
   for (const auto& [from, bytes] : in) {
     underway.add(bytes, from, [&, from = from](std::byte* data, int count, mpi::Request* request) {
-      require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, tag_, all_, request),
+      require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, tag_, mpi_.comms.all, request),
                       "MPI_Irecv");
     });
   }
   for (const auto& [to, bytes] : out) {
     underway.add(bytes, to, [&, to = to](const std::byte* data, int count, mpi::Request* request) {
-      require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, tag_, all_, request), "MPI_Isend");
+      require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, tag_, mpi_.comms.all, request),
+                      "MPI_Isend");
     });
   }
-  underway.wait(patience_);
+  underway.wait(wait_);
 }
 
 namespace {
@@ -93,48 +94,19 @@ int rank_in(mpi::Comm comm) {
   return rank;
 }
 
-int size_of(mpi::Comm comm) {
-  int size = 1;
-  launch::check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
-  return size;
-}
-
-mpi::Comm split_node(mpi::Comm all) {
+// Of the node of each rank: the node's first rank.
+std::vector<int> find_first_ranks(mpi::Comm all) {
   mpi::Comm node = mpi::Comm::null;
   launch::check_mpi(mpi::calls().comm_split_type(all, mpi::kShared, 0, mpi::Info::null, &node),
                     "MPI_Comm_split_type");
-  return node;
-}
-
-mpi::Comm split_leaders(mpi::Comm all, mpi::Comm node) {
-  mpi::Comm leaders = mpi::Comm::null;
-  launch::check_mpi(mpi::calls().comm_split(all, rank_in(node) == 0 ? 0 : mpi::kUndefined, 0, &leaders),
-                    "MPI_Comm_split");
-  return leaders;
-}
-
-std::vector<int> gather_ints(mpi::Comm comm, int own) {
-  std::vector<int> values(static_cast<size_t>(size_of(comm)));
+  int first = rank_in(all), size = 0;
+  launch::check_mpi(mpi::calls().bcast(&first, 1, mpi::Type::int32, 0, node), "MPI_Bcast");
+  launch::check_mpi(mpi::calls().comm_size(all, &size), "MPI_Comm_size");
+  std::vector<int> firsts(static_cast<size_t>(size));
   launch::check_mpi(
-      mpi::calls().allgather(&own, 1, mpi::Type::int32, values.data(), 1, mpi::Type::int32, comm),
+      mpi::calls().allgather(&first, 1, mpi::Type::int32, firsts.data(), 1, mpi::Type::int32, all),
       "MPI_Allgather");
-  return values;
-}
-
-void number_nodes(MpiComms& comms) {
-  int node = comms.leaders == mpi::Comm::null ? 0 : rank_in(comms.leaders);
-  launch::check_mpi(mpi::calls().bcast(&node, 1, mpi::Type::int32, 0, comms.node), "MPI_Bcast");
-  comms.node_index = node;
-  comms.node_of_rank = gather_ints(comms.all, node);
-  comms.nodes = 1 + *std::max_element(comms.node_of_rank.begin(), comms.node_of_rank.end());
-  comms.node_sizes.assign(static_cast<size_t>(comms.nodes), 0);
-  for (const int of : comms.node_of_rank) ++comms.node_sizes[static_cast<size_t>(of)];
-  for (size_t rank = 0; rank < comms.node_of_rank.size(); ++rank)
-    comms.node_order.push_back(static_cast<int>(rank));
-  std::sort(comms.node_order.begin(), comms.node_order.end(), [&](int a, int b) {
-    const auto node_of = [&](int rank) { return comms.node_of_rank[static_cast<size_t>(rank)]; };
-    return std::pair(node_of(a), a) < std::pair(node_of(b), b);
-  });
+  return firsts;
 }
 
 }  // namespace
@@ -148,12 +120,22 @@ mpi::Comm split_ranks(mpi::Comm world, int part) {
 MpiComms MpiComms::make(mpi::Comm world) {
   MpiComms comms;
   launch::check_mpi(mpi::calls().comm_dup(world, &comms.all), "MPI_Comm_dup");
-  comms.node = split_node(comms.all);
-  comms.leaders = split_leaders(comms.all, comms.node);
-  comms.local_rank = rank_in(comms.node);
-  comms.local_world = size_of(comms.node);
-  comms.local_ranks = gather_ints(comms.node, rank_in(comms.all));
-  number_nodes(comms);
+  const auto firsts = find_first_ranks(comms.all);
+  const int own = rank_in(comms.all);
+  std::map<int, std::vector<int>> by_first;
+  for (size_t rank = 0; rank < firsts.size(); ++rank)
+    by_first[firsts[rank]].push_back(static_cast<int>(rank));
+  for (const auto& [first, ranks] : by_first) {
+    const auto found = std::ranges::find(ranks, own);
+    if (found != ranks.end()) {
+      comms.node = static_cast<int>(comms.nodes.size());
+      comms.local_rank = static_cast<int>(found - ranks.begin());
+    }
+    comms.nodes.push_back(ranks);
+  }
+  launch::check_mpi(
+      mpi::calls().comm_split(comms.all, comms.local_rank == 0 ? 0 : mpi::kUndefined, 0, &comms.leaders),
+      "MPI_Comm_split");
   return comms;
 }
 

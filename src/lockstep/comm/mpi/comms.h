@@ -1,12 +1,11 @@
 #pragma once
-// The MPI communicators of a group: the ranks of this node, the first ranks of all nodes, and all ranks.
+// The MPI communicators of a group: all ranks, and the first ranks of all nodes.
 
 #include <mutex>
 #include <vector>
 
-#include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/shm/bounded_wait.h"
-#include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
@@ -16,16 +15,20 @@ struct MpiComms {
   static MpiComms make(mpi::Comm world);
 
   mpi::Comm all = mpi::Comm::null;
-  mpi::Comm node = mpi::Comm::null;
   mpi::Comm leaders = mpi::Comm::null;  // on the first rank of each node
+  std::vector<std::vector<int>> nodes;  // the ranks of each node, ascending
+  int node = 0;                         // this rank's
   int local_rank = 0;
-  int local_world = 1;
-  int nodes = 1;
-  int node_index = 0;
-  std::vector<int> local_ranks;   // the ranks of this node, by local rank
-  std::vector<int> node_of_rank;  // for every rank of the group
-  std::vector<int> node_order;    // all ranks, node by node
-  std::vector<int> node_sizes;
+
+  const std::vector<int>& local_ranks() const { return nodes[static_cast<size_t>(node)]; }
+};
+
+/// What a group shares that uses MPI.
+struct MpiLink {
+  explicit MpiLink(mpi::Comm world) : comms(MpiComms::make(world)) {}
+
+  const MpiComms comms;
+  std::mutex mutex;  // one thread at a time calls MPI
 };
 
 /// The ranks that name the same part, in rank order, as a communicator. Collective.
@@ -40,23 +43,18 @@ void require_success(int code, const char* call);
 // Messages of one collective over MPI: point to point, tested in turns that look after the other ranks.
 
 /// Throws WaitExpired.
-class MpiMessenger : public Messenger {
+class MpiMessenger : public GroupMessenger {
  public:
-  MpiMessenger(mpi::Comm all, int tag, std::mutex& mpi, const RollCall& roll, BoundedWait& wait)
-      : all_(all), tag_(tag), mpi_(mpi), roll_(roll), patience_(wait) {}
-  int rank() const override { return roll_.rank(); }
-  int world() const override { return static_cast<int>(roll_.peers().size()); }
-  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+  MpiMessenger(MpiLink& mpi, int tag, const RollCall& roll, BoundedWait& wait)
+      : GroupMessenger(roll), mpi_(mpi), tag_(tag), wait_(wait) {}
 
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
 
  private:
-  mpi::Comm all_;
+  MpiLink& mpi_;
   int tag_;
-  std::mutex& mpi_;
-  const RollCall& roll_;
-  BoundedWait& patience_;
+  BoundedWait& wait_;
 };
 
 }  // namespace lockstep::comm

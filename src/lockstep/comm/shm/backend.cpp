@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {

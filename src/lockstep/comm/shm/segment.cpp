@@ -16,7 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,10 +1,11 @@
 #pragma once
-// What a rank is about to run, compared over the ranks before it runs: TORCH_DISTRIBUTED_DEBUG=DETAIL.
+// Collectives and messages as errors describe them, and the comparison of what the ranks are about to run.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,6 +13,27 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
+
+/// One collective, or one message between two ranks, as an error speaks of it.
+struct Collective {
+  std::string what;     // "all-reduce"
+  uint64_t number = 0;  // from 1, the same on every rank; messages are not counted
+  std::chrono::milliseconds timeout{0};
+  int peer = -1;               // of a message: its other end; -1: anyone
+  std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
+
+  bool is_message() const { return !waits_for.empty(); }
+};
+
+/// "all-reduce"
+std::string op_name(c10d::OpType type);
+
+/// The message as an error describes it; peer -1: from any rank.
+Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds timeout);
+
+/// InputError where the group of `world` ranks has no `rank`; `what` names its role: "the root of a
+/// broadcast".
+void require_rank(int64_t rank, int world, const char* what);
 
 /// A collective as its caller gave it, in words.
 struct Call {

@@ -15,7 +15,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/run_for.h"
 #include "lockstep/comm/watch/findings.h"
-#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/launch/process/leave.h"
 
 namespace lockstep::comm {

@@ -23,17 +23,6 @@
 
 namespace lockstep::comm {
 
-/// One collective, or one message between two ranks, as an error speaks of it.
-struct Collective {
-  std::string what;     // "all-reduce"
-  uint64_t number = 0;  // from 1, the same on every rank; messages are not counted
-  std::chrono::milliseconds timeout{0};
-  int peer = -1;               // of a message: its other end; -1: anyone
-  std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
-
-  bool is_message() const { return !waits_for.empty(); }
-};
-
 /// What is done when a host has stopped answering.
 enum class OnSilence {
   tell,         // who waits asks heard_nothing()

@@ -130,11 +130,19 @@ void TimeoutThread::give_up_all() {
   for (const auto& watch : pending()) watch->give_up();
 }
 
+// It may ask other nodes for seconds, and all timers of this process share their thread.
+bool TimeoutThread::diagnose(const std::shared_ptr<CollectiveWatch>& watch, bool late) {
+  diagnosis_ = std::async(std::launch::async,
+                          [watch, late] { late ? watch->diagnose_late() : watch->diagnose_lost(); });
+  return true;
+}
+
 // A mate may know that the group is dead, and gloo here not hear of it; nor may it ever end a send to a mate
 // that was killed. Once the connections are cut, two of gloo's threads may still wait for each other: one
 // writes to a peer that is gone and holds what the other needs, which is to see that the connection is
 // closed.
 bool TimeoutThread::look() {
+  if (diagnosis_.valid() && diagnosis_.wait_for(milliseconds(0)) != std::future_status::ready) return true;
   const auto all = pending();
   const bool knows_death = roll_->knows_death();
   looks_at_dead_group_ = !all.empty() && (cut_ || knows_death) ? looks_at_dead_group_ + 1 : 0;
@@ -149,16 +157,10 @@ bool TimeoutThread::look() {
     const bool asks =
         watch->is_late() || (looks_at_processes && watch->waited() > kLooksPerProcessLook * kLook);
     // whoever found out why the group is dead, and has gone since, has said so before
-    if (asks && !knows_death && watch->is_hopeless()) {
-      watch->diagnose_lost();
-      return true;
-    }
-    if (watch->is_late()) {
-      watch->diagnose_late();
-      return true;
-    }
+    if (asks && !knows_death && watch->is_hopeless()) return diagnose(watch, false);
+    if (watch->is_late()) return diagnose(watch, true);
   }
-  if (looks_at_dead_group_ > kLooksOfGrace) all.front()->diagnose_lost();
+  if (looks_at_dead_group_ > kLooksOfGrace) return diagnose(all.front(), false);
   return true;
 }
 

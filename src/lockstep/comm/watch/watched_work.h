@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -31,7 +32,7 @@ class CollectiveWatch {
   /// The error to throw in place of the backend's.
   std::exception_ptr diagnose(const std::exception_ptr& error);
   /// The same where the timeout has passed.
-  void diagnose_late() { diagnose_as("", true); }
+  std::exception_ptr diagnose_late() { return diagnose_as("", true); }
   /// The same where others know that the group is dead, and where it was given up; returns the group's error.
   std::exception_ptr diagnose_lost() { return diagnose_as("", false); }
   /// gloo will never say that it is over: whoever waits has the error now.
@@ -87,6 +88,7 @@ class TimeoutThread {
 
  private:
   bool look();
+  bool diagnose(const std::shared_ptr<CollectiveWatch>& watch, bool late);
   std::vector<std::shared_ptr<CollectiveWatch>> pending();
   void give_up_all();
 
@@ -96,6 +98,7 @@ class TimeoutThread {
   std::mutex mutex_;
   std::vector<std::shared_ptr<CollectiveWatch>> pending_;
   std::atomic<bool> cut_{false};
+  std::future<void> diagnosis_;
   std::unique_ptr<base::Timer> timer_;  // uses the rest
 };
 

@@ -1,18 +1,72 @@
 #pragma once
-// Ours and the library's: handles, constants, statuses and levels, each turned into the other.
+// Translates handles, constants, statuses and thread levels between lockstep and one MPI library.
 
 #include <mpi.h>
 
+#include <array>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep::mpi {
 
+// The constants of each kind of handle.
+
+inline auto constants(Comm) {
+  return std::array{std::pair(Comm::null, MPI_COMM_NULL), std::pair(Comm::world, MPI_COMM_WORLD),
+                    std::pair(Comm::self, MPI_COMM_SELF)};
+}
+inline auto constants(Info) {
+  return std::array{std::pair(Info::null, MPI_INFO_NULL)};
+}
+inline auto constants(Request) {
+  return std::array{std::pair(Request::null, MPI_REQUEST_NULL)};
+}
+inline auto constants(Handler) {
+  return std::array{std::pair(Handler::null, MPI_ERRHANDLER_NULL),
+                    std::pair(Handler::errors_are_fatal, MPI_ERRORS_ARE_FATAL),
+                    std::pair(Handler::errors_return, MPI_ERRORS_RETURN)};
+}
+inline auto constants(Op) {
+  return std::array{std::pair(Op::sum, MPI_SUM), std::pair(Op::min, MPI_MIN), std::pair(Op::max, MPI_MAX),
+                    std::pair(Op::bor, MPI_BOR), std::pair(Op::maxloc, MPI_MAXLOC)};
+}
+inline auto constants(Type) {
+  return std::array{std::pair(Type::int32, MPI_INT),
+                    std::pair(Type::unsigned_long, MPI_UNSIGNED_LONG),
+                    std::pair(Type::unsigned_long_long, MPI_UNSIGNED_LONG_LONG),
+                    std::pair(Type::float32, MPI_FLOAT),
+                    std::pair(Type::float64, MPI_DOUBLE),
+                    std::pair(Type::double_int, MPI_DOUBLE_INT),
+                    std::pair(Type::character, MPI_CHAR),
+                    std::pair(Type::byte, MPI_BYTE)};
+}
+
+template <class T>
+concept Handle = requires(T handle) {
+  constants(handle);
+};
+
+// theirs(...): what the library takes for an argument of ours. Numbers and buffers are the same for both.
+
+template <class T>
+T theirs(T same) {
+  return same;
+}
+
+inline const void* theirs(const void* data) {
+  return data == kInPlace ? MPI_IN_PLACE : data;
+}
+
 // A handle that is no constant keeps its bits. Those of a library lie far above the constants of the ABI.
-template <class Theirs, class Ours>
-Theirs same_bits(Ours ours) {
+template <Handle Ours>
+auto theirs(Ours ours) {
+  using Theirs = decltype(constants(ours).front().second);
+  for (const auto& [own, other] : constants(ours)) {
+    if (own == ours) return other;
+  }
   const auto bits = static_cast<std::uintptr_t>(ours);
   if constexpr (std::is_pointer_v<Theirs>) {
     return reinterpret_cast<Theirs>(bits);
@@ -21,8 +75,11 @@ Theirs same_bits(Ours ours) {
   }
 }
 
-template <class Ours, class Theirs>
-Ours same_bits_back(Theirs theirs) {
+template <Handle Ours, class Theirs>
+Ours ours(Theirs theirs) {
+  for (const auto& [own, other] : constants(Ours())) {
+    if (other == theirs) return own;
+  }
   if constexpr (std::is_pointer_v<Theirs>) {
     return static_cast<Ours>(reinterpret_cast<std::uintptr_t>(theirs));
   } else {
@@ -30,103 +87,8 @@ Ours same_bits_back(Theirs theirs) {
   }
 }
 
-inline MPI_Comm theirs(Comm comm) {
-  switch (comm) {
-    case Comm::null:
-      return MPI_COMM_NULL;
-    case Comm::world:
-      return MPI_COMM_WORLD;
-    case Comm::self:
-      return MPI_COMM_SELF;
-  }
-  return same_bits<MPI_Comm>(comm);
-}
-
-inline MPI_Info theirs(Info info) {
-  return info == Info::null ? MPI_INFO_NULL : same_bits<MPI_Info>(info);
-}
-
-inline MPI_Request theirs(Request request) {
-  return request == Request::null ? MPI_REQUEST_NULL : same_bits<MPI_Request>(request);
-}
-
-inline MPI_Errhandler theirs(Handler handler) {
-  switch (handler) {
-    case Handler::null:
-      return MPI_ERRHANDLER_NULL;
-    case Handler::errors_are_fatal:
-      return MPI_ERRORS_ARE_FATAL;
-    case Handler::errors_return:
-      return MPI_ERRORS_RETURN;
-  }
-  return same_bits<MPI_Errhandler>(handler);
-}
-
-inline MPI_Op theirs(Op op) {
-  switch (op) {
-    case Op::sum:
-      return MPI_SUM;
-    case Op::min:
-      return MPI_MIN;
-    case Op::max:
-      return MPI_MAX;
-    case Op::bor:
-      return MPI_BOR;
-    case Op::maxloc:
-      return MPI_MAXLOC;
-  }
-  return MPI_OP_NULL;
-}
-
-inline MPI_Datatype theirs(Type type) {
-  switch (type) {
-    case Type::int32:
-      return MPI_INT;
-    case Type::unsigned_long:
-      return MPI_UNSIGNED_LONG;
-    case Type::unsigned_long_long:
-      return MPI_UNSIGNED_LONG_LONG;
-    case Type::float32:
-      return MPI_FLOAT;
-    case Type::float64:
-      return MPI_DOUBLE;
-    case Type::double_int:
-      return MPI_DOUBLE_INT;
-    case Type::character:
-      return MPI_CHAR;
-    case Type::byte:
-      return MPI_BYTE;
-  }
-  return MPI_DATATYPE_NULL;
-}
-
-inline Comm ours(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL) return Comm::null;
-  if (comm == MPI_COMM_WORLD) return Comm::world;
-  if (comm == MPI_COMM_SELF) return Comm::self;
-  return same_bits_back<Comm>(comm);
-}
-
-inline Handler ours_of(MPI_Errhandler handler) {
-  if (handler == MPI_ERRORS_ARE_FATAL) return Handler::errors_are_fatal;
-  if (handler == MPI_ERRORS_RETURN) return Handler::errors_return;
-  return handler == MPI_ERRHANDLER_NULL ? Handler::null : same_bits_back<Handler>(handler);
-}
-
-// MPICH's handles are ints, all of one C++ type: each kind says which it is.
-template <class Ours, class Theirs>
-Ours ours(Theirs handle) {
-  if constexpr (std::is_same_v<Ours, Comm>) {
-    return ours(handle);
-  } else if constexpr (std::is_same_v<Ours, Handler>) {
-    return ours_of(handle);
-  } else {
-    return handle == theirs(Ours::null) ? Ours::null : same_bits_back<Ours>(handle);
-  }
-}
-
 /// The library's handle for the time of one call, written back to ours after it.
-template <class Ours>
+template <Handle Ours>
 class Slot {
  public:
   explicit Slot(Ours* ours_one) : ours_(ours_one), theirs_(theirs(*ours_one)) {}
@@ -134,16 +96,13 @@ class Slot {
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  using Theirs = decltype(theirs(Ours{}));
+  using Theirs = decltype(theirs(Ours()));
   operator Theirs*() { return &theirs_; }
 
  private:
   Ours* ours_;
   Theirs theirs_;
 };
-
-template <class Ours>
-Slot(Ours*) -> Slot<Ours>;
 
 /// A status keeps its message's bytes where the ABI leaves room.
 class StatusSlot {
@@ -164,36 +123,30 @@ class StatusSlot {
   MPI_Status theirs_{};
 };
 
-inline int source_of(int source) {
-  return source == kAnySource ? MPI_ANY_SOURCE : source;
+template <Handle Ours>
+Slot<Ours> theirs(Ours* handle) {
+  return Slot<Ours>(handle);
 }
 
-inline int tag_of(int tag) {
-  return tag == kAnyTag ? MPI_ANY_TAG : tag;
+inline StatusSlot theirs(Status* status) {
+  return StatusSlot(status);
 }
 
-inline const void* data_of(const void* data) {
-  return data == kInPlace ? MPI_IN_PLACE : data;
-}
+constexpr std::pair<int, int> kLevels[] = {{kThreadSingle, MPI_THREAD_SINGLE},
+                                           {kThreadFunneled, MPI_THREAD_FUNNELED},
+                                           {kThreadSerialized, MPI_THREAD_SERIALIZED},
+                                           {kThreadMultiple, MPI_THREAD_MULTIPLE}};
 
-struct ThreadLevel {
-  int ours, theirs;
-};
-constexpr ThreadLevel kLevels[] = {{kThreadSingle, MPI_THREAD_SINGLE},
-                                   {kThreadFunneled, MPI_THREAD_FUNNELED},
-                                   {kThreadSerialized, MPI_THREAD_SERIALIZED},
-                                   {kThreadMultiple, MPI_THREAD_MULTIPLE}};
-
-inline int level_of(int wanted) {
-  for (const auto& level : kLevels) {
-    if (level.ours == wanted) return level.theirs;
+inline int library_level(int wanted) {
+  for (const auto& [own, other] : kLevels) {
+    if (own == wanted) return other;
   }
   return MPI_THREAD_SINGLE;
 }
 
-inline void tell_level(int theirs, int* provided) {
-  for (const auto& level : kLevels) {
-    if (level.theirs == theirs) *provided = level.ours;
+inline void store_level(int level, int* provided) {
+  for (const auto& [own, other] : kLevels) {
+    if (other == level) *provided = own;
   }
 }
 
