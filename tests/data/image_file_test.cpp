@@ -117,8 +117,6 @@ TEST(ImageFiles, ThatClaimToBeHugeAreRefused) {
           "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0\x9c\xf7\x42\x43", 33) +
           std::string(100, '\0'));
   EXPECT_NE(said(claims), "good");
-  EXPECT_THROW(data::check_pixels(20'000, 20'000), data::BadImage);
-  data::check_pixels(13'000, 13'000);
 }
 
 }  // namespace

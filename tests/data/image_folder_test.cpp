@@ -56,7 +56,7 @@ data::FoundImages found_in(const std::string& root) {
 }
 
 data::ImageFolderSet set_of(const data::FoundImages& found, data::Augment augment = {}) {
-  return {data::image_list(found.root, found.files, found.labels),
+  return {data::image_list(found),
           {.height = 24,
            .width = 24,
            .table = normalize_table({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}),
@@ -81,7 +81,7 @@ TEST(ImageFolder, IsTorchvisionsFolderByFolderAndBitByBit) {
   data::FoundImages found;
   try {
     found = found_in(folder.path());
-    ASSERT_TRUE(data::damaged_images(found, data::ImageCheck::pixels).empty());
+    ASSERT_TRUE(data::remove_damaged(found, /*all_pixels=*/true).empty());
   } catch (const InputError& error) {
     GTEST_SKIP() << error.what();
   }
@@ -97,7 +97,7 @@ TEST(ImageFolder, IsTorchvisionsFolderByFolderAndBitByBit) {
   EXPECT_TRUE(peer.substr(lines.size()) == floats);
   EXPECT_TRUE(at::equal(batch.target, at::tensor(found.labels, at::kLong)));
   EXPECT_EQ(data::left_out_text(found),
-            "not read, for they are no .png, .jpg or .jpeg of a class: 1 .txt, 1 beside.txt");
+            "skipped files that are no .png, .jpg or .jpeg of a class: 1 .txt, 1 beside.txt");
 }
 
 TEST(ImageFolder, DrawsASampleBySeedEpochAndNumberAlone) {

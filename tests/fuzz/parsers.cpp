@@ -14,7 +14,7 @@
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/exported/program.h"
 #include "lockstep/models/bert.h"
-#include "lockstep/tasks/kept_tokens.h"
+#include "lockstep/tasks/tokenise.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/text/vocabulary.h"
 #include "tools/cluster/detect.h"
@@ -62,23 +62,20 @@ void read_rows(const Path& folder, const char* name) {
   while (rows->next(fields)) continue;
 }
 
-tasks::OriginalFile source_in(const Path& folder) {
-  return tasks::OriginalFile((folder / "source.txt").string());
-}
-
-// What is kept is kept for one file at one time.
 void keep_tokens(const Path& folder) {
-  std::ofstream(folder / "source.txt") << "text\n";
+  const auto source = (folder / "source.txt").string();
+  std::ofstream(source) << "text\n";
   tasks::Tokenised made;
   made.tokens = {at::arange(300, at::kInt), at::arange(0, 301, 100, at::kLong), at::zeros({3}, at::kInt),
                  at::zeros({3}, at::kLong)};
   made.names = {"good"};
   made.first_seen = {1};
-  tasks::keep_tokens((folder / "input.tokens").string(), "key", source_in(folder), made);
+  tasks::keep_tokens((folder / "input.tokens").string(), "key", source, made);
 }
 
 void read_tokens(const Path& folder, const std::string&) {
-  const auto made = tasks::find_kept_tokens((folder / "input.tokens").string(), "key", source_in(folder));
+  const auto made =
+      tasks::find_kept_tokens((folder / "input.tokens").string(), "key", (folder / "source.txt").string());
   if (made) (void)made->tokens.ids.sum();
 }
 
@@ -120,7 +117,6 @@ const std::vector<Parser>& parsers() {
       text("jpeg",
            [](const std::string& input) {
              data::Pixels pixels;
-             data::check_jpeg_header(bytes_of(input));
              data::read_jpeg(bytes_of(input), pixels);
            }),
       text("exported", [](const std::string& input) { exported::read_program(input, "model.pt2"); }),

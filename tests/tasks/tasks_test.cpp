@@ -93,7 +93,7 @@ TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
   EXPECT_EQ(eval.target.numel(), 154);
   EXPECT_FLOAT_EQ(data.class_weights[1].item<float>(), 614.0 / (2 * 214));
   EXPECT_TRUE(holds(data.notes[0], "1 214 (34.9 %)")) << data.notes[0];
-  EXPECT_TRUE(holds(data.notes[2], "insulin 374")) << data.notes[2];
+  EXPECT_TRUE(holds(data.notes[3], "insulin 374")) << data.notes[3];
 
   // Which rows were chosen is found by what no treatment changes the order of: pregnancies, pedigree, age.
   std::ifstream file("data/pima/pima-indians-diabetes.csv");

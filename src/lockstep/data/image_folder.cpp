@@ -6,12 +6,13 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -22,7 +23,7 @@
 namespace lockstep::data {
 namespace {
 
-// Planes of floats from rows of bytes; mirrored left to right where `flipped`.
+// Planes of floats from rows of bytes, mirrored left to right if `flipped`.
 void lay_out(const Pixels& image, bool flipped, const float* table, float* out) {
   const int64_t step = flipped ? -3 : 3;
   const int64_t start = flipped ? 3 * (image.width - 1) : 0;
@@ -34,146 +35,14 @@ void lay_out(const Pixels& image, bool flipped, const float* table, float* out) 
   }
 }
 
-}  // namespace
-
-View ImageFolderSet::view_of(int64_t height, int64_t width, int64_t index) const {
-  if (!epoch_) return middle_view(height, width, look_.height, look_.width);
-  return drawn_view(height, width, look_.height, look_.width, look_.augment, look_.seed, *epoch_, index);
-}
-
-Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
-  const auto count = static_cast<int64_t>(indices.size());
-  const auto options = at::TensorOptions().pinned_memory(pinned);
-  Batch batch;
-  batch.input = at::empty({count, 3, look_.height, look_.width}, options.dtype(at::kFloat));
-  float* out = batch.input.mutable_data_ptr<float>();
-  ImageReader reader;
-  Resampler resampler;
-  for (const int64_t index : indices) {
-    const auto& image = reader.read(list_.path(index));
-    const auto [scaling, flipped] = view_of(image.height, image.width, index);
-    lay_out(resampler.scale(image, scaling), flipped, look_.table.const_data_ptr<float>(), out);
-    out += 3 * look_.height * look_.width;
-  }
-  if (!list_.labels.defined()) return batch;
-  batch.target = at::empty({count}, options.dtype(at::kLong));
-  const auto* labels = list_.labels.const_data_ptr<int64_t>();
-  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
-  for (const int64_t index : indices) *target++ = labels[index];
-  return batch;
-}
-
-std::shared_ptr<const Dataset> ImageFolderSet::in_epoch(int64_t epoch) const {
-  if (!look_.augment.crop && !look_.augment.flip) return nullptr;
-  auto drawn = std::make_shared<ImageFolderSet>(*this);
-  drawn->epoch_ = epoch;
-  return drawn;
-}
-
-std::string ImageList::file(int64_t index) const {
-  const auto* end = ends.const_data_ptr<int64_t>() + index;
-  const int64_t begin = index == 0 ? 0 : end[-1];
-  return {reinterpret_cast<const char*>(names.const_data_ptr<uint8_t>()) + begin,
-          static_cast<size_t>(*end - begin)};
-}
-
-ImageList image_list(const std::string& root, const std::vector<std::string>& files,
-                     const std::vector<int64_t>& labels) {
-  std::string names;
-  std::vector<int64_t> ends;
-  for (const auto& file : files) {
-    names += file;
-    ends.push_back(static_cast<int64_t>(names.size()));
-  }
-  ImageList list{.root = root,
-                 .names = at::empty({static_cast<int64_t>(names.size())}, at::kByte),
-                 .ends = at::tensor(ends, at::kLong),
-                 .labels = labels.empty() && !files.empty() ? at::Tensor() : at::tensor(labels, at::kLong)};
-  if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
-  return list;
-}
-
-void parallel_each(int64_t count, int threads, const std::function<std::function<void(int64_t)>()>& make) {
-  constexpr int64_t kAtOnce = 16;
-  std::atomic<int64_t> next = 0;
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto run = [&] {
-    try {
-      const auto work = make();
-      for (int64_t first = next.fetch_add(kAtOnce); first < count; first = next.fetch_add(kAtOnce)) {
-        for (int64_t i = first; i < std::min(first + kAtOnce, count); ++i) work(i);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-      next = count;
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    const auto wanted = std::min<int64_t>(threads, (count + kAtOnce - 1) / kAtOnce);
-    for (int64_t i = 1; i < wanted; ++i) others.emplace_back(run);
-  } catch (const std::system_error&) {
-    // no more threads to be had: those that run will do
-  }
-  run();
-  for (auto& other : others) other.join();
-  if (error) std::rethrow_exception(error);
-}
-
-int thread_count(int least) {
-  return std::max(least, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-std::vector<Damage> damaged_images(const FoundImages& images, ImageCheck check) {
-  constexpr int kLeastThreads = 8;  // first and last bytes: mostly waiting
-  std::vector<Damage> damaged;
-  std::mutex mutex;
-  const auto make = [&] {
-    return [&, reader = std::make_shared<ImageReader>()](int64_t i) {
-      const auto path = images.root + "/" + images.files[i];
-      try {
-        if (check == ImageCheck::ends) {
-          reader->check(path);
-        } else {
-          reader->read(path);
-        }
-      } catch (const DamagedImage& bad) {
-        const std::lock_guard lock(mutex);
-        damaged.push_back({i, bad.what(), bad.where()});
-      }
-    };
-  };
-  parallel_each(static_cast<int64_t>(images.files.size()),
-                thread_count(check == ImageCheck::ends ? kLeastThreads : 1), make);
-  std::sort(damaged.begin(), damaged.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  return damaged;
-}
-
-void leave_out(const std::vector<Damage>& damaged, FoundImages& images) {
-  size_t kept = 0, next = 0;
-  for (size_t i = 0; i < images.files.size(); ++i) {
-    if (next < damaged.size() && damaged[next].index == static_cast<int64_t>(i)) {
-      ++next;
-      continue;
-    }
-    if (kept != i) images.files[kept] = std::move(images.files[i]);
-    images.labels[kept++] = images.labels[i];
-  }
-  images.files.resize(kept);
-  images.labels.resize(kept);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr std::array kEndings = {".png", ".jpg", ".jpeg"};
 constexpr std::array kEvalFolders = {"val", "eval", "test"};
 constexpr int kDeepest = 20;
 constexpr int64_t kMostFolders = 100'000;  // of a class
-constexpr const char* kLayout = "data.root is to hold train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg";
+constexpr const char* kLayout =
+    "set data.root to a folder with train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg";
 
 std::string shown(const std::string& path) {
   return base::printable(path, 4096);
@@ -186,7 +55,7 @@ std::vector<fs::directory_entry> entries_of(const std::string& folder) {
     entries.push_back(*entry);
   if (failed)
     throw InputError(format("the folder cannot be read: {}", failed.message()), shown(folder),
-                     "check its permissions, or move it away");
+                     "check its permissions, or move it elsewhere");
   return entries;
 }
 
@@ -213,51 +82,37 @@ std::string lower_ending(const std::string& name) {
   return lower_case(fs::path(name).extension().string());
 }
 
-// macOS leaves ._photo.jpg beside photo.jpg on disks of others; it is a note, not an image.
+// On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
          std::find(kEndings.begin(), kEndings.end(), lower_ending(name)) != kEndings.end();
 }
 
-struct File {
-  std::string folder, name;
-  auto operator<=>(const File&) const = default;
-};
+using FolderAndName = std::pair<std::string, std::string>;
 
-// Follows links, as torchvision does; a few of them can make more folders than a disk has.
-class Walk {
- public:
-  Walk(FoundImages& found, std::vector<File>& files) : found_(found), files_(files) {}
-
-  void into(const std::string& below, int depth = 0) {
-    const auto folder = below.empty() ? found_.root : found_.root + "/" + below;
-    if (depth > kDeepest) refuse(format("folders lie more than {} deep in each other", kDeepest), folder);
-    if (++folders_ > kMostFolders) refuse(format("a class has more than {} folders", kMostFolders), folder);
-    for (const auto& entry : entries_of(folder)) {
-      const std::string name = entry.path().filename();
-      if (is_folder(entry)) {
-        into(below.empty() ? name : below + "/" + name, depth + 1);
-      } else if (is_image(name)) {
-        files_.push_back({below, name});
-      } else {
-        ++found_.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
-      }
+// Follows links, as torchvision does. A few of them can make more folders than a disk has.
+void walk(FoundImages& found, const std::string& below, int depth, int64_t& folders,
+          std::vector<FolderAndName>& files) {
+  const auto folder = below.empty() ? found.root : found.root + "/" + below;
+  if (depth > kDeepest || ++folders > kMostFolders)
+    throw InputError(format("a class has more than {} folders, or {} nested ones", kMostFolders, kDeepest),
+                     shown(folder), "remove links that lead back to a folder above");
+  for (const auto& entry : entries_of(folder)) {
+    const std::string name = entry.path().filename();
+    if (is_folder(entry)) {
+      walk(found, below.empty() ? name : below + "/" + name, depth + 1, folders, files);
+    } else if (is_image(name)) {
+      files.emplace_back(below, name);
+    } else {
+      ++found.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
     }
   }
-
- private:
-  [[noreturn]] static void refuse(const std::string& what, const std::string& folder) {
-    throw InputError(what, shown(folder), "is it a link that leads back? take it away");
-  }
-
-  FoundImages& found_;
-  std::vector<File>& files_;
-  int64_t folders_ = 0;
-};
+}
 
 void add_class(const std::string& below, int64_t label, FoundImages& found) {
-  std::vector<File> files;
-  Walk(found, files).into(below);
+  std::vector<FolderAndName> files;
+  int64_t folders = 0;
+  walk(found, below, 0, folders, files);
   std::sort(files.begin(), files.end());
   for (const auto& [folder, name] : files) {
     found.files.push_back(folder.empty() ? name : folder + "/" + name);
@@ -290,7 +145,7 @@ std::vector<std::string> class_folders(const std::string& root) {
       throw InputError("the class's name is not UTF-8", shown(root + "/" + name), "rename the folder");
     names.push_back(name);
   }
-  if (names.empty()) throw InputError("there are no folders of classes", shown(root), kLayout);
+  if (names.empty()) throw InputError("there are no class folders", shown(root), kLayout);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -300,13 +155,13 @@ FoundImages find_images(const std::string& root, const std::vector<std::string>&
   FoundImages found{.root = root, .files = {}, .labels = {}};
   for (const auto& entry : entries_of(root)) {
     const std::string name = entry.path().filename();
-    if (!is_folder(entry)) ++found.left_out[is_image(name) ? "beside the classes' folders" : name];
+    if (!is_folder(entry)) ++found.left_out[is_image(name) ? "beside the class folders" : name];
   }
   for (const auto& folder : folders) {
     const auto place = std::find(classes.begin(), classes.end(), folder);
     if (place == classes.end())
-      throw InputError(format("the class {} is not among the training set's", base::printable(folder)),
-                       shown(root + "/" + folder), "put images of it into the training set, or take it away");
+      throw InputError(format("the training set has no class {}", base::printable(folder)),
+                       shown(root + "/" + folder), "add images of it to the training set, or remove it here");
     add_class(folder, place - classes.begin(), found);
   }
   return found;
@@ -315,20 +170,132 @@ FoundImages find_images(const std::string& root, const std::vector<std::string>&
 FoundImages find_images(const std::string& folder) {
   FoundImages found{.root = folder, .files = {}, .labels = {}};
   add_class("", 0, found);
+  found.labels.clear();
   return found;
 }
 
 std::string left_out_text(const FoundImages& found) {
   constexpr size_t kNamed = 6;
-  int64_t all = 0;
   std::vector<std::string> kinds;
   for (const auto& [kind, count] : found.left_out) {
-    all += count;
     if (kinds.size() < kNamed) kinds.push_back(format("{} {}", count, base::printable(kind)));
   }
-  if (all == 0) return {};
+  if (kinds.empty()) return {};
   if (found.left_out.size() > kNamed) kinds.push_back("...");
-  return format("not read, for they are no .png, .jpg or .jpeg of a class: {}", base::join(kinds, ", "));
+  return "skipped files that are no .png, .jpg or .jpeg of a class: " + base::join(kinds, ", ");
+}
+
+std::string ImageList::file(int64_t index) const {
+  const auto* end = ends.const_data_ptr<int64_t>() + index;
+  const int64_t begin = index == 0 ? 0 : end[-1];
+  return {reinterpret_cast<const char*>(names.const_data_ptr<uint8_t>()) + begin,
+          static_cast<size_t>(*end - begin)};
+}
+
+ImageList image_list(const FoundImages& found) {
+  std::string names;
+  std::vector<int64_t> ends;
+  for (const auto& file : found.files) {
+    names += file;
+    ends.push_back(static_cast<int64_t>(names.size()));
+  }
+  ImageList list{.root = found.root,
+                 .names = at::empty({static_cast<int64_t>(names.size())}, at::kByte),
+                 .ends = at::tensor(ends, at::kLong),
+                 .labels = {}};
+  if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
+  if (found.labels.size() == found.files.size()) list.labels = at::tensor(found.labels, at::kLong);
+  return list;
+}
+
+Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
+  const auto count = static_cast<int64_t>(indices.size());
+  const auto options = at::TensorOptions().pinned_memory(pinned);
+  Batch batch;
+  batch.input = at::empty({count, 3, look_.height, look_.width}, options.dtype(at::kFloat));
+  float* out = batch.input.mutable_data_ptr<float>();
+  ImageReader reader;
+  Resampler resampler;
+  for (const int64_t index : indices) {
+    const auto& image = reader.read(list_.path(index));
+    const auto [scaling, flipped] = epoch_
+                                        ? drawn_view(image.height, image.width, look_.height, look_.width,
+                                                     look_.augment, look_.seed, *epoch_, index)
+                                        : middle_view(image.height, image.width, look_.height, look_.width);
+    lay_out(resampler.scale(image, scaling), flipped, look_.table.const_data_ptr<float>(), out);
+    out += 3 * look_.height * look_.width;
+  }
+  if (!list_.labels.defined()) return batch;
+  batch.target = at::empty({count}, options.dtype(at::kLong));
+  const auto* labels = list_.labels.const_data_ptr<int64_t>();
+  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
+  for (const int64_t index : indices) *target++ = labels[index];
+  return batch;
+}
+
+std::shared_ptr<const Dataset> ImageFolderSet::in_epoch(int64_t epoch) const {
+  if (!look_.augment.crop && !look_.augment.flip) return nullptr;
+  auto augmented = std::make_shared<ImageFolderSet>(*this);
+  augmented->epoch_ = epoch;
+  return augmented;
+}
+
+void parallel_each(int64_t count, int threads, const std::function<std::function<void(int64_t)>()>& make) {
+  std::atomic<int64_t> next = 0;
+  const auto run = [&] {
+    try {
+      const auto work = make();
+      for (int64_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;  // ends the other threads
+      throw;
+    }
+  };
+  std::vector<std::future<void>> running;
+  for (int64_t i = 0; i < std::min<int64_t>(threads, count); ++i)  // in get() if there are no more threads
+    running.push_back(std::async(std::launch::async | std::launch::deferred, run));
+  for (auto& one : running) one.get();
+}
+
+int thread_count(int least) {
+  return std::max(least, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::vector<Damage> remove_damaged(FoundImages& images, bool all_pixels) {
+  constexpr int kLeastThreads = 8;  // for first and last bytes, since these mostly wait
+  std::vector<Damage> damaged;
+  std::mutex mutex;
+  const auto make = [&] {
+    return [&, reader = std::make_shared<ImageReader>()](int64_t i) {
+      const auto path = images.root + "/" + images.files[i];
+      try {
+        if (all_pixels) {
+          reader->read(path);
+        } else {
+          reader->check(path);
+        }
+      } catch (const DamagedImage& bad) {
+        const std::lock_guard lock(mutex);
+        damaged.push_back({i, bad.what(), bad.where()});
+      }
+    };
+  };
+  parallel_each(static_cast<int64_t>(images.files.size()), thread_count(all_pixels ? 1 : kLeastThreads),
+                make);
+  std::sort(damaged.begin(), damaged.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  size_t kept = 0;
+  auto bad = damaged.begin();
+  for (size_t i = 0; i < images.files.size(); ++i) {
+    if (bad != damaged.end() && bad->index == static_cast<int64_t>(i)) {
+      ++bad;
+      continue;
+    }
+    std::swap(images.files[kept], images.files[i]);
+    images.labels[kept++] = images.labels[i];
+  }
+  images.files.resize(kept);
+  images.labels.resize(kept);
+  return damaged;
 }
 
 }  // namespace lockstep::data

@@ -1,6 +1,5 @@
 #pragma once
-// How many samples each class has, in words and as weights for the loss; of numbers, how far they reach and
-// how they are standardised.
+// What the tasks share: paths and delimiters from the config, class balance, label scale, stratified splits.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,44 +9,45 @@
 
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/metrics.h"
+#include "lockstep/tasks/task.h"
 
 namespace lockstep::tasks {
 
-/// int64 [classes]; `labels` of any integer type, each below `classes`.
-at::Tensor class_counts(const at::Tensor& labels, int64_t classes);
+/// The files that a recipe looks for. Only the first rank of a node looks for any.
+enum class Look { no, evaluation, all };
 
-/// float [classes]: samples / (classes * the class's own), scikit-learn's "balanced"; 0 for a class without
-/// samples.
-at::Tensor balanced_weights(const at::Tensor& counts);
+/// A file under data.root; empty for no file.
+std::string data_path(const TaskConfig& settings, const std::string& file);
 
-/// "train: 614 samples: 0 400 (65.1 %), 1 214 (34.9 %)".
-std::string balance_text(const std::string& set, const at::Tensor& counts,
-                         const std::vector<std::string>& names);
+/// task.delimiter, or a comma.
+char delimiter_of(const TaskConfig& settings);
+
+/// "0", "1", ...
+std::vector<std::string> numbered(int64_t classes);
+
+/// For recall(): InputError that the checkpoint's task was not one on `samples`.
+[[noreturn]] void refuse_memory(const char* samples);
 
 /// "label: kind (column 4)", as task.label counts columns.
 std::string label_text(const std::string& name, int64_t column);
 
-/// "train: 80 samples, 0.5 to 12, mean 4.2": where a number is predicted.
-std::string range_text(const std::string& set, const at::Tensor& numbers);
+/// Adds notes on the labels, "train: 614 samples: 0 400 (65.1 %), 1 214 (34.9 %)" or the range of the
+/// numbers, and the class weights if the task weighs its classes. Class labels may be of any integer type.
+void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval, const TaskSettings& task);
 
-/// The mean and deviation of floats, in double; a deviation of 1 where all are alike.
+/// The mean and deviation of floats, in double; a deviation of 1 if all are equal.
 LabelScale scale_of(const at::Tensor& numbers);
-/// float, of the same shape: what is learned in place of the numbers.
+/// float, of the same shape.
 at::Tensor scaled(const at::Tensor& numbers, const LabelScale& scale);
-/// Does task.normalize_label ask for it?
+/// Whether task.normalize_label asks for a scale.
 bool wants_scale(const TaskSettings& task);
-
-// A set parted into one to train on and one to evaluate on, of each class alike.
 
 struct StratifiedSplit {
   std::vector<int64_t> train, eval;  // sorted
 };
 
-/// Of each group's members the same share goes to evaluation, rounded to the nearest; which, the seed
-/// decides.
-StratifiedSplit stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction,
-                           int64_t seed);
-/// The same by label: int64 below `classes`, or floats, which are all of one kind.
+/// Moves the same share of each class, rounded to the nearest, to evaluation; the seed chooses the samples.
+/// `labels` are int64 below `classes`, or floats, which form one class.
 StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed);
 
 }  // namespace lockstep::tasks

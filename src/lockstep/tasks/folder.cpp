@@ -1,4 +1,4 @@
-// Anyone's images in a folder a class, PNG or JPEG, decoded as batches are made.
+// A folder of images per class, PNG or JPEG, decoded as batches are made.
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
 
@@ -9,11 +9,12 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/pack.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -29,19 +30,12 @@
 namespace lockstep::tasks {
 namespace {
 
-// What a folder of images holds to train and to evaluate on: found, checked and parted, on a node's first
-// rank.
-
+/// What a folder of images has for training and evaluation: found, checked and split on a node's first rank.
 struct FolderSets {
   std::vector<std::string> classes;
   data::FoundImages train, eval;
   std::vector<std::string> notes;
 };
-
-/// Rows and columns, by task.size.
-data::ImageLook folder_look(const TaskConfig& settings);
-
-constexpr size_t kNamed = 5;  // damaged files that a message names
 
 data::ImageFolders layout_of(const TaskConfig& settings) {
   if (settings.data.root.empty())
@@ -56,29 +50,29 @@ data::ImageFolders layout_of(const TaskConfig& settings) {
 }
 
 std::string named(const std::vector<data::Damage>& damaged) {
+  constexpr size_t kMost = 5;
   std::vector<std::string> names;
-  for (size_t i = 0; i < damaged.size() && i < kNamed; ++i)
+  for (size_t i = 0; i < std::min(damaged.size(), kMost); ++i)
     names.push_back(format("{} ({})", damaged[i].where, damaged[i].what));
-  if (damaged.size() > kNamed) names.push_back(format("and {} more", damaged.size() - kNamed));
+  if (damaged.size() > kMost) names.push_back(format("and {} more", damaged.size() - kMost));
   return base::join(names, ", ");
 }
 
 void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const bool skip = settings.task.damaged == "skip";
   const auto start = std::chrono::steady_clock::now();
-  const auto damaged = data::damaged_images(images, skip ? data::ImageCheck::pixels : data::ImageCheck::ends);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto all = images.files.size();
+  const auto damaged = data::remove_damaged(images, /*all_pixels=*/skip);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   log::info(format("{} of {} images in {} in {:.1f} s",
                    skip ? "read all" : "looked at the first and last bytes", all,
-                   base::printable(images.root, 4096), seconds));
+                   base::printable(images.root, 4096), took.count()));
   if (damaged.empty()) return;
   const auto count = format("{} of {} images cannot be read", damaged.size(), all);
   if (!skip)
     throw InputError(count, named(damaged),
-                     "fix them or take them out of the folder; task.damaged: skip leaves them out");
+                     "fix them, remove them from the folder, or set task.damaged: skip");
   log::warning(format("{}, and are left out: {}", count, named(damaged)));
-  data::leave_out(damaged, images);
 }
 
 // Found and checked.
@@ -94,13 +88,6 @@ data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
   return images;
 }
 
-std::vector<std::vector<int64_t>> by_class(const data::FoundImages& images, size_t classes) {
-  std::vector<std::vector<int64_t>> members(classes);
-  for (size_t i = 0; i < images.labels.size(); ++i)
-    members[images.labels[i]].push_back(static_cast<int64_t>(i));
-  return members;
-}
-
 data::FoundImages images_at(const data::FoundImages& from, const std::vector<int64_t>& places) {
   data::FoundImages some{.root = from.root, .files = {}, .labels = {}};
   for (const int64_t place : places) {
@@ -110,12 +97,11 @@ data::FoundImages images_at(const data::FoundImages& from, const std::vector<int
   return some;
 }
 
-void part(const TaskConfig& settings, FolderSets& sets) {
-  const auto all = std::move(sets.train);
-  const auto split =
-      stratified(by_class(all, sets.classes.size()), settings.task.eval_fraction, settings.seed);
-  sets.train = images_at(all, split.train);
-  sets.eval = images_at(all, split.eval);
+void split(const TaskConfig& settings, FolderSets& sets) {
+  const auto rows = stratified(at::tensor(sets.train.labels, at::kLong), sets.classes.size(),
+                               settings.task.eval_fraction, settings.seed);
+  sets.eval = images_at(sets.train, rows.eval);
+  sets.train = images_at(sets.train, rows.train);
   sets.notes.push_back(
       format("no folder val, eval or test: of each class {:g} % of the images are kept to "
              "evaluate on (task.eval_fraction)",
@@ -123,22 +109,25 @@ void part(const TaskConfig& settings, FolderSets& sets) {
 }
 
 void check_classes(const FolderSets& sets, const std::string& root) {
-  const auto members = by_class(sets.train, sets.classes.size());
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (!members[i].empty()) continue;
+  const std::set<int64_t> some(sets.train.labels.begin(), sets.train.labels.end());
+  for (size_t i = 0; i < sets.classes.size(); ++i) {
+    if (some.contains(static_cast<int64_t>(i))) continue;
     throw InputError(format("the class {} has no image to train on", base::printable(sets.classes[i])),
                      base::printable(root + "/" + sets.classes[i], 4096),
-                     "put .png, .jpg or .jpeg files there, or take the folder away");
+                     "put .png, .jpg or .jpeg files there, or remove the folder");
   }
 }
 
-void check_some_to_evaluate(const TaskConfig& settings, const FolderSets& sets) {
-  if (!sets.eval.files.empty() || !settings.evaluates) return;
-  throw InputError("no image is left to evaluate on", "task.eval_fraction",
-                   "raise task.eval_fraction, or make a folder val beside train");
+/// Rows and columns, by task.size.
+data::ImageLook folder_look(const TaskConfig& settings) {
+  const auto& size = settings.task.size;
+  if (size.size() != 2)
+    throw InputError(format("task.size has {} numbers", size.size()), "task.size",
+                     "give rows and columns: [224, 224]");
+  return {.height = size[0], .width = size[1]};
 }
 
-// How often each value of a byte occurs in each channel.
+// The number of each byte value in each channel.
 using Counts = std::array<std::array<int64_t, 256>, 3>;
 
 void count_bytes(const data::Pixels& image, Counts& counts) {
@@ -148,7 +137,7 @@ void count_bytes(const data::Pixels& image, Counts& counts) {
   }
 }
 
-// Of images evenly from the sorted list, as they look unaugmented: counts are exact, whoever sums them.
+// From images spread evenly over the sorted list, not augmented. Counts are exact in any order of summation.
 Counts counts_of(const data::FoundImages& train, const data::ImageLook& look) {
   constexpr int64_t kMost = 1000;
   const auto all = static_cast<int64_t>(train.files.size()), taken = std::min(all, kMost);
@@ -188,27 +177,28 @@ at::Tensor table_of_counts(const Counts& counts) {
   return normalize_table(means, deviations);
 }
 
-/// InputError for what cannot be trained on, a damaged image among it where task.damaged says so.
 FolderSets folder_sets(const TaskConfig& settings) {
   const auto layout = layout_of(settings);
   FolderSets sets;
   sets.classes = data::class_folders(layout.train);
   if (sets.classes.size() < 2)
     throw InputError(
-        format("there is one class alone, {}: there is nothing to learn", base::printable(sets.classes[0])),
+        format("the only class is {}: there is nothing to learn", base::printable(sets.classes[0])),
         base::printable(layout.train, 4096), "give each class a folder of its own");
   sets.train = images_of(settings, layout.train, sets.classes, sets.notes);
   if (layout.eval.empty()) {
-    part(settings, sets);
+    split(settings, sets);
   } else {
     sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes);
   }
   check_classes(sets, layout.train);
-  check_some_to_evaluate(settings, sets);
+  if (sets.eval.files.empty() && settings.evaluates)
+    throw InputError("no image is left to evaluate on", "task.eval_fraction",
+                     "raise task.eval_fraction, or make a folder val beside train");
   return sets;
 }
 
-/// The evaluation set alone where it has a folder of its own; else both.
+/// Only the evaluation set if it has a folder of its own.
 FolderSets folder_eval_set(const TaskConfig& settings, const std::vector<std::string>& classes) {
   const auto layout = layout_of(settings);
   if (layout.eval.empty()) return folder_sets(settings);
@@ -228,19 +218,9 @@ at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& tra
   return normalize_table(task.mean, task.std);
 }
 
-data::ImageLook folder_look(const TaskConfig& settings) {
-  const auto& size = settings.task.size;
-  if (size.size() != 2)
-    throw InputError(format("task.size has {} numbers", size.size()), "task.size",
-                     "give rows and columns: [224, 224]");
-  return {.height = size[0], .width = size[1]};
-}
-
-constexpr const char* kModel = "resnet18";
-
 void add_list(const data::FoundImages& images, SharedSet& set) {
-  auto list = data::image_list(images.root, images.files, images.labels);
-  for (auto& tensor : {list.names, list.ends, list.labels}) set.tensors.push_back(tensor);
+  const auto list = data::image_list(images);
+  set.tensors.insert(set.tensors.end(), {list.names, list.ends, list.labels});
 }
 
 data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root) {
@@ -250,8 +230,8 @@ data::ImageList list_at(const SharedSet& set, size_t first, const std::string& r
           .labels = set.tensors[first + 2]};
 }
 
-// Which files, in which order, of which class: their place on a node is its own.
-std::string identity_of_images(const SharedSet& set, const std::vector<std::string>& classes) {
+// Of the files, their order and their classes. Their folder may differ from node to node.
+std::string identity_of(const SharedSet& set, const std::vector<std::string>& classes) {
   base::Sha256 sum;
   for (const auto& tensor : set.tensors) sum.add(tensor.const_data_ptr(), tensor.nbytes());
   for (const auto& name : classes) sum.add(name.data(), name.size() + 1);
@@ -264,45 +244,34 @@ SharedSet load(const TaskConfig& settings) {
   SharedSet set;
   add_list(sets.train, set);
   add_list(sets.eval, set);
-  const auto identity = identity_of_images(set, sets.classes);
+  const auto identity = identity_of(set, sets.classes);
   set.tensors.push_back(folder_table(settings, sets.train));
-  set.text = base::pack_texts({sets.train.root, sets.eval.root, identity, base::pack_texts(sets.classes),
-                               base::pack_texts(sets.notes)});
+  nlohmann::json::to_msgpack({{"train", sets.train.root},
+                              {"eval", sets.eval.root},
+                              {"identity", identity},
+                              {"classes", sets.classes},
+                              {"notes", sets.notes}},
+                             set.text);
   return set;
-}
-
-std::vector<std::string> printable(std::vector<std::string> names) {
-  for (auto& name : names) name = base::printable(name);
-  return names;
 }
 
 class FolderTask : public Task {
  public:
   TaskData data(const TaskConfig& settings, const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena&) { return load(settings); });
-    const auto texts = base::unpack_texts(set.text);
+    const auto facts = nlohmann::json::from_msgpack(set.text);
     look_ = folder_look(settings);
     look_.table = set.tensors[6];
-    const auto train = list_at(set, 0, texts[0]), eval = list_at(set, 3, texts[1]);
+    const auto train = list_at(set, 0, facts.at("train")), eval = list_at(set, 3, facts.at("eval"));
     TaskData data;
     data.train = std::make_shared<data::ImageFolderSet>(train, augmented(settings));
     data.eval = std::make_shared<data::ImageFolderSet>(eval, look_);
     data.input_shape = {3, look_.height, look_.width};
-    data.class_names = base::unpack_texts(texts[3]);
-    data.identity = texts[2];
-    const auto names = printable(data.class_names);
-    const auto classes = static_cast<int64_t>(names.size());
-    const auto counts = class_counts(train.labels, classes);
-    data.notes = base::unpack_texts(texts[4]);
-    data.notes.push_back(balance_text("train", counts, names));
-    data.notes.push_back(balance_text("eval", class_counts(eval.labels, classes), names));
-    if (settings.task.weighs_classes()) data.class_weights = balanced_weights(counts);
+    facts.at("classes").get_to(data.class_names);
+    data.identity = facts.at("identity");
+    facts.at("notes").get_to(data.notes);
+    add_balance(data, train.labels, eval.labels, settings.task);
     return data;
-  }
-
-  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override {
-    return make_model(settings.model, kModel, data.input_shape,
-                      static_cast<int64_t>(data.class_names.size()));
   }
 
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
@@ -311,7 +280,8 @@ class FolderTask : public Task {
       const auto sets = folder_eval_set(settings, known.class_names);
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
-                         format("it was trained on {}", base::join(printable(known.class_names), ", ")));
+                         format("give a folder with the classes {}",
+                                base::printable(base::join(known.class_names, ", "), 300)));
       SharedSet shared;
       add_list(sets.eval, shared);
       shared.text = sets.eval.root;
@@ -328,8 +298,7 @@ class FolderTask : public Task {
     if (found.files.empty())
       throw InputError("there are no images in the folder", base::printable(file, 4096),
                        "give a PNG or JPEG file, or a folder with some");
-    return std::make_shared<data::ImageFolderSet>(data::image_list(found.root, found.files, {}),
-                                                  known_look(data));
+    return std::make_shared<data::ImageFolderSet>(data::image_list(found), known_look(data));
   }
 
   std::optional<TaskMemory> memory() const override { return TaskMemory{{look_.table}, {}}; }
@@ -337,8 +306,7 @@ class FolderTask : public Task {
   void recall(const TaskMemory& memory) override {
     if (memory.tensors.size() != 1 || !memory.tensors[0].sizes().equals({3, 256}) ||
         memory.tensors[0].scalar_type() != at::kFloat)
-      throw InputError("the checkpoint's normalisation is not one of images in colour", "lockstep.task",
-                       "set task.name to the task that the checkpoint was trained with");
+      refuse_memory("colour images");
     look_.table = memory.tensors[0];
   }
 

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
@@ -14,106 +15,15 @@
 namespace lockstep::tasks {
 namespace {
 
-struct IdxFiles {
-  std::string train_images, train_labels, eval_images, eval_labels;
-};
-
 struct ImageRecipe {
-  IdxFiles files;
+  struct Files {
+    std::string train_images, train_labels, eval_images, eval_labels;
+  };
+  Files files;
   int64_t classes = 0;            // 0 = counted from the labels
   std::string normalize;          // standard | none | mean_std
-  std::vector<double> mean, std;  // with mean_std, one a channel
-  std::string model;              // the task's own
+  std::vector<double> mean, std;  // with mean_std, one per channel
 };
-
-class ImageTask : public Task {
- public:
-  /// Which files the recipe looks for: on the node's first rank alone.
-  enum class Look { no, evaluation, all };
-  using Recipe = ImageRecipe (*)(const TaskConfig& settings, Look look);
-  explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
-  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
-  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
-  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
-                                            const NodeShare& node) override;
-  /// An IDX file of images, or a PNG.
-  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
-                                        const std::string& path) const override;
-  std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
-  void recall(const TaskMemory& memory) override;
-  KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
-
- private:
-  Recipe recipe_;
-  at::Tensor table_;  // what each byte becomes
-};
-
-// Anyone's images in MNIST's file format, named by task.images and task.labels.
-
-std::string idx_path(const std::string& root, const std::string& file) {
-  return base::find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
-}
-
-ImageRecipe idx(const TaskConfig& settings, ImageTask::Look look) {
-  const auto& task = settings.task;
-  ImageRecipe recipe{.files = {},
-                     .classes = task.classes,
-                     .normalize = task.normalize,
-                     .mean = task.mean,
-                     .std = task.std,
-                     .model = "mlp"};
-  if (look == ImageTask::Look::no) return recipe;
-  if (task.images.size() != 2 || task.labels.size() != 2) {
-    throw InputError(
-        "the idx task needs two files of images and two of labels: to train on and to evaluate on",
-        "task.images, task.labels",
-        "images: [train-images.gz, eval-images.gz], labels: [train-labels.gz, eval-labels.gz]");
-  }
-  const auto& root = settings.data.root;
-  recipe.files = {idx_path(root, task.images[0]), idx_path(root, task.labels[0]),
-                  idx_path(root, task.images[1]), idx_path(root, task.labels[1])};
-  return recipe;
-}
-
-}  // namespace
-
-LOCKSTEP_TASK(
-    idx, .help = "your images: `images` and `labels`, each [train, evaluation]",
-    .reads = {"images", "labels", "classes", "normalize", "mean", "std"}, .defaults = {{"model.name", "mlp"}},
-    .make = [] { return std::make_unique<ImageTask>(idx); })
-
-// The workshop's task: handwritten digits, 60,000 to train on and 10,000 to evaluate on.
-
-namespace {
-
-ImageRecipe mnist(const TaskConfig& settings, ImageTask::Look look) {
-  ImageRecipe recipe{.files = {},
-                     .classes = 10,
-                     .normalize = "mean_std",
-                     .mean = {0.1307},
-                     .std = {0.3081},
-                     .model = "simple_cnn"};
-  if (look == ImageTask::Look::no) return recipe;
-  const auto root = base::find_path(settings.data.root.empty() ? "data/mnist" : settings.data.root);
-  const auto file = [&root](const std::string& name) {
-    return data::find_data_file(root, {name, name + ".gz"});
-  };
-  if (look == ImageTask::Look::all) {
-    recipe.files.train_images = file("train-images-idx3-ubyte");
-    recipe.files.train_labels = file("train-labels-idx1-ubyte");
-  }
-  recipe.files.eval_images = file("t10k-images-idx3-ubyte");
-  recipe.files.eval_labels = file("t10k-labels-idx1-ubyte");
-  return recipe;
-}
-
-}  // namespace
-
-LOCKSTEP_TASK(
-    mnist, .help = "70,000 digits in data.root; torchvision's folders are found too",
-    .defaults = {{"model.name", "simple_cnn"}}, .make = [] { return std::make_unique<ImageTask>(mnist); })
-
-namespace {
 
 void load_pair(const std::string& images, const std::string& labels, int64_t classes,
                const std::string& stage, Arena& arena, SharedSet& set) {
@@ -170,71 +80,112 @@ void check_size(const at::Tensor& images, const std::vector<int64_t>& trained, c
                    file, "scale the image first");
 }
 
-std::vector<std::string> numbered(int64_t classes) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < classes; ++i) names.push_back(format("{}", i));
-  return names;
+class ImageTask : public Task {
+ public:
+  using Recipe = ImageRecipe (*)(const TaskConfig& settings, Look look);
+  explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
+
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override {
+    const auto set = share_on_node(node, [&](Arena& arena) {
+      return load_files(recipe_(settings, Look::all), settings.data.stage, arena);
+    });
+    const auto recipe = recipe_(settings, Look::no);
+    const auto &train_x = set.tensors[0], &train_y = set.tensors[1], &eval_x = set.tensors[2],
+               &eval_y = set.tensors[3];
+    table_ = table_for(recipe, train_x);
+    const int64_t counted = std::max(train_y.max().item<int64_t>(), eval_y.max().item<int64_t>()) + 1;
+    TaskData data;
+    data.train = std::make_shared<ImageSet>(train_x, train_y, table_);
+    data.eval = std::make_shared<ImageSet>(eval_x, eval_y, table_);
+    data.input_shape = train_x.sizes().slice(1).vec();
+    data.class_names = numbered(recipe.classes ? recipe.classes : counted);
+    add_balance(data, train_y, eval_y, settings.task);
+    return data;
+  }
+
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
+                                            const NodeShare& node) override {
+    const auto set = share_on_node(node, [&](Arena& arena) {
+      const auto files = recipe_(settings, Look::evaluation).files;
+      SharedSet read;
+      load_pair(files.eval_images, files.eval_labels, static_cast<int64_t>(known.class_names.size()),
+                settings.data.stage, arena, read);
+      check_size(read.tensors[0], known.input_shape, files.eval_images);
+      return read;
+    });
+    return std::make_shared<ImageSet>(set.tensors[0], set.tensors[1], table_);
+  }
+
+  /// An IDX file of images, or a PNG.
+  std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData& data,
+                                        const std::string& path) const override {
+    const auto file = base::find_path(path);
+    Arena arena;
+    const auto images =
+        data::is_png(file) ? data::read_png(file, data.input_shape[0]) : read_idx_images(file, arena);
+    check_size(images, data.input_shape, file);
+    return std::make_shared<ImageSet>(images, at::Tensor(), table_);
+  }
+
+  std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
+
+  void recall(const TaskMemory& memory) override {
+    if (memory.tensors.size() != 1 || memory.tensors[0].dim() != 2 || memory.tensors[0].size(1) != 256 ||
+        memory.tensors[0].scalar_type() != at::kFloat)
+      refuse_memory("images");
+    table_ = memory.tensors[0];
+  }
+
+  KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
+
+ private:
+  Recipe recipe_;
+  at::Tensor table_;  // what each byte becomes
+};
+
+// Images in MNIST's file format, named by task.images and task.labels.
+
+ImageRecipe idx(const TaskConfig& settings, Look look) {
+  const auto& task = settings.task;
+  ImageRecipe recipe{
+      .files = {}, .classes = task.classes, .normalize = task.normalize, .mean = task.mean, .std = task.std};
+  if (look == Look::no) return recipe;
+  if (task.images.size() != 2 || task.labels.size() != 2) {
+    throw InputError(
+        "the idx task needs two files of images and two of labels: to train on and to evaluate on",
+        "task.images, task.labels",
+        "images: [train-images.gz, eval-images.gz], labels: [train-labels.gz, eval-labels.gz]");
+  }
+  recipe.files = {data_path(settings, task.images[0]), data_path(settings, task.labels[0]),
+                  data_path(settings, task.images[1]), data_path(settings, task.labels[1])};
+  return recipe;
+}
+
+ImageRecipe mnist(const TaskConfig& settings, Look look) {
+  ImageRecipe recipe{.files = {}, .classes = 10, .normalize = "mean_std", .mean = {0.1307}, .std = {0.3081}};
+  if (look == Look::no) return recipe;
+  const auto root = base::find_path(settings.data.root.empty() ? "data/mnist" : settings.data.root);
+  const auto file = [&root](const std::string& name) {
+    return data::find_data_file(root, {name, name + ".gz"});
+  };
+  if (look == Look::all) {
+    recipe.files.train_images = file("train-images-idx3-ubyte");
+    recipe.files.train_labels = file("train-labels-idx1-ubyte");
+  }
+  recipe.files.eval_images = file("t10k-images-idx3-ubyte");
+  recipe.files.eval_labels = file("t10k-labels-idx1-ubyte");
+  return recipe;
 }
 
 }  // namespace
 
-TaskData ImageTask::data(const TaskConfig& settings, const NodeShare& node) {
-  const auto set = share_on_node(node, [&](Arena& arena) {
-    return load_files(recipe_(settings, Look::all), settings.data.stage, arena);
-  });
-  const auto recipe = recipe_(settings, Look::no);
-  const auto& [train_x, train_y, eval_x, eval_y] =
-      std::tie(set.tensors[0], set.tensors[1], set.tensors[2], set.tensors[3]);
-  table_ = table_for(recipe, train_x);
-  const int64_t counted = std::max(train_y.max().item<int64_t>(), eval_y.max().item<int64_t>()) + 1;
-  TaskData data;
-  data.train = std::make_shared<ImageSet>(train_x, train_y, table_);
-  data.eval = std::make_shared<ImageSet>(eval_x, eval_y, table_);
-  data.input_shape = train_x.sizes().slice(1).vec();
-  data.class_names = numbered(recipe.classes ? recipe.classes : counted);
-  const auto classes = static_cast<int64_t>(data.class_names.size());
-  const auto counts = class_counts(train_y, classes);
-  data.notes = {balance_text("train", counts, data.class_names),
-                balance_text("eval", class_counts(eval_y, classes), data.class_names)};
-  if (settings.task.weighs_classes()) data.class_weights = balanced_weights(counts);
-  return data;
-}
+LOCKSTEP_TASK(
+    idx, .help = "your images: `images` and `labels`, each [train, evaluation]",
+    .reads = {"images", "labels", "classes", "normalize", "mean", "std"}, .defaults = {{"model.name", "mlp"}},
+    .make = [] { return std::make_unique<ImageTask>(idx); })
 
-std::shared_ptr<const Dataset> ImageTask::evaluation(const TaskConfig& settings, const TaskData& known,
-                                                     const NodeShare& node) {
-  const auto set = share_on_node(node, [&](Arena& arena) {
-    const auto files = recipe_(settings, Look::evaluation).files;
-    SharedSet read;
-    load_pair(files.eval_images, files.eval_labels, static_cast<int64_t>(known.class_names.size()),
-              settings.data.stage, arena, read);
-    check_size(read.tensors[0], known.input_shape, files.eval_images);
-    return read;
-  });
-  return std::make_shared<ImageSet>(set.tensors[0], set.tensors[1], table_);
-}
-
-std::shared_ptr<Net> ImageTask::model(const TaskConfig& settings, const TaskData& data) {
-  return make_model(settings.model, recipe_(settings, Look::no).model, data.input_shape,
-                    static_cast<int64_t>(data.class_names.size()));
-}
-
-void ImageTask::recall(const TaskMemory& memory) {
-  if (memory.tensors.size() != 1 || memory.tensors[0].dim() != 2 || memory.tensors[0].size(1) != 256 ||
-      memory.tensors[0].scalar_type() != at::kFloat) {
-    throw InputError("the checkpoint's normalisation is not one of images", "lockstep.task",
-                     "set task.name to the task that the checkpoint was trained with");
-  }
-  table_ = memory.tensors[0];
-}
-
-std::shared_ptr<const Dataset> ImageTask::inputs(const TaskConfig&, const TaskData& data,
-                                                 const std::string& path) const {
-  const auto file = base::find_path(path);
-  Arena arena;
-  const auto images =
-      data::is_png(file) ? data::read_png(file, data.input_shape[0]) : read_idx_images(file, arena);
-  check_size(images, data.input_shape, file);
-  return std::make_shared<ImageSet>(images, at::Tensor(), table_);
-}
+LOCKSTEP_TASK(
+    mnist, .help = "70,000 digits in data.root; torchvision's folders are found too",
+    .defaults = {{"model.name", "simple_cnn"}}, .make = [] { return std::make_unique<ImageTask>(mnist); })
 
 }  // namespace lockstep::tasks

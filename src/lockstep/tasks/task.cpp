@@ -8,15 +8,20 @@
 namespace lockstep {
 
 std::shared_ptr<Net> Task::model(const TaskConfig& settings, const TaskData& data) {
-  return make_model(settings.model, "mlp", data.input_shape, static_cast<int64_t>(data.class_names.size()));
+  const auto& defaults = base::require<TaskRow>("task", settings.task.name, "task.name").defaults;
+  const auto own = defaults.find("model.name");
+  return make_model(settings.model, own == defaults.end() ? "mlp" : own->second, data.input_shape,
+                    static_cast<int64_t>(data.class_names.size()));
 }
 
 at::Tensor Task::loss(const at::Tensor& output, const at::Tensor& target, const LossOptions& options) const {
+  if (known_loss() == KnownLoss::mean_squared_error) return at::mse_loss(output, target, options.reduction);
   return at::cross_entropy_loss(output, target, options.class_weights, options.reduction,
                                 /*ignore_index=*/-100, options.label_smoothing);
 }
 
 std::unique_ptr<Metrics> Task::metrics(const TaskData& data) const {
+  if (data.regression) return std::make_unique<NumberMetrics>(data.label_scale.value_or(LabelScale{}));
   return std::make_unique<ClassMetrics>(data.class_names, data.eval->size());
 }
 

@@ -64,12 +64,13 @@ class Task {
   virtual ~Task() = default;
   /// The sets, read once a node.
   virtual TaskData data(const TaskConfig& settings, const NodeShare& node) = 0;
-  /// The model with its initial parameters, drawn from torch's generator as the caller seeded it.
+  /// The model with its initial parameters, drawn from torch's generator as the caller seeded it. Without
+  /// model.name it is the row's default, or mlp.
   virtual std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data);
-  /// Cross-entropy unless overridden.
+  /// Unless overridden, the mean squared error if known_loss() says so, and cross-entropy otherwise.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
                           const LossOptions& options) const;
-  /// ClassMetrics unless overridden.
+  /// Unless overridden, NumberMetrics for a regression, and ClassMetrics otherwise.
   virtual std::unique_ptr<Metrics> metrics(const TaskData& data) const;
   /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
   virtual std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,

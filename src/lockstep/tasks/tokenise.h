@@ -1,56 +1,54 @@
 #pragma once
-// A file of texts to tokens, by several threads; the order is the file's.
+// A file of texts as tokens, in the file's order, and the file in which a run keeps them for the next one.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/data/node_share.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/data/token_set.h"
 #include "lockstep/text/tokenizer.h"
 
 namespace lockstep::tasks {
 
-/// What a file's rows are made of.
+/// The columns that make a sample.
 struct TextColumns {
   std::vector<std::string> texts = {};  // one or two, by name or index
-  std::string label = {};               // empty = there is none
+  std::string label = {};               // empty = none
   bool numbers = false;                 // the label is a number, not a class
-  std::string left_out = {};            // rows of this label are no samples
+  std::string left_out = {};            // rows with this label are skipped
 };
 
-/// What a file became.
+/// The content of a file.
 struct Tokenised {
   Tokens tokens = {};                    // a class's number is its place in `names`
-  std::vector<std::string> names = {};   // of the classes, as they came first
+  std::vector<std::string> names = {};   // of the classes, in order of appearance
   std::vector<int64_t> first_seen = {};  // the line of each
   int64_t left_out = 0;                  // rows
-  int64_t cut = 0;                       // samples that were longer
+  int64_t cut = 0;                       // samples that were longer than max_length
 };
 
-struct TokeniseOptions {
-  int64_t max_length = 128;
-  int64_t threads = 1;
-};
+/// Everything but the tokens, and back.
+nlohmann::json facts_of(const Tokenised& made);
+Tokenised tokenised(Tokens tokens, const nlohmann::json& facts);
 
-/// The columns that are empty are filled in: the label is data::find_label()'s, the texts are the others.
-/// InputError where those are more than two. Gives the label's place.
-size_t complete(TextColumns& columns, const std::vector<std::string>& in_file, bool named,
-                const std::string& path);
-
-/// InputError, at file:line, for what is no text, no UTF-8, no label; for no rows at all.
+/// InputError, at file:line, for a text that is not UTF-8, a missing label, or a file without rows.
 Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
-                   const Tokenizer& tokenizer, const TokeniseOptions& options);
+                   const Tokenizer& tokenizer, int64_t max_length, int64_t threads);
 
-/// The set as share_on_node() and a kept file carry it.
-SharedSet packed(const Tokenised& made);
-Tokenised unpacked(const SharedSet& set);
+/// The size and times of a file of texts. Another state means other tokens.
+std::string state_of_file(const std::string& path);
 
-/// A list of numbers as one text, and back.
-std::string packed_numbers(const std::vector<int64_t>& numbers);
-std::vector<int64_t> numbers_in(const std::string& packed);
-/// Would unpacked() give tokens whose places and numbers are those of one another? A file may hold anything.
-bool is_sound(const SharedSet& set);
+/// What keep_tokens() wrote for `key`. Nothing if the file is missing, damaged or made for another key, or if
+/// it could come from someone else than the user, root or the owner of the `texts` file.
+std::optional<Tokenised> find_kept_tokens(const std::string& path, const std::string& key,
+                                          const std::string& texts);
+
+/// Whoever may read the `texts` file may read the tokens. Throws if the tokens cannot be written, or if other
+/// users could change them.
+void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
+                 const Tokenised& made);
 
 }  // namespace lockstep::tasks

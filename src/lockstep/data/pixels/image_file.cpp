@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <csetjmp>
+#include <cstdio>  // jpeglib.h needs it
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -19,21 +21,28 @@
 #endif
 
 #ifdef LOCKSTEP_JPEG
-
-#include <csetjmp>
-#include <cstdio>  // jpeglib.h needs it
-
 // in this order
 #include <jpeglib.h>
 
 #include <jerror.h>
+#endif
 
 namespace lockstep::data {
 namespace {
 
+// Pillow's limit: a small file may claim to be a huge image.
+[[maybe_unused]] void check_pixels(int64_t width, int64_t height) {
+  constexpr int64_t kMost = 178'956'970;
+  if (width < 1 || height < 1) throw BadImage("the image has no pixels");
+  if (width > kMost / height)
+    throw BadImage(format("the image is too large: {}x{}, more than {} pixels", width, height, kMost));
+}
+
+#ifdef LOCKSTEP_JPEG
+
 constexpr int kMostScans = 500;  // a small file with many scans of a large image would take hours
 
-// Pillow's cmyk2rgb (Convert.c), of inverted bytes: so Adobe writes them, and Pillow takes all to be.
+// Pillow's cmyk2rgb (Convert.c) of inverted bytes: Adobe writes them, and Pillow expects them in every file.
 void rgb_of_inverted_cmyk(const uint8_t* from, int64_t pixels, uint8_t* to) {
   const auto scaled = [](int a, int b) {
     const int product = a * b + 128;
@@ -45,13 +54,13 @@ void rgb_of_inverted_cmyk(const uint8_t* from, int64_t pixels, uint8_t* to) {
   }
 }
 
-// Warnings after which pixels are not the image's.
+// Warnings after which the pixels are wrong.
 bool loses_pixels(int code) {
   return code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
          code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC;
 }
 
-/// libjpeg reports an error by a jump: what it jumps over are calls in C.
+/// libjpeg reports an error by a longjmp over C functions.
 class JpegDecoder {
  public:
   explicit JpegDecoder(std::span<const uint8_t> bytes) {
@@ -128,47 +137,11 @@ class JpegDecoder {
   std::jmp_buf back_{};
 };
 
-}  // namespace
-
-void read_jpeg(std::span<const uint8_t> bytes, Pixels& into) {
-  JpegDecoder(bytes).read(into);
-}
-
-void check_jpeg_header(std::span<const uint8_t> bytes) {
-  JpegDecoder{bytes};
-}
-
-}  // namespace lockstep::data
-
-#else
-
-namespace lockstep::data {
-
-void read_jpeg(std::span<const uint8_t>, Pixels&) {
-  throw NoDecoder("libjpeg");
-}
-
-void check_jpeg_header(std::span<const uint8_t>) {
-  throw NoDecoder("libjpeg");
-}
-
-}  // namespace lockstep::data
-
 #endif
-
-namespace lockstep::data {
-
-bool is_png(const std::string& path) {
-  char head[8] = {};
-  return base::RegularFile(path, "the image").read_at(0, head, 8) == 8 &&
-         std::memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0;
-}
 
 #ifdef LOCKSTEP_PNG
 
-namespace {
-
-/// libpng reports an error by a jump: what it jumps over are calls in C.
+/// libpng reports an error by a longjmp over C functions.
 class PngDecoder {
  public:
   explicit PngDecoder(std::span<const uint8_t> bytes) : left_(bytes) {
@@ -177,7 +150,8 @@ class PngDecoder {
       png_set_read_fn(png_.get(), this, [](png_structp png, png_bytep into, size_t size) {
         static_cast<PngDecoder*>(png_get_io_ptr(png))->take(into, size);
       });
-      png_set_user_limits(png_.get(), PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_pixels() says it better
+      png_set_user_limits(png_.get(), PNG_UINT_31_MAX,
+                          PNG_UINT_31_MAX);  // check_pixels() has the better message
       png_read_info(png_.get(), png_.info);
     });
     check_pixels(width(), height());
@@ -244,69 +218,33 @@ class PngDecoder {
   Png png_{this};
 };
 
-}  // namespace
-
-void read_png(std::span<const uint8_t> bytes, Pixels& into, bool on_black) {
-  PngDecoder(bytes).read(into, on_black);
-}
-
-void check_png_header(std::span<const uint8_t> bytes) {
-  PngDecoder{bytes};
-}
-
-#else
-
-void read_png(std::span<const uint8_t>, Pixels&, bool) {
-  throw NoDecoder("libpng");
-}
-
-void check_png_header(std::span<const uint8_t>) {
-  throw NoDecoder("libpng");
-}
-
 #endif
-
-namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-constexpr const char* kSaveAgain = "save the image again as PNG or JPEG, or take it out of the folder";
+constexpr const char* kSaveAgain = "save the image again as PNG or JPEG, or remove it from the folder";
 constexpr size_t kLargestFile = size_t{1} << 31;
-constexpr size_t kHead = size_t{64} << 10;  // what stands before the pixels is seldom longer
-constexpr size_t kTail = 12;                // a PNG's last chunk
 
-/// A kind of image: how its files begin and end, and who reads them.
+/// The first and last bytes of a file, and its reader.
 struct Kind {
   std::string_view begins, ends;
   void (*read)(Bytes, Pixels&);
-  void (*check_header)(Bytes);
 };
 using namespace std::string_view_literals;
+constexpr auto kPngBegins = "\x89PNG\r\n\x1a\n"sv;
 constexpr Kind kKinds[] = {
-    {"\xFF\xD8\xFF"sv, "\xFF\xD9"sv, read_jpeg, check_jpeg_header},
-    {"\x89PNG\r\n\x1a\n"sv, "IEND\xAE\x42\x60\x82"sv,
-     [](Bytes bytes, Pixels& into) { read_png(bytes, into, /*on_black=*/false); }, check_png_header},
+    {"\xFF\xD8\xFF"sv, "\xFF\xD9"sv, read_jpeg},
+    {kPngBegins, "IEND\xAE\x42\x60\x82"sv, [](Bytes bytes, Pixels& into) { read_png(bytes, into); }},
 };
 
 /// Formats that cannot be read, for the error message.
-struct OtherFormat {
-  std::string_view begins;
-  const char* name;
-};
-constexpr OtherFormat kOtherFormats[] = {
+constexpr std::pair<std::string_view, const char*> kOtherFormats[] = {
     {"GIF8"sv, "a GIF"},
     {"BM"sv, "a BMP"},
     {"RIFF"sv, "a WebP"},
     {"II*\0"sv, "a TIFF"},
-    {"MM\0*"sv, "a TIFF"},
-    {"<svg"sv, "an SVG"},
-    {"<?xml"sv, "XML"},
-    {"<!DOCTYPE"sv, "HTML"},
-    {"<html"sv, "HTML"},
-    {"%PDF"sv, "a PDF"},
-    {"PK\3\4"sv, "an archive"},
-    {"\0\5\x16\7"sv, "a note of macOS's"},
-    {"version https://git-lfs"sv, "git's note of where the image is: get it with `git lfs pull`"},
+    {"<"sv, "SVG, XML or HTML"},
+    {"version https://git-lfs"sv, "a Git LFS pointer: get the image with `git lfs pull`"},
 };
 
 std::string_view text_of(Bytes bytes) {
@@ -319,9 +257,9 @@ const Kind& kind_of(Bytes bytes) {
   for (const auto& kind : kKinds) {
     if (text.starts_with(kind.begins)) return kind;
   }
-  for (const auto& other : kOtherFormats) {
-    if (text.starts_with(other.begins))
-      throw BadImage(format("the file is neither a PNG nor a JPEG, but {}", other.name));
+  for (const auto& [begins, name] : kOtherFormats) {
+    if (text.starts_with(begins))
+      throw BadImage(format("the file is neither a PNG nor a JPEG, but {}", name));
   }
   throw BadImage("the file is neither a PNG nor a JPEG");
 }
@@ -349,23 +287,32 @@ void with_file(const std::string& path, const Work& work) {
   }
 }
 
-// A header longer than the head shows only in the whole file.
-bool is_header_good(const Kind& kind, Bytes head, bool whole) {
-  try {
-    kind.check_header(head);
-    return true;
-  } catch (const BadImage&) {
-    if (whole) throw;
-    return false;
-  }
-}
-
 }  // namespace
 
-void check_pixels(int64_t width, int64_t height) {
-  if (width < 1 || height < 1) throw BadImage("the image has no pixels");
-  if (width > kMostPixels / height)
-    throw BadImage(format("the image is too large: {}x{}, more than {} pixels", width, height, kMostPixels));
+#ifdef LOCKSTEP_JPEG
+void read_jpeg(Bytes bytes, Pixels& into) {
+  JpegDecoder(bytes).read(into);
+}
+#else
+void read_jpeg(Bytes, Pixels&) {
+  throw NoDecoder("libjpeg");
+}
+#endif
+
+#ifdef LOCKSTEP_PNG
+void read_png(Bytes bytes, Pixels& into, bool on_black) {
+  PngDecoder(bytes).read(into, on_black);
+}
+#else
+void read_png(Bytes, Pixels&, bool) {
+  throw NoDecoder("libpng");
+}
+#endif
+
+bool is_png(const std::string& path) {
+  char head[kPngBegins.size()] = {};
+  return base::RegularFile(path, "the image").read_at(0, head, sizeof head) == sizeof head &&
+         std::string_view(head, sizeof head) == kPngBegins;
 }
 
 const Pixels& ImageReader::read(const std::string& path) {
@@ -403,17 +350,13 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
 
 void ImageReader::check(const std::string& path) {
   with_file(path, [&](base::RegularFile& file) {
-    std::array<uint8_t, kHead> head;
-    const Bytes first(head.data(), file.read_at(0, head.data(), std::min(kHead, file.size())));
-    const auto& kind = kind_of(first);
-    std::array<uint8_t, kTail> tail{};
-    const size_t length = std::min(kTail, file.size());
+    std::array<uint8_t, 32> head{};
+    std::array<uint8_t, 12> tail{};  // a PNG's last chunk
+    const auto& kind = kind_of(Bytes(head.data(), file.read_at(0, head.data(), head.size())));
+    const size_t length = std::min(tail.size(), file.size());
     const Bytes last(tail.data(), file.read_at(file.size() - length, tail.data(), length));
-    const bool good = is_header_good(kind, first, first.size() == file.size());
-    // an image may have something behind its end: then only all of it tells
-    if (good && text_of(last).ends_with(kind.ends)) return;
-    const auto bytes = all_of(file, bytes_);
-    kind.read(bytes, pixels_);
+    if (text_of(last).ends_with(kind.ends)) return;
+    kind.read(all_of(file, bytes_), pixels_);  // an image may have something behind its end
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The image in a file, PNG or JPEG as its first bytes say, whatever its name.
+// The image in a file: PNG or JPEG as its first bytes say, whatever its name.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,9 +13,7 @@
 
 namespace lockstep::data {
 
-// An image in memory: bytes of red, green and blue.
-
-/// Used again for one image after another: it grows, and never shrinks.
+/// Red, green and blue bytes of an image. Reused from image to image: the memory grows and never shrinks.
 struct Pixels {
   int64_t height = 0, width = 0;
   std::vector<uint8_t> rgb;  // [height, width, 3], then what larger images left behind
@@ -29,7 +27,7 @@ struct Pixels {
   uint8_t* row(int64_t y) { return rgb.data() + y * width * 3; }
 };
 
-/// What is wrong with an image, for whoever knows its file.
+/// The flaw of an image; the caller knows its file.
 struct BadImage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -39,25 +37,20 @@ struct NoDecoder : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What Pillow refuses: a small file may claim to be a huge image.
-constexpr int64_t kMostPixels = 178'956'970;
-
-/// BadImage for more than that, or for none.
-void check_pixels(int64_t width, int64_t height);
-
-/// A file whose image cannot be read: which, and what is wrong.
+/// A file whose image cannot be read: which, and why.
 struct DamagedImage : InputError {
   using InputError::InputError;
 };
 
-/// Reads one file after another; a thread has its own.
+/// Reads one file after another. Each thread has its own.
 class ImageReader {
  public:
-  /// Its pixels, until the next call. DamagedImage; InputError where this lockstep was built without its
+  /// Its pixels, until the next call. DamagedImage; InputError if this lockstep was built without the
   /// library.
   const Pixels& read(const std::string& path);
 
-  /// Reads the first bytes and the last: DamagedImage where these show that it is none, or cut off.
+  /// Looks at the first and the last bytes, and reads the whole file if these are not those of an image:
+  /// DamagedImage if that fails.
   void check(const std::string& path);
 
  private:
@@ -65,31 +58,20 @@ class ImageReader {
   std::vector<uint8_t> bytes_;
 };
 
-// JPEG by libjpeg-turbo, to Pillow's bits.
-
-/// As Pillow's convert("RGB") has it: grey and CMYK become RGB, EXIF's orientation is left alone. Throws
-/// BadImage for what is cut off or damaged, and where Pillow makes grey of what is missing, too.
+/// By libjpeg-turbo, with the bits of Pillow's convert("RGB"): grey and CMYK become RGB, EXIF's orientation
+/// is ignored. BadImage for a truncated or damaged file, also if Pillow fills the missing part with grey.
 void read_jpeg(std::span<const uint8_t> bytes, Pixels& into);
 
-/// Looks at what stands before the pixels: BadImage where that is cut off or not to be read.
-void check_jpeg_header(std::span<const uint8_t> bytes);
-
-// PNG by libpng: an image of a folder to Pillow's bits, or one to predict from.
-
-/// As Pillow's convert("RGB") has it, transparency and gamma left out; but 16 bits of grey become 8 as those
-/// of colours do, where Pillow makes nearly all of them white. `on_black` puts transparent parts on black.
-/// Throws BadImage for what is cut off or damaged.
+/// By libpng, with the bits of Pillow's convert("RGB"), transparency and gamma ignored. Unlike Pillow, which
+/// makes most of 16-bit grey white, it keeps the upper 8 bits. `on_black` puts transparent parts on black.
+/// BadImage for a truncated or damaged file.
 void read_png(std::span<const uint8_t> bytes, Pixels& into, bool on_black = false);
 
-/// Looks at what stands before the pixels: BadImage where that is cut off or not to be read.
-void check_png_header(std::span<const uint8_t> bytes);
-
-/// Whether the file begins like a PNG; an InputError where it cannot be read.
+/// Whether the file begins like a PNG; InputError if it cannot be read.
 bool is_png(const std::string& path);
 
-/// uint8 [1, channels, height, width]: 1 channel = grey, as Pillow's convert("L") has it, 3 = RGB;
-/// transparent parts on black. InputError for a damaged file, another number of channels, or a program
-/// without libpng.
+/// uint8 [1, channels, height, width]: 1 channel = grey, as Pillow's convert("L"), 3 = RGB; transparent parts
+/// on black. InputError for a damaged file, another number of channels, or a program without libpng.
 at::Tensor read_png(const std::string& path, int64_t channels);
 
 }  // namespace lockstep::data
