@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/submit/submission.h"
+#include "tools/cluster/job_script.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 #include "trainer/run_folder/request.h"
@@ -29,7 +29,7 @@ int run_group(const CommandGroup& group, const std::vector<std::string>& args);
 // The options by which a job is described, for every command that writes or submits one.
 
 /// --site, --nodes, --gpus-per-node, ..., --set, into `job`, which outlives the options.
-void add_job_options(Options& options, submit::WantedJob& job);
+void add_job_options(Options& options, cluster::JobRequest& job);
 
 // What eval, predict and export have in common: a config and a checkpoint, or a run's folder for both.
 
