@@ -11,8 +11,6 @@
 namespace lockstep::cluster {
 namespace {
 
-using std::chrono::hours;
-
 bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
 }
@@ -28,7 +26,7 @@ Site totals() {
 }
 
 JobRequest request() {
-  return {.config = "c.yaml", .account = "a00", .home = "/home/lockstep"};
+  return {.config = "c.yaml", .account = "a00"};
 }
 
 TEST(JobScript, OfTotalsSumsOverTheNodes) {
@@ -56,8 +54,8 @@ TEST(JobScript, AsksForThreadsWhereTheSchedulerCountsThem) {
 
 TEST(JobScript, IsToldOfItsEndWhenAFifthOfItsTimeIsLeft) {
   auto wanted = request();
-  for (const auto& [time, told] : std::vector<std::pair<std::chrono::seconds, std::string>>{
-           {std::chrono::seconds(60), "12"}, {std::chrono::minutes(5), "60"}, {hours(2), "120"}}) {
+  for (const auto& [time, told] :
+       std::vector<std::pair<std::string, std::string>>{{"60s", "12"}, {"5m", "60"}, {"2h", "120"}}) {
     wanted.time = time;
     const auto text = render(parse_site("scheduler: slurm\n", "s.yaml"), wanted);
     EXPECT_TRUE(has_line(text, "#SBATCH --signal=B:USR1@" + told)) << text;
@@ -73,7 +71,7 @@ TEST(JobScript, OfASweepGivesEachTaskItsOwnSettings) {
   EXPECT_TRUE(has_line(slurm, "#SBATCH --output=%x-%A_%a.out"));
   EXPECT_TRUE(has_line(slurm, "  1) settings=(--set optim.lr=0.01 --set $'run.name=it\\'s') ;;")) << slurm;
   EXPECT_TRUE(has_line(slurm,
-                       "LOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train ${warned:+--warned} c.yaml "
+                       "LOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train c.yaml "
                        "--set train.epochs=1 \"${settings[@]}\""))
       << slurm;
   const auto pbs = render(parse_site("scheduler: pbs\n", "p.yaml"), wanted);
@@ -122,13 +120,13 @@ TEST_P(Refused, WithTheLimit) {
 INSTANTIATE_TEST_SUITE_P(
     , Refused,
     ::testing::Values(
-        TooMuch{"--nodes 5: the site gives at most 4", [](JobRequest& job) { job.nodes = 5; }},
-        TooMuch{"--nodes 0", [](JobRequest& job) { job.nodes = 0; }},
-        TooMuch{"--nodes 1: this queue takes 2 or more", [](JobRequest& job) { job.queue = "cpu"; }},
-        TooMuch{"--gpus-per-node 8: the site gives at most 4",
+        TooMuch{"--nodes 5: the site allows at most 4", [](JobRequest& job) { job.nodes = 5; }},
+        TooMuch{"--nodes must be from 1", [](JobRequest& job) { job.nodes = 0; }},
+        TooMuch{"--nodes 1: the queue requires at least 2", [](JobRequest& job) { job.queue = "cpu"; }},
+        TooMuch{"--gpus-per-node 8: the site allows at most 4",
                 [](JobRequest& job) { job.gpus_per_node = 8; }},
-        TooMuch{"--gpus-per-node -5: a number", [](JobRequest& job) { job.gpus_per_node = -5; }},
-        TooMuch{"a comma would begin another resource",
+        TooMuch{"--gpus-per-node must be from 0", [](JobRequest& job) { job.gpus_per_node = -5; }},
+        TooMuch{"a comma starts another resource",
                 [](JobRequest& job) { job.storage = "scratch/a00,walltime=99:00:00"; }},
         TooMuch{"have no GPUs",
                 [](JobRequest& job) {
@@ -136,26 +134,24 @@ INSTANTIATE_TEST_SUITE_P(
                   job.nodes = 2;
                   job.gpus_per_node = 1;
                 }},
-        TooMuch{"more than the 48 cores that come with 4 GPUs",
-                [](JobRequest& job) { job.cores_per_rank = 13; }},
-        TooMuch{"its nodes have 48 cores",
+        TooMuch{"more than the 48 cores of 4 GPUs", [](JobRequest& job) { job.cores_per_rank = 13; }},
+        TooMuch{"the nodes have 48 cores",
                 [](JobRequest& job) {
                   job.gpus_per_node = 0;
                   job.ranks_per_node = 49;
                 }},
-        TooMuch{"--time 3h: the site gives at most 2h", [](JobRequest& job) { job.time = hours(3); }},
-        TooMuch{"a minute or more", [](JobRequest& job) { job.time = std::chrono::seconds(59); }},
-        TooMuch{"to an account, and none is named", [](JobRequest& job) { job.account = ""; }},
+        TooMuch{"--time 3h: the site allows at most 2h", [](JobRequest& job) { job.time = "3h"; }},
+        TooMuch{"a minute or more", [](JobRequest& job) { job.time = "59s"; }},
+        TooMuch{"requires an account", [](JobRequest& job) { job.account = ""; }},
         TooMuch{"only whole",
                 [](JobRequest& job) {
                   job.nodes = 2;
                   job.gpus_per_node = 2;
                 }},
         TooMuch{"has no queue gpuu", [](JobRequest& job) { job.queue = "gpuu"; }},
-        TooMuch{"no word that a scheduler takes", [](JobRequest& job) { job.account = "a 00"; }},
-        TooMuch{"no word that a scheduler takes",
-                [](JobRequest& job) { job.dependency = "afterok:1\n#PBS -l x"; }},
-        TooMuch{"no name for a job", [](JobRequest& job) { job.name = "a/b"; }}));
+        TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }},
+        TooMuch{"is not one word", [](JobRequest& job) { job.dependency = "afterok:1\n#PBS -l x"; }},
+        TooMuch{"is not a job name", [](JobRequest& job) { job.name = "a/b"; }}));
 
 struct Worded {
   const char* what;

@@ -27,36 +27,6 @@ TEST(Site, OfWhichNoQueueIsKnownTakesAny) {
   EXPECT_EQ(find_queue(site, "").name, "");
 }
 
-struct Directive {
-  const char *scheduler, *line, *refused;
-};
-
-TEST(Site, RefusesWhatWouldMoveALog) {
-  constexpr Directive kRows[] = {{"slurm", "--output x", "--output"},
-                                 {"slurm", "--out=x", "--out=x"},
-                                 {"slurm", "-ofile", "-ofile"},
-                                 {"slurm", "-C gpu -o x", "-o"},
-                                 {"slurm", "-Ho x", "-Ho"},
-                                 {"slurm", "--error=x", "--error=x"},
-                                 {"slurm", "-J x", "-J"},
-                                 {"slurm", "--chdir=/x", "--chdir=/x"},
-                                 {"slurm", "--overcommit", ""},
-                                 {"slurm", "-C gpu", ""},
-                                 {"slurm", "--exclusive", ""},
-                                 {"slurm", "-n 4", ""},
-                                 {"slurm", "--open-mode=append", ""},
-                                 {"pbs", "-o x", "-o"},
-                                 {"pbs", "-e x", "-e"},
-                                 {"pbs", "-N x", "-N"},
-                                 {"pbs", "-j n", "-j"},
-                                 {"pbs", "-j oe", ""},
-                                 {"pbs", "-k oed", ""},
-                                 {"pbs", "-l wd", ""},
-                                 {"pbs", "-S /a/job.sh", ""},
-                                 {"pbs", "-W umask=22", ""}};
-  for (const auto& row : kRows) EXPECT_EQ(moves_log(row.scheduler, row.line), row.refused) << row.line;
-}
-
 struct Wrong {
   const char *text, *what, *where, *hint;
 };
@@ -81,10 +51,10 @@ INSTANTIATE_TEST_SUITE_P(
               "did you mean account?"},
         Wrong{"scheduler: slrum\n", "scheduler must be one of pbs, slurm", "s.yaml:1:12",
               "did you mean slurm?"},
-        Wrong{"account: optional\n", "must say its scheduler", "s.yaml:1:1", "scheduler: slurm"},
+        Wrong{"account: optional\n", "scheduler is missing", "s.yaml:1:1", "scheduler: slurm"},
         Wrong{"- pbs\n", "a site file must be a map", "s.yaml:1:1", "key: value"},
         Wrong{"", "a site file must be a map", "s.yaml:1:1", "key: value"},
-        Wrong{"scheduler: pbs\nscheduler: pbs\n", "stands twice", "s.yaml:2:1", "s.yaml:1:1"},
+        Wrong{"scheduler: pbs\nscheduler: pbs\n", "duplicate key", "s.yaml:2:1", "s.yaml:1:1"},
         Wrong{"scheduler: pbs\nqueues: {a: {gpus: 4}}\n", "unknown key gpus", "s.yaml:2:14",
               "docs/how-to/sites.md"},
         Wrong{"scheduler: pbs\nqueues: {a: {max_nodes: many}}\n", "queues.a.max_nodes must be a whole number",
@@ -92,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"scheduler: pbs\nqueues: {a: {max_time: 2x}}\n", "queues.a.max_time must be a time",
               "s.yaml:2:24", "longest job"},
         Wrong{"scheduler: pbs\nqueues: [a, b]\n", "queues must be a map", "s.yaml:2:9", "key: value"},
-        Wrong{"scheduler: pbs\nqueues: {'a b': {}}\n", "a queue's name must be one word", "s.yaml:2:10", ""},
+        Wrong{"scheduler: pbs\nqueues: {'a b': {}}\n", "the name of a queue must be one word", "s.yaml:2:10",
+              ""},
         Wrong{"scheduler: pbs\nqueue: a\nqueues: {b: {}}\n", "has no queue a", "s.yaml", "its queues: b"},
         Wrong{"scheduler: pbs\ndirectives: [\"-l wd\\n#PBS -l x=1\"]\n", "one line", "s.yaml:2:14",
               "directives"},
@@ -100,14 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
               "directives"},
         Wrong{"scheduler: pbs\nqueue_flag: q\n", "queue_flag must be an option", "s.yaml:2:13", "-q"},
         Wrong{"scheduler: pbs\nscratch: '}; touch x; ${A'\n", "scratch must be the name of a variable",
-              "s.yaml:2:10", "own disk"},
+              "s.yaml:2:10", "local disk"},
         Wrong{"scheduler: pbs\nchunk: 'a b'\n", "chunk must be one word", "s.yaml:2:8", "select"},
-        Wrong{"scheduler: pbs\nstorage: home\n", "storage_flag is not", "s.yaml:1:1",
-              "storage_flag: storage"},
-        Wrong{"scheduler: slurm\ndirectives: [--output=x.log]\n", "--output=x.log would move the job's log",
-              "s.yaml", "leave it out"},
-        Wrong{"scheduler: pbs\nqueues: {a: {directives: [-l wd -o x]}}\n",
-              "queues.a.directives: -o would move", "s.yaml", "leave it out"}));
+        Wrong{"scheduler: pbs\nstorage: home\n", "storage needs storage_flag", "s.yaml:1:1",
+              "storage_flag: storage"}));
 
 }  // namespace
 }  // namespace lockstep::cluster

@@ -77,7 +77,8 @@ case $1 in
     state=done; [ -z "$LOCKSTEP_EARLY" ] || [ -n "$LOCKSTEP_RESTART" ] || state="stopped early"
     mkdir -p {folder}/run
     echo "{{\\"state\\": \\"$state\\"}}" >{folder}/run/status.json
-    echo {folder}/run >"$LOCKSTEP_RUN_FILE" ;;
+    until [ "$1" = --run-file ]; do shift; done
+    echo {folder}/run >"$2" ;;
 esac
 """)
     program.chmod(0o755)

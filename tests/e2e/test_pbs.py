@@ -33,10 +33,10 @@ def test_a_file_of_settings_keeps_spaces_commas_and_quotes_below_a_relative_home
     assert runs(work)[0].name == "it's \"mine\""
 
 
-def test_quotes_that_qsub_took_are_said(pbs, qsub, work):  # noqa: F811
+def test_quotes_that_qsub_took_are_rejected(pbs, qsub, work):  # noqa: F811
     job = qsub(CONFIG="quick.yaml", SET="run.name=bob's optim.lr=0.5")
     assert ended(pbs, job) == 2
-    assert "quotes into backslashes" in log_of(work, job) and "SET=@FILE" in log_of(work, job)
+    assert "SET cannot contain quotes" in log_of(work, job) and "SET=@FILE" in log_of(work, job)
     assert not (work / "runs").exists()
 
 

@@ -45,7 +45,7 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
     try:
         finished(lab, work, job)
         log = log_of(work, job)
-        assert "node n3 does not answer; going on with 2 nodes after step " in log and "(relaunch 1 of at most 3)" in log, log
+        assert "node n3 does not answer; continuing with 2 nodes after step " in log and "(relaunch 1 of at most 3)" in log, log
         assert lab.job(job)["NumNodes"] == "2", "Slurm has been told that the job can do without it"
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
         if how == "cut":  # its half has ended by itself
@@ -64,7 +64,7 @@ def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, la
     broken = break_run(lab, work, job, who, node, BREAK)
     finished(lab, work, job)
     log = log_of(work, job)
-    assert "going on with the same 3 nodes after step " in log and lab.job(job)["NumNodes"] == "3", log
+    assert "continuing with the same 3 nodes after step " in log and lab.job(job)["NumNodes"] == "3", log
     assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
     assert f"relaunch {job} 1" in record.read_text().splitlines()
     assert not list(work.glob(".lockstep-*"))
@@ -78,7 +78,7 @@ def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockst
     try:
         finished(lab, work, job)
         log = log_of(work, job)
-        assert "node n2 does not answer; going on with 2 nodes" in log, log
+        assert "node n2 does not answer; continuing with 2 nodes" in log, log
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS))
     finally:
         repair(lab, "n2", "node")
@@ -92,9 +92,9 @@ def qsub(pbs, work, site, environment):  # noqa: F811
     return submit
 
 
-@pytest.mark.parametrize("how, said", [pytest.param("node", "node n3 does not answer; going on with 2 nodes after step ",
+@pytest.mark.parametrize("how, said", [pytest.param("node", "node n3 does not answer; continuing with 2 nodes after step ",
                                                     marks=pytest.mark.full),  # as on Slurm
-                                       ("rank", "going on with the same 3 nodes after step ")])
+                                       ("rank", "continuing with the same 3 nodes after step ")])
 def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # noqa: F811
     job = qsub("select=3:ncpus=1:mpiprocs=1")
     broken = break_run(pbs, work, job, how, "n3", BREAK)

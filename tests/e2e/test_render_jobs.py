@@ -54,7 +54,7 @@ def noting(tmp_path, lockstep):
 case $1 in
   job) exec {lockstep} "$@" ;;
   train) printf '%s\\0' "$@" >{tmp_path}/words; mkdir {tmp_path}/run
-    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$7" ;;
 esac
 """)
     program.chmod(0o755)
@@ -73,7 +73,7 @@ def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noti
         job = submitted(where, work, environment, script=script)
         assert ended(where, job) == 0, pbs_log(work, job)
     words = (tmp_path / "words").read_bytes().decode().split("\0")[:-1]
-    assert words == ["train", "quick.yaml", "--resume", "auto", *sets]
+    assert words[:5] + words[6:7] + words[8:] == ["train", "quick.yaml", "--resume", "auto", "--run-file", "--errors", *sets]
     assert not (work / "pwned").exists()
 
 

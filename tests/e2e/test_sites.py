@@ -25,7 +25,7 @@ def test_ones_own_sites_come_before_lockstep_s(run, lockstep, tmp_path):
     (tmp_path / "sites/gadi.yaml").write_text("about: mine\nscheduler: slurm\n")
     (tmp_path / "sites/bad.yaml").write_text("scheduler: slurm\nqueu: x\n")
     listed = run(lockstep, "site", "list", cwd=tmp_path, env={"HOME": str(tmp_path)}, check=True).stdout
-    assert "gadi         slurm  mine (sites/gadi.yaml, before lockstep's own)\n" in listed and "perlmutter" in listed
+    assert "gadi         slurm  mine (sites/gadi.yaml)\n" in listed and "perlmutter" in listed
     assert "bad" in listed and "unknown key queu (sites/bad.yaml:2:1)" in listed
     shown = run(lockstep, "site", "show", "gadi", cwd=tmp_path, check=True).stdout
     assert shown == "# sites/gadi.yaml\nabout: mine\nscheduler: slurm\n"
@@ -43,8 +43,8 @@ def test_one_that_fails_is_said_and_the_other_asked(run, lockstep, commands):
     found = run(lockstep, "site", "detect", check=True, env=commands(
         sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
         qstat="if [ $1 = -Q ]; then echo 'Queue: q1'; echo '    enabled = True'; else exit 1; fi")).stdout
-    assert "# sinfo" in found and "failed, or gave no answer in 10 s: Unable to contact slurm controller" in found
-    assert "# qstat -B -f failed" in found and "# there is no pbsnodes here" in found
+    assert "# sinfo" in found and "failed, or did not answer within 10 s: Unable to contact slurm controller" in found
+    assert "# qstat -B -f failed" in found and "# pbsnodes is not installed here" in found
     assert "scheduler: pbs\n" in found and "  q1: {}\n" in found
 
 

@@ -34,7 +34,7 @@ def test_sbatch_hears_what_is_meant_for_it_alone(lockstep, run, work):  # noqa: 
     env = fake(work.parent, sbatch="/usr/bin/env >given; echo 7")
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env={**env, **HEARD, **UNHEARD}, check=True)
     assert set(HEARD) <= given(work) and not set(UNHEARD) & given(work)
-    said, = [line for line in result.stderr.splitlines() if "not heard for this job" in line]
+    said, = [line for line in result.stderr.splitlines() if "ignored for this job" in line]
     assert {name for name in UNHEARD if name.startswith("SBATCH_")} == set(re.findall(r"SBATCH_\w+", said))
     run(lockstep, "submit", "quick.yaml", "--account", "mine", "--queue", "q", cwd=work, env={**env, **HEARD}, check=True)
     assert set(HEARD) - given(work) == {"SBATCH_ACCOUNT", "SBATCH_PARTITION"}, "what was asked for counts before a variable"
@@ -87,41 +87,20 @@ def begun(lockstep, start, work):  # noqa: F811
     return begin
 
 
-@pytest.mark.parametrize("words, signals", [
-    (("--chain", 3), [signal.SIGINT]), (("--wait",), [signal.SIGHUP, signal.SIGHUP])])  # of a closed terminal: its shell's and the kernel's
-def test_an_interrupt_while_sbatch_runs_still_tells_the_id(words, signals, begun, work):  # noqa: F811
+@pytest.mark.parametrize("words, number", [(("--chain", 3), signal.SIGINT), (("--wait",), signal.SIGHUP)])
+def test_an_interrupt_while_sbatch_runs_still_prints_the_id(words, number, begun, work):  # noqa: F811
     process = begun(*words)
-    for number in signals:
-        os.killpg(process.pid, number)  # as a terminal does: sbatch is told, too
-        line_with(process, process.stderr, "hearing the job's id first")
+    os.killpg(process.pid, number)  # as a terminal does
     (work / "go").touch()
     out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (130, "41\n") and "scancel 41" in err, err
-    assert ("interrupted: 1 of 3 jobs were submitted" in err) == ("--chain" in words)
-
-
-def test_a_closed_terminal_is_nothing_under_nohup(begun, work):  # noqa: F811
-    process = begun(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    os.killpg(process.pid, signal.SIGHUP)
-    (work / "go").touch()
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (0, "41\n") and "hearing" not in err, err
-
-
-def test_a_second_ctrl_c_ends_it(begun, work):  # noqa: F811
-    process = begun()
-    process.send_signal(signal.SIGINT)
-    line_with(process, process.stderr, "hearing the job's id first")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == -signal.SIGINT
-    (work / "go").touch()
+    assert (process.returncode, out) == (-number, "41\n") and "scancel 41" in err, err
 
 
 def test_its_words_are_passed_on(lockstep, run, work):  # noqa: F811
     for text, status, what in (("echo 'sbatch: lua: charged to a00' >&2; echo 7", 0, ["charged to a00"]),
                                ("echo welcome; echo 'sbatch: error: no' >&2; exit 1", 1, ["welcome", "sbatch: error: no"]),
-                               ("echo 'sbatch: error: no' >&2", 1, ["names no id: sbatch: error: no"]),
-                               ("kill -9 $$", 1, ["status 137", "to do: "])):
+                               ("echo 'sbatch: error: no' >&2", 1, ["printed no id: sbatch: error: no"]),
+                               ("kill -9 $$", 1, ["status 137"])):
         result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch=text))
         assert result.returncode == status and all(words in result.stderr for words in what), result.stderr
 
@@ -133,4 +112,4 @@ def test_a_banner_is_no_id(lockstep, run, work):  # noqa: F811
         result = run(lockstep, "submit", "quick.yaml", cwd=work, env=env, check=True)
         assert result.stdout == job.removesuffix(";east") + "\n"
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch="cat banner"))
-    assert (result.returncode, result.stdout) == (1, "") and "names no id: 2026-11-23" in result.stderr
+    assert (result.returncode, result.stdout) == (1, "") and "printed no id: 2026-11-23" in result.stderr

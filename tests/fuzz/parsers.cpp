@@ -17,7 +17,6 @@
 #include "lockstep/tasks/tokenise.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/text/vocabulary.h"
-#include "tools/cluster/detect.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "tools/cluster/watch.h"
@@ -133,13 +132,13 @@ const std::vector<Parser>& parsers() {
       text("site", [](const std::string& input) { cluster::parse_site(input, "input.yaml"); }),
       text("scheduler",
            [](const std::string& input) {
-             cluster::read_squeue(input, {"12"});
-             cluster::read_sacct(input);
-             cluster::read_qstat(input);
+             cluster::parse_squeue(input, {"12"});
+             cluster::parse_sacct(input);
+             cluster::parse_qstat(input, {"12"});
              cluster::read_sinfo(input);
              cluster::read_pbs(input, input, input);
            }),
-      text("record", [](const std::string& input) { cluster::read_record(input); }),
+      text("record", [](const std::string& input) { cluster::parse_record(input); }),
       {"metrics", "metrics.jsonl",
        [](const Path& folder, const std::string&) {
          std::ofstream(folder / "config.yaml") << "run: {name: a}\n";

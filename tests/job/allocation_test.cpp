@@ -1,12 +1,10 @@
-#include "tools/job/allocation.h"
-
 #include <gtest/gtest.h>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "refusal.h"
 #include "temp_folder.h"
-#include "tools/cluster/scheduler.h"
+#include "tools/job/own_job.h"
 
 namespace lockstep::job {
 namespace {
@@ -88,7 +86,7 @@ TEST(SlurmAllocation, RefusesGpusThatLieUnevenly) {
   const SlurmCase uneven = {"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}, {"SLURM_GPUS", "6"}},
                             1,  ""};
   EXPECT_TRUE(has(refusal_of([&] { slurm_allocation(slurm(uneven), {}, 1); }),
-                  "6 GPUs do not lie evenly on 2 nodes"));
+                  "6 GPUs are not spread evenly over 2 nodes"));
 }
 
 TEST(Layout, WarnsOfCoresThatAreShared) {
@@ -106,7 +104,7 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
                             1,
                             ""})
                       .at(0),
-                  "4 of the job's 64 cores are used"));
+                  "use 4 of the job's 64 cores"));
   EXPECT_TRUE(warnings({"", 2, "32(x2)", "32(x2)", {}, 1, ""}).empty());
 }
 
@@ -156,17 +154,6 @@ TEST(ThreadsPerCore, AreThoseOfWhatTheSchedulerCounts) {
   EXPECT_EQ(threads_per_core({}, 4, path), 1);
   EXPECT_EQ(threads_per_core({{"LOCKSTEP_THREADS_PER_CORE", "1"}}, 8, path), 1);
   EXPECT_EQ(threads_per_core({}, 8, path + "/none"), 1);
-}
-
-TEST(Gpus, OfAmdAreTold) {
-  const test::TempFolder folder;
-  const auto path = folder.path().string();
-  EXPECT_TRUE(gpus_are_amd({{"ROCR_VISIBLE_DEVICES", "0"}}, 0, path));
-  folder.write("kfd", "");
-  EXPECT_FALSE(gpus_are_amd({}, 0, path));
-  EXPECT_TRUE(gpus_are_amd({}, 2, path));
-  folder.write("nvidiactl", "");
-  EXPECT_FALSE(gpus_are_amd({}, 2, path));
 }
 
 TEST(Settings, ThatAreNoNumbersAreRefused) {

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <optional>
 
+#include "lockstep/base/format.h"
 #include "refusal.h"
 #include "temp_folder.h"
-#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {
@@ -58,19 +59,23 @@ TEST(Signals, KeepTheSigtermThatEndsAJob) {
 
 class Started : public ::testing::Test {
  protected:
-  RanksEnd run(const std::string& script, Environment environment = {}, int early_signal = 0) {
+  RanksEnd run(const std::string& script, Environment environment = {}, int early_signal = 0,
+               std::optional<std::chrono::milliseconds> warning_in = {}) {
     environment["PATH"] = "/usr/bin:/bin";
-    scheduler_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
-    const auto scheduler = make_pbs(scheduler_environment_, [](const auto&) { return base::Answer(); });
+    job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
+    const auto job = make_pbs_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
+    JobSignals of_job{signals};
+    if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;
     if (early_signal != 0) ::raise(early_signal);
-    const auto end = run_ranks(*scheduler, signals, stop_,
-                               {.launcher = {{"sh", "-c"}}, .words = {script}, .environment = environment});
+    const auto end =
+        run_ranks(*job, of_job, {.launcher = {{"sh", "-c"}}, .words = {script}, .environment = environment});
     Signals::release();
+    stop_ = of_job.stop;
     return end;
   }
 
-  Environment scheduler_environment_;
+  Environment job_environment_;
   StopSignal stop_;
 };
 
@@ -85,6 +90,16 @@ TEST_F(Started, RanksSeeAVariableThatIsSetToNothing) {
 TEST_F(Started, RanksHearASignalFromBeforeTheirStart) {
   EXPECT_EQ(run("exec sleep 60", {}, SIGTERM).status, 128 + SIGTERM);
   EXPECT_EQ(stop_.signal, SIGTERM);
+}
+
+// In a short job the scheduler's warning comes at once, so the job's own timer counts.
+TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
+  EXPECT_EQ(run("sleep 0.3; exit 5", {}, SIGUSR1, std::chrono::hours(1)).status, 5);
+  EXPECT_EQ(stop_.signal, 0);
+  run("exec sleep 60", {}, SIGTERM, std::chrono::milliseconds(0));
+  EXPECT_EQ(stop_.signal, SIGTERM);
+  run("sleep 0.3", {}, 0, std::chrono::milliseconds(0));
+  EXPECT_EQ(stop_.signal, SIGUSR1);
 }
 
 TEST(BannerFilter, NotesProcessesThatRanOutOfMemory) {
@@ -107,18 +122,19 @@ TEST(MemoryKills, AreReadFromTheJobsOwnGroups) {
   write("memory/pbs/7.x", "memory.oom_control", "under_oom 0\noom_kill 1\n");
   write("memory/pbs/7.x", "memory.limit_in_bytes", "2147483648\n");
   const auto kills = [&](const std::string& mark, const std::string& own) {
-    return memory_kills(mark, groups.string(), folder.write("own", own));
+    const auto found = memory_kills(mark, groups.string(), folder.write("own", own));
+    return format("{} {}", found.count, found.limits);
   };
-  EXPECT_EQ(kills("/job_7", "0::/slurm/job_7/step_batch/user\n"), "1 in all (limit 2.00 GiB, peak 2.00 GiB)");
-  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"),
-            "1 in all (limit 2.00 GiB, peak unknown)");
-  EXPECT_EQ(kills("/job_8", "0::/slurm/job_7/step_batch/user\n"), "");
+  EXPECT_EQ(kills("/job_7", "0::/slurm/job_7/step_batch/user\n"), "1 limit 2.00 GiB, peak 2.00 GiB");
+  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"), "1 limit 2.00 GiB, peak unknown");
+  EXPECT_EQ(kills("/job_8", "0::/slurm/job_7/step_batch/user\n"), "0 ");
 }
 
-TEST(Settings, AreSplitAsAShellDoes) {
-  EXPECT_EQ(settings_in("a=1 b='x y' c=\"z\"\\ w"),
-            (std::vector<std::string>{"--set", "a=1", "--set", "b=x y", "--set", "c=z w"}));
-  EXPECT_TRUE(has(test::refusal_of([] { split_words("a='b"); }), "a quote is not closed"));
+TEST(Settings, ComeFromWordsOrFromAFile) {
+  EXPECT_EQ(settings_in("a=1  b=[0.8,0.9]"),
+            (std::vector<std::string>{"--set", "a=1", "--set", "b=[0.8,0.9]"}));
+  for (const char* text : {"a='b'", "a=\"b\"", "a=\\b"})  // qsub -v turns quotes into backslashes
+    EXPECT_TRUE(has(test::refusal_of([&] { settings_in(text); }), "SET=@FILE")) << text;
   const test::TempFolder folder;
   EXPECT_EQ(settings_in("@" + folder.write("s", "# mine\nx=[0.8, 0.9]\n\nrun.name=it's")),
             (std::vector<std::string>{"--set", "x=[0.8, 0.9]", "--set", "run.name=it's"}));

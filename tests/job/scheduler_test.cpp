@@ -1,4 +1,4 @@
-#include "tools/job/scheduler.h"
+#include "tools/job/own_job.h"
 
 #include <gtest/gtest.h>
 
@@ -53,8 +53,8 @@ TEST(Slurm, TellsARequeueFromACancel) {
         {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", text}}};
-    const auto slurm = make_slurm(environment, fake.command());
-    EXPECT_EQ(slurm->starts_again(), again) << text;
+    const auto slurm = make_slurm_job(environment, fake.command());
+    EXPECT_EQ(slurm->restarts_itself(), again) << text;
     EXPECT_EQ(slurm->was_cancelled({.signal = SIGTERM}), cancelled) << text;
   }
 }
@@ -62,13 +62,13 @@ TEST(Slurm, TellsARequeueFromACancel) {
 TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
   Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
-  EXPECT_TRUE(make_slurm(environment, fake.command())->go_on({}).goes_on);
+  EXPECT_TRUE(make_slurm_job(environment, fake.command())->continue_run({}).continues);
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_FALSE(make_slurm(environment, fake.command())->go_on({}).goes_on);
+  EXPECT_FALSE(make_slurm_job(environment, fake.command())->continue_run({}).continues);
 }
 
-TEST(Slurm, DelaysAWarningThatCameTooEarly) {
+TEST(Slurm, WarnsAShortJobWhenAFifthOfItsTimeIsLeft) {
   for (const auto& [left, limit, seconds] : {std::tuple{"0:50", "1:00", 38},
                                              {"0:12", "1:00", 0},
                                              {"2:30", "3:00", 114},
@@ -76,7 +76,7 @@ TEST(Slurm, DelaysAWarningThatCameTooEarly) {
                                              {"", "", 0}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"squeue", std::string("6 1:00:00 1:00:00\n7 ") + left + " " + limit + "\n"}}};
-    EXPECT_EQ(make_slurm(environment, fake.command())->early_by(), seconds) << left;
+    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << left;
   }
 }
 
@@ -85,7 +85,7 @@ TEST(Slurm, GivesUpItsLostNodes) {
   Fake fake{{{"squeue --noheader --steps", "7.0\n7.batch\n"}}};
   Allocation left;
   left.nodes = {{"n1", 4, 3, 0}, {"n3", 4, 1, 0}};
-  EXPECT_EQ(make_slurm(environment, fake.command())->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(make_slurm_job(environment, fake.command())->keep_only(left, {"n2"}), "");
   EXPECT_EQ(environment["SLURM_JOB_NODELIST"] + " " + environment["SLURM_NNODES"] + " " +
                 environment["SLURM_TASKS_PER_NODE"] + " " + environment["SLURM_JOB_CPUS_PER_NODE"] + " " +
                 environment["SLURM_NTASKS"] + " " + environment["SLURM_MEM_PER_NODE"] +
@@ -110,7 +110,7 @@ TEST(Slurm, TriesAgainWhereItIsToldTo) {
   };
   Allocation left;
   left.nodes = {{"n1", 4, 3, 0}};
-  EXPECT_EQ(make_slurm(environment, run)->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(make_slurm_job(environment, run)->keep_only(left, {"n2"}), "");
   EXPECT_EQ(updates, 2);
 }
 
@@ -120,12 +120,12 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   Fake fake{
       {{"qstat",
         "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
-  const auto pbs = make_pbs(environment, fake.command());
+  const auto pbs = make_pbs_job(environment, fake.command());
   pbs->allocation();
   EXPECT_TRUE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
-  EXPECT_TRUE(pbs->may_start_again({.signal = SIGTERM, .job_seconds = 100}));
+  EXPECT_TRUE(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}));
   EXPECT_EQ(pbs->restarts(), 1);
 }
 
@@ -171,8 +171,8 @@ class Launchers : public ::testing::Test {
     environment_[slurm ? "SLURM_JOB_ID" : "PBS_JOBID"] = "7";
     environment_["PBS_NODEFILE"] = "nodes";
     fake_.answers["--version"] = version;
-    const auto scheduler =
-        slurm ? make_slurm(environment_, fake_.command()) : make_pbs(environment_, fake_.command());
+    const auto job =
+        slurm ? make_slurm_job(environment_, fake_.command()) : make_pbs_job(environment_, fake_.command());
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     Layout layout{.nodes = 2,
@@ -182,7 +182,7 @@ class Launchers : public ::testing::Test {
                   .cores_per_node = 8,
                   .cpus_per_node = 8};
     return base::join(
-        choose_launcher({*scheduler, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
+        choose_launcher({*job, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
             .words,
         " ");
   }

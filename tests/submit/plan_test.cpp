@@ -13,7 +13,7 @@ using test::has;
 class Planned : public ::testing::Test {
  protected:
   Plan plan(const std::vector<std::string>& sweeps, int64_t links, const std::string& site) const {
-    const WantedJob job{.config = config_, .site = site};
+    const cluster::JobRequest job{.config = config_, .site = site};
     return make_plan(job, "", sweeps, links);
   }
   Plan plan(const std::vector<std::string>& sweeps = {}, int64_t links = 1) const {
@@ -31,7 +31,7 @@ TEST_F(Planned, JobsKeepTheirFilesBesideTheRunsAndNothingIsWritten) {
   const auto one = plan();
   EXPECT_EQ(one.stem.parent_path(), runs_ + "/.jobs");
   EXPECT_EQ(file_of(one, 1, ".sh"), one.stem.string() + ".sh");
-  EXPECT_TRUE(has(shown(one), "sbatch"));
+  EXPECT_TRUE(has(commands_and_scripts(one), "sbatch"));
   EXPECT_FALSE(std::filesystem::exists(runs_));
 }
 
@@ -41,7 +41,7 @@ TEST_F(Planned, LinksOfAChainWaitForTheOneBefore) {
   EXPECT_FALSE(has(script_of(chain, 1, ""), "afterany"));
   EXPECT_TRUE(has(script_of(chain, 2, "17"), "afterany:17"));
   EXPECT_TRUE(has(script_of(chain, 2, "17"), "LOCKSTEP_LINK=2"));
-  const auto text = shown(chain);
+  const auto text = commands_and_scripts(chain);
   EXPECT_TRUE(has(text, "afterany:JOB-OF-LINK-1") && has(text, "afterany:JOB-OF-LINK-2"));
 }
 
@@ -52,8 +52,8 @@ TEST_F(Planned, SweepHasATaskForEachCombinationWhoseConfigIsRight) {
 
 TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
   EXPECT_EQ(test::refusal_of([&] { plan({"run.seed=0..2"}, 1, bare_); }),
-            "bare takes no job arrays, so there is no --sweep / " + bare_ +
-                " / submit each run by itself, with --set");
+            "the site bare has no job arrays, which --sweep needs / " + bare_ +
+                " / submit each run separately, with --set");
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
-#include "tools/cluster/detect.h"
-
+// lockstep site detect: proposes a site file.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -11,6 +9,9 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "tools/cluster/scheduler.h"
+#include "tools/cluster/site.h"
+#include "trainer/config/numbers.h"
+#include "trainer/config/value.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -22,14 +23,13 @@ int64_t number_of(const std::string& text) {
   return std::clamp<int64_t>(base::number_in(text).value_or(0), 0, 1'000'000);
 }
 
-// A queue's name ends up in a directive.
 bool is_usable(const std::string& name, FoundSite& found) {
   if (is_directive_word(name)) return true;
-  found.notes.push_back("a queue was left out, whose name is no word: " + name);
+  found.notes.push_back("left out a queue whose name is not one word: " + name);
   return false;
 }
 
-// ---- what qstat and pbsnodes say of PBS's queues and nodes ----
+// ---- PBS ----
 
 struct Block {
   std::string name;
@@ -41,7 +41,7 @@ struct Block {
   }
 };
 
-// Each begins with a line that names it: "Queue: workq", "Server: pbs", or a node's name.
+// A block starts with its name: "Queue: workq", "Server: pbs", or a node's name.
 std::vector<Block> blocks_of(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> parts;
   for (const auto& line : base::split(text, '\n')) {
@@ -61,7 +61,7 @@ struct NodeKind {
   auto operator<=>(const NodeKind&) const = default;
 };
 
-// The kind that most nodes are of.
+// The kind of most nodes.
 NodeKind common_kind(const std::vector<Block>& nodes, Words& notes) {
   std::map<NodeKind, int> kinds;
   for (const auto& node : nodes)
@@ -69,14 +69,13 @@ NodeKind common_kind(const std::vector<Block>& nodes, Words& notes) {
              number_of(node.get("resources_available.ngpus"))}];
   if (kinds.empty()) return {};
   for (const auto& [kind, count] : kinds)
-    notes.push_back(format("{} node(s) of {} ncpus and {} ngpus", count, kind.cores, kind.gpus));
+    notes.push_back(format("{} node(s) with {} ncpus and {} ngpus", count, kind.cores, kind.gpus));
   if (kinds.size() > 1)
-    notes.emplace_back(
-        "nodes differ, and PBS does not say which queue has which: see to gpus_per_node below");
+    notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;
 }
 
-// ---- what sinfo says of Slurm's partitions ----
+// ---- Slurm ----
 
 // A line for each partition and kind of node: partition (* = the default), nodes, CPUs, sockets, cores a
 // socket, gres, longest job, sizes of a job.
@@ -92,20 +91,10 @@ int64_t gpus_of(const std::string& gres) {
   return gpus;
 }
 
-// By the names of AMD's and Intel's.
-bool are_of_others(const std::string& gres) {
-  const Words others = {"gpu:mi", "gpu:amd", "gpu:pvc", "gpu:intel"};
-  return std::ranges::any_of(others, [&](const auto& name) { return gres.find(name) != std::string::npos; });
-}
-
-Queue queue_of(const std::string& name, const Words& line, Words& notes) {
+Queue queue_of(const std::string& name, const Words& line) {
   Queue queue;
   queue.name = name;
   queue.gpus_per_node = gpus_of(line[5]);
-  if (queue.gpus_per_node > 0 && are_of_others(line[5])) {
-    notes.push_back(format("{}: its GPUs ({}) are none that lockstep can use", name, line[5]));
-    queue.gpus_per_node = 0;
-  }
   const auto cores = number_of(line[3]) * number_of(line[4]);
   queue.cores_per_node = cores > 0 ? cores : number_of(line[2]);
   queue.max_nodes = number_of(line[7].substr(line[7].find('-') + 1));  // "4", "1-4" or "1-infinite"
@@ -160,14 +149,14 @@ FoundSite read_sinfo(const std::string& text) {
     known.all += count;
     const auto place = std::ranges::find(found.site.queues, name, &Queue::name);
     if (place == found.site.queues.end()) {
-      found.site.queues.push_back(queue_of(name, line, found.notes));
+      found.site.queues.push_back(queue_of(name, line));
     } else {
-      found.notes.push_back(format("{}: its nodes differ; what most of them have is listed below", name));
-      if (count > known.most) *place = queue_of(name, line, found.notes);
+      found.notes.push_back(format("{}: its nodes differ; the file describes most of them", name));
+      if (count > known.most) *place = queue_of(name, line);
     }
     known.most = std::max(known.most, count);
   }
-  for (auto& queue : found.site.queues) {  // without a limit a job may have what is there
+  for (auto& queue : found.site.queues) {
     if (queue.max_nodes == 0) queue.max_nodes = nodes[queue.name].all;
   }
   if (found.site.threads_per_core == 1) found.site.threads_per_core = 0;
@@ -176,34 +165,28 @@ FoundSite read_sinfo(const std::string& text) {
 
 namespace {
 
-// Asks the commands of this machine, and notes what did not answer.
-class Questions {
+// Runs the scheduler's commands, and keeps the failures.
+class Queries {
  public:
   std::optional<std::string> ask(const Words& command) {
     const auto answer = run_(command);
     if (answer.good()) return answer.output;
     if (answer.end == base::Answer::not_started) return std::nullopt;
     const auto said = base::trimmed(answer.errors);
-    silent.push_back(format("{} failed, or gave no answer in {} s{}", base::join(command, " "),
+    silent.push_back(format("{} failed, or did not answer within {} s{}", base::join(command, " "),
                             kLimit.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
     return std::nullopt;
   }
 
   std::optional<FoundSite> slurm() {
     const auto text = ask({"sinfo", "-h", "-o", kSinfoFormat});
-    if (!text) return std::nullopt;
-    auto found = read_sinfo(*text);
-    for (const auto& line : base::split(ask({"scontrol", "show", "config"}).value_or(""), '\n')) {
-      if (line.starts_with("MpiDefault") || line.starts_with("AccountingStorageEnforce"))
-        found.notes.push_back("slurm.conf: " + line);
-    }
-    return found;
+    return text ? std::optional(read_sinfo(*text)) : std::nullopt;
   }
 
   std::optional<FoundSite> pbs() {
     const auto queues = ask({"qstat", "-Q", "-f"});
     if (!queues) return std::nullopt;
-    if (find_command("pbsnodes").empty()) silent.emplace_back("there is no pbsnodes here");
+    if (find_command("pbsnodes").empty()) silent.emplace_back("pbsnodes is not installed here");
     return read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
   }
 
@@ -214,37 +197,46 @@ class Questions {
   RunCommand run_ = real_commands(kLimit);
 };
 
-void note_software(FoundSite& found, Questions& questions) {
-  for (const char* launcher : {"mpirun", "mpiexec"}) {
-    const auto version = questions.ask({launcher, "--version"}).value_or("");
-    if (!version.empty())
-      found.notes.push_back(format("{}: {}", launcher, version.substr(0, version.find('\n'))));
-  }
-  const char* modules = std::getenv("LOADEDMODULES");
-  if (modules && *modules)
-    found.notes.push_back(
-        format("modules that are loaded here; name under `modules` those that a job needs: {}", modules));
-}
-
 }  // namespace
+
+std::string as_yaml(const FoundSite& found) {
+  std::string text =
+      "# Proposed by lockstep site detect. It cannot find out whether jobs need an account, modules or file\n"
+      "# systems, or a number of cores per GPU (docs/how-to/sites.md).\n";
+  for (const auto& note : found.notes) text += "# " + base::printable(note, 300) + "\n";
+  const auto& site = found.site;
+  text += format("scheduler: {}\n", site.scheduler);
+  if (!site.queue.empty()) text += format("queue: {}\n", config::yaml_text(site.queue));
+  if (site.threads_per_core > 0) text += format("threads_per_core: {}\n", site.threads_per_core);
+  if (!site.queues.empty()) text += "queues:\n";
+  for (const auto& queue : site.queues) {
+    Words keys;
+    for (const auto& [key, number] : {std::pair{"gpus_per_node", queue.gpus_per_node},
+                                      {"cores_per_node", queue.cores_per_node},
+                                      {"min_nodes", queue.min_nodes},
+                                      {"max_nodes", queue.max_nodes}}) {
+      if (number != (std::string_view(key) == "gpus_per_node" ? -1 : 0))
+        keys.push_back(format("{}: {}", key, number));
+    }
+    if (queue.max_time.count() > 0) keys.push_back("max_time: " + config::duration_text(queue.max_time));
+    text += format("  {}: {{{}}}\n", config::yaml_text(queue.name), base::join(keys, ", "));
+  }
+  return text;
+}
 
 std::string detect_site(const std::string& scheduler) {
   if (!scheduler.empty())
     check_scheduler(scheduler, "lockstep site detect", "use --scheduler slurm or --scheduler pbs");
-  Questions questions;
+  Queries queries;
   std::optional<FoundSite> found;
-  if (scheduler != "pbs") found = questions.slurm();
-  if (found && scheduler.empty() && !find_command("qstat").empty())
-    found->notes.emplace_back("qstat is here, too: lockstep site detect --scheduler pbs");
-  if (!found && scheduler != "slurm") found = questions.pbs();
+  if (scheduler != "pbs") found = queries.slurm();
+  if (!found && scheduler != "slurm") found = queries.pbs();
   if (!found)
     throw Error(
-        scheduler.empty() ? "no scheduler answers here" : format("{} does not answer here", scheduler),
-        questions.silent.empty() ? "neither sinfo nor qstat is on the PATH"
-                                 : base::join(questions.silent, "; "),
-        "run it on a login node of the cluster, or begin with  lockstep site show slurm");
-  note_software(*found, questions);
-  found->notes.insert(found->notes.end(), questions.silent.begin(), questions.silent.end());
+        scheduler.empty() ? "no scheduler found here" : format("{} not found here", scheduler),
+        queries.silent.empty() ? "neither sinfo nor qstat is on PATH" : base::join(queries.silent, "; "),
+        "run it on a login node, or start from: lockstep site show slurm");
+  found->notes.insert(found->notes.end(), queries.silent.begin(), queries.silent.end());
   return as_yaml(*found);
 }
 

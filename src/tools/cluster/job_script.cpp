@@ -3,64 +3,59 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "tools/cluster/scheduler.h"
-#include "tools/cluster/site.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::cluster {
 namespace {
 
-// ---- what a job is given: what was asked for, filled up from the site, and refused where the site has less
-// ----
+// ---- resources ----
 
-constexpr int64_t kRanksWithoutGpus = 2;  // as job_scripts/ddp.* ask for
+constexpr int64_t kRanksWithoutGpus = 2;  // as in job_scripts/ddp.*
 constexpr int64_t kMost = 1'000'000;
 
 std::string place(const Site& site, const Queue& queue) {
   return queue.name.empty() ? site.path : format("{}, queue {}", site.path, queue.name);
 }
 
-void within(const char* option, int64_t value, int64_t least, int64_t most, const std::string& where) {
+void check_range(const char* option, int64_t value, int64_t least, int64_t most, const std::string& where) {
   if (value < least || value > kMost)
-    throw InputError(format("{} {}: a number from {} to {} is wanted", option, value, least, kMost), "",
-                     format("as in {} {}", option, std::max<int64_t>(1, least)));
+    throw InputError(format("{} must be from {} to {} (got {})", option, least, kMost, value), "",
+                     format("use {} {}", option, std::max<int64_t>(1, least)));
   if (most > 0 && value > most)
-    throw InputError(format("{} {}: the site gives at most {}", option, value, most), where,
-                     format("ask for {} or less, or choose another --queue", most));
+    throw InputError(format("{} {}: the site allows at most {}", option, value, most), where,
+                     format("use {} or less, or another --queue", most));
 }
 
 void check_gpus(int64_t gpus, const Site& site, const Queue& queue) {
-  within("--gpus-per-node", gpus, 0, std::max<int64_t>(queue.gpus_per_node, 0), place(site, queue));
+  check_range("--gpus-per-node", gpus, 0, std::max<int64_t>(queue.gpus_per_node, 0), place(site, queue));
   if (gpus > 0 && queue.gpus_per_node == 0)
     throw InputError(format("--gpus-per-node {}: these nodes have no GPUs that lockstep can use", gpus),
-                     place(site, queue), "choose another --queue, or --gpus-per-node 0");
+                     place(site, queue), "use another --queue, or --gpus-per-node 0");
 }
 
-void check_time(const Site& site, const JobRequest& request, const Queue& queue) {
-  if (request.time < std::chrono::minutes(1))
-    throw InputError(format("--time {}: a minute or more is wanted", config::duration_text(request.time)), "",
-                     "as in --time 30m or --time 2h");
-  if (queue.max_time.count() > 0 && request.time > queue.max_time) {
-    const auto most = config::duration_text(queue.max_time);
+std::chrono::milliseconds checked_time(const Site& site, const std::string& text, const Queue& queue) {
+  const auto time = config::parse_duration(text);
+  if (!time || *time < std::chrono::minutes(1))
+    throw InputError(format("--time must be a minute or more (got {})", base::printable(text)), "",
+                     "use --time 30m, --time 2h or --time 1h30m");
+  if (queue.max_time.count() > 0 && *time > queue.max_time)
     throw InputError(
-        format("--time {}: the site gives at most {}", config::duration_text(request.time), most),
-        place(site, queue), "ask for less: a job that is stopped early goes on by itself in another one");
-  }
+        format("--time {}: the site allows at most {}", text, config::duration_text(queue.max_time)),
+        place(site, queue), "use less: a job that stops early continues in a new job");
+  return *time;
 }
 
 void check_account(const Site& site, const JobRequest& request) {
   if (site.account == "required" && request.account.empty())
-    throw InputError(format("{} charges every job to an account, and none is named", site.name), site.path,
-                     "add --account NAME");
+    throw InputError(format("the site {} requires an account", site.name), site.path, "add --account NAME");
   if (site.account == "none" && !request.account.empty())
-    throw InputError(format("--account: {} has no accounts", site.name), site.path, "leave it out");
+    throw InputError(format("--account: the site {} has no accounts", site.name), site.path, "omit it");
 }
 
 int64_t ranks_of(const JobRequest& request, const Resources& given) {
@@ -73,9 +68,9 @@ bool takes_whole_nodes(const Site& site, const Resources& given) {
   return site.form == "nodes" && given.queue.cores_per_node > 0;
 }
 
-// All cores that come with what is asked for: with the whole node, with the GPUs, with the ranks that a node
-// has.
-int64_t cores_that_come(const Site& site, const Resources& given) {
+// The cores that the site assigns with whole nodes, with GPUs, or with a share of a node's ranks; 0 =
+// unknown.
+int64_t assigned_cores(const Site& site, const Resources& given) {
   const auto& queue = given.queue;
   if (takes_whole_nodes(site, given)) return queue.cores_per_node;
   if (given.gpus > 0 && queue.cores_per_gpu > 0) return given.gpus * queue.cores_per_gpu;
@@ -86,33 +81,32 @@ int64_t cores_that_come(const Site& site, const Resources& given) {
 }
 
 void give_cores(const Site& site, const JobRequest& request, Resources& given) {
-  const auto come = cores_that_come(site, given);
+  const auto assigned = assigned_cores(site, given);
   given.cores_per_rank =
-      request.cores_per_rank > 0 ? request.cores_per_rank : std::max<int64_t>(1, come / given.ranks);
+      request.cores_per_rank > 0 ? request.cores_per_rank : std::max<int64_t>(1, assigned / given.ranks);
   given.cores = given.ranks * given.cores_per_rank;
   const auto& queue = given.queue;
   if (given.gpus > 0 && queue.cores_per_gpu > 0) {
-    if (given.cores > come)
-      throw InputError(
-          format("{} ranks of {} cores on a node are more than the {} cores that come with {} GPUs",
-                 given.ranks, given.cores_per_rank, come, given.gpus),
-          place(site, queue), format("the site gives {} cores a GPU", queue.cores_per_gpu));
-    given.cores = come;
+    if (given.cores > assigned)
+      throw InputError(format("{} ranks of {} cores on a node need more than the {} cores of {} GPUs",
+                              given.ranks, given.cores_per_rank, assigned, given.gpus),
+                       place(site, queue), format("use {} cores per GPU or less", queue.cores_per_gpu));
+    given.cores = assigned;
   }
-  if (takes_whole_nodes(site, given)) given.cores = std::max(given.cores, come);
+  if (takes_whole_nodes(site, given)) given.cores = std::max(given.cores, assigned);
   if (queue.cores_per_node > 0 && given.cores > queue.cores_per_node)
-    throw InputError(format("{} ranks of {} cores on a node: its nodes have {} cores", given.ranks,
+    throw InputError(format("{} ranks of {} cores on a node: the nodes have {} cores", given.ranks,
                             given.cores_per_rank, queue.cores_per_node),
                      place(site, queue), "lower --ranks-per-node or --cpus-per-rank");
 }
 
-// a sum over the job says nothing of how it lies on nodes
+// totals do not say how the job is spread over its nodes
 void check_totals(const Site& site, const Resources& given) {
   const auto whole = given.queue.cores_per_node;
   if (site.form != "totals" || given.nodes == 1 || whole == 0 || given.cores == whole) return;
-  throw InputError(format("{} nodes with {} cores each: this site gives more than one node only whole",
+  throw InputError(format("{} nodes with {} cores each: the site allows several nodes only whole",
                           given.nodes, given.cores),
-                   place(site, given.queue), format("ask for all {} cores and all GPUs of each node", whole));
+                   place(site, given.queue), format("request all {} cores and all GPUs of each node", whole));
 }
 
 }  // namespace
@@ -120,19 +114,19 @@ void check_totals(const Site& site, const Resources& given) {
 Resources resources(const Site& site, const JobRequest& request) {
   Resources given;
   given.queue = find_queue(site, request.queue);
-  const auto where = place(site, given.queue);
-  within("--nodes", request.nodes, 1, given.queue.max_nodes, where);
-  if (request.nodes < given.queue.min_nodes)
-    throw InputError(format("--nodes {}: this queue takes {} or more", request.nodes, given.queue.min_nodes),
-                     where, "ask for more, or choose another --queue");
+  const auto& queue = given.queue;
+  const auto where = place(site, queue);
+  check_range("--nodes", request.nodes, 1, queue.max_nodes, where);
+  if (request.nodes < queue.min_nodes)
+    throw InputError(format("--nodes {}: the queue requires at least {}", request.nodes, queue.min_nodes),
+                     where, "use more, or another --queue");
   given.nodes = request.nodes;
   given.gpus =
-      request.gpus_per_node >= 0 ? request.gpus_per_node : std::max<int64_t>(0, given.queue.gpus_per_node);
-  if (request.gpus_per_node < -1) within("--gpus-per-node", request.gpus_per_node, 0, 0, where);
-  check_gpus(given.gpus, site, given.queue);
-  within("--ranks-per-node", request.ranks_per_node, 0, 0, where);
-  within("--cpus-per-rank", request.cores_per_rank, 0, 0, where);
-  check_time(site, request, given.queue);
+      request.gpus_per_node == -1 ? std::max<int64_t>(0, queue.gpus_per_node) : request.gpus_per_node;
+  check_gpus(given.gpus, site, queue);
+  check_range("--ranks-per-node", request.ranks_per_node, 0, 0, where);
+  check_range("--cpus-per-rank", request.cores_per_rank, 0, 0, where);
+  given.time = checked_time(site, request.time, queue);
   check_account(site, request);
   given.ranks = ranks_of(request, given);
   give_cores(site, request, given);
@@ -142,24 +136,24 @@ Resources resources(const Site& site, const JobRequest& request) {
 
 namespace {
 
-// ---- the lines by which a script asks the scheduler for it ----
+// ---- directives ----
 
 constexpr size_t kLongestJobName = 200;  // PBS takes 230
 
 using Lines = std::vector<std::string>;
 
-// A scheduler reads its directives by rules of its own, and quotes are no help in all of them.
+// Quotes do not protect a text in every scheduler's directives.
 const std::string& word(const char* option, const std::string& text) {
   if (is_directive_word(text)) return text;
-  throw InputError(format("{}: '{}' is no word that a scheduler takes", option, base::printable(text)), "",
-                   "letters, digits and ._+-@:/=, make one");
+  throw InputError(format("{}: '{}' is not one word", option, base::printable(text)), "",
+                   "use letters, digits and ._+-@:/=,");
 }
 
 const std::string& job_name(const std::string& name) {
   const bool other = name.find_first_of("@:/=,") != std::string::npos;
   if (is_directive_word(name) && !other && name.size() <= kLongestJobName) return name;
-  throw InputError(format("--name: '{}' is no name for a job", base::printable(name)), "",
-                   format("letters, digits and ._+- make one, {} at most", kLongestJobName));
+  throw InputError(format("--name: '{}' is not a job name", base::printable(name)), "",
+                   format("use letters, digits and ._+-, at most {}", kLongestJobName));
 }
 
 // "--qos", "x" -> "--qos=x"; "-q", "x" -> "-q x"
@@ -172,7 +166,7 @@ std::string clock(std::chrono::milliseconds time) {
   return format("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
-// In seconds: how long before its end a job is told of it. Slurm tells one that is shorter at once.
+// Seconds before the job's end at which Slurm signals it. Slurm signals shorter jobs at once.
 int64_t lead(std::chrono::milliseconds time) {
   constexpr int64_t kLongest = 120, kShare = 5;
   return std::min(kLongest, std::chrono::ceil<std::chrono::seconds>(time).count() / kShare);
@@ -189,12 +183,6 @@ int64_t memory(const Resources& given) {
   return std::max<int64_t>(1, queue.memory_gb * given.cores / queue.cores_per_node);
 }
 
-void ask_who(const Site& site, const JobRequest& request, const Resources& given, Lines& lines) {
-  if (!given.queue.name.empty()) lines.push_back(option(site.queue_flag, word("--queue", given.queue.name)));
-  if (!request.account.empty())
-    lines.push_back(option(site.account_flag, word("--account", request.account)));
-}
-
 std::string chunks(const Site& site, const Resources& given) {
   std::string text = format("select={}", given.nodes);
   if (site.form == "select") text += format(":ncpus={}:mpiprocs={}", cpus(site, given.cores), given.ranks);
@@ -203,40 +191,35 @@ std::string chunks(const Site& site, const Resources& given) {
   return text + (site.chunk.empty() ? "" : ":" + site.chunk);
 }
 
-void ask_totals(const Site& site, const Resources& given, Lines& lines) {
-  lines.push_back(format("-l ncpus={}", given.nodes * cpus(site, given.cores)));
-  if (given.gpus > 0) lines.push_back(format("-l ngpus={}", given.nodes * given.gpus));
-  if (memory(given) > 0) lines.push_back(format("-l mem={}GB", given.nodes * memory(given)));
-}
-
-void ask_chunks(const Site& site, const Resources& given, Lines& lines) {
-  lines.push_back("-l " + chunks(site, given));
-  if (given.nodes > 1) lines.emplace_back("-l place=scatter");
-}
-
-void ask_storage(const Site& site, const JobRequest& request, Lines& lines) {
-  const auto& storage = request.storage.empty() ? site.storage : request.storage;
-  if (!storage.empty()) lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
-}
-
 void check_storage(const Site& site, const JobRequest& request) {
   if (request.storage.find(',') != std::string::npos)
-    throw InputError("--storage: a comma would begin another resource", site.path,
-                     "join the names with + or :, as the site does");
+    throw InputError("--storage: a comma starts another resource", site.path, "join the names with + or :");
   if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
-  throw InputError(format("--storage: jobs of {} name no file systems", site.name), site.path,
-                   "leave it out");
+  throw InputError(format("--storage: jobs of the site {} name no file systems", site.name), site.path,
+                   "omit it");
+}
+
+void add_queue_and_account(const Site& site, const JobRequest& request, const Resources& given,
+                           Lines& lines) {
+  if (!given.queue.name.empty()) lines.push_back(option(site.queue_flag, word("--queue", given.queue.name)));
+  if (!request.account.empty())
+    lines.push_back(option(site.account_flag, word("--account", request.account)));
 }
 
 Lines pbs(const Site& site, const JobRequest& request, const Resources& given) {
   Lines lines = {"-N " + job_name(request.name)};
-  ask_who(site, request, given, lines);
-  if (site.form == "totals")
-    ask_totals(site, given, lines);
-  else
-    ask_chunks(site, given, lines);
-  lines.push_back("-l walltime=" + clock(request.time));
-  ask_storage(site, request, lines);
+  add_queue_and_account(site, request, given, lines);
+  if (site.form == "totals") {
+    lines.push_back(format("-l ncpus={}", given.nodes * cpus(site, given.cores)));
+    if (given.gpus > 0) lines.push_back(format("-l ngpus={}", given.nodes * given.gpus));
+    if (memory(given) > 0) lines.push_back(format("-l mem={}GB", given.nodes * memory(given)));
+  } else {
+    lines.push_back("-l " + chunks(site, given));
+    if (given.nodes > 1) lines.emplace_back("-l place=scatter");
+  }
+  lines.push_back("-l walltime=" + clock(given.time));
+  const auto& storage = request.storage.empty() ? site.storage : request.storage;
+  if (!storage.empty()) lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
   lines.insert(lines.end(), {"-j oe", "-r y"});
   if (request.sweep.size() > 1) lines.push_back(format("-J 0-{}", request.sweep.size() - 1));
   if (!request.dependency.empty()) lines.push_back("-W depend=" + word("a dependency", request.dependency));
@@ -245,31 +228,22 @@ Lines pbs(const Site& site, const JobRequest& request, const Resources& given) {
 
 Lines slurm(const Site& site, const JobRequest& request, const Resources& given) {
   Lines lines = {"--job-name=" + job_name(request.name)};
-  ask_who(site, request, given, lines);
+  add_queue_and_account(site, request, given, lines);
   lines.push_back(format("--nodes={}", given.nodes));
   lines.push_back(format("--ntasks-per-node={}", given.ranks));
   lines.push_back(
       format("--cpus-per-task={}", cpus(site, std::max(given.cores_per_rank, given.cores / given.ranks))));
   if (given.gpus > 0) lines.push_back(format("--gpus-per-node={}", given.gpus));
   if (memory(given) > 0) lines.push_back(format("--mem={}G", memory(given)));
-  lines.push_back("--time=" + clock(request.time));
+  lines.push_back("--time=" + clock(given.time));
   const bool array = !request.sweep.empty();
   lines.emplace_back(array ? "--output=%x-%A_%a.out" : "--output=%x-%j.out");
-  // a requeued job goes on in its log
+  // a requeued job appends to its log
   lines.insert(lines.end(),
-               {"--open-mode=append", "--requeue", format("--signal=B:USR1@{}", lead(request.time))});
+               {"--open-mode=append", "--requeue", format("--signal=B:USR1@{}", lead(given.time))});
   if (array) lines.push_back(format("--array=0-{}", request.sweep.size() - 1));
   if (!request.dependency.empty())
     lines.push_back("--dependency=" + word("a dependency", request.dependency));
-  return lines;
-}
-
-// Each without its `#PBS ` or `#SBATCH `.
-std::vector<std::string> directives(const Site& site, const JobRequest& request, const Resources& given) {
-  check_storage(site, request);
-  auto lines = site.slurm() ? slurm(site, request, given) : pbs(site, request, given);
-  for (const auto* more : {&site.directives, &given.queue.directives})
-    lines.insert(lines.end(), more->begin(), more->end());
   return lines;
 }
 
@@ -279,24 +253,6 @@ std::string assign(const std::string& name, const std::string& value) {
   return format("export {}={}\n", name, quoted(value));
 }
 
-std::string home_of(const JobRequest& request) {
-  const auto home = request.home.empty() ? base::home_folder() : request.home;
-  if (home.empty())
-    throw InputError("the job scripts of lockstep are not found", "", "set LOCKSTEP_HOME to where they are");
-  return std::filesystem::absolute(home).string();  // the job may begin in another folder
-}
-
-// a job's own folder where the site names one, else what every machine has
-std::string scratch_of(const Site& site) {
-  constexpr const char* kOfAny = "${TMPDIR:-/tmp}";
-  return site.scratch.empty() ? kOfAny : format("${{{}:-{}}}", site.scratch, kOfAny);
-}
-
-// lockstep job train takes a word with a dash in front for an option
-std::string as_path(const std::string& config) {
-  return config.starts_with('-') ? "./" + config : config;
-}
-
 std::vector<std::string> settings(const std::vector<std::string>& sets) {
   std::vector<std::string> words;
   for (const auto& set : sets) words.insert(words.end(), {"--set", set});
@@ -304,16 +260,22 @@ std::vector<std::string> settings(const std::vector<std::string>& sets) {
 }
 
 std::string head(const Site& site, const JobRequest& request, const Resources& given) {
+  check_storage(site, request);
+  auto lines = site.slurm() ? slurm(site, request, given) : pbs(site, request, given);
+  for (const auto* more : {&site.directives, &given.queue.directives})
+    lines.insert(lines.end(), more->begin(), more->end());
   std::string text = "#!/bin/bash\n";
-  const char* mark = site.slurm() ? "#SBATCH " : "#PBS ";
-  for (const auto& line : directives(site, request, given)) text += mark + line + "\n";
+  for (const auto& line : lines) text += (site.slurm() ? "#SBATCH " : "#PBS ") + line + "\n";
   return text;
 }
 
-// Where lockstep is, how ranks lie here.
 std::string preamble(const Site& site, const JobRequest& request, const Resources& given) {
-  std::string text = site.slurm() ? "trap warned=yes USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
-  text += assign("LOCKSTEP_HOME", home_of(request));
+  const auto home = base::home_folder();
+  if (home.empty())
+    throw InputError("the job scripts of lockstep are not found", "", "set LOCKSTEP_HOME to their folder");
+  // lockstep job has its own timer where Slurm sends its warning at once
+  std::string text = site.slurm() ? "trap '' USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
+  text += assign("LOCKSTEP_HOME", std::filesystem::absolute(home).string());
   const char* set = std::getenv("LOCKSTEP_PROGRAM");
   const auto program = set && *set ? set : std::filesystem::canonical("/proc/self/exe").string();
   text += format("export LOCKSTEP_PROGRAM=${{LOCKSTEP_PROGRAM:-{}}}\n", quoted(program));
@@ -323,9 +285,11 @@ std::string preamble(const Site& site, const JobRequest& request, const Resource
     text += assign("LOCKSTEP_THREADS_PER_CORE", format("{}", site.threads_per_core));
   if (!site.start.empty()) text += assign("LOCKSTEP_START", site.start);
   if (!site.srun_mpi.empty()) text += assign("LOCKSTEP_SRUN_MPI", site.srun_mpi);
-  text += format("export LOCKSTEP_SCRATCH={}\n", scratch_of(site));
+  const std::string scratch = "${TMPDIR:-/tmp}";
+  text += format("export LOCKSTEP_SCRATCH={}\n",
+                 site.scratch.empty() ? scratch : format("${{{}:-{}}}", site.scratch, scratch));
   for (const auto& [name, value] : request.variables) text += assign(name, value);
-  return text + "unset SET CONFIG  # what is trained stands below, whatever came along\n";
+  return text + "unset SET CONFIG  # of the environment of submission\n";
 }
 
 std::string load_modules(const Site& site) {
@@ -342,17 +306,17 @@ std::string choose_settings(const Site& site, const JobRequest& request) {
   for (size_t i = 0; i < request.sweep.size(); ++i)
     text += format("  {}) settings=({}) ;;\n", i, quoted(settings(request.sweep[i])));
   return text +
-         format("  *) echo \"lockstep job: {}=${}: this array has the tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
+         format("  *) echo \"lockstep job: {}=${}: the array has tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
                 index, index, request.sweep.size() - 1);
 }
 
 std::string train(const JobRequest& request) {
-  std::vector<std::string> words = {as_path(request.config)};
+  // lockstep job takes a word with a leading dash for an option
+  std::vector<std::string> words = {(request.config.starts_with('-') ? "./" : "") + request.config};
   const auto sets = settings(request.sets);
   words.insert(words.end(), sets.begin(), sets.end());
-  return format(
-      "trap '' USR1\nLOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train ${{warned:+--warned}} {}{}\n",
-      quoted(words), request.sweep.empty() ? "" : " \"${settings[@]}\"");
+  return format("LOCKSTEP_SCRIPT=$0 exec \"$LOCKSTEP_PROGRAM\" job train {}{}\n", quoted(words),
+                request.sweep.empty() ? "" : " \"${settings[@]}\"");
 }
 
 }  // namespace

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <set>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::cluster {
@@ -64,7 +63,7 @@ std::string quoted(const Words& words) {
   return base::join(all, " ");
 }
 
-// ---- commands, and how each scheduler names things ----
+// ---- commands, ids and logs ----
 
 namespace {
 
@@ -82,24 +81,16 @@ std::string search_path() {
   return path ? path : "/usr/bin:/bin";
 }
 
-// PBS is often off the PATH
+// PBS is often not on PATH
 std::string pbs_folder() {
   const char* pbs = std::getenv("PBS_EXEC");
   return std::string(pbs && *pbs ? pbs : "/opt/pbs") + "/bin";
 }
 
-// The command as it is called: its bare name where PATH leads to it, else its path.
+// Bare where PATH leads to it.
 std::string command_word(const std::string& name) {
-  if (!find_in(base::split(search_path(), ':'), name).empty()) return name;
-  const auto found = find_command(name);
-  return found.empty() ? name : found;
-}
-
-// slurm-wlm-torque's qsub: it hands what it gets to the sbatch beside it
-bool wraps_sbatch(const std::string& qsub) {
-  std::string text(20'000, '\0');
-  std::ifstream(qsub).read(text.data(), static_cast<std::streamsize>(text.size()));
-  return text.starts_with("#!") && text.find("/sbatch\"") != std::string::npos;
+  const auto path = find_command(name);
+  return path.starts_with(pbs_folder()) ? path : name;
 }
 
 std::string of_cluster(const Scheduler& scheduler) {
@@ -118,18 +109,14 @@ std::string find_command(const std::string& name) {
 }
 
 std::string guess_scheduler() {
-  const auto qsub = find_command("qsub");
-  const bool slurm = !find_command("sbatch").empty(), pbs = !qsub.empty() && !(slurm && wraps_sbatch(qsub));
-  if (slurm != pbs) return slurm ? "slurm" : "pbs";
-  if (slurm)
-    throw InputError("both sbatch and qsub are here: which scheduler is meant?", "PATH",
-                     "add --scheduler slurm or --scheduler pbs, or a --site");
-  throw InputError("there is neither sbatch nor qsub here", "PATH",
-                   "submit on a login node of the cluster; --dry-run --scheduler slurm shows the job");
+  if (!find_command("sbatch").empty()) return "slurm";  // its qsub, if there is one, calls sbatch
+  if (!find_command("qsub").empty()) return "pbs";
+  throw InputError("neither sbatch nor qsub is installed here", "PATH",
+                   "submit on a login node; --dry-run --scheduler slurm shows the job");
 }
 
-std::string task_id(const std::string& scheduler, const std::string& array, size_t index) {
-  if (scheduler == "slurm") return format("{}_{}", array, index);
+std::string task_id(const Scheduler& scheduler, const std::string& array, size_t index) {
+  if (scheduler.slurm()) return format("{}_{}", array, index);
   const auto bracket = array.find("[]");
   if (bracket == std::string::npos) return array;
   return array.substr(0, bracket + 1) + std::to_string(index) + array.substr(bracket + 1);
@@ -149,23 +136,21 @@ std::string how_to_cancel(const Scheduler& scheduler, const std::string& job) {
   return (scheduler.slurm() ? "scancel " + of_cluster(scheduler) : "qdel ") + quoted(job);
 }
 
-std::string log_of(const std::string& scheduler, const std::string& name, const std::string& job) {
-  if (scheduler == "slurm") return format("{}-{}.out", name, job);
+std::string log_of(const Scheduler& scheduler, const std::string& name, const std::string& job) {
+  if (scheduler.slurm()) return format("{}-{}.out", name, job);
   const auto number = job.substr(0, job.find_first_not_of("0123456789"));
-  const auto bracket = job.find('[');
-  const auto index =
-      bracket == std::string::npos ? "" : "." + job.substr(bracket + 1, job.find(']') - bracket - 1);
-  return format("{}.o{}{}", name, number, index);
+  const auto open = job.find('['), close = job.find(']');
+  const bool is_task = open != std::string::npos && close > open + 1;
+  return format("{}.o{}{}", name, number, is_task ? "." + job.substr(open + 1, close - open - 1) : "");
 }
 
-// ---- questions ----
+// ---- queries ----
 
 RunCommand real_commands(std::chrono::milliseconds limit) {
   return [limit](const Words& words) {
     base::Program program{
         .argv = words, .settings = {"PATH=" + search_path() + ":" + pbs_folder()}, .apart = true};
-    // a format, a filter or an order of the user's would change what the answers mean, and a step that we
-    // start in a job is not one of its ranks
+    // a user's formats and filters would change the output, and a step for a query is not one of the job's
     program.without = {"SQUEUE_*",         "SACCT_*",        "SINFO_*",           "SCONTROL_*",
                        "SLURM_BITSTR_LEN", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_NTASKS*",
                        "SLURM_NPROCS",     "SLURM_TASKS*",   "SLURM_CPUS_PER*",   "SLURM_GPUS*",
@@ -177,10 +162,8 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
 
 namespace {
 
-constexpr size_t kMostAsked = 8;  // of PBS at a time, a command a job
-
-bool has(const std::string& text, const char* what) {
-  return text.find(what) != std::string::npos;
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 // also "CANCELLED by 1000"
@@ -192,10 +175,9 @@ bool is_final(const std::string& state) {
 
 std::string trouble_of(const char* command, const base::Answer& answer) {
   if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
-  if (answer.end == base::Answer::late) return format("{} has not answered in time", command);
-  const auto said = base::trimmed(answer.errors);
-  return format("{} left with {}: {}", command, answer.status,
-                said.empty() ? "without a word" : base::printable(said, 300));
+  if (answer.end == base::Answer::late) return format("{} timed out", command);
+  return format("{} exited with {}: {}", command, answer.status,
+                base::printable(base::trimmed(answer.errors), 300));
 }
 
 Words for_cluster(const Scheduler& scheduler, Words words) {
@@ -203,101 +185,114 @@ Words for_cluster(const Scheduler& scheduler, Words words) {
   return words;
 }
 
-// The controller forgets a job some minutes after its end; accounts remember it, where they are kept.
-void ask_sacct(const Scheduler& scheduler, const RunCommand& run, std::map<std::string, Seen>& seen) {
+// The controller forgets a job some minutes after its end; the accounting database, if there is one, does
+// not.
+void query_sacct(const Scheduler& scheduler, const RunCommand& run, JobStates& states) {
   Words unknown;
-  for (const auto& [job, said] : seen) {
-    if (said.state == Seen::unknown) unknown.push_back(job);
+  for (const auto& [job, state] : states) {
+    if (state.kind == JobState::unknown) unknown.push_back(job);
   }
   if (unknown.empty()) return;
   const auto answer =
       run(for_cluster(scheduler, {"sacct", "--noheader", "--allocations", "--parsable2",
                                   "--format=JobID,State", "--jobs=" + base::join(unknown, ",")}));
   if (!answer.good()) return;
-  for (const auto& [job, said] : read_sacct(answer.output)) {
-    if (const auto place = seen.find(job); place != seen.end()) place->second = said;
+  for (const auto& [job, state] : parse_sacct(answer.output)) {
+    if (const auto place = states.find(job); place != states.end()) place->second = state;
   }
 }
 
-Look ask_slurm(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
+}  // namespace
+
+StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
+  if (!scheduler.slurm()) {
+    Words words = {"qstat", "-f"};
+    words.insert(words.end(), jobs.begin(), jobs.end());
+    const auto answer = run(words);
+    auto states = parse_qstat(answer.output + answer.errors, jobs);
+    return {states, states.empty() ? trouble_of("qstat", answer) : ""};
+  }
   std::set<std::string> arrays;
   for (const auto& job : jobs) arrays.insert(array_of(job));
   const auto answer = run(for_cluster(
       scheduler, {"squeue", "--noheader", "--array", "--states=all",
                   "--jobs=" + base::join({arrays.begin(), arrays.end()}, ","), "--format=%i|%T|%r"}));
-  const bool is_forgotten = answer.end == base::Answer::left && has(answer.errors, "Invalid job id");
+  const bool is_forgotten = answer.end == base::Answer::left && contains(answer.errors, "Invalid job id");
   if (!answer.good() && !is_forgotten) return {{}, trouble_of("squeue", answer)};
-  Look look{read_squeue(is_forgotten ? "" : answer.output, jobs)};
-  ask_sacct(scheduler, run, look.seen);
-  return look;
+  auto states = parse_squeue(is_forgotten ? "" : answer.output, jobs);
+  query_sacct(scheduler, run, states);
+  return {states};
 }
 
-// Nothing where it did not answer; a server that keeps a history tells how the job ended.
-std::optional<Seen> ask_qstat(const std::string& job, const RunCommand& run, std::string& trouble) {
-  const auto answer = run({"qstat", "-f", job});
-  if (answer.good()) return read_qstat(answer.output);
-  if (has(answer.errors, "Unknown Job Id")) return Seen{Seen::gone, "unknown to qstat"};
-  if (!has(answer.errors, "has finished")) {
-    trouble = trouble_of("qstat", answer);
-    return std::nullopt;
-  }
-  const auto history = run({"qstat", "-x", "-f", job});
-  return history.good() ? read_qstat(history.output) : Seen{Seen::gone, "finished"};
-}
-
-Look ask_pbs(const Words& jobs, const RunCommand& run) {
-  Look look;
-  for (size_t i = 0; i < std::min(jobs.size(), kMostAsked); ++i) {
-    const auto seen = ask_qstat(jobs[i], run, look.trouble);
-    if (!seen) break;  // the next one would wait as long
-    look.seen[jobs[i]] = *seen;
-  }
-  return look;
-}
-
-}  // namespace
-
-Look look_at(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
-  return scheduler.slurm() ? ask_slurm(scheduler, jobs, run) : ask_pbs(jobs, run);
-}
-
-std::map<std::string, Seen> read_squeue(const std::string& answer, const Words& jobs) {
-  std::map<std::string, Seen> seen;
+JobStates parse_squeue(const std::string& answer, const Words& jobs) {
+  JobStates states;
   std::set<std::string> arrays;
-  for (const auto& job : jobs) seen[job] = {Seen::unknown, "unknown to squeue"};
+  for (const auto& job : jobs) states[job] = {JobState::unknown, "that squeue does not know it"};
   for (const auto& line : base::split(answer, '\n')) {
     const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2) continue;
     arrays.insert(array_of(parts[0]));
-    if (!seen.contains(parts[0])) continue;
-    const auto& state = parts[1];
-    const bool waits = state == "PENDING" || state.starts_with("REQUEUE") || state == "SPECIAL_EXIT";
-    const bool because = waits && parts.size() > 2 && parts[2] != "None";
-    seen[parts[0]] = {is_final(state) ? Seen::gone
-                      : waits         ? Seen::queued
-                                      : Seen::running,
-                      base::printable(state) + (because ? format(" ({})", base::printable(parts[2])) : "")};
+    if (!states.contains(parts[0])) continue;
+    const auto& name = parts[1];
+    const bool waits = name == "PENDING" || name.starts_with("REQUEUE") || name == "SPECIAL_EXIT";
+    const bool has_reason = waits && parts.size() > 2 && parts[2] != "None";
+    states[parts[0]] = {
+        is_final(name) ? JobState::gone
+        : waits        ? JobState::queued
+                       : JobState::running,
+        base::printable(name) + (has_reason ? format(" ({})", base::printable(parts[2])) : "")};
   }
-  // A controller that knows an array's other tasks knows of this one, too: it keeps nothing of one that was
-  // cancelled before it began.
-  for (auto& [job, said] : seen) {
-    if (said.state == Seen::unknown && arrays.contains(array_of(job)))
-      said = {Seen::gone, "that it is in its array no more"};
+  // the controller keeps nothing of a task that was cancelled before it started
+  for (auto& [job, state] : states) {
+    if (state.kind == JobState::unknown && arrays.contains(array_of(job)))
+      state = {JobState::gone, "that its array no longer has it"};
   }
-  return seen;
+  return states;
 }
 
-std::map<std::string, Seen> read_sacct(const std::string& answer) {
-  std::map<std::string, Seen> seen;
+JobStates parse_sacct(const std::string& answer) {
+  JobStates states;
   for (const auto& line : base::split(answer, '\n')) {
     const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2) continue;
-    const auto state = base::printable(parts[1]);
-    // of a job that the controller has lost, accounts say for ever that it runs
-    seen[parts[0]] = is_final(state) ? Seen{Seen::gone, state}
-                                     : Seen{Seen::unknown, format("unknown to squeue, {} to sacct", state)};
+    const auto name = base::printable(parts[1]);
+    // sacct shows a job that the controller has lost as running for ever
+    states[parts[0]] = is_final(name)
+                           ? JobState{JobState::gone, name}
+                           : JobState{JobState::unknown, format("unknown to squeue, {} to sacct", name)};
   }
-  return seen;
+  return states;
+}
+
+JobStates parse_qstat(const std::string& answer, const Words& jobs) {
+  JobStates states;
+  std::string job;
+  std::map<std::string, std::string> fields;
+  // "Job Id: 7.server", "qstat: Unknown Job Id 7.server", "qstat: 7.server Job has finished, ..."
+  const auto job_in = [&](const std::string& line) {
+    const auto words = base::split(line, ' ');
+    const auto found = std::ranges::find_first_of(jobs, words);
+    return found == jobs.end() ? "" : *found;
+  };
+  for (const auto& line : base::split(answer, '\n')) {
+    if (line.starts_with("Job Id: ")) job = job_in(line);
+    if (contains(line, "Unknown Job Id") || contains(line, "has finished"))
+      states[job_in(line)] = {JobState::gone, "that it is over or unknown"};
+    else if (!job.empty())
+      fields[job] += line + "\n";
+  }
+  states.erase("");
+  for (const auto& [id, text] : fields) {
+    auto field = qstat_fields(text);
+    const auto name = base::printable(field["job_state"]), comment = base::printable(field["comment"]);
+    const bool waits = name == "Q" || name == "H" || name == "W" || name == "T";
+    const bool is_over = name == "F" || name == "X" || name == "C";
+    states[id] = {is_over ? JobState::gone
+                  : waits ? JobState::queued
+                          : JobState::running,
+                  name + (waits && !comment.empty() ? format(" ({})", comment) : "")};
+  }
+  return states;
 }
 
 Fields qstat_fields(const std::string& answer) {
@@ -314,70 +309,37 @@ Fields qstat_fields(const std::string& answer) {
   return fields;
 }
 
-Seen read_qstat(const std::string& answer) {
-  auto fields = qstat_fields(answer);
-  const auto state = base::printable(fields["job_state"]), comment = base::printable(fields["comment"]);
-  if (state == "F" || state == "X" || state == "C") {
-    const auto status = base::printable(fields["Exit_status"]);
-    return {Seen::gone, "finished" + (status.empty() ? "" : " with status " + status)};
-  }
-  const bool waits = state == "Q" || state == "H" || state == "W" || state == "T";
-  return {waits ? Seen::queued : Seen::running,
-          state + (waits && !comment.empty() ? format(" ({})", comment) : "")};
-}
-
 int64_t seconds_in(const std::string& time) {
-  constexpr long long kMost = 1'000'000'000;
-  const auto number = [](const std::string& text) {
-    const auto found = base::number_in(text);
-    return found && *found >= 0 && *found < kMost ? found : std::nullopt;
-  };
   const auto dash = time.find('-');
-  const auto days = dash == std::string::npos ? 0 : number(time.substr(0, dash));
-  const auto parts = base::split(time.substr(dash == std::string::npos ? 0 : dash + 1), ':');
-  if (!days || parts.size() > 3) return 0;
+  auto parts = base::split(time.substr(dash == std::string::npos ? 0 : dash + 1), ':');
+  if (parts.size() > 3) return 0;
   int64_t seconds = 0;
+  const auto number = [](const std::string& text) { return base::number_in(text).value_or(-1); };
   for (const auto& part : parts) {
-    const auto next = number(part);
-    if (!next) return 0;
-    seconds = seconds * 60 + *next;
+    if (number(part) < 0 || number(part) > 1'000'000) return 0;
+    seconds = seconds * 60 + number(part);
   }
-  return *days * 86400 + seconds;
+  const auto days = dash == std::string::npos ? 0 : number(time.substr(0, dash));
+  return days < 0 || days > 10'000 ? 0 : days * 86400 + seconds;
 }
 
-// ---- handing a script in ----
+// ---- submission ----
 
 namespace {
 
-// To sbatch a variable is more than the script's line.
-struct Overruling {
-  const char* variable;
-  Words options;  // the variable counts where the script has none of these
-};
-const Overruling kOverruling[] = {{"SBATCH_ACCOUNT", {"--account", "-A"}},
-                                  {"SBATCH_CONSTRAINT", {"--constraint", "-C"}},
-                                  {"SBATCH_CPUS_PER_GPU", {"--cpus-per-task", "-c"}},
-                                  {"SBATCH_GPUS*", {"--gpus-per-node"}},
-                                  {"SBATCH_GRES", {"--gres", "--gpus-per-node"}},
-                                  {"SBATCH_JOB_NAME", {"--job-name"}},
-                                  {"SBATCH_MEM_PER_*", {"--mem"}},
-                                  {"SBATCH_NO_REQUEUE", {"--requeue"}},
-                                  {"SBATCH_OPEN_MODE", {"--open-mode"}},
-                                  {"SBATCH_OUTPUT", {"--output"}},
-                                  {"SBATCH_PARTITION", {"--partition", "-p"}},
-                                  {"SBATCH_QOS", {"--qos", "-q"}},
-                                  {"SBATCH_RESERVATION", {"--reservation"}},
-                                  {"SBATCH_SIGNAL", {"--signal"}},
-                                  {"SBATCH_TIMELIMIT", {"--time"}}};
+// sbatch gives a variable more weight than a directive. These count where the script has none of the options;
+// the script and the command line say the rest.
+const std::map<std::string, Words> kAllowed = {
+    {"SBATCH_ACCOUNT", {"--account", "-A"}}, {"SBATCH_CONSTRAINT", {"--constraint", "-C"}},
+    {"SBATCH_EXPORT", {"--export"}},         {"SBATCH_PARTITION", {"--partition", "-p"}},
+    {"SBATCH_QOS", {"--qos", "-q"}},         {"SBATCH_RESERVATION", {"--reservation"}}};
 
-// A log in two files, a job that waits for its end, an array that nobody asked for; and what a job around us
-// was told, as sbatch hands its environment on.
-const Words kNeverForSbatch = {
-    "SBATCH_ERROR",   "SBATCH_INPUT",     "SBATCH_WAIT",          "SBATCH_ARRAY_INX",   "SQUEUE_*",
-    "SLURM_ARRAY_*",  "LOCKSTEP_RESTART", "SLURM_CPUS_*",         "SLURM_GPUS*",        "SLURM_JOBID",
-    "SLURM_JOB_*",    "SLURM_LOCALID",    "SLURM_MEM_PER_*",      "SLURM_NNODES",       "SLURM_NODEID",
-    "SLURM_NODELIST", "SLURM_NPROCS",     "SLURM_NTASKS*",        "SLURM_PROCID",       "SLURM_RESTART_COUNT",
-    "SLURM_STEP*",    "SLURM_SUBMIT_*",   "SLURM_TASKS_PER_NODE", "SLURM_TRES_PER_TASK"};
+// sbatch would pass on what a job around this process has set for itself.
+const Words kOfAJob = {"SQUEUE_*",       "SLURM_ARRAY_*",        "SLURM_CPUS_*",        "SLURM_GPUS*",
+                       "SLURM_JOBID",    "SLURM_JOB_*",          "SLURM_LOCALID",       "SLURM_MEM_PER_*",
+                       "SLURM_NNODES",   "SLURM_NODEID",         "SLURM_NODELIST",      "SLURM_NPROCS",
+                       "SLURM_NTASKS*",  "SLURM_PROCID",         "SLURM_RESTART_COUNT", "SLURM_STEP*",
+                       "SLURM_SUBMIT_*", "SLURM_TASKS_PER_NODE", "SLURM_TRES_PER_TASK", "LOCKSTEP_RESTART"};
 
 // "--mem=4G" -> "--mem", "-C gpu" -> "-C"
 Words sbatch_options_in(const std::string& script) {
@@ -391,24 +353,26 @@ Words sbatch_options_in(const std::string& script) {
   return options;
 }
 
-// Those of this process's environment that sbatch or qsub is not to hear with this script.
+// Variables of this process that sbatch or qsub must not see with this script.
 Words variables_to_drop(const Scheduler& scheduler, const std::string& script) {
-  auto patterns = scheduler.slurm() ? kNeverForSbatch : Words{"PBS_DPREFIX"};  // what begins a directive
-  const auto said = sbatch_options_in(script);
-  for (const auto& row : kOverruling) {
-    if (std::ranges::find_first_of(said, row.options) != said.end()) patterns.emplace_back(row.variable);
-  }
+  const auto options = sbatch_options_in(script);
+  const auto is_dropped = [&](const std::string& name) {
+    if (!scheduler.slurm()) return name == "PBS_DPREFIX";  // the mark of directives
+    if (!name.starts_with("SBATCH_")) return base::is_among(name, kOfAJob);
+    const auto allowed = kAllowed.find(name);
+    return allowed == kAllowed.end() || std::ranges::find_first_of(options, allowed->second) != options.end();
+  };
   Words names;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
-    if (base::is_among(name, patterns)) names.push_back(name);
+    if (is_dropped(name)) names.push_back(name);
   }
   std::ranges::sort(names);
   return names;
 }
 
-// 7, 7;cluster, 7.server, 7[].server; not a date or a share of a banner's
+// 7, 7;cluster, 7.server, 7[].server; not a date or a percentage in a banner
 bool is_id(const std::string& word) {
   const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
   if (digits == 0) return false;
@@ -417,7 +381,7 @@ bool is_id(const std::string& word) {
   return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
-// sites' own words may stand before it
+// The last line that is an id: a site may print a banner.
 Submitted id_in(const std::string& output) {
   const auto lines = base::split(output, '\n');
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -427,28 +391,6 @@ Submitted id_in(const std::string& output) {
     return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
   }
   return {};
-}
-
-// a banner on the one stream must not hide what the other one says
-std::string words_of(const base::Answer& answer) {
-  const auto said = base::trimmed(base::trimmed(answer.errors) + "\n" + base::trimmed(answer.output));
-  return said.empty() ? "without a word" : said;
-}
-
-[[noreturn]] void refuse_submission(const SubmitCommand& command, const base::Answer& answer,
-                                    std::chrono::milliseconds limit) {
-  const auto name = fs::path(command.words[0]).filename().string();
-  if (answer.end == base::Answer::not_started)
-    throw InputError(format("{} cannot be started", name), command.words[0],
-                     "submit where the scheduler's commands are: on a login node");
-  if (answer.end == base::Answer::late)
-    throw Error(format("{} has not answered within {} s: nobody knows whether there is a job. It said: {}",
-                       name, std::chrono::ceil<std::chrono::seconds>(limit).count(), words_of(answer)),
-                shown(command), "look into the queue before you submit again");
-  throw Error(format("{} refused the job (status {}): {}", name, answer.status, words_of(answer)),
-              shown(command),
-              "the scheduler says why: change what it names (--queue, --account, --time, --nodes, the "
-              "site's file), or wait until it can be reached, and submit again");
 }
 
 }  // namespace
@@ -462,7 +404,7 @@ SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path
   return command;
 }
 
-std::string shown(const SubmitCommand& command) {
+std::string shell_line(const SubmitCommand& command) {
   Words words;
   if (!command.without.empty()) words.emplace_back("env");
   for (const auto& name : command.without) words.insert(words.end(), {"-u", name});
@@ -471,15 +413,30 @@ std::string shown(const SubmitCommand& command) {
 }
 
 Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) {
-  if (find_command(fs::path(command.words[0]).filename().string()).empty())
-    throw InputError(format("there is no {} here", command.words[0]), "PATH",
-                     "submit where the scheduler's commands are: on a login node; --dry-run shows the job");
+  const auto name = fs::path(command.words[0]).filename().string();
+  Words ignored;
+  for (const auto& variable : command.without) {
+    if (variable.starts_with("SBATCH_") || variable.starts_with("PBS_")) ignored.push_back(variable);
+  }
+  if (!ignored.empty())
+    log::warning(format("ignored for this job: {} (docs/reference/cli.md)", base::join(ignored, ", ")));
   const auto answer = base::ask({.argv = command.words, .without = command.without, .apart = true}, limit);
-  if (!answer.good()) refuse_submission(command, answer, limit);
+  const auto output = base::trimmed(base::trimmed(answer.errors) + "\n" + base::trimmed(answer.output));
+  if (answer.end == base::Answer::not_started)
+    throw InputError(format("{} is not installed here", name), "PATH",
+                     "submit on a login node; --dry-run shows the job");
+  if (answer.end == base::Answer::late)
+    throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
+                       std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
+                shell_line(command), "look at the queue before you submit again");
+  if (!answer.good())
+    throw Error(format("{} rejected the job (status {}): {}", name, answer.status, output),
+                shell_line(command),
+                "change what the scheduler names (--queue, --account, --time, --nodes, the site file)");
   auto submitted = id_in(answer.output);
   if (submitted.id.empty())
-    throw Error(format("{} took the job, and names no id: {}", command.words[0], words_of(answer)),
-                shown(command), "look into the queue");
+    throw Error(format("{} submitted the job but printed no id: {}", name, output), shell_line(command),
+                "look at the queue");
   submitted.said = base::trimmed(answer.errors);
   return submitted;
 }

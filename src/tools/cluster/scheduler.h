@@ -1,6 +1,5 @@
 #pragma once
-// Slurm and PBS from outside a job: where their commands lie, how a script is handed in, and what they say of
-// jobs.
+// Slurm and PBS as a login node sees them: their commands, how a script is submitted, and the state of jobs.
 
 #include <chrono>
 #include <cstdint>
@@ -13,100 +12,96 @@
 
 namespace lockstep::cluster {
 
-/// Where a job is: what asks after it has to say both.
 struct Scheduler {
-  std::string name;          // "pbs" or "slurm"
-  std::string cluster = {};  // Slurm: as sbatch named it, where it has several
+  std::string name;          ///< "pbs" or "slurm"
+  std::string cluster = {};  ///< Slurm: as sbatch named it, where it has several
 
   bool slurm() const { return name == "slurm"; }
 };
 
-/// InputError, with `where` and what to do, for a name that is no scheduler's.
+/// InputError, with `where` and a hint, unless the name is "pbs" or "slurm".
 void check_scheduler(const std::string& name, const std::string& where, const std::string& hint);
 
-/// "slurm" or "pbs", by the one of sbatch and qsub that is here. InputError where both are, or none.
+/// "slurm" or "pbs", by the commands that are installed. InputError where neither is.
 std::string guess_scheduler();
 
-/// Where a command of the scheduler lies: on PATH, or where PBS installs it. Empty where it is not here.
+/// The path of a command: on PATH, or where PBS installs it. Empty where it is not installed.
 std::string find_command(const std::string& name);
 
-/// A task of an array, as the scheduler names it.
-std::string task_id(const std::string& scheduler, const std::string& array, size_t index);
-
-/// The array of a task.
+/// A task of an array, and the array of a task, as the scheduler names them.
+std::string task_id(const Scheduler& scheduler, const std::string& array, size_t index);
 std::string array_of(const std::string& task);
 
-/// The words with which a person looks after the job, stops it, and where its log will be.
+/// The commands that show and cancel a job, and its log file.
 std::string how_to_look(const Scheduler& scheduler, const std::string& job);
 std::string how_to_cancel(const Scheduler& scheduler, const std::string& job);
-std::string log_of(const std::string& scheduler, const std::string& name, const std::string& job);
+std::string log_of(const Scheduler& scheduler, const std::string& name, const std::string& job);
 
-/// The text as one word of bash, on one line: what it stands for is exactly these bytes.
+/// The text as one word of bash, on one line.
 std::string quoted(const std::string& text);
 std::string quoted(const std::vector<std::string>& words);
 
-// ---- questions ----
+// ---- queries ----
 
-/// Runs one of the scheduler's commands. Tests put a fake in its place.
+/// Runs one of the scheduler's commands. Tests replace it.
 using RunCommand = std::function<base::Answer(const std::vector<std::string>& words)>;
 
-/// The real one: the command ends within `limit`, and hears none of a user's formats and filters.
+/// The real one: it ends the command after `limit`, and hides a user's formats and filters from it.
 RunCommand real_commands(std::chrono::milliseconds limit);
 
-struct Seen {
-  enum State {
+struct JobState {
+  enum Kind {
     queued,
     running,
-    gone,    ///< it is over, by the scheduler's word
-    unknown  ///< the scheduler has not heard of it: yet, or any more
+    gone,    ///< it is over
+    unknown  ///< the scheduler does not know it: not yet, or no longer
   };
-  State state = queued;
-  std::string words;  // the scheduler's own: "PENDING (Resources)"
+  Kind kind = queued;
+  std::string words;  ///< the scheduler's: "PENDING (Resources)"
 };
 
-struct Look {
-  std::map<std::string, Seen> seen;  // without those that the scheduler did not speak of this time
-  std::string trouble = {};          // why it did not, in its own words
+using JobStates = std::map<std::string, JobState>;
+
+struct StatesAnswer {
+  JobStates states;          ///< of those jobs that the scheduler answered for
+  std::string trouble = {};  ///< why it did not answer
 };
 
-/// What a set of jobs does; of those that squeue does not know, sacct is asked where there is one.
-Look look_at(const Scheduler& scheduler, const std::vector<std::string>& jobs, const RunCommand& run);
+/// Slurm: squeue, and sacct for jobs that squeue does not know. PBS: qstat.
+StatesAnswer query_jobs(const Scheduler& scheduler, const std::vector<std::string>& jobs,
+                        const RunCommand& run);
 
-// What the answers mean.
-std::map<std::string, Seen> read_squeue(const std::string& answer, const std::vector<std::string>& jobs);
-std::map<std::string, Seen> read_sacct(const std::string& answer);
-Seen read_qstat(const std::string& answer);
+JobStates parse_squeue(const std::string& answer, const std::vector<std::string>& jobs);
+JobStates parse_sacct(const std::string& answer);
+JobStates parse_qstat(const std::string& answer, const std::vector<std::string>& jobs);
 
 using Fields = std::map<std::string, std::string>;
 
-/// The fields ("    key = value") of qstat -f and pbsnodes, whose long lines go on with a tab.
+/// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.
 Fields qstat_fields(const std::string& answer);
 
-/// Slurm's and PBS's [[DAYS-]HH:]MM:SS in seconds; 0 where it is not a time.
+/// [[DAYS-]HH:]MM:SS of Slurm and PBS in seconds; 0 if it is not a time.
 int64_t seconds_in(const std::string& time);
 
-// ---- handing a script in ----
+// ---- submission ----
 
 struct SubmitCommand {
   std::vector<std::string> words;
-  std::vector<std::string> without = {};  // variables that it is not to hear
+  std::vector<std::string> without = {};  ///< variables that it must not see
 };
 
-/// What submits the script that lies, or will lie, at `path`; to that cluster where one is named.
+/// Submits the script that is, or will be, at `path`.
 SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path, const std::string& script);
-
-/// The same as a line for a shell.
-std::string shown(const SubmitCommand& command);
+std::string shell_line(const SubmitCommand& command);
 
 struct Submitted {
   std::string id;
-  std::string cluster;  // where sbatch named one
-  std::string said;     // by the scheduler, besides: words for people
+  std::string cluster;  ///< where sbatch named one
+  std::string said;     ///< what the scheduler printed besides
 };
 
-/// Runs it, to its end whatever Ctrl-C does meanwhile; busy controllers answer late. InputError where the
-/// command is not here, Error, in the command's own words, where it refuses, does not answer in time or names
-/// no id.
+/// InputError where the command is not installed; Error, with its output, where it rejects the job, does not
+/// answer in time or prints no id.
 Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit = std::chrono::minutes(2));
 
 }  // namespace lockstep::cluster

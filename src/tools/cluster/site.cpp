@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string_view>
 #include <variant>
 
@@ -13,7 +14,6 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "tools/cluster/detect.h"
 #include "trainer/config/numbers.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
@@ -23,12 +23,11 @@ namespace {
 
 using config::YamlNode;
 
-// ---- the keys of a site file: reading, its errors, a proposed file and the docs are made from these tables
-// ----
+// ---- the keys of a site file, for reading, its errors and the docs ----
 
-// What a text may hold: most of them end up in a job script's directives.
+// What a text may hold: most end up in a job script's directives.
 enum class Text {
-  free,      // shown to people
+  free,
   word,      // see is_directive_word()
   option,    // a dash and letters: "-q", "--qos"
   line,      // one line
@@ -48,45 +47,45 @@ struct SiteKey {
 
 const std::vector<SiteKey<Site>> kSiteKeys = {
     {"about", &Site::about, "a line for `lockstep site list`", Text::free},
-    {"scheduler", &Site::scheduler, "`pbs` or `slurm`; a site has to say", Text::word, "pbs slurm"},
-    {"queue", &Site::queue, "where a job goes that names no queue; empty = where the scheduler puts it",
-     Text::word},
-    {"queue_flag", &Site::queue_flag, "the option that names it: `-q`, `--partition`, `--qos`", Text::option},
+    {"scheduler", &Site::scheduler, "`pbs` or `slurm` (required)", Text::word, "pbs slurm"},
+    {"queue", &Site::queue, "the default queue; empty = the scheduler's default", Text::word},
+    {"queue_flag", &Site::queue_flag, "the option for the queue: `-q`, `--partition`, `--qos`", Text::option},
     {"account", &Site::account,
-     "`required`: a job without `--account` is refused; `optional`, or `none`: there are no accounts",
+     "`required`: a job without `--account` is rejected; `optional`; `none`: there are no accounts",
      Text::word, "required optional none"},
-    {"account_flag", &Site::account_flag, "the option that names it: `-A`, `-P`, `--account`", Text::option},
+    {"account_flag", &Site::account_flag, "the option for the account: `-A`, `-P`, `--account`",
+     Text::option},
     {"form", &Site::form,
-     "PBS: `select` = so much of each node; `totals` = sums over the job (`-l ncpus`, `-l ngpus`); `nodes` = "
+     "PBS: `select` = the resources of each node; `totals` = of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
      "whole nodes",
      Text::word, "select totals nodes"},
-    {"chunk", &Site::chunk, "PBS: what each chunk of a select asks for besides", Text::word},
-    {"storage", &Site::storage, "the file systems that a job asks for where `--storage` says none",
-     Text::word},
+    {"chunk", &Site::chunk, "PBS: what to add to each chunk of a select", Text::word},
+    {"storage", &Site::storage, "the file systems that a job requests without `--storage`", Text::word},
     {"storage_flag", &Site::storage_flag, "PBS: the resource that names them, as in `-l NAME=`", Text::word},
-    {"arrays", &Site::arrays, "`no` where the scheduler takes no job arrays: there is no `--sweep`",
-     Text::word, "yes no"},
+    {"arrays", &Site::arrays, "`no` if the scheduler has no job arrays, which `--sweep` needs", Text::word,
+     "yes no"},
     {"threads_per_core", &Site::threads_per_core,
-     "CPUs of the scheduler in a core: 2 where it counts hardware threads; 0 = the job counts"},
+     "CPUs that the scheduler counts per core: 2 if it counts hardware threads; 0 = the job detects it"},
     {"directives", &Site::directives,
-     "further directives of every job, each as after `#PBS` or `#SBATCH`; none that moves its log"},
-    {"modules", &Site::modules, "modules that a job loads, in order"},
-    {"start", &Site::start, "what starts the ranks; empty = the job looks what is there", Text::word,
+     "further directives of every job, each as after `#PBS` or `#SBATCH`; `--wait` needs the default log "
+     "file"},
+    {"modules", &Site::modules, "modules that a job loads, in this order"},
+    {"start", &Site::start, "what starts the ranks; empty = the job chooses", Text::word,
      "srun mpirun mpiexec"},
-    {"srun_mpi", &Site::srun_mpi, "the value of `srun --mpi`; empty = the site's own default", Text::word},
+    {"srun_mpi", &Site::srun_mpi, "the value of `srun --mpi`; empty = the site's default", Text::word},
     {"scratch", &Site::scratch,
-     "the variable that names a node's own disk, for `${LOCKSTEP_SCRATCH}` in a config", Text::variable},
+     "the variable with the path of a node's local disk, for `${LOCKSTEP_SCRATCH}` in a config",
+     Text::variable},
 };
 
 const std::vector<SiteKey<Queue>> kQueueKeys = {
     {"gpus_per_node", &Queue::gpus_per_node,
-     "NVIDIA GPUs of a node: what a job gets that does not say; 0 = none"},
-    {"cores_per_node", &Queue::cores_per_node, "cores of a node, and the most that a job may ask of one"},
-    {"cores_per_gpu", &Queue::cores_per_gpu, "the cores that go with a GPU, where the site has that rule"},
-    {"ranks_per_node", &Queue::ranks_per_node,
-     "ranks of a node where no GPU is asked for and the job does not say"},
+     "NVIDIA GPUs of a node, and the default of `--gpus-per-node`; 0 = none"},
+    {"cores_per_node", &Queue::cores_per_node, "cores of a node, the most that a job can request"},
+    {"cores_per_gpu", &Queue::cores_per_gpu, "cores that must be requested with each GPU"},
+    {"ranks_per_node", &Queue::ranks_per_node, "the default of `--ranks-per-node` without GPUs"},
     {"memory_gb", &Queue::memory_gb,
-     "a node's memory, asked for in proportion to the cores; 0 = not asked for"},
+     "a node's memory, requested in proportion to the cores; 0 = not requested"},
     {"min_nodes", &Queue::min_nodes, "the fewest nodes of a job"},
     {"max_nodes", &Queue::max_nodes, "the most nodes of a job"},
     {"max_time", &Queue::max_time, "the longest job: `48h`, `30m`"},
@@ -99,8 +98,8 @@ bool is_made_of(std::string_view text, std::string_view others) {
   });
 }
 
-// Why the text is not of its kind; empty where it is.
-std::string not_of_kind(const std::string& text, Text kind) {
+// What the text should be; empty if it is.
+std::string expected_text(const std::string& text, Text kind) {
   if (text.empty() || kind == Text::free) return "";
   const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; };
   if (std::ranges::any_of(text, is_control)) return "one line without control characters";
@@ -129,26 +128,7 @@ std::string site_reference() {
   return table("of the site", kSiteKeys) + "\n" + table("of a queue, in `queues: {NAME: {...}}`", kQueueKeys);
 }
 
-std::string moves_log(const std::string& scheduler, const std::string& directive) {
-  if (directive == "-j oe") return "";  // as we say it ourselves
-  const bool slurm = scheduler == "slurm";
-  const std::string_view refused = slurm ? "oeJD" : "oeNjC";
-  const char* without_value = slurm ? "hHIkOQsuvVX" : "fhIVXz";  // another one may follow: -Hofile
-  for (const auto& word : base::split(directive, ' ')) {
-    if (word.starts_with("--")) {
-      const auto name = word.substr(0, word.find('='));  // sbatch takes --out for --output
-      for (const std::string_view option : {"--output", "--error", "--job-name", "--chdir"}) {
-        if (slurm && name.size() >= 4 && option.starts_with(name)) return word;
-      }
-    } else if (word.starts_with('-')) {
-      const auto letter = word.find_first_not_of(without_value, 1);
-      if (letter != std::string::npos && refused.find(word[letter]) != std::string_view::npos) return word;
-    }
-  }
-  return "";
-}
-
-// ---- where site files are looked for, and by which name ----
+// ---- finding site files ----
 
 namespace {
 
@@ -165,39 +145,22 @@ Site read_site_file(const std::string& path) {
   return parse_site(base::read_small_file(path, kMaxBytes, "the site file"), path);
 }
 
-// unreadable folders hold nothing for us
-std::vector<fs::path> files_of(const std::string& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == kEnding) files.push_back(entry->path());
-  }
-  return files;
-}
-
 std::string shipped_folder() {
   return (fs::path(base::home_folder()) / "job_scripts/sites").string();
-}
-
-// The file that ships and that this one came before; empty where it is that one, or there is none.
-std::string hidden_by(const fs::path& path) {
-  const auto shipped = fs::path(shipped_folder()) / path.filename();
-  std::error_code none;
-  return fs::exists(shipped, none) && !fs::equivalent(path, shipped, none) ? shipped.string() : "";
 }
 
 KnownSite known_site_at(const fs::path& path) {
   KnownSite known;
   known.name = path.stem().string();
   known.path = path.string();
+  std::error_code none;
+  known.is_shipped = fs::equivalent(path.parent_path(), shipped_folder(), none);
   try {
     const auto site = read_site_file(known.path);
     known.about = site.about;
     known.scheduler = site.scheduler;
-    known.hides = hidden_by(path);
   } catch (const InputError& error) {
-    known.trouble = error.what();
-    known.where = error.where();
+    known.trouble = format("{} ({})", error.what(), error.where());
   }
   return known;
 }
@@ -210,9 +173,9 @@ void add_folder(std::vector<std::string>& folders, const char* base, const char*
   std::vector<std::string> names;
   for (const auto& known : known_sites()) names.push_back(known.name);
   const auto near = base::nearest(name, names);
-  throw InputError(format("no site is called {}", base::printable(name)),
+  throw InputError(format("there is no site {}", base::printable(name)),
                    "looked for in " + base::join(site_folders(), ", "),
-                   (near ? format("did you mean {}? ", *near) : "") + "known: " + base::join(names, ", ") +
+                   (near ? format("did you mean {}? ", *near) : "") + "sites: " + base::join(names, ", ") +
                        "; or give the path of a file");
 }
 
@@ -233,77 +196,24 @@ Site load_site(const std::string& name_or_path) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;
     if (name_or_path.empty() || !fs::exists(path, error)) continue;
-    auto site = read_site_file(path.string());
-    site.hides = hidden_by(path);
-    return site;
+    return read_site_file(path.string());
   }
   unknown_site(name_or_path);
 }
 
 std::vector<KnownSite> known_sites() {
-  std::vector<KnownSite> sites;
+  std::map<std::string, KnownSite> sites;
   for (const auto& folder : site_folders()) {
-    for (const auto& path : files_of(folder)) {
-      const auto same = [&](const KnownSite& site) { return site.name == path.stem().string(); };
-      if (std::none_of(sites.begin(), sites.end(), same)) sites.push_back(known_site_at(path));
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      const auto& path = entry->path();
+      if (path.extension() == kEnding && !sites.contains(path.stem().string()))
+        sites[path.stem().string()] = known_site_at(path);
     }
   }
-  std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  return sites;
-}
-
-// ---- a site file's text from what was found ----
-
-namespace {
-
-constexpr size_t kLongestNote = 300;
-
-// a field as it is where nobody has set it is left out
-template <class Owner>
-struct Written {
-  const Owner& owner;
-  const Owner untouched = {};
-
-  std::string operator()(std::string Owner::*field) const {
-    return owner.*field == untouched.*field ? "" : config::yaml_text(owner.*field);
-  }
-  std::string operator()(int64_t Owner::*field) const {
-    return owner.*field == untouched.*field ? "" : format("{}", owner.*field);
-  }
-  std::string operator()(std::chrono::milliseconds Owner::*field) const {
-    return owner.*field == untouched.*field ? "" : config::duration_text(owner.*field);
-  }
-  std::string operator()(std::vector<std::string> Owner::*field) const {
-    std::vector<std::string> texts;
-    for (const auto& text : owner.*field) texts.push_back(config::yaml_text(text));
-    return texts.empty() ? "" : "[" + base::join(texts, ", ") + "]";
-  }
-};
-
-template <class Owner>
-std::vector<std::string> key_lines(const std::vector<SiteKey<Owner>>& keys, const Owner& owner) {
-  std::vector<std::string> lines;
-  for (const auto& key : keys) {
-    const auto value = std::visit(Written<Owner>{owner}, key.field);
-    if (!value.empty()) lines.push_back(format("{}: {}", key.name, value));
-  }
-  return lines;
-}
-
-}  // namespace
-
-std::string as_yaml(const FoundSite& found) {
-  std::string text =
-      "# Proposed by lockstep site detect. What this machine did not tell: whether a job needs an account,\n"
-      "# modules or file systems of its own, and whether its cores follow from its GPUs "
-      "(docs/how-to/sites.md).\n";
-  for (const auto& note : found.notes) text += "# " + base::printable(note, kLongestNote) + "\n";
-  for (const auto& line : key_lines(kSiteKeys, found.site)) text += line + "\n";
-  if (!found.site.queues.empty()) text += "queues:\n";
-  for (const auto& queue : found.site.queues)
-    text += format("  {}: {{{}}}\n", config::yaml_text(queue.name),
-                   base::join(key_lines(kQueueKeys, queue), ", "));
-  return text;
+  std::vector<KnownSite> all;
+  for (auto& [name, site] : sites) all.push_back(std::move(site));
+  return all;
 }
 
 // ---- reading ----
@@ -359,7 +269,7 @@ struct Value {
       throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
                        one.place.text(), near ? format("did you mean {}?", *near) : std::string(key.help));
     }
-    const auto wanted = not_of_kind(text, key.text);
+    const auto wanted = expected_text(text, key.text);
     if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
     return text;
   }
@@ -377,12 +287,12 @@ void refuse_twins(const YamlNode& map) {
     const auto other = std::find_if(map.entries.begin(), entry,
                                     [&](const auto& before) { return before.first->text == name.text; });
     if (other != entry)
-      throw InputError(format("{} stands twice", base::printable(name.text)), name.place.text(),
-                       format("keep one of them: the other is at {}", other->first->place.text()));
+      throw InputError(format("duplicate key {}", base::printable(name.text)), name.place.text(),
+                       format("remove one; the other is at {}", other->first->place.text()));
   }
 }
 
-// `before`: of a key's name in errors. `besides`: a key that is read elsewhere.
+// `before` precedes a key's name in errors. `besides` is a key that the caller reads.
 template <class Owner>
 void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
                Owner& owner, const std::string& besides = "") {
@@ -406,7 +316,7 @@ void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, con
 
 Queue read_queue(const YamlNode& name, const YamlNode& node) {
   if (name.kind != YamlNode::Kind::scalar || !is_directive_word(name.text))
-    refuse_value("a queue's name", "one word", name, "as in the job's directives");
+    refuse_value("the name of a queue", "one word", name, "as the scheduler knows it");
   Queue queue;
   queue.name = name.text;
   if (node.kind == YamlNode::Kind::null) return queue;
@@ -415,30 +325,14 @@ Queue read_queue(const YamlNode& name, const YamlNode& node) {
   return queue;
 }
 
-// --wait and the words that follow a submission know one place for the log
-void check_directives(const Site& site, const std::vector<std::string>& directives, const std::string& key) {
-  for (const auto& line : directives) {
-    const auto option = moves_log(site.scheduler, line);
-    if (option.empty()) continue;
-    throw InputError(format("{}: {} would move the job's log, which is followed where lockstep put it", key,
-                            base::printable(option)),
-                     site.path, "leave it out; lockstep submit --name names the job and its log");
-  }
-}
-
-// what no key says alone
 void check_together(const Site& site, const std::string& place) {
   if (site.scheduler.empty())
-    throw InputError("a site file must say its scheduler", place,
-                     "add  scheduler: slurm  or  scheduler: pbs");
+    throw InputError("scheduler is missing", place, "add scheduler: slurm or scheduler: pbs");
   if (!site.storage.empty() && site.storage_flag.empty())
-    throw InputError("storage is set, and storage_flag is not", place, "add  storage_flag: storage");
+    throw InputError("storage needs storage_flag", place, "add storage_flag: storage");
   if (site.slurm() && !site.storage_flag.empty())
-    throw InputError("storage_flag is PBS's", place, "remove it, or write a directive");
+    throw InputError("storage_flag is only for PBS", place, "remove it, or add a directive");
   if (!site.queue.empty()) find_queue(site, "");
-  check_directives(site, site.directives, "directives");
-  for (const auto& queue : site.queues)
-    check_directives(site, queue.directives, format("queues.{}.directives", queue.name));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
-#include "tools/job/allocation.h"
-
+// What Slurm and PBS gave a job, and the layout of its ranks.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -10,16 +8,11 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "tools/job/own_job.h"
+#include "trainer/config/numbers.h"
 
 namespace lockstep::job {
 namespace {
-
-std::optional<int64_t> whole_number(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 int64_t at_least_1(int64_t number) {
   return std::max<int64_t>(1, number);
@@ -34,17 +27,17 @@ int64_t all_tasks(const Allocation& given) {
                          [](int64_t sum, const Node& node) { return sum + node.tasks; });
 }
 
-// 0 where the nodes have different numbers of them
+// 0 if the nodes have different numbers
 int64_t tasks_on_each(const Allocation& given) {
   const auto tasks = given.nodes.front().tasks;
   const bool same = std::ranges::all_of(given.nodes, [&](const Node& node) { return node.tasks == tasks; });
   return same ? tasks : 0;
 }
 
-// 0 = not known
+// 0 = unknown
 int64_t cores_of_a_task(const Allocation& given) {
   int64_t cpus = given.cpus_per_task;
-  if (cpus == 0 && given.tasks_asked) {
+  if (cpus == 0 && given.tasks_requested) {
     const auto share = [](const Node& node) { return node.cpus / at_least_1(node.tasks); };
     cpus = at_least_1(share(*std::ranges::min_element(given.nodes, {}, share)));
   }
@@ -58,13 +51,20 @@ void add_warnings(const Allocation& given, Layout& layout) {
   const auto used = layout.ranks * layout.cores_per_rank;
   if (layout.ranks_per_node > layout.cores_per_node)
     layout.warnings.push_back(
-        format("{} ranks share {} core(s) of a node; ask for more (--cpus-per-task, --cpus-per-gpu, ncpus)",
+        format("{} ranks share {} core(s) of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
                layout.ranks_per_node, layout.cores_per_node));
   else if (2 * used <= all)
     layout.warnings.push_back(
-        format("{} of the job's {} cores are used, by {} ranks of {}; LOCKSTEP_RANKS_PER_NODE and "
-               "LOCKSTEP_CPUS_PER_RANK change that",
-               used, all, layout.ranks, layout.cores_per_rank));
+        format("{} ranks of {} core(s) use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and "
+               "LOCKSTEP_CPUS_PER_RANK",
+               layout.ranks, layout.cores_per_rank, used, all));
+}
+
+// "0,1" as in CUDA_VISIBLE_DEVICES
+int64_t gpus_in(const std::string& list) {
+  if (list.starts_with("NoDevFiles")) return 0;
+  const auto parts = base::split(list, ',');
+  return std::ranges::count_if(parts, [](const std::string& part) { return !part.empty(); });
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ std::string value(const Environment& environment, const std::string& name, const
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least) {
   const auto text = value(environment, name);
   if (text.empty()) return otherwise;
-  const auto number = whole_number(text);
+  const auto number = config::parse_int(text);
   if (number && *number >= least) return *number;
   throw InputError(format("{} must be a whole number of at least {} (got {})", name, least, text), name);
 }
@@ -89,7 +89,7 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
   layout.cpus_per_node = least_cpus(given);
   layout.cores_per_node = at_least_1(layout.cpus_per_node / given.threads_per_core);
   const auto gpus = std::ranges::min_element(given.nodes, {}, &Node::gpus)->gpus;
-  const auto asked_cores = count(settings, "LOCKSTEP_CPUS_PER_RANK", 0, 1);
+  const auto wanted_cores = count(settings, "LOCKSTEP_CPUS_PER_RANK", 0, 1);
   auto cores = cores_of_a_task(given);
   if (const auto asked = count(settings, "LOCKSTEP_RANKS_PER_NODE", 0, 1)) {
     if (given.components > 1)
@@ -98,9 +98,9 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
     layout.ranks_per_node = asked;
   } else if (gpus > 0) {
     layout.ranks_per_node = gpus;
-  } else if (!given.tasks_asked) {
+  } else if (!given.tasks_requested) {
     layout.ranks_per_node =
-        at_least_1(layout.cores_per_node / at_least_1(asked_cores > 0 ? asked_cores : cores));
+        at_least_1(layout.cores_per_node / at_least_1(wanted_cores > 0 ? wanted_cores : cores));
   } else if (given.components == 1) {
     layout.ranks_per_node = tasks_on_each(given);
   }
@@ -109,7 +109,7 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
     const auto most = at_least_1(layout.cores_per_node / layout.ranks_per_node);
     if (cores == 0 || cores > most) cores = most;
   }
-  layout.cores_per_rank = asked_cores > 0 ? asked_cores : at_least_1(cores);
+  layout.cores_per_rank = wanted_cores > 0 ? wanted_cores : at_least_1(cores);
   add_warnings(given, layout);
   return layout;
 }
@@ -130,38 +130,23 @@ int64_t threads_per_core(const Environment& settings, int64_t counted, const std
   return threads / all;
 }
 
-int64_t gpus_in(const std::string& list) {
-  if (list.starts_with("NoDevFiles")) return 0;
-  const auto parts = base::split(list, ',');
-  return std::ranges::count_if(parts, [](const std::string& part) { return !part.empty(); });
-}
-
-bool gpus_are_amd(const Environment& environment, int64_t gpus, const std::string& device_folder) {
-  if (!(value(environment, "ROCR_VISIBLE_DEVICES") + value(environment, "HIP_VISIBLE_DEVICES")).empty())
-    return true;
-  std::error_code none;
-  return gpus > 0 && std::filesystem::exists(device_folder + "/kfd", none) &&
-         !std::filesystem::exists(device_folder + "/nvidiactl", none);
-}
-
 // ---- Slurm ----
 
+namespace {
+
+// "4(x2),1": 4, 4, 1
 std::vector<int64_t> slurm_counts(const std::string& text) {
   std::vector<int64_t> counts;
   for (const auto& word : base::split(text, ',')) {
-    const auto open = word.find("(x");
-    const auto number = whole_number(word.substr(0, open)).value_or(1);
-    const auto times = open == std::string::npos
-                           ? 1
-                           : whole_number(word.substr(open + 2, word.size() - open - 3)).value_or(1);
-    counts.insert(counts.end(), static_cast<size_t>(std::max<int64_t>(times, 0)), number);
+    const auto times = word.find("(x");
+    const auto repeat = times == std::string::npos ? 1 : base::number_in(word.substr(times + 2)).value_or(1);
+    counts.insert(counts.end(), static_cast<size_t>(std::clamp<int64_t>(repeat, 0, 100'000)),
+                  base::number_in(word).value_or(1));
   }
   return counts;
 }
 
-namespace {
-
-// Of a heterogeneous job, the variables of all its components as one list.
+// The variable, or those of all components of a heterogeneous job.
 std::string of_all_components(const Environment& environment, int64_t components, const std::string& name,
                               const std::string& otherwise) {
   if (components == 1) return value(environment, name, otherwise);
@@ -171,10 +156,9 @@ std::string of_all_components(const Environment& environment, int64_t components
   return list;
 }
 
-// What the node has is not what the job may use.
 int64_t slurm_gpus(const Environment& environment) {
   if (const auto here = value(environment, "SLURM_GPUS_ON_NODE"); !here.empty())
-    return whole_number(here).value_or(0);
+    return config::parse_int(here).value_or(0);
   return gpus_in(value(environment, "SLURM_JOB_GPUS", value(environment, "CUDA_VISIBLE_DEVICES")));
 }
 
@@ -197,15 +181,16 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
   const auto at = [](const auto& values, size_t i) { return i < values.size() ? values[i] : int64_t{1}; };
   for (size_t i = 0; i < std::max<size_t>(nodes, 1); ++i)
     given.nodes.push_back({i < names.size() ? names[i] : "", at(cpus, i), at(tasks, i), gpus});
-  // SLURM_NTASKS is set where tasks were asked for. One that does not match is inherited from an outer job.
-  given.tasks_asked = given.components > 1 ||
-                      whole_number(value(environment, "SLURM_NTASKS")).value_or(-1) == all_tasks(given);
+  // SLURM_NTASKS is set if tasks were requested. If it does not match, it comes from an outer job.
+  given.tasks_requested =
+      given.components > 1 ||
+      config::parse_int(value(environment, "SLURM_NTASKS")).value_or(-1) == all_tasks(given);
   if (given.components == 1)
-    given.cpus_per_task = whole_number(value(environment, "SLURM_CPUS_PER_TASK")).value_or(0);
-  const auto all_gpus = whole_number(value(environment, "SLURM_GPUS")).value_or(0);
+    given.cpus_per_task = config::parse_int(value(environment, "SLURM_CPUS_PER_TASK")).value_or(0);
+  const auto all_gpus = config::parse_int(value(environment, "SLURM_GPUS")).value_or(0);
   if (gpus > 0 && all_gpus > 0 && all_gpus != gpus * static_cast<int64_t>(nodes))
-    throw InputError(format("{} GPUs do not lie evenly on {} nodes", all_gpus, nodes), "SLURM_GPUS",
-                     "ask for them with --gpus-per-node");
+    throw InputError(format("{} GPUs are not spread evenly over {} nodes", all_gpus, nodes), "SLURM_GPUS",
+                     "request them with --gpus-per-node");
   return given;
 }
 
@@ -231,8 +216,8 @@ std::map<std::string, Node> chunks_by_host(const Environment& record) {
     auto text = chunks.substr(open + 1, close - open - 1);
     std::ranges::replace(text, '+', ':');
     for (const auto& word : base::split(text, ':')) {
-      if (word.starts_with("ncpus=")) host.cpus += whole_number(word.substr(6)).value_or(0);
-      if (word.starts_with("ngpus=")) host.gpus += whole_number(word.substr(6)).value_or(0);
+      if (word.starts_with("ncpus=")) host.cpus += config::parse_int(word.substr(6)).value_or(0);
+      if (word.starts_with("ngpus=")) host.gpus += config::parse_int(word.substr(6)).value_or(0);
     }
     chunks.erase(0, close + 1);
   }
@@ -258,15 +243,15 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
     const auto chunk = chunks.find(short_name(name));
     Node node{name, chunk == chunks.end() ? 0 : chunk->second.cpus, 1,
               chunk == chunks.end() ? 0 : chunk->second.gpus};
-    if (node.cpus == 0) node.cpus = whole_number(value(environment, "NCPUS")).value_or(1);
+    if (node.cpus == 0) node.cpus = config::parse_int(value(environment, "NCPUS")).value_or(1);
     if (visible > 0) node.gpus = visible;
     given.nodes.push_back(node);
   }
   if (given.nodes.empty())
-    throw InputError("the file of the job's nodes is empty", value(environment, "PBS_NODEFILE"));
-  // one line for each host and no mpiprocs: the user asked for no ranks
-  given.tasks_asked = all_tasks(given) != static_cast<int64_t>(given.nodes.size()) ||
-                      value(record, "Resource_List.select").find("mpiprocs=") != std::string::npos;
+    throw InputError("the node file of the job is empty", value(environment, "PBS_NODEFILE"));
+  // with one line per host and no mpiprocs, the user requested no ranks
+  given.tasks_requested = all_tasks(given) != static_cast<int64_t>(given.nodes.size()) ||
+                          value(record, "Resource_List.select").find("mpiprocs=") != std::string::npos;
   return given;
 }
 

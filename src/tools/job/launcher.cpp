@@ -1,6 +1,4 @@
-// The commands of srun, Open MPI, PALS and Hydra that start a job's ranks.
-#include "tools/job/scheduler.h"
-
+// The command that starts the ranks: srun, Open MPI, PALS or Hydra.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,14 +7,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/cluster/scheduler.h"
+#include "tools/job/own_job.h"
 
 namespace lockstep::job {
 namespace {
 
 using Words = std::vector<std::string>;
 
-enum class Family { open_mpi, open_mpi_5, pals, hydra, unknown };
+enum class Family { open_mpi, open_mpi_5, pals, hydra };  // MPICH and Intel MPI have hydra
 
 bool contains_any(const std::string& text, const Words& parts) {
   return std::ranges::any_of(parts, [&](const auto& part) { return text.find(part) != std::string::npos; });
@@ -31,9 +29,7 @@ Family family_of(const std::string& command, const RunCommand& run) {
   if (const auto at = text.find("Open MPI) "); at != std::string::npos)
     return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
   if (contains_any(text, {"Open MPI", "OpenRTE"})) return Family::open_mpi;
-  if (contains_any(text, {"PALS"})) return Family::pals;
-  if (contains_any(text, {"HYDRA", "Intel", "MPICH"})) return Family::hydra;
-  return Family::unknown;
+  return contains_any(text, {"PALS"}) ? Family::pals : Family::hydra;
 }
 
 bool is_here(const std::string& command) {
@@ -41,25 +37,20 @@ bool is_here(const std::string& command) {
 }
 
 std::string choose_command(const Start& start, const Environment& environment, const RunCommand& run) {
-  auto asked = value(environment, "LOCKSTEP_START");
-  if (!asked.empty()) {
-    if (asked != "srun" && asked != "mpirun" && asked != "mpiexec")
-      throw InputError(
-          format("LOCKSTEP_START must be srun, mpirun or mpiexec (got {})", base::printable(asked)),
-          "LOCKSTEP_START");
-    if (!is_here(asked))
-      throw InputError(format("{} is not on PATH", asked), "LOCKSTEP_START",
-                       "load the module that brings it");
-    return asked;
-  }
-  if (start.scheduler.is_slurm() && is_here("srun")) return "srun";
+  const auto chosen = value(environment, "LOCKSTEP_START");
+  if (!chosen.empty() && chosen != "srun" && chosen != "mpirun" && chosen != "mpiexec")
+    throw InputError(
+        format("LOCKSTEP_START must be srun, mpirun or mpiexec (got {})", base::printable(chosen)),
+        "LOCKSTEP_START");
+  if (!chosen.empty() && !is_here(chosen))
+    throw InputError(format("{} is not on PATH", chosen), "LOCKSTEP_START", "load its module");
+  if (!chosen.empty()) return chosen;
+  if (start.job.is_slurm() && is_here("srun")) return "srun";
   const bool mpirun = is_here("mpirun"), mpiexec = is_here("mpiexec");
-  if (mpirun) {
-    const auto family = family_of("mpirun", run);
-    if (family == Family::open_mpi || family == Family::open_mpi_5 || !mpiexec) return "mpirun";
-  }
-  if (mpiexec) return "mpiexec";
-  throw InputError("there is no srun, mpirun or mpiexec on PATH", "PATH", "load an MPI module");
+  if (!mpirun && !mpiexec)
+    throw InputError("there is no srun, mpirun or mpiexec on PATH", "PATH", "load an MPI module");
+  if (!mpiexec) return "mpirun";
+  return mpirun && family_of("mpirun", run) <= Family::open_mpi_5 ? "mpirun" : "mpiexec";
 }
 
 class Builder {
@@ -97,7 +88,7 @@ class Builder {
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     is_5 ? add_version_5(words) : add_version_4(words);
     add(words, {"-n", format("{}", layout_.ranks)});
-    if (start_.scheduler.is_slurm()) {
+    if (start_.job.is_slurm()) {
       if (start_.relaunches > 0) environment_["SLURM_OVERLAP"] = "1";  // for mpirun's own srun
     } else if (!knows_pbs()) {
       add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
@@ -112,9 +103,8 @@ class Builder {
   }
 
   Words hydra(const std::string& command) {
-    Words words = {command, "-n", format("{}", layout_.ranks), "-ppn",
-                   format("{}", layout_.most_ranks_on_a_node())};
-    if (start_.scheduler.is_slurm()) return words;
+    Words words = {command, "-n", format("{}", layout_.ranks), "-ppn", most_ranks_on_a_node()};
+    if (start_.job.is_slurm()) return words;
     add(words, {"-f", value(environment_, "PBS_NODEFILE")});
     // hydra seldom supports PBS, and would need ssh between the nodes
     const bool is_set = !(value(environment_, "HYDRA_LAUNCHER") + value(environment_, "HYDRA_LAUNCHER_EXEC") +
@@ -128,20 +118,17 @@ class Builder {
   }
 
   Words pals(const std::string& command) {
-    Words words = {command,
-                   "-n",
-                   format("{}", layout_.ranks),
-                   "--ppn",
-                   format("{}", layout_.most_ranks_on_a_node()),
-                   "--depth",
-                   format("{}", layout_.cores_per_rank),
-                   "--cpu-bind",
-                   "depth"};
+    Words words = {command, "-n", format("{}", layout_.ranks), "--ppn", most_ranks_on_a_node()};
+    add(words, {"--depth", format("{}", layout_.cores_per_rank), "--cpu-bind", "depth"});
     if (start_.relaunches > 0) add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
     return words;
   }
 
  private:
+  std::string most_ranks_on_a_node() const {
+    return format("{}", (layout_.ranks + layout_.nodes - 1) / layout_.nodes);
+  }
+
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
@@ -209,19 +196,22 @@ class Builder {
 Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
   const auto command = choose_command(start, environment, run);
   if (start.allocation.components > 1 && command != "srun")
-    throw InputError(format("{} starts ranks only in the first component of a heterogeneous job", command),
-                     "LOCKSTEP_START", "use srun, which reaches all components");
+    throw InputError(format("{} reaches only the first component of a heterogeneous job", command),
+                     "LOCKSTEP_START", "use srun");
   // ranks of one node need no network, on which Open MPI would listen at every interface
   if (start.layout.nodes == 1)
     environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
   Builder builder(start, environment, run);
   if (command == "srun") return {builder.srun(), true};
-  const auto family = family_of(command, run);
-  if (family == Family::open_mpi || family == Family::open_mpi_5)
-    return {builder.open_mpi(command, family == Family::open_mpi_5)};
-  if (family == Family::pals) return {builder.pals(command)};
-  return {builder.hydra(command)};
+  switch (const auto family = family_of(command, run)) {
+    case Family::pals:
+      return {builder.pals(command)};
+    case Family::hydra:
+      return {builder.hydra(command)};
+    default:
+      return {builder.open_mpi(command, family == Family::open_mpi_5)};
+  }
 }
 
 }  // namespace lockstep::job

@@ -1,4 +1,4 @@
-// A job under PBS: what it was given, and how it is submitted again.
+// A job under PBS: its allocation, and how it is resubmitted.
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -17,32 +16,28 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "tools/job/scheduler.h"
+#include "tools/job/own_job.h"
 
 namespace lockstep::job {
 namespace {
 
 constexpr int kMomPort = 15003;
 
-class Pbs : public Scheduler {
+class PbsJob : public OwnJob {
  public:
-  using Scheduler::Scheduler;
+  using OwnJob::OwnJob;
 
   bool is_slurm() const override { return false; }
-  std::string job_id() const override { return get("PBS_JOBID"); }
-  std::string file_word() const override { return job_id(); }
+  std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    // without its record a job would neither find its own run again nor ask for the same resources
-    base::Answer answer;
-    for (int tries = 0; tries < 3 && answer.output.empty(); ++tries) {
-      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-      answer = run({"qstat", "-f", job_id()});
-      if (answer.end == base::Answer::not_started || answer.good()) break;
-    }
-    record_ = cluster::qstat_fields(answer.output);
-    const auto host = get("HOSTNAME", this_host());
-    const auto node = run({"pbsnodes", host.substr(0, host.find('.'))}).output;
+    // a resubmitted job needs the resources in the record, so a busy server gets a second chance
+    for (int tries = 0; tries < 2 && record_.empty(); ++tries)
+      record_ = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    const std::string name = host.data();
+    const auto node = run({"pbsnodes", name.substr(0, name.find('.'))}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
     const auto file = get("PBS_NODEFILE");
     return pbs_allocation(environment_, record_, base::split(base::read_text(file), '\n'),
@@ -50,28 +45,25 @@ class Pbs : public Scheduler {
   }
 
   int64_t restarts() override { return std::max<int64_t>(0, count(record_, "run_count", 1) - 1); }
-  bool starts_again() override { return false; }
 
-  // SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime. Only the clock tells the last
-  // one.
+  // PBS sends SIGTERM for a qdel, a pre-emption and the walltime. Only the clock tells the last one apart.
   bool was_cancelled(const StopSignal& stop) override {
     const auto limit = cluster::seconds_in(value(record_, "Resource_List.walltime"));
     const bool is_over = limit > 0 && stop.job_seconds + 2 >= limit;
     return stop.signal == SIGTERM && !is_over;
   }
 
-  bool may_start_again(const StopSignal& stop) override {
+  bool may_restart(const StopSignal& stop) override {
     return stop.signal == SIGTERM && value(record_, "Rerunable") != "False";
   }
 
-  Continuation go_on(const Environment& settings) override {
+  Continuation continue_run(const Environment& settings) override {
     const auto script = get("LOCKSTEP_SCRIPT");
     std::string text;
     try {
       text = base::read_text(script);
     } catch (const Error&) {
-      log::warning(
-          format("this job's script ({}) cannot be read, so the job cannot be submitted again", script));
+      log::warning(format("the job's script ({}) cannot be read, so the job cannot be resubmitted", script));
       return {};
     }
     const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
@@ -86,7 +78,7 @@ class Pbs : public Scheduler {
     words.push_back(file);
     const auto answer = run(words);
     const auto next = base::trimmed(answer.output);
-    if (answer.good() && !next.empty()) return {.goes_on = true, .next = next.substr(next.rfind('\n') + 1)};
+    if (answer.good() && !next.empty()) return {.continues = true, .next = next.substr(next.rfind('\n') + 1)};
     log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
     return {};
   }
@@ -95,7 +87,8 @@ class Pbs : public Scheduler {
 
   bool reaches(const std::string& node) override {
     const auto answer = run({"pbs_tmrsh", node, "true"});
-    return answer.good() || answer.end == base::Answer::not_started;  // without it the open port has to do
+    return answer.good() ||
+           answer.end == base::Answer::not_started;  // without pbs_tmrsh, the open port decides
   }
 
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
@@ -112,7 +105,7 @@ class Pbs : public Scheduler {
   }
 
  private:
-  // What the job was submitted with, and lockstep's own; not what PBS sets for each job.
+  // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
   Environment settings_to_pass(const Environment& settings) const {
     static const std::vector<std::string> kOfPbs = {
         "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
@@ -136,8 +129,8 @@ class Pbs : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_pbs(Environment& environment, RunCommand run) {
-  return std::make_unique<Pbs>(environment, std::move(run));
+std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
+  return std::make_unique<PbsJob>(environment, std::move(run));
 }
 
 std::string with_settings(const std::string& script, const Environment& settings) {
@@ -162,7 +155,7 @@ std::string with_settings(const std::string& script, const Environment& settings
 
 namespace {
 
-// Fields of qstat -f that are options of qsub.
+// Fields of qstat -f, and their options of qsub.
 constexpr std::array<std::pair<const char*, const char*>, 13> kOptions = {{{"Account_Name", "-A"},
                                                                            {"Mail_Points", "-m"},
                                                                            {"Mail_Users", "-M"},
@@ -186,7 +179,7 @@ std::string job_name(std::string name) {
   return name;
 }
 
-// PBS adds the sums over the chunks (ncpus, mem, nodect) to the record, and refuses them beside select.
+// PBS adds sums over the chunks (ncpus, mem, nodect) to the record, and rejects them beside select.
 void add_resources(const Environment& record, std::vector<std::string>& options) {
   std::set<std::string> sums = {"nodect", "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads"};
   auto chunks = value(record, "Resource_List.select") + ":" + value(record, "schedselect");
@@ -201,8 +194,8 @@ void add_resources(const Environment& record, std::vector<std::string>& options)
   }
 }
 
-// With -k d PBS appends as the job writes, so the log goes on. It would replace a file that it copies at the
-// end, so the next job's gets another name.
+// With -k d PBS appends to the log while the job writes. Otherwise it copies the log at the end, which would
+// replace the one of the job before, so the new log gets another name.
 void add_outputs(const Environment& record, const std::string& job, int64_t restart,
                  std::vector<std::string>& options) {
   const bool direct = value(record, "Keep_Files").find('d') != std::string::npos;
@@ -237,17 +230,12 @@ std::vector<std::string> qsub_options(const Environment& record, const Environme
   }
   if (const auto rerun = value(record, "Rerunable"); !rerun.empty())
     options.insert(options.end(), {"-r", rerun == "False" ? "n" : "y"});
-  // the execution queue behind a routing queue accepts no users' jobs
+  // the execution queue behind a routing queue may not accept jobs from users
   if (const auto queue = value(environment, "PBS_O_QUEUE"); !queue.empty())
     options.insert(options.end(), {"-q", queue});
   add_resources(record, options);
   add_outputs(record, value(environment, "PBS_JOBID"), restart, options);
   return options;
-}
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace lockstep::job

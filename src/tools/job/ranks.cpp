@@ -13,10 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -34,11 +32,8 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLook = 100ms;
-constexpr auto kAfterFolder = 1s;    // from a run's folder to ranks that survive a SIGUSR1
-constexpr auto kLastWords = 5s;      // ranks that know of a lost rank leave within this time
-constexpr auto kBetweenStays = 10s;  // two looks in a row that find nothing left end a launcher
-constexpr auto kDrain = 5s, kDrainAfterKill = 1s;
+constexpr auto kTick = 100ms;
+constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ranks that handle SIGUSR1
 
 bool is_dashes(const std::string& line) {
   return line.size() >= 70 && line.find_first_not_of('-') == std::string::npos;
@@ -64,7 +59,7 @@ Signals::Signals() {
   constexpr std::array kHeld = {SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD};
   for (const int signal : kHeld) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  for (const int signal : kHeld) ::signal(signal, SIG_DFL);  // one that a script ignores would not come
+  for (const int signal : kHeld) ::signal(signal, SIG_DFL);  // the script may ignore it
   file_ = base::Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
@@ -87,11 +82,11 @@ std::string BannerFilter::add(const std::string& bytes) {
   rest_ += bytes;
   std::string shown;
   for (size_t end; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1))
-    shown += line(rest_.substr(0, end));
+    shown += add_line(rest_.substr(0, end));
   return shown;
 }
 
-std::string BannerFilter::line(const std::string& text) {
+std::string BannerFilter::add_line(const std::string& text) {
   if (contains(text, "oom_kill event") || contains(text, "oom-kill event")) memory_kill_ = text;
   const auto run = text.find("run: Forwarding signal ");
   if (run < 10 && text.ends_with(" to job")) return "";
@@ -108,12 +103,12 @@ std::string BannerFilter::line(const std::string& text) {
                            return contains(one, "non-zero exit code") || contains(one, "non-zero status") ||
                                   contains(one, "MPI_ABORT was invoked");
                          });
-  if (!is_banner) return give_up_block();
+  if (!is_banner) return release_block();
   block_.clear();
   return "";
 }
 
-std::string BannerFilter::give_up_block() {
+std::string BannerFilter::release_block() {
   std::string shown;
   for (const auto& held : block_) shown += held + "\n";
   block_.clear();
@@ -121,22 +116,17 @@ std::string BannerFilter::give_up_block() {
 }
 
 std::string BannerFilter::finish() {
-  return give_up_block() + std::exchange(rest_, "");
+  return release_block() + std::exchange(rest_, "");
 }
 
 std::string folder_in(const std::string& run_file) {
   return run_file.empty() ? "" : base::first_line(run_file);
 }
 
-void note_signal(int signal, StopSignal& stop) {
-  if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
-  if (stop.signal != SIGTERM) stop.signal = signal;
-}
-
 namespace {
 
-// Nothing where the folder cannot be read now: a file system may be away for a while.
-std::optional<int> status_said_by(const std::string& folder) {
+// Nothing if the folder cannot be read now.
+std::optional<int> status_if_readable(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
   try {
     return run_folder::job_status(folder).exit_status;
@@ -145,23 +135,8 @@ std::optional<int> status_said_by(const std::string& folder) {
   }
 }
 
-}  // namespace
-
-int status_of_run(const std::string& folder) {
-  return status_said_by(folder).value_or(kFailed);
-}
-
-void end_leftovers() {
-  const auto until = Clock::now() + kDrain;
-  if (const auto left = descendants(); !left.empty())
-    say(format("sending SIGKILL to {} processes that the launcher left", left.size()));
-  for (auto left = descendants(); !left.empty() && Clock::now() < until; left = descendants()) {
-    for (const auto pid : left) ::kill(pid, SIGKILL);
-    std::this_thread::sleep_for(kLook);
-  }
-}
-
-std::vector<pid_t> descendants(const std::string& name) {
+// Processes below this one, at any depth: all, or those with the name.
+std::vector<pid_t> descendants(const std::string& name = "") {
   std::map<pid_t, std::vector<pid_t>> children;
   std::map<pid_t, std::string> names;
   std::error_code none;
@@ -188,26 +163,19 @@ std::vector<pid_t> descendants(const std::string& name) {
   return found;
 }
 
+// How long the job has run: the age of this process's session.
 int64_t seconds_of_session() {
   const auto stat = base::first_line(format("/proc/{}/stat", ::getsid(0)));
   const auto close = stat.rfind(')');
   if (close == std::string::npos) return 0;
-  std::vector<std::string> fields;
-  for (size_t at = close + 2, end; at < stat.size(); at = end + 1) {
-    end = std::min(stat.find(' ', at), stat.size());
-    fields.push_back(stat.substr(at, end - at));
-  }
-  constexpr size_t kStartTime = 19;  // the 22nd field of proc(5), after the two before ')'
+  const auto fields = base::split(stat.substr(close + 1), ' ');
+  constexpr size_t kStartTime = 20;  // the 22nd field of proc(5), after the blank behind ')'
   if (fields.size() <= kStartTime) return 0;
-  const double up = std::strtod(base::first_line("/proc/uptime").c_str(), nullptr);
-  const double started = static_cast<double>(base::number_in(fields[kStartTime]).value_or(0)) /
-                         static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return static_cast<int64_t>(up - started);
+  const auto ticks = base::number_in(fields[kStartTime]).value_or(0);
+  return base::number_in(base::first_line("/proc/uptime")).value_or(0) - ticks / ::sysconf(_SC_CLK_TCK);
 }
 
-namespace {
-
-// The job's groups that this process is in, innermost first; above them are other jobs'.
+// The job's control groups that contain this process, innermost first.
 std::vector<std::string> job_groups(const std::string& mark, const std::string& folder,
                                     const std::string& own) {
   std::vector<std::string> groups;
@@ -226,7 +194,7 @@ std::vector<std::string> job_groups(const std::string& mark, const std::string& 
   return groups;
 }
 
-// A limit of 2^62 is none.
+// 2^62 and above is no limit.
 std::string gigabytes_in(const std::vector<std::string>& files) {
   for (const auto& file : files) {
     const auto number = base::number_in(base::first_line(file));
@@ -238,76 +206,93 @@ std::string gigabytes_in(const std::vector<std::string>& files) {
 
 }  // namespace
 
-std::string memory_kills(const std::string& job_mark, const std::string& cgroup_folder,
-                         const std::string& own_cgroups) {
-  std::string text;
-  for (const auto& group : job_groups(job_mark, cgroup_folder, own_cgroups)) {
-    auto kills = base::field(group + "/memory.events", "oom_kill ");
-    if (kills.empty()) kills = base::field(group + "/memory.oom_control", "oom_kill ");
-    if (base::number_in(kills).value_or(0) <= 0) continue;
-    text = format("{} in all (limit {}, peak {})", kills,
-                  gigabytes_in({group + "/memory.max", group + "/memory.limit_in_bytes"}),
-                  gigabytes_in({group + "/memory.peak", group + "/memory.max_usage_in_bytes"}));
+int status_of_run(const std::string& folder) {
+  return status_if_readable(folder).value_or(kFailed);
+}
+
+void note_signal(int signal, StopSignal& stop) {
+  if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
+  if (stop.signal != SIGTERM) stop.signal = signal;
+}
+
+void end_leftovers() {
+  const auto until = Clock::now() + 5s;
+  auto left = descendants();
+  if (!left.empty()) say(format("sending SIGKILL to {} processes that the launcher left", left.size()));
+  for (; !left.empty() && Clock::now() < until; left = descendants()) {
+    for (const auto pid : left) ::kill(pid, SIGKILL);
+    std::this_thread::sleep_for(kTick);
   }
-  return text;
+}
+
+MemoryKills memory_kills(const std::string& job_mark, const std::string& cgroup_folder,
+                         const std::string& own_cgroups) {
+  MemoryKills kills;
+  for (const auto& group : job_groups(job_mark, cgroup_folder, own_cgroups)) {
+    auto text = base::field(group + "/memory.events", "oom_kill ");
+    if (text.empty()) text = base::field(group + "/memory.oom_control", "oom_kill ");
+    const auto count = base::number_in(text).value_or(0);
+    if (count > 0)
+      kills = {count, format("limit {}, peak {}",
+                             gigabytes_in({group + "/memory.max", group + "/memory.limit_in_bytes"}),
+                             gigabytes_in({group + "/memory.peak", group + "/memory.max_usage_in_bytes"}))};
+  }
+  return kills;
 }
 
 // ---- one start ----
 
 namespace {
 
-uintmax_t size_of(const std::string& file) {
-  std::error_code none;
-  const auto size = fs::file_size(file, none);
-  return none ? 0 : size;
+bool has_text(const std::string& file) {
+  std::error_code failed;
+  return fs::file_size(file, failed) > 0 && !failed;
 }
 
 class RanksRun {
  public:
-  RanksRun(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan)
-      : scheduler_(scheduler), signals_(signals), stop_(stop), plan_(std::move(plan)) {}
+  RanksRun(OwnJob& job, JobSignals& signals, RanksPlan plan)
+      : job_(job), signals_(signals), plan_(std::move(plan)) {}
 
   RanksEnd run() {
-    for (const int signal : signals_.take()) forward(signal);  // what came before there were ranks
+    const auto kills_before = memory_kills(memory_mark()).count;
+    for (const int signal : signals_.signals.take()) take(signal);
     start();
-    deliver();
     while (!has_ended()) {
-      std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
-                                  pollfd{errors_.number(), POLLIN, 0}};
-      ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
-      read_errors();
-      for (const int signal : signals_.take()) forward(signal);
       deliver();
-      look();
+      wait(kTick);
+      for (const int signal : signals_.signals.take()) take(signal);
+      check_launcher();
     }
-    // a process that the launcher left behind may hold the pipe open
-    const auto until = Clock::now() + (status_ == 128 + SIGKILL ? kDrainAfterKill : kDrain);
-    while (errors_ && Clock::now() < until) {
-      pollfd ready{errors_.number(), POLLIN, 0};
-      ::poll(&ready, 1, static_cast<int>(kLook.count()));
-      read_errors();
-    }
+    // a process that the launcher left may keep the pipe open
+    const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
+    while (errors_ && Clock::now() < until) wait(kTick);
     base::write_all(STDERR_FILENO, filter_.finish());
-    end_.status = status_;
-    if (silent_.valid()) end_.silent_nodes = silent_.get(), end_.nodes_were_probed = true;
-    const auto mark = scheduler_.is_slurm() ? "/job_" + scheduler_.job_id() : "/" + scheduler_.job_id();
-    auto kills = memory_kills(mark);
-    if (!kills.empty()) kills = "on this node, " + kills;
-    if (kills.empty() && !filter_.memory_kill().empty()) kills = "in a step (Slurm's line above names it)";
-    end_.out_of_memory = !kills.empty();
-    if (end_.out_of_memory)
-      say(format(
-          "the job's memory limit has killed a process {}; ask for more (Slurm: --mem, PBS: mem= in select), "
-          "or use less: data.batch_size, data.workers, ranks on a node",
-          kills));
-    return end_;
+    return {status_, report_memory_kills(kills_before)};
   }
 
  private:
+  std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
+
+  bool report_memory_kills(int64_t before) const {
+    const auto kills = memory_kills(memory_mark());
+    std::string where;
+    if (kills.count > before)
+      where = format("{} process(es) on this node ({})", kills.count - before, kills.limits);
+    else if (!filter_.memory_kill().empty())
+      where = "a process in a step (see Slurm's line above)";
+    if (where.empty()) return false;
+    say(
+        format("the job's memory limit killed {}; request more (Slurm: --mem, PBS: mem= in select), or use "
+               "less: data.batch_size, data.workers, ranks per node",
+               where));
+    return true;
+  }
+
   void start() {
     std::array<int, 2> ends{-1, -1};
     if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-      throw Error("no pipe for the ranks' errors: " + std::string(std::strerror(errno)));
+      throw Error("cannot create a pipe: " + std::string(std::strerror(errno)));
     errors_ = base::Descriptor(ends[0]);
     const base::Descriptor write(ends[1]);
     ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
@@ -319,13 +304,16 @@ class RanksRun {
       const std::string name(text.substr(0, text.find('=')));
       if (!plan_.environment.contains(name)) program.without.push_back(name);
     }
-    errors_before_ = size_of(plan_.errors_file);
     if (const int code = base::start_program(program, child_); code != 0)
       throw InputError(format("{} cannot be started: {}", program.argv[0], std::strerror(code)),
                        program.argv[0]);
   }
 
-  void read_errors() {
+  // For a signal, or what the launcher writes to its standard error.
+  void wait(std::chrono::milliseconds limit) {
+    std::array<pollfd, 2> ready{pollfd{signals_.signals.descriptor(), POLLIN, 0},
+                                pollfd{errors_.number(), POLLIN, 0}};
+    ::poll(ready.data(), ready.size(), static_cast<int>(limit.count()));
     std::array<char, 65536> part;
     while (errors_) {
       const auto got = ::read(errors_.number(), part.data(), part.size());
@@ -336,129 +324,97 @@ class RanksRun {
   }
 
   bool has_ended() {
-    if (child_ < 0) return true;
     int status = 0;
-    // the others are orphans of the launcher's, which are ours to reap
+    // the others are orphans of the launcher, which this process adopts
     for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (done != child_) continue;
       status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      child_ = -1;
       return true;
     }
     return false;
   }
 
-  void forward(int signal) {
-    if (signal == SIGUSR1 && scheduler_.is_slurm() && !was_warned_) {
-      was_warned_ = true;
-      if (const auto seconds = scheduler_.early_by(); seconds > 0) {
-        say(format(
-            "SIGUSR1, with time left: this job is shorter than the lead of its --signal, so it goes on "
-            "for {} s; "
-            "a second one counts",
-            seconds));
-        early_until_ = Clock::now() + std::chrono::seconds(seconds);
-        return;
-      }
-    }
-    note_signal(signal, stop_);
-    if (signal == SIGTERM) {
-      say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
-    }
-    if (!scheduler_.is_slurm() && child_ > 0) {
-      // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
-      say(format("got {}, as the ranks have", name_of_signal(signal)));
+  void take(int signal) {
+    if (signal == SIGUSR1 && signals_.own_warning) {
+      say("SIGUSR1 ignored: this job is shorter than the lead of its --signal; it stops when a fifth of its "
+          "time is left");
       return;
     }
-    say(format("got {}, telling the ranks", name_of_signal(signal)));
-    pending_ = signal;
+    note_signal(signal, signals_.stop);
+    if (signal == SIGTERM) say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
+    // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
+    const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
+    say(format("got {}, {}", name_of_signal(signal),
+               ranks_have_it ? "as the ranks have" : "forwarding it to the ranks"));
+    if (!ranks_have_it) pending_ = signal;
   }
 
-  // A launcher or a rank that is only just starting would die of SIGUSR1, so it waits for the run's folder.
-  // In Slurm SIGUSR1 also stands for SIGTERM: one SIGTERM makes srun kill its ranks, and mpirun leaves after
-  // two.
+  // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
+  // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
-    if (early_until_ && Clock::now() >= *early_until_) {
-      early_until_.reset();
-      forward(SIGUSR1);
+    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
+      signals_.own_warning.reset();
+      // someone may have changed the time limit
+      if (const auto seconds = job_.seconds_to_own_warning(); seconds > 0)
+        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
+      else
+        take(SIGUSR1);
     }
-    if (pending_ == 0 || child_ < 0) return;
+    if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
-    int signal = pending_;
-    if (scheduler_.is_slurm() && trains && signal == SIGTERM)
-      signal = SIGUSR1;  // an eval has nothing to save
+    const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
     if (signal != SIGTERM && trains) {
       if (!folder_since_ && !folder_in(plan_.run_file).empty()) folder_since_ = Clock::now();
       if (!folder_since_ || Clock::now() < *folder_since_ + kAfterFolder) return;
     }
     pending_ = 0;
     ::kill(child_, signal);
-    if (scheduler_.is_slurm() && !plan_.launcher.is_srun)
-      for (const auto rank : descendants(fs::path(plan_.words[0]).filename().string())) ::kill(rank, signal);
+    if (job_.is_slurm() && !plan_.launcher.is_srun)
+      for (const auto rank : local_ranks()) ::kill(rank, signal);
   }
 
-  void end_launcher(const std::string& why) {
-    if (child_ < 0) return;
-    say(format("{}: sending SIGKILL to {} and what is below it", why, plan_.launcher.words[0]));
-    for (const auto process : descendants()) ::kill(process, SIGKILL);  // a wrapper's, too
-  }
+  std::vector<pid_t> local_ranks() const { return descendants(fs::path(plan_.words[0]).filename().string()); }
 
-  // A launcher may wait minutes for a node that is cut off, or after a SIGTERM, when its run is over.
-  void look() {
-    if (child_ < 0 || Clock::now() - looked_ < 200ms) return;
+  // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
+  void check_launcher() {
+    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < 200ms) return;
     looked_ = Clock::now();
-    const auto folder = folder_in(plan_.run_file);
-    if (plan_.survives_losses) look_for_losses();
-    const bool soon = stop_.signal == SIGTERM && !plan_.launcher.is_srun;
-    if (folder.empty() || (!soon && Clock::now() - last_stay_ < kBetweenStays)) return;
-    last_stay_ = Clock::now();
-    const bool is_over = descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-                         status_said_by(folder).value_or(run_folder::kRunning) != run_folder::kRunning;
-    stays_ = is_over ? stays_ + 1 : 0;
-    if (is_over && (soon || stays_ >= 2)) end_launcher("the run is over, and no rank is here");
+    if (!errors_since_ && plan_.survives_losses && has_text(plan_.errors_file)) errors_since_ = Clock::now();
+    const bool is_stopping = signals_.stop.signal == SIGTERM && !plan_.launcher.is_srun;
+    if (!errors_since_ && !is_stopping && Clock::now() - checked_ < 5s) return;
+    checked_ = Clock::now();
+    const auto status = status_if_readable(folder_in(plan_.run_file)).value_or(run_folder::kRunning);
+    const bool is_over = status != run_folder::kRunning || (errors_since_ && !plan_.launcher.is_srun);
+    if (!is_over || !local_ranks().empty())
+      idle_since_.reset();
+    else if (!idle_since_)
+      idle_since_ = Clock::now();
+    // srun's ranks are not below this process, and may still write their last errors
+    const auto limit = is_stopping ? 0ms : !plan_.survives_losses ? 10s : plan_.launcher.is_srun ? 2s : 500ms;
+    const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
+    if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
+    was_ended_ = true;
+    say(format("the ranks have ended and {0} has not: sending SIGKILL to {0} and its children",
+               plan_.launcher.words[0]));
+    for (const auto process : descendants()) ::kill(process, SIGKILL);
   }
 
-  void look_for_losses() {
-    const bool was_reported = size_of(plan_.errors_file) > errors_before_;
-    const auto folder = folder_in(plan_.run_file);
-    const auto is_gone = [&] {
-      return descendants(fs::path(plan_.words[0]).filename().string()).empty() &&
-             (!plan_.launcher.is_srun || status_said_by(folder) == kFailed);
-    };
-    ++looks_;
-    if (!lost_since_) {
-      const bool looks_dead = looks_ % 25 == 0 && status_said_by(folder) == kFailed && is_gone();
-      if (!was_reported && !looks_dead) return;
-      lost_since_ = Clock::now();
-      if (plan_.probe_nodes) silent_ = std::async(std::launch::async, plan_.probe_nodes);
-    }
-    if (!is_gone() && Clock::now() - *lost_since_ < kLastWords) return;
-    // a launcher leaves by itself, and srun's ranks, which are not below this process, have last words
-    if (Clock::now() - *lost_since_ < (plan_.launcher.is_srun ? 2s : 500ms)) return;
-    if (!std::exchange(was_ended_, true)) end_launcher("ranks were lost, and it has not left");
-  }
-
-  Scheduler& scheduler_;
-  Signals& signals_;
-  StopSignal& stop_;
+  OwnJob& job_;
+  JobSignals& signals_;
   RanksPlan plan_;
   BannerFilter filter_;
   base::Descriptor errors_;
   pid_t child_ = -1;
-  int status_ = 0;
-  RanksEnd end_;
-  Clock::time_point looked_ = Clock::now(), last_stay_ = Clock::now();
-  std::optional<Clock::time_point> lost_since_, folder_since_, early_until_;
-  std::future<std::set<std::string>> silent_;
-  uintmax_t errors_before_ = 0;
-  int stays_ = 0, looks_ = 0, pending_ = 0;
-  bool was_warned_ = false, was_ended_ = false;
+  int status_ = 0, pending_ = 0;
+  Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
+  std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
+  bool was_ended_ = false;
 };
 
 }  // namespace
 
-RanksEnd run_ranks(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan) {
-  return RanksRun(scheduler, signals, stop, std::move(plan)).run();
+RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan) {
+  return RanksRun(job, signals, std::move(plan)).run();
 }
 
 }  // namespace lockstep::job

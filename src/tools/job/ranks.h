@@ -1,47 +1,59 @@
 #pragma once
-// One start of a job's ranks: the launcher as a child, its output, the signals on their way to it, and its
-// end.
+// `lockstep job`: one start of a job's ranks, and the job around it.
 
-#include <functional>
-#include <set>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/descriptor.h"
-#include "tools/job/scheduler.h"
+#include "tools/job/own_job.h"
 
 namespace lockstep::job {
 
-/// A line of the job's log.
-void say(const std::string& text);
-
-/// Holds back SIGUSR1, SIGUSR2, SIGTERM and SIGCHLD from its making on, and hands them out one by one.
+/// Blocks SIGUSR1, SIGUSR2, SIGTERM and SIGCHLD from its construction on, and returns them one by one.
 class Signals {
  public:
   Signals();
-  /// The signals that have come since the last call.
+  /// The signals since the last call.
   std::vector<int> take();
   int descriptor() const { return file_.number(); }
-  /// Before this process becomes another program.
+  /// Unblocks them, before this process executes another program.
   static void release();
 
  private:
   base::Descriptor file_;
 };
 
-/// A launcher's standard error without what only repeats a rank's error: Open MPI's banners.
+/// Runs `lockstep job WORDS`, and returns the exit status. `program`: the one that the ranks run.
+int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program);
+
+/// "a=1 b=2" as --set a=1 --set b=2; @FILE has one setting per line. InputError for quotes and backslashes.
+std::vector<std::string> settings_in(const std::string& text);
+
+/// Whether the ranks' errors (lines of JSON) name only lost ranks or nodes. `nodes_lost`: nodes were found
+/// to be lost.
+bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost);
+
+// ---- one start of the ranks ----
+
+/// A line of the job's log.
+void say(const std::string& text);
+
+/// Removes Open MPI's banners about a rank that failed from a launcher's standard error.
 class BannerFilter {
  public:
-  /// What to print now that these bytes have come.
+  /// What to print after these bytes.
   std::string add(const std::string& bytes);
-  /// What it still held back.
+  /// What is left to print at the end.
   std::string finish();
-  /// The line with which Slurm reported a process that ran out of memory; empty where it did not.
+  /// Slurm's line about a process that ran out of memory; empty if there was none.
   const std::string& memory_kill() const { return memory_kill_; }
 
  private:
-  std::string line(const std::string& line);
-  std::string give_up_block();
+  std::string add_line(const std::string& line);
+  std::string release_block();
 
   std::string rest_;
   std::vector<std::string> block_;
@@ -52,43 +64,46 @@ struct RanksPlan {
   Launcher launcher;
   std::vector<std::string> words;  ///< the program and its arguments
   Environment environment;
-  std::string run_file = {};     ///< the ranks write their run's folder into it; empty = they do not train
-  std::string errors_file = {};  ///< the ranks append their errors to it
-  bool survives_losses = false;  ///< with train.as_world: lost ranks are not waited for
-  std::function<std::set<std::string>()> probe_nodes = {};  ///< those that do not answer
+  std::string run_file = {};     ///< receives the run folder's path; empty = the ranks do not train
+  std::string errors_file = {};  ///< receives the ranks' errors
+  bool survives_losses = false;  ///< with train.as_world: the launcher must not wait for lost ranks
 };
 
 struct RanksEnd {
-  int status = 0;  ///< the launcher's
+  int status = 0;  ///< of the launcher
   bool out_of_memory = false;
-  std::set<std::string> silent_nodes = {};  ///< noted when ranks were lost
-  bool nodes_were_probed = false;
 };
 
-/// Starts them, and waits to the launcher's end. A launcher that stays after its run is over is ended.
-RanksEnd run_ranks(Scheduler& scheduler, Signals& signals, StopSignal& stop, RanksPlan plan);
+/// What a job's starts of ranks have in common.
+struct JobSignals {
+  Signals& signals;
+  StopSignal stop = {};
+  /// When a job stops that is too short for the scheduler's warning.
+  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
+};
 
-/// The folder that the ranks wrote into the run file; empty where there is none yet.
+/// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its
+/// ranks.
+RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan);
+
+/// The folder that rank 0 wrote into the run file; empty if there is none yet.
 std::string folder_in(const std::string& run_file);
 
-/// What `lockstep status` would leave with; 1 where the folder cannot be read.
+/// The exit status of `lockstep status`; 1 if the folder cannot be read.
 int status_of_run(const std::string& folder);
 
-/// `stop` with one more signal. A SIGTERM stays the one that counts.
+/// Adds a signal to `stop`.
 void note_signal(int signal, StopSignal& stop);
 
-/// Ends what a launcher that was killed has left on this node.
+/// Kills what a killed launcher has left on this node.
 void end_leftovers();
 
-/// Processes below this one, children's children too: all, or those of that name.
-std::vector<pid_t> descendants(const std::string& name = "");
-
-/// How long the job has run: since its session began.
-int64_t seconds_of_session();
-
-/// What the job's control group says of processes that its memory limit has killed; empty where it has killed
-/// none.
-std::string memory_kills(const std::string& job_mark, const std::string& cgroup_folder = "/sys/fs/cgroup",
+/// Processes that the memory limit of the job's control group has killed so far, and the limit.
+struct MemoryKills {
+  int64_t count = 0;
+  std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
+};
+MemoryKills memory_kills(const std::string& job_mark, const std::string& cgroup_folder = "/sys/fs/cgroup",
                          const std::string& own_cgroups = "/proc/self/cgroup");
 
 }  // namespace lockstep::job

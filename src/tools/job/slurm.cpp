@@ -1,4 +1,4 @@
-// A job under Slurm: what it was given, how it is requeued, and how it gives up lost nodes.
+// A job under Slurm: its allocation, its requeue, and the release of lost nodes.
 #include <algorithm>
 #include <numeric>
 #include <thread>
@@ -8,25 +8,21 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "tools/job/scheduler.h"
+#include "tools/job/own_job.h"
 
 namespace lockstep::job {
 namespace {
 
-class Slurm : public Scheduler {
+class SlurmJob : public OwnJob {
  public:
-  using Scheduler::Scheduler;
+  using OwnJob::OwnJob;
 
   bool is_slurm() const override { return true; }
-  std::string job_id() const override { return get("SLURM_JOB_ID"); }
-  std::string file_word() const override {
-    const auto cluster = get("SLURM_CLUSTER_NAME");
-    return cluster.empty() ? job_id() : cluster + "." + job_id();
-  }
+  std::string id() const override { return get("SLURM_JOB_ID"); }
 
   Allocation allocation() override {
-    // sbatch --export restricts the environment of this process; its ranks need what it sets
-    environment_["SLURM_EXPORT_ENV"] = "ALL";
+    environment_["SLURM_EXPORT_ENV"] =
+        "ALL";  // OMP_NUM_THREADS reaches the ranks whatever sbatch --export says
     std::vector<std::string> names;
     if (get("SLURM_HET_SIZE", "1") == "1") names = node_names();
     const auto here = run({"scontrol", "show", "node", get("SLURMD_NODENAME")}).output;
@@ -36,40 +32,32 @@ class Slurm : public Scheduler {
 
   int64_t restarts() override { return count(environment_, "SLURM_RESTART_COUNT", 0); }
 
-  // A requeue by an operator, a node's failure and a pre-emption count at once.
-  bool starts_again() override {
-    const auto fields = job_record();
-    return count(fields, "Restarts", 0) > restarts();
-  }
+  // Slurm counts a requeue by an operator, a node failure and a pre-emption at once.
+  bool restarts_itself() override { return count(record(), "Restarts", 0) > restarts(); }
 
   bool was_cancelled(const StopSignal&) override {
-    const auto fields = job_record();
+    const auto fields = record();
     const auto state = value(fields, "JobState");
     if (state != "COMPLETING" && state != "CANCELLED") return false;
     const auto preempted = value(fields, "PreemptTime", "None");
     return value(fields, "Reason") != "TimeLimit" && (preempted == "None" || preempted == "Unknown");
   }
 
-  bool may_start_again(const StopSignal&) override { return false; }
-
-  Continuation go_on(const Environment&) override {
-    const auto answer = run({"scontrol", "requeue", own_name()});
-    if (answer.good() || starts_again()) return {.goes_on = true};
-    log::warning("scontrol requeue was refused: " + base::trimmed(answer.errors));
+  Continuation continue_run(const Environment&) override {
+    const auto answer = run({"scontrol", "requeue", array_name()});
+    if (answer.good() || restarts_itself()) return {.continues = true};
+    log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return {};
   }
 
-  // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or 60 s more. Such
-  // a job stops when a fifth of its time is left.
-  int64_t early_by() override {
-    const auto answer = run({"squeue", "--noheader", "--jobs=" + job_id(), "--format=%A %L %l"});
-    for (const auto& line : base::split(answer.output, '\n')) {
-      const auto words = base::split(base::trimmed(line), ' ');
-      if (words.size() < 3 || words[0] != job_id()) continue;
-      const auto left = cluster::seconds_in(words[1]), limit = cluster::seconds_in(words[2]);
-      return limit > 0 && limit <= 180 ? std::max<int64_t>(0, left - limit / 5) : 0;
-    }
-    return 0;
+  // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
+  // more, and it may come before this program can receive it. Such a job stops when a fifth of its time is
+  // left.
+  int64_t seconds_to_own_warning() override {
+    const auto words = squeue_line("%A %L %l");
+    if (words.size() < 3) return 0;
+    const auto left = cluster::seconds_in(words[1]), limit = cluster::seconds_in(words[2]);
+    return limit > 0 && limit <= 180 ? std::max<int64_t>(0, left - limit / 5) : 0;
   }
 
   int daemon_port() override {
@@ -84,9 +72,9 @@ class Slurm : public Scheduler {
         .good();
   }
 
-  // A step may wait for its lost node, and hold what the next step needs.
-  void end_steps() override {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + job_id(), "--format=%i"});
+  // A step may wait for its lost node, and hold resources that the next step needs.
+  void end_steps() {
+    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + id(), "--format=%i"});
     std::vector<std::string> words = {"scancel"};
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto step = base::trimmed(line);
@@ -99,7 +87,7 @@ class Slurm : public Scheduler {
 
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
     end_steps();
-    // The step of a lost node may hold its memory a while longer, and --overlap does not share memory.
+    // The step of a lost node may keep its memory for a while, and --overlap does not share memory.
     for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
@@ -124,7 +112,7 @@ class Slurm : public Scheduler {
                                         [](int64_t sum, const Node& node) { return sum + node.gpus; });
       set({"SLURM_GPUS"}, format("{}", gpus));
     }
-    return give_up(base::join(names, ","), lost);
+    return release(base::join(names, ","), lost);
   }
 
  private:
@@ -140,35 +128,54 @@ class Slurm : public Scheduler {
         base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
   }
 
-  Environment job_record() const {
-    return scontrol_job(run({"scontrol", "show", "job", job_id()}).output, job_id());
+  // This job's paragraph: the answer has one for each task of an array.
+  Environment record() const {
+    Environment fields;
+    bool is_ours = false;
+    for (const auto& line : base::split(run({"scontrol", "show", "job", id()}).output, '\n')) {
+      if (line.starts_with("JobId=")) {  // this line ends with the job's name, which may be anything
+        is_ours = line.starts_with("JobId=" + id() + " ");
+        continue;
+      }
+      if (!is_ours) continue;
+      for (const auto& word : base::split(base::trimmed(line), ' ')) {
+        const auto sign = word.find('=');
+        if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));
+      }
+    }
+    return fields;
   }
 
-  // A task of an array has a name of its own; the last one's job id is the array's.
-  std::string own_name() const {
-    const auto answer = run({"squeue", "--noheader", "--jobs=" + job_id(), "--format=%A %i"});
+  // The words of this job's line, which begins with its id.
+  std::vector<std::string> squeue_line(const std::string& format) const {
+    const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=" + format});
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(base::trimmed(line), ' ');
-      if (words.size() == 2 && words[0] == job_id()) return words[1];
+      if (!words.empty() && words[0] == id()) return words;
     }
-    return job_id();
+    return {};
   }
 
-  // A job that has given up its lost nodes lives on when Slurm notices that they are down.
-  std::string give_up(const std::string& left, const std::vector<std::string>& lost) {
-    const base::TemporaryFolder folder;  // scontrol leaves two files in its working folder
+  // A task of an array needs its own name: the last task's id is that of the array.
+  std::string array_name() const {
+    const auto words = squeue_line("%A %i");
+    return words.size() == 2 ? words[1] : id();
+  }
+
+  // Slurm ends a job when it notices that a node is down, unless the job has released it.
+  std::string release(const std::string& left, const std::vector<std::string>& lost) {
+    const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
     base::Answer answer;
     for (int tries = 0; tries < 10; ++tries) {
       if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-      answer =
-          run({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + job_id(), "NodeList=" + left});
+      answer = run({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + left});
       if (answer.good()) return "";
       // the accounting database does not know the job yet
       if ((answer.errors + answer.output).find("try again") == std::string::npos) break;
     }
     return format(
-        "Slurm refused to take {} from this job ({}); without sbatch --no-kill it ends the job when it "
-        "notices that a node is down",
+        "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
+        "is down",
         base::join(lost, ", "), base::printable(base::trimmed(answer.errors + answer.output)));
   }
 
@@ -177,30 +184,8 @@ class Slurm : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_slurm(Environment& environment, RunCommand run) {
-  return std::make_unique<Slurm>(environment, std::move(run));
-}
-
-Environment scontrol_job(const std::string& answer, const std::string& job) {
-  Environment fields;
-  bool is_ours = false, is_first = true;
-  for (const auto& line : base::split(answer, '\n')) {
-    if (base::trimmed(line).empty()) {
-      is_first = true;
-      continue;
-    }
-    if (is_first) {  // it ends with the job's name, which may be anything
-      is_ours = line.starts_with("JobId=" + job + " ");
-      is_first = false;
-      continue;
-    }
-    if (!is_ours) continue;
-    for (const auto& word : base::split(base::trimmed(line), ' ')) {
-      const auto sign = word.find('=');
-      if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));
-    }
-  }
-  return fields;
+std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run) {
+  return std::make_unique<SlurmJob>(environment, std::move(run));
 }
 
 }  // namespace lockstep::job

@@ -1,12 +1,7 @@
 // lockstep submit --wait: follows a job's log and progress to its end.
-#include "tools/submit/submission.h"
-
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <list>
 #include <optional>
 #include <set>
@@ -19,245 +14,194 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process/terminal.h"
-#include "tools/cluster/scheduler.h"
 #include "tools/cluster/watch.h"
 #include "tools/report/run_list.h"
+#include "tools/submit/submission.h"
 #include "trainer/run_folder/console.h"
 
 namespace lockstep::submit {
 namespace {
 
-volatile sig_atomic_t interrupted = 0;
-std::atomic<const std::string*> answer = nullptr;
-
-void note(int) {
-  const int before = errno;  // of the call that is interrupted
-  interrupted = 1;
-  const std::string* text = answer;
-  [[maybe_unused]] const auto written = text ? ::write(STDERR_FILENO, text->data(), text->size()) : 0;
-  errno = before;
-}
-
-bool is_ignored(int signal) {
-  struct sigaction now = {};
-  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-}  // namespace
-
-Interrupts::Interrupts() {
-  interrupted = 0;
-  for (size_t i = 0; i < kSignals.size(); ++i) {
-    const bool hangup = kSignals[i] == SIGHUP;
-    struct sigaction now = {};
-    now.sa_handler = hangup && is_ignored(SIGHUP) ? SIG_IGN : note;
-    now.sa_flags = hangup ? 0 : static_cast<int>(SA_RESETHAND);
-    ::sigaction(kSignals[i], &now, &before_[i]);
-  }
-}
-
-Interrupts::~Interrupts() {
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
-}
-
-bool Interrupts::came() {
-  return interrupted != 0;
-}
-
-Interrupts::Answered::Answered(std::string text) : text_(std::move(text)) {
-  answer = &text_;
-}
-
-Interrupts::Answered::~Answered() {
-  answer = nullptr;
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using cluster::Standing;
+using cluster::JobWatch;
+using Clock = std::chrono::steady_clock;
+using Watches = std::vector<JobWatch>;
 
-constexpr auto kBetweenLooks = 200ms, kLook = 100ms;
-constexpr auto kStill = 500ms;  // a log that is being copied grows
+constexpr auto kBetweenUpdates = 200ms;
 
-// From a job's end to its log's: PBS copies it only then, and over a network; Slurm writes it where it is.
-std::chrono::seconds longest_copy(const std::string& scheduler, const Standing& standing) {
-  return scheduler == "slurm" || standing.lost ? 3s : 30s;
-}
-
-std::string sentence(const Standing& standing) {
-  const auto restart = standing.restarts > 0 ? format(" (restart {})", standing.restarts) : "";
-  const auto words = standing.words.empty() ? "" : ": " + standing.words;
-  if (standing.phase == Standing::running) return format("job {} runs{}", standing.job, restart);
-  if (standing.phase == Standing::ending)
-    return format("job {}: its script has ended; asking the scheduler whether it starts again", standing.job);
-  if (standing.phase == Standing::again) return format("job {} is to start again{}", standing.job, words);
-  if (standing.phase == Standing::missing)
-    return format("the scheduler does not know job {}; waiting for a word of it, for {} s at most",
-                  standing.job,
-                  std::chrono::duration_cast<std::chrono::seconds>(cluster::JobPatience().unknown).count());
-  return format("job {} is queued{}", standing.job, words);
-}
-
-// "lockstep-7.out", and whether it is there
-std::string place_of(const std::filesystem::path& log) {
-  std::error_code none;
-  return log.string() + (std::filesystem::exists(log, none) ? "" : ", which is not there");
-}
-
-// How it ended: by its run's own word, else by what its scheduler says and where its log is.
-std::string end_of(const Standing& standing, const std::filesystem::path& log) {
-  const auto folder = standing.folder.empty() ? "" : format(" ({})", standing.folder.string());
-  if (!standing.verdict.empty())
-    return format("{}{}", standing.verdict.substr(0, standing.verdict.find('\n')), folder);
-  if (!standing.lost)
-    return format("ended with status {}, and left no run: {} says why", standing.status, log.string());
-  const auto known = standing.words.empty() ? "cancelled, killed or out of time?"
-                                            : format("the scheduler says {}.", standing.words);
-  return format("ended without a word: {} Its log: {}", known, place_of(log));
-}
-
-// What a person sees of one job that is waited for: its state, its log, its progress and its end.
-class JobScreen {
+// Queries the scheduler from time to time, and warns while it does not answer.
+class SchedulerPoll {
  public:
-  // `name` of the job, as its log has it
-  JobScreen(std::string scheduler, std::string name)
-      : scheduler_(std::move(scheduler)), name_(std::move(name)) {}
+  explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
-  void show(const Standing& standing) {
-    follow(standing.job);
-    pass_on_logs(false);
-    const auto said = sentence(standing);
-    if (said != said_) log::info(said_ = said);
-    if (standing.phase == Standing::running)
-      show_progress(standing);
-    else
-      console_.progress(said);
-  }
-
-  // Waits for the log's end, for a while, and says how the job ended.
-  void end(const Standing& standing) {
-    follow(standing.job);
-    wait_for_log(longest_copy(scheduler_, standing));
-    pass_on_logs(true);
-    console_.line(format("job {}{} {}", standing.job, standing.verdict.empty() ? "" : ":",
-                         end_of(standing, logs_.back().path())));
+  void query(Watches& watches) {
+    constexpr auto kEvery = 5s, kWarnAfter = 60s;
+    constexpr size_t kMost = 50;  // in one command
+    if (Clock::now() - asked_ < kEvery) return;
+    asked_ = Clock::now();
+    std::vector<std::string> jobs;
+    size_t looked_at = 0;
+    for (; looked_at < watches.size() && jobs.size() < kMost; ++looked_at) {
+      const auto& watch = watches[(first_ + looked_at) % watches.size()];
+      if (watch.phase() != JobWatch::over) jobs.push_back(watch.job());
+    }
+    first_ += looked_at;
+    if (jobs.empty()) return;
+    const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
+    for (auto& watch : watches)
+      if (const auto found = states.find(watch.job()); found != states.end()) watch.set_state(found->second);
+    if (!states.empty()) {
+      if (std::exchange(has_warned_, false)) log::info("the scheduler answers again");
+      answered_ = asked_;
+    } else if (asked_ - answered_ > kWarnAfter && !std::exchange(has_warned_, true)) {
+      log::warning("the scheduler does not answer; still waiting: " + trouble);
+    }
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  cluster::Scheduler scheduler_;
+  cluster::RunCommand run_ = cluster::real_commands(15s);
+  size_t first_ = 0;
+  Clock::time_point asked_{}, answered_ = Clock::now();
+  bool has_warned_ = false;
+};
 
-  void follow(const std::string& job) {
-    if (job == std::exchange(job_, job)) return;
-    logs_.emplace_back(cluster::log_of(scheduler_, name_, job));
-  }
+// A log file that grows.
+class LogTail {
+ public:
+  explicit LogTail(fs::path path) : path_(std::move(path)) {}
 
-  // The one before may come when the next one runs.
-  void pass_on_logs(bool at_end) {
-    for (auto& log : logs_) log.pass_on([this](const std::string& line) { console_.line(line); }, at_end);
-  }
-
-  // Until it is there and grows no more.
-  void wait_for_log(std::chrono::seconds longest) {
-    auto& log = logs_.back();
-    const auto until = Clock::now() + longest;
-    auto still_since = Clock::now();
-    for (auto size = log.size(); Clock::now() < until && !Interrupts::came(); size = log.size()) {
-      pass_on_logs(false);
-      if (log.size() != size) still_since = Clock::now();
-      if (log.has_spoken() && (scheduler_ == "slurm" || Clock::now() - still_since > kStill)) return;
-      if (!log.has_spoken()) console_.progress(format("waiting for {}", log.path().string()));
-      std::this_thread::sleep_for(kLook);
+  /// Prints each new line; an unfinished one only at the end.
+  void print_new(run_folder::Console& console, bool at_end) {
+    std::error_code failed;
+    if (fs::file_size(path_, failed) < offset_ && !failed) offset_ = 0;  // truncated by a restarted job
+    std::ifstream file(path_, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset_));
+    for (std::string line; std::getline(file, line);) {
+      if (file.eof() && !at_end) return;
+      offset_ += line.size() + (file.eof() ? 0 : 1);
+      console.line(line);
     }
-    if (!log.has_spoken() && !Interrupts::came())
-      log::warning(
-          format("{} has not come within {} s of the job's end", log.path().string(), longest.count()));
+  }
+  bool has_printed() const { return offset_ > 0; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  size_t offset_ = 0;
+};
+
+std::string phase_in_words(const JobWatch& watch) {
+  const auto restart = watch.restarts() > 0 ? format(" (restart {})", watch.restarts()) : "";
+  if (watch.phase() == JobWatch::running) return format("job {} runs{}", watch.job(), restart);
+  const auto words = watch.scheduler_words();
+  return format("job {} is queued{}{}", watch.job(), restart, words.empty() ? "" : ": " + words);
+}
+
+// How it ended, by its run, its script or its scheduler.
+std::string end_in_words(const JobWatch& watch, const fs::path& log) {
+  const auto folder = watch.folder().empty() ? "" : format(" ({})", watch.folder().string());
+  if (!watch.verdict().empty())
+    return format("{}{}", watch.verdict().substr(0, watch.verdict().find('\n')), folder);
+  if (!watch.is_lost())
+    return format("exited with status {} and left no run; see {}", watch.status(), log.string());
+  return format("ended without a record; the scheduler says {}; see {}", watch.scheduler_words(),
+                log.string());
+}
+
+// The state, log and progress of one job.
+class JobScreen {
+ public:
+  explicit JobScreen(const Submission& submission) : submission_(submission) {}
+
+  void show(const JobWatch& watch) {
+    print_logs(watch, false);
+    const auto words = phase_in_words(watch);
+    if (words != shown_) log::info(shown_ = words);
+    const auto progress = progress_of(watch);
+    console_.progress(progress.empty() ? words : progress);
   }
 
-  // A log that grows says it better, but for a terminal's last line.
-  void show_progress(const Standing& standing) {
-    if (standing.folder.empty() || Clock::now() - looked_ < 1s) return;
-    looked_ = Clock::now();
+  void finish(const JobWatch& watch) {
+    // PBS copies the log when the job has ended; Slurm writes it in place
+    const bool is_slurm = submission_.scheduler.slurm();
+    const auto limit = is_slurm || watch.is_lost() ? 3s : 30s;
+    const auto until = Clock::now() + limit;
+    print_logs(watch, false);
+    const auto& log = logs_.back().path();
+    std::error_code none;
+    while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(kBetweenUpdates);
+    if (!is_slurm) std::this_thread::sleep_for(500ms);
+    print_logs(watch, true);
+    if (!fs::exists(log, none))
+      log::warning(format("{} did not appear within {} s of the job's end", log.string(), limit.count()));
+    console_.line(
+        format("job {}{} {}", watch.job(), watch.verdict().empty() ? "" : ":", end_in_words(watch, log)));
+  }
+
+ private:
+  // The log of a job may appear when the job that continues its run has started.
+  void print_logs(const JobWatch& watch, bool at_end) {
+    if (logs_.empty() || watch.job() != job_)
+      logs_.emplace_back(cluster::log_of(submission_.scheduler, submission_.name, job_ = watch.job()));
+    for (auto& log : logs_) log.print_new(console_, at_end);
+  }
+
+  // On the terminal's last line; logged once an epoch where there is no log yet.
+  std::string progress_of(const JobWatch& watch) {
+    if (watch.phase() != JobWatch::running || watch.folder().empty()) return "";
     try {
-      const auto status = run_folder::read_status(standing.folder);
-      const auto text = format("job {}: {}, {} of {} epochs, step {}", standing.job,
-                               standing.folder.filename().string(), status.epoch, status.epochs, status.step);
-      console_.progress(text);
-      if (status.epoch == epoch_ || std::ranges::any_of(logs_, &cluster::LogTail::has_spoken)) return;
-      epoch_ = status.epoch;
-      log::info(text);
-    } catch (const Error&) {  // not written yet, or gone
+      const auto status = run_folder::read_status(watch.folder());
+      const auto text = format("job {}: {}, {} of {} epochs, step {}", watch.job(),
+                               watch.folder().filename().string(), status.epoch, status.epochs, status.step);
+      if (std::exchange(epoch_, status.epoch) != status.epoch && !logs_.front().has_printed())
+        log::info(text);
+      return text;
+    } catch (const Error&) {  // not written yet
+      return "";
     }
   }
 
-  std::string scheduler_, name_, job_, said_;
+  const Submission& submission_;
+  std::string job_, shown_;
   run_folder::Console console_{true};
-  std::list<cluster::LogTail> logs_;
-  Clock::time_point looked_{};
+  std::list<LogTail> logs_;
   int64_t epoch_ = 0;
 };
 
-void say(const std::optional<std::string>& text) {
-  if (text) log::warning(*text);
-}
-
-// Nothing where somebody has interrupted us.
-std::optional<Standing> wait_for_one(const Submission& submission, const SubmittedJob& job) {
-  JobScreen screen(submission.scheduler.name, submission.name);
-  cluster::SchedulerPoll asking(submission.scheduler);
-  std::vector<cluster::JobWatch> watches{cluster::JobWatch(job.id, job.record)};
-  for (; !watches[0].over(); std::this_thread::sleep_for(kBetweenLooks)) {
-    if (Interrupts::came()) return std::nullopt;
-    const auto& standing = watches[0].look();
-    if (standing.phase != Standing::over) screen.show(standing);
-    say(asking.ask(watches));
-  }
-  screen.end(watches[0].standing());
-  return watches[0].standing();
-}
-
-// A link that stops early hands over to the next; one that finds nothing to do has no run of its own.
+// A job that stops early is followed by the next one of its chain.
 int wait_for_chain(const Submission& submission) {
   int status = kFailed;
   for (size_t i = 0; i < submission.jobs.size(); ++i) {
     if (submission.jobs.size() > 1) log::info(format("link {} of {}", i + 1, submission.jobs.size()));
-    const auto standing = wait_for_one(submission, submission.jobs[i]);
-    if (!standing) return detach(submission);
-    if (i == 0 || !standing->folder.empty()) status = standing->status;
-    if (status != kStoppedEarly || standing->status != kStoppedEarly) return status;
+    JobScreen screen(submission);
+    SchedulerPoll poll(submission);
+    Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
+    const auto& watch = watches[0];
+    for (; watches[0].update() != JobWatch::over; std::this_thread::sleep_for(kBetweenUpdates)) {
+      screen.show(watch);
+      poll.query(watches);
+    }
+    screen.finish(watch);
+    if (i == 0 || !watch.folder().empty()) status = watch.status();
+    if (status != kStoppedEarly || watch.status() != kStoppedEarly) break;
   }
   return status;
 }
 
-void say_ended(const Submission& submission, const SubmittedJob& job, const Standing& standing,
-               run_folder::Console& console) {
-  const auto log = cluster::log_of(submission.scheduler.name, submission.name, standing.job);
-  console.line(format("task {} ({}): {}", job.id, base::printable(job.what), end_of(standing, log)));
-}
-
-std::string counts(const std::vector<cluster::JobWatch>& watches) {
-  const auto count = [&](Standing::Phase phase) {
-    return std::ranges::count_if(watches, [&](const auto& one) { return one.standing().phase == phase; });
+std::string counts(const Watches& watches) {
+  const auto count = [&](JobWatch::Phase phase) {
+    return std::ranges::count(watches, phase, &JobWatch::phase);
   };
-  const auto missing = count(Standing::missing);
-  return format("{} tasks: {} queued, {} running, {} over{}", watches.size(),
-                count(Standing::queued) + count(Standing::again),
-                count(Standing::running) + count(Standing::ending), count(Standing::over),
-                missing > 0
-                    ? format(", {} that the scheduler does not know (waiting for a word of them)", missing)
-                    : "");
+  return format("{} tasks: {} queued, {} running, {} over", watches.size(), count(JobWatch::queued),
+                count(JobWatch::running), count(JobWatch::over));
 }
 
-bool any_missing(const std::vector<cluster::JobWatch>& watches) {
-  return std::ranges::any_of(watches,
-                             [](const auto& watch) { return watch.standing().phase == Standing::missing; });
-}
-
-void print_sweep(const std::vector<cluster::JobWatch>& watches) {
+void print_table(const Watches& watches) {
   std::vector<fs::path> folders;
   for (const auto& watch : watches) {
-    if (!watch.standing().folder.empty()) folders.push_back(watch.standing().folder);
+    if (!watch.folder().empty()) folders.push_back(watch.folder());
   }
   const auto list = report::list_runs(folders);
   for (const auto& [folder, why] : list.passed_over) log::warning(format("skipped: {}: {}", folder, why));
@@ -265,43 +209,31 @@ void print_sweep(const std::vector<cluster::JobWatch>& watches) {
   output::print("\n" + report::run_table(list, terminal ? terminal->width() : 0));
 }
 
-// That of all where they agree.
-int status_of(const std::vector<cluster::JobWatch>& watches) {
-  std::set<int> all;
-  for (const auto& watch : watches) all.insert(watch.standing().status);
-  return all.size() == 1 ? *all.begin() : kFailed;
-}
-
 int wait_for_sweep(const Submission& submission) {
-  std::vector<cluster::JobWatch> watches;
+  Watches watches;
   for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
-  cluster::SchedulerPoll asking(submission.scheduler);
+  SchedulerPoll poll(submission);
   run_folder::Console console(true);
-  size_t over = 0;
-  bool missing = false;
-  while (over < watches.size()) {
-    if (Interrupts::came()) return console.clear(), detach(submission);
+  for (size_t over = 0; over < watches.size(); std::this_thread::sleep_for(kBetweenUpdates)) {
     for (size_t i = 0; i < watches.size(); ++i) {
-      if (watches[i].over() || watches[i].look().phase != Standing::over) continue;
+      auto& watch = watches[i];
+      if (watch.phase() == JobWatch::over || watch.update() != JobWatch::over) continue;
       ++over;
-      say_ended(submission, submission.jobs[i], watches[i].standing(), console);
+      const auto log = cluster::log_of(submission.scheduler, submission.name, watch.job());
+      console.line(format("task {} ({}): {}", submission.jobs[i].id, base::printable(submission.jobs[i].what),
+                          end_in_words(watch, log)));
     }
     console.progress(counts(watches));
-    if (any_missing(watches) != missing && (missing = !missing)) log::info(counts(watches));
-    say(asking.ask(watches));
-    if (over < watches.size()) std::this_thread::sleep_for(kBetweenLooks);
+    poll.query(watches);
   }
   console.clear();
-  print_sweep(watches);
-  return status_of(watches);
+  print_table(watches);
+  const auto status = watches[0].status();
+  return std::ranges::all_of(watches, [&](const auto& one) { return one.status() == status; }) ? status
+                                                                                               : kFailed;
 }
 
 }  // namespace
-
-int detach(const Submission& submission) {
-  log::info("no longer waiting: the job goes on by itself\n" + how_to_follow(submission));
-  return kInterrupted;
-}
 
 int wait_for(const Submission& submission) {
   return submission.sweep ? wait_for_sweep(submission) : wait_for_chain(submission);

@@ -11,7 +11,7 @@
 
 namespace lockstep::cli {
 
-void add_job_options(Options& options, submit::WantedJob& job) {
+void add_job_options(Options& options, cluster::JobRequest& job) {
   options.add("site", job.site, "SITE", "a site by name (lockstep site list), or the path of its file");
   options.add("nodes", job.nodes, "N", "nodes of the job (1)");
   options.add("gpus-per-node", job.gpus_per_node, "N", "GPUs of each node (all that the site's have)");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/submit/submission.h"
+#include "tools/cluster/job_script.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 
@@ -24,6 +24,6 @@ int run_group(const CommandGroup& group, const std::vector<std::string>& args);
 // The options by which a job is described, for every command that writes or submits one.
 
 /// --site, --nodes, --gpus-per-node, ..., --set, into `job`, which outlives the options.
-void add_job_options(Options& options, submit::WantedJob& job);
+void add_job_options(Options& options, cluster::JobRequest& job);
 
 }  // namespace lockstep::cli

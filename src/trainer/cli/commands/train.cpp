@@ -2,6 +2,7 @@
 #include "trainer/loop/run.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "lockstep/base/error.h"
 #include "trainer/cli/options.h"
@@ -12,7 +13,7 @@ namespace lockstep::cli {
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
-  std::string fault;
+  std::string fault, run_file, errors, silence;
   bool dry_run = false, as_json = false;
   Options options("train", "trains what a config says; a run's folder holds all it leaves",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
@@ -35,7 +36,14 @@ int run_train(const std::vector<std::string>& args) {
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
   options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
+  options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
+  options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
+  options.add("silence", silence, "SECONDS", "a node that does not answer for this long is lost (60)");
   if (!options.parse(args)) return kDone;
+  // `lockstep job` passes arguments, because a site may restrict the environment of ranks
+  for (const auto& [name, value] :
+       {std::pair{"LOCKSTEP_RUN_FILE", run_file}, {"LOCKSTEP_ERRORS", errors}, {"LOCKSTEP_SILENCE", silence}})
+    if (!value.empty()) ::setenv(name, value.c_str(), 1);
   std::replace(fault.begin(), fault.end(), '-', '_');
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();

@@ -1,15 +1,14 @@
-// lockstep-job, which `lockstep job` becomes. It is a program of its own, so that a job holds no libtorch
-// beside its ranks.
+// lockstep-job, which `lockstep job` executes: a separate program, so that it does not load libtorch.
 #include <cstdlib>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/log.h"
-#include "tools/job/job.h"
+#include "tools/job/ranks.h"
 
 int main(int argc, char** argv) {
-  lockstep::job::Signals signals;  // first: a signal from now on waits until the ranks can be told
+  lockstep::job::Signals signals;  // first: signals wait until the ranks can take them
   lockstep::base::open_standard_descriptors();
   try {
     const char* set = std::getenv("LOCKSTEP_PROGRAM");

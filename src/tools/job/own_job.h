@@ -1,0 +1,154 @@
+#pragma once
+// The batch job that this process runs in: its allocation, its scheduler, and the command that starts ranks.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/cluster/scheduler.h"
+
+namespace lockstep::job {
+
+using Environment = std::map<std::string, std::string>;
+using cluster::RunCommand;
+
+/// The variable; `otherwise` if it is not set or empty.
+std::string value(const Environment& environment, const std::string& name, const std::string& otherwise = "");
+
+/// The variable as a number. InputError unless it is a whole number of at least `least`.
+int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least = 0);
+
+// ---- the allocation, and the layout of the ranks on it ----
+
+struct Node {
+  std::string name;
+  int64_t cpus = 1;   ///< as the scheduler counts them: cores or hardware threads
+  int64_t tasks = 1;  ///< that the scheduler put on it
+  int64_t gpus = 0;
+};
+
+struct Allocation {
+  std::vector<Node> nodes;
+  int64_t threads_per_core = 1;  ///< in `cpus`
+  bool tasks_requested = false;  ///< the user requested tasks, so `tasks` counts
+  int64_t cpus_per_task = 0;     ///< that the user requested, as the scheduler counts them; 0 = none
+  int64_t components = 1;        ///< of a heterogeneous Slurm job
+};
+
+/// `names`: of the nodes. `threads`: per core in what Slurm counts.
+Allocation slurm_allocation(const Environment& environment, const std::vector<std::string>& names,
+                            int64_t threads);
+
+/// `record`: the job's fields in `qstat -f`. `node_file`: the lines of PBS_NODEFILE.
+Allocation pbs_allocation(const Environment& environment, const Environment& record,
+                          const std::vector<std::string>& node_file, int64_t threads);
+
+/// Hardware threads per core in what the scheduler counts: 1 if `counted`, its CPUs of this node, are cores.
+/// LOCKSTEP_THREADS_PER_CORE overrides it.
+int64_t threads_per_core(const Environment& settings, int64_t counted,
+                         const std::string& cpu_folder = "/sys/devices/system/cpu");
+
+struct Layout {
+  int64_t nodes = 1, ranks = 1;
+  int64_t ranks_per_node = 0;  ///< 0 = as the scheduler put its tasks
+  int64_t cores_per_rank = 1;
+  int64_t cores_per_node = 1;  ///< of the smallest node
+  int64_t cpus_per_node = 1;   ///< the same as the scheduler counts
+  int64_t threads_per_core = 1;
+  std::vector<std::string> warnings = {};
+};
+
+/// One rank per GPU; else one per requested task; else one per core. LOCKSTEP_RANKS_PER_NODE and
+/// LOCKSTEP_CPUS_PER_RANK override it.
+Layout lay_out(const Allocation& allocation, const Environment& settings);
+
+// ---- the job ----
+
+/// The signals that told a job to stop.
+struct StopSignal {
+  int signal = 0;            ///< the last one; SIGTERM stays; 0 = none
+  int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
+};
+
+/// How a job whose run stopped early continues.
+struct Continuation {
+  bool continues = false;
+  std::string next = {};  ///< the new job; empty = the same job starts again
+};
+
+/// This job, as Slurm or PBS sees it.
+class OwnJob {
+ public:
+  OwnJob(Environment& environment, RunCommand run) : environment_(environment), run_(std::move(run)) {}
+  virtual ~OwnJob() = default;
+  OwnJob(const OwnJob&) = delete;
+  OwnJob& operator=(const OwnJob&) = delete;
+
+  virtual bool is_slurm() const = 0;
+  virtual std::string id() const = 0;
+  /// Also reads the job's record; to be called first.
+  virtual Allocation allocation() = 0;
+
+  /// How often the scheduler has restarted this job.
+  virtual int64_t restarts() = 0;
+  /// The scheduler is about to restart this job.
+  virtual bool restarts_itself() { return false; }
+  virtual bool was_cancelled(const StopSignal& stop) = 0;
+  /// The scheduler may restart the job after this stop, which only a later start can tell.
+  virtual bool may_restart(const StopSignal&) { return false; }
+  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment.
+  virtual Continuation continue_run(const Environment& settings) = 0;
+  /// Seconds until the job should stop, if it is so short that the scheduler's warning comes at once; else 0.
+  virtual int64_t seconds_to_own_warning() { return 0; }
+
+  /// The port of the scheduler's daemon on every node; 0 = unknown.
+  virtual int daemon_port() = 0;
+  /// Whether the scheduler can start a process on the node.
+  virtual bool reaches(const std::string& node) = 0;
+  /// Restricts launchers to these nodes. Returns a warning, or nothing.
+  virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
+
+ protected:
+  base::Answer run(const std::vector<std::string>& words) const { return run_(words); }
+  std::string get(const std::string& name, const std::string& otherwise = "") const {
+    return value(environment_, name, otherwise);
+  }
+
+  Environment& environment_;
+
+ private:
+  RunCommand run_;
+};
+
+std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run);
+std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run);
+
+/// The script with these settings exported before its first command; replaces those of an earlier call.
+std::string with_settings(const std::string& script, const Environment& settings);
+
+/// qsub's options that request what this job has.
+std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
+                                      int64_t restart);
+
+// ---- the command that starts the ranks: srun, or mpirun or mpiexec of the installed MPI ----
+
+struct Launcher {
+  std::vector<std::string> words;  ///< the program follows them
+  bool is_srun = false;
+};
+
+struct Start {
+  const OwnJob& job;
+  const Allocation& allocation;
+  const Layout& layout;
+  bool is_training = false;  ///< the run folder has the result, so exit statuses do not matter
+  int relaunches = 0;        ///< restarts of lost ranks in this job
+  std::string agent = {};    ///< replaces ssh for an MPI without PBS support
+};
+
+/// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
+Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
+
+}  // namespace lockstep::job
