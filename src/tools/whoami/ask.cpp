@@ -173,7 +173,8 @@ Process own_process(const launch::Runtime& runtime, const std::string& wanted,
   const launch::ThreadShare share = launch::share_threads(runtime, environment);
   std::string device = "none", device_error;
   try {
-    const launch::DeviceChoice choice = launch::choose_device(job, wanted, environment);
+    const launch::DeviceChoice choice =
+        launch::choose_device(job, LaunchOptions{.device = wanted}, environment);
     device = choice.name;
     job.because["device"] = choice.because;
   } catch (const InputError& error) {
