@@ -229,6 +229,11 @@ int run(const Words& args, bool& alike) {
 }  // namespace
 }  // namespace lockstep::workshop
 
+// LOCKSTEP_TRACE is for the program with libtorch.
+std::string lockstep::cli::last_trace() {
+  return {};
+}
+
 int main(int argc, char** argv) {
   lockstep::launch::end_with_spawner();
   lockstep::base::open_standard_descriptors();
