@@ -6,7 +6,7 @@ namespace lockstep::cli {
 namespace {
 
 TEST(CliJobOptions, DescribeAJob) {
-  submit::WantedJob job;
+  cluster::JobRequest job;
   Options options("submit", "submits");
   add_job_options(options, job);
   options.parse(
