@@ -32,10 +32,12 @@ class TimerThread {
   }
 
   void cancel(const EntryPtr& entry) {
+    std::function<bool()> look;  // what it holds may cancel timers itself, so it ends after the lock
     std::unique_lock lock(mutex_);
     entry->cancelled = true;
     const bool can_wait = process_ == ::getpid() && std::this_thread::get_id() != id_;
     if (can_wait) changed_.wait(lock, [&] { return !entry->running; });
+    if (!entry->running) look = std::exchange(entry->look, nullptr);
   }
 
  private:

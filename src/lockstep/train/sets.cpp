@@ -25,10 +25,10 @@ void await_all(const Team& team) {
 // The death of a rank ends the others during a load, too. No collective would report it: the rank that loads
 // is in none, and those that wait for it only watch that rank.
 std::shared_ptr<launch::StallWatch> watch_for_deaths(const Team& team) {
-  const auto group = team.group();
   auto watch = std::make_shared<launch::StallWatch>(
-      launch::StallWatch::Limits{kNoLimit, [group] { return comm::misses_rank(group); }},
-      [group] { std::rethrow_exception(comm::judge_stall(group, "loading the data", kNoLimit)); });
+      launch::StallWatch::Limits{kNoLimit, [&team] { return comm::misses_rank(team.group()); }}, [&team] {
+        std::rethrow_exception(comm::judge_stall(team.group(), "loading the data", kNoLimit));
+      });
   watch->sign();
   return watch;
 }

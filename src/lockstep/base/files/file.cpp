@@ -107,8 +107,12 @@ std::string nearest_file(const std::string& path) {
     folder = nearest_file(folder.string());
     if (folder.empty() || is_there(folder / name)) return folder.empty() ? "" : folder / name;
   }
+  // files of one kind all end alike, so the names without their extensions have to be near
   for (const auto& place : {"." / folder, home_folder() / folder}) {
-    if (const auto near = nearest(name.string(), names_in(place))) return folder / *near;
+    std::vector<std::string> near;
+    for (const auto& there : names_in(place))
+      if (nearest(name.stem().string(), {fs::path(there).stem().string()})) near.push_back(there);
+    if (const auto best = nearest(name.string(), near)) return folder / *best;
   }
   return "";
 }
