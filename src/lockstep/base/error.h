@@ -72,9 +72,11 @@ class Error : public std::runtime_error {
   const std::string& where() const { return fault_->where; }
   /// What to do about it.
   const std::string& hint() const { return fault_->hint; }
+  /// What kind of error it is.
   Code code() const { return fault_->code; }
   /// The ranks at fault, as far as they are known.
   const std::vector<int>& ranks() const { return fault_->ranks; }
+  /// The error as data.
   const Fault& fault() const { return *fault_; }
   /// Gives it a code, and the ranks at fault: `throw Error(what, where, hint).of(Code::rank_lost, {2})`.
   Error& of(Code code, std::vector<int> ranks = {});
