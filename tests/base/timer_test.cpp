@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -47,6 +48,20 @@ TEST(Timer, MayEndInItsOwnCallAndIsWaitedForOtherwise) {
     while (!under_way) std::this_thread::yield();
   }
   EXPECT_TRUE(over);
+}
+
+// As a group does that its own watch keeps alive.
+TEST(Timer, MayOwnAnotherTimer) {
+  auto inner = std::make_shared<Timer>(1ms, [] { return true; });
+  const std::weak_ptr<Timer> seen = inner;
+  {
+    const Timer outer(1ms, [inner = std::move(inner)] { return true; });
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_TRUE(seen.expired());
+  std::promise<void> ended;
+  const Timer last(1ms, [&] { return ended.set_value(), false; });
+  EXPECT_EQ(ended.get_future().wait_for(10min), std::future_status::ready);
 }
 
 TEST(RunFor, LeavesBehindWhatTakesTooLong) {

@@ -21,7 +21,7 @@ namespace {
 TEST(Report, SaysTheDoctorsCheckOfACode) {
   EXPECT_EQ(report_of(InputError("too few GPUs", "rank 3", "start fewer").of(Code::gpu, {3})),
             "too few GPUs\n  where: rank 3\n  to do: start fewer\n"
-            "  or ask: lockstep doctor, started the same way (its check: gpus)");
+            "  or run: lockstep doctor, started the same way (its check: gpus)");
 }
 
 TEST(Report, IsOneLineOfJsonForAProgram) {

@@ -20,11 +20,11 @@ bool base::is_out_of_memory(const std::exception& error) {
 
 namespace {
 
-bool is_a_path_that_cannot_be(const std::error_code& code) {
-  constexpr std::errc kOfThePath[] = {
+bool is_about_the_path(const std::error_code& code) {
+  constexpr std::errc kPathErrors[] = {
       std::errc::filename_too_long, std::errc::no_such_file_or_directory,     std::errc::not_a_directory,
       std::errc::is_a_directory,    std::errc::too_many_symbolic_link_levels, std::errc::permission_denied};
-  return std::any_of(std::begin(kOfThePath), std::end(kOfThePath),
+  return std::any_of(std::begin(kPathErrors), std::end(kPathErrors),
                      [&](const std::errc kind) { return code == kind; });
 }
 
@@ -51,22 +51,6 @@ Error::Error(Fault fault)
     : std::runtime_error(fault.what), fault_(std::make_shared<const Fault>(std::move(fault))) {}
 
 Error::~Error() = default;
-
-const std::string& Error::where() const {
-  return fault_->where;
-}
-
-const std::string& Error::hint() const {
-  return fault_->hint;
-}
-
-Code Error::code() const {
-  return fault_->code;
-}
-
-const std::vector<int>& Error::ranks() const {
-  return fault_->ranks;
-}
 
 Error& Error::of(Code code, std::vector<int> ranks) {
   auto changed = *fault_;
@@ -99,7 +83,7 @@ ExitStatus InputError::exit_status() const {
 
 namespace {
 
-// libtorch puts a stack behind what it says
+// libtorch appends a stack trace
 std::string without_stack(const std::string& what) {
   return what.substr(0, what.find("\nException raised from "));
 }
@@ -145,7 +129,7 @@ ExitStatus exit_status(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   if (known) return known->exit_status();
   const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
-  return files && is_a_path_that_cannot_be(files->code()) ? kBadInput : kFailed;
+  return files && is_about_the_path(files->code()) ? kBadInput : kFailed;
 }
 
 }  // namespace lockstep

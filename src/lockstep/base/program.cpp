@@ -1,14 +1,14 @@
 #include "lockstep/base/program.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <sstream>
 #include <thread>
@@ -24,86 +24,38 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr size_t kMostText = 1 << 20;
-constexpr auto kLook = 100ms;  // a grandchild may hold a pipe open for ever
+constexpr off_t kTooMuch = 64 << 20;  // on the way to filling the memory
 
-struct Pipe {
-  Descriptor read, write;
-  std::string* text;
-
-  explicit Pipe(std::string& into) : text(&into) {
-    std::array<int, 2> ends{-1, -1};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
-    read = Descriptor(ends[0]);
-    write = Descriptor(ends[1]);
-  }
-};
-
-// false at its end
-bool take_part(Pipe& pipe) {
-  std::array<char, 4096> part;
-  const ssize_t n = ::read(pipe.read.number(), part.data(), part.size());
-  if (n < 0) return errno == EINTR || errno == EAGAIN;
-  if (pipe.text->size() < kMostText) pipe.text->append(part.data(), static_cast<size_t>(n));
-  return n > 0;
+// A file in memory for a program's output. Unlike a pipe it never blocks the program, and a grandchild that
+// holds it open does not matter.
+Descriptor output_file() {
+  return Descriptor(::memfd_create("lockstep-output", MFD_CLOEXEC));
 }
 
-bool any_open(const std::array<Pipe, 2>& pipes) {
-  return pipes[0].read || pipes[1].read;
+off_t size_of(const Descriptor& file) {
+  struct stat facts {};
+  return ::fstat(file.number(), &facts) == 0 ? facts.st_size : 0;
 }
 
-// false where nothing came
-bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
-  std::array<pollfd, 2> ready{pollfd{pipes[0].read.number(), POLLIN, 0},
-                              pollfd{pipes[1].read.number(), POLLIN, 0}};
-  if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
-  for (size_t i = 0; i < pipes.size(); ++i) {
-    if (ready[i].revents && !take_part(pipes[i])) pipes[i].read.close();
-  }
-  return true;
+std::string text_in(const Descriptor& file) {
+  std::string text(std::min(static_cast<size_t>(size_of(file)), kMostText), '\0');
+  text.resize(static_cast<size_t>(std::max<ssize_t>(::pread(file.number(), text.data(), text.size(), 0), 0)));
+  return text;
 }
 
-// What lies in the pipes when the program has ended, however slow we are; a grandchild may go on and on.
-void take_the_rest(std::array<Pipe, 2>& pipes) {
-  const auto until = Clock::now() + kLook;
-  while (any_open(pipes)) {
-    const bool late = Clock::now() > until;
-    if (!take_what_is_there(pipes, late ? 0ms : kLook / 10) && late) return;
-    for (auto& pipe : pipes) {
-      if (pipe.text->size() >= kMostText) pipe.read.close();
-    }
-  }
-}
-
-// whether it has ended, and how
+// Whether it has exited; fills its status.
 bool has_ended(pid_t child, int& status) {
   const pid_t done = ::waitpid(child, &status, WNOHANG);
   if (done < 0 && errno == EINTR) return false;
-  if (done < 0) status = 255 << 8;  // where SIGCHLD is ignored nobody knows
+  if (done < 0) status = 255 << 8;  // unknown if SIGCHLD is ignored
   return done != 0;
 }
 
-// A wrapper's own children go with it where they are in its group.
+// Also ends its children if it has a process group of its own.
 void end(pid_t child, const Program& program, int& status) {
   log::debug(format("{} (process {}) did not answer in time: sending SIGKILL", program.argv[0], child));
   ::kill(program.apart ? -child : child, SIGKILL);
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-}
-
-void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, Clock::time_point until,
-              Answer& answer) {
-  int status = 0;
-  bool ended = false;
-  while (!(ended = has_ended(child, status)) && Clock::now() < until) {
-    if (any_open(pipes))
-      take_what_is_there(pipes, kLook / 5);
-    else
-      std::this_thread::sleep_for(2ms);
-  }
-  if (!ended) end(child, program, status);
-  take_the_rest(pipes);
-  answer.end = ended ? Answer::left : Answer::late;
-  answer.whole = !pipes[0].read && answer.output.size() < kMostText;
-  answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace
@@ -114,15 +66,27 @@ Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeo
 
 Answer ask(Program program, std::chrono::milliseconds timeout) {
   Answer answer;
-  std::array<Pipe, 2> pipes{Pipe(answer.output), Pipe(answer.errors)};
-  if (program.argv.empty() || !pipes[0].read || !pipes[1].read) return answer;
+  const auto output = output_file(), errors = output_file();
+  if (program.argv.empty() || !output || !errors) return answer;
   const auto until = Clock::now() + timeout;
+  program.output = output.number();
+  program.errors = errors.number();
   pid_t child = -1;
-  program.output = pipes[0].write.number();
-  program.errors = pipes[1].write.number();
-  const bool started = start_program(program, child) == 0;
-  for (auto& pipe : pipes) pipe.write.close();
-  if (started) wait_for(child, program, pipes, until, answer);
+  if (start_program(program, child) != 0) return answer;
+  int status = 0;
+  bool ended = false;
+  auto pause = 1ms;
+  while (!(ended = has_ended(child, status)) && Clock::now() < until &&
+         size_of(output) + size_of(errors) < kTooMuch) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, 20ms);
+  }
+  if (!ended) end(child, program, status);
+  answer.output = text_in(output);
+  answer.errors = text_in(errors);
+  answer.end = ended ? Answer::left : Answer::late;
+  answer.whole = answer.output.size() < kMostText;
+  answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return answer;
 }
 
@@ -154,19 +118,19 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// nohup's is for what this process starts, too
-bool hangs_up_unheard() {
+// Whether nohup applies, also to children.
+bool ignores_hangup() {
   struct sigaction now {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-// the child starts with the usual handlers, and with nothing else blocked
+// The child starts with default handlers and blocks only `program.blocked`.
 void set_plain_signals(posix_spawnattr_t& attributes, const Program& program) {
   sigset_t blocked, all;
   sigemptyset(&blocked);
   for (const int signal : program.blocked) sigaddset(&blocked, signal);
   sigfillset(&all);
-  if (hangs_up_unheard()) sigdelset(&all, SIGHUP);
+  if (ignores_hangup()) sigdelset(&all, SIGHUP);
   posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &all);
   const int group = program.apart ? POSIX_SPAWN_SETPGROUP : 0;
@@ -174,7 +138,7 @@ void set_plain_signals(posix_spawnattr_t& attributes, const Program& program) {
                            static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
 }
 
-// a name that is there twice would mean one thing to C and another to a shell
+// No name appears twice: C and a shell would read different values.
 std::vector<std::string> environment_of(const Program& program) {
   auto result = program.settings;
   for (char** entry = environ; *entry; ++entry) {

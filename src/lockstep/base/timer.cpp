@@ -32,19 +32,19 @@ class TimerThread {
   }
 
   void cancel(const EntryPtr& entry) {
-    std::function<bool()> look;  // what it holds may cancel timers itself, so it ends after the lock
+    std::function<bool()> released;  // after the lock
     std::unique_lock lock(mutex_);
     entry->cancelled = true;
     const bool can_wait = process_ == ::getpid() && std::this_thread::get_id() != id_;
     if (can_wait) changed_.wait(lock, [&] { return !entry->running; });
-    if (!entry->running) look = std::exchange(entry->look, nullptr);
+    if (!entry->running) released = std::move(entry->look);
   }
 
  private:
-  // A forked process has a copy of the timers, and no thread.
+  // A forked process has a copy of the timers, but no thread. It does not destroy what they hold.
   void start() {
     process_ = ::getpid();
-    due_.clear();
+    static_cast<void>(new auto(std::exchange(due_, {})));
     std::thread thread([this] { run(); });
     id_ = thread.get_id();
     thread.detach();
@@ -62,25 +62,30 @@ class TimerThread {
     }
   }
 
-  void call(const EntryPtr& entry, std::unique_lock<std::mutex>& lock) {
-    if (entry->cancelled) return;
-    entry->running = true;
+  // What `look` holds may own another timer, so it is destroyed without the lock.
+  void call(EntryPtr entry, std::unique_lock<std::mutex>& lock) {
+    if (!entry->cancelled) {
+      entry->running = true;
+      lock.unlock();
+      const bool again = entry->look();
+      lock.lock();
+      entry->running = false;
+      if (again && !entry->cancelled) due_.emplace(Clock::now() + entry->period, entry);
+      changed_.notify_all();
+    }
     lock.unlock();
-    const bool again = entry->look();
+    entry.reset();
     lock.lock();
-    entry->running = false;
-    if (again && !entry->cancelled) due_.emplace(Clock::now() + entry->period, entry);
-    changed_.notify_all();
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::multimap<Clock::time_point, EntryPtr> due_;
   std::thread::id id_;
-  pid_t process_ = 0;  // that the thread is in
+  pid_t process_ = 0;  // of the thread
 };
 
-// It lives to the very end: objects that end late still cancel their timers.
+// Never destroyed: objects that are destroyed late still cancel their timers.
 TimerThread& timer_thread() {
   static auto& thread = *new TimerThread;
   return thread;

@@ -1,5 +1,5 @@
 #pragma once
-// The one thread of this process that wakes up to look whether something is late.
+// The one thread of this process that checks for timeouts.
 
 #include <chrono>
 #include <functional>
@@ -7,12 +7,12 @@
 
 namespace lockstep::base {
 
-/// Calls `look` every `period` until it returns false or this object goes. The calls of all timers run one
-/// after the other on one thread: none may wait for another timer.
+/// Calls `look` every `period` until it returns false or this object is destroyed. The calls of all timers
+/// run one after the other on one thread: none may wait for another timer.
 class Timer {
  public:
   Timer(std::chrono::milliseconds period, std::function<bool()> look);
-  /// Waits for a call that is running, unless it comes from that call.
+  /// Waits for a running call, unless that call destroys this object, and destroys `look`.
   ~Timer();
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;

@@ -19,7 +19,7 @@ std::optional<double> quota_v2(const fs::path& folder) {
   return std::nullopt;
 }
 
-// -1 is none
+// -1 means no limit
 std::optional<double> quota_v1(const fs::path& folder) {
   double quota = 0, period = 0;
   if (std::istringstream(base::first_line(folder / "cpu.cfs_quota_us")) >> quota &&
@@ -30,25 +30,8 @@ std::optional<double> quota_v1(const fs::path& folder) {
   return std::nullopt;
 }
 
-}  // namespace
-
-// Each group may bound what is below it.
-std::optional<CpuQuota> cpu_quota(const std::string& root) {
-  std::optional<CpuQuota> least;
-  for (const auto& [folder, version_1] : control_groups("cpu", root)) {
-    const auto cores = version_1 ? quota_v1(folder) : quota_v2(folder);
-    const char* file = version_1 ? "cpu.cfs_quota_us" : "cpu.max";
-    if (cores && (!least || *cores < least->cores)) least = CpuQuota{*cores, (folder / file).string()};
-  }
-  return least;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
-// From the group up to the mount. In a container the path may be the host's, and the container's own group is
-// what is mounted.
+// From the group up to the mount. In a container the path may be the host's, and the mount is the container's
+// own group.
 void add_with_those_above(std::vector<ControlGroup>& groups, const fs::path& mount, const std::string& name,
                           bool version_1) {
   for (fs::path path = fs::path(name).relative_path();; path = path.parent_path()) {
@@ -77,6 +60,17 @@ std::vector<ControlGroup> control_groups(const std::string& controller, const st
       add_with_those_above(groups, mounts / controller, name, true);
   }
   return groups;
+}
+
+// Each group also limits the groups below it.
+std::optional<CpuQuota> cpu_quota(const std::string& root) {
+  std::optional<CpuQuota> least;
+  for (const auto& [folder, version_1] : control_groups("cpu", root)) {
+    const auto cores = version_1 ? quota_v1(folder) : quota_v2(folder);
+    const char* file = version_1 ? "cpu.cfs_quota_us" : "cpu.max";
+    if (cores && (!least || *cores < least->cores)) least = CpuQuota{*cores, (folder / file).string()};
+  }
+  return least;
 }
 
 }  // namespace lockstep::launch

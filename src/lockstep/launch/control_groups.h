@@ -1,5 +1,5 @@
 #pragma once
-// The control groups that bound what this process may use.
+// The control groups that limit this process.
 
 #include <filesystem>
 #include <optional>
@@ -8,23 +8,20 @@
 
 namespace lockstep::launch {
 
-/// One of them, as the kernel shows it.
 struct ControlGroup {
   std::filesystem::path folder;
   bool version_1 = false;
 };
 
-/// Those that may bound what `controller` ("cpu", "memory") deals in: this process's own, and all above it.
-/// `root` stands for / in tests.
+/// The groups of `controller` ("cpu", "memory") that may limit this process: its own and all above it. `root`
+/// replaces / in tests.
 std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root = "");
 
-// What a container's control groups leave of the machine's cores.
-
-/// The cores' worth of time that a container's control groups leave this process and its like; nullopt where
-/// they set no bound. `root` stands for / in tests.
+/// The CPU time that control groups allow this process and others in its group, as a number of cores; nullopt
+/// without a limit.
 struct CpuQuota {
   double cores = 0;
-  std::string because;  // the file that says so
+  std::string because;  // the file with the limit
 };
 std::optional<CpuQuota> cpu_quota(const std::string& root = "");
 

@@ -46,10 +46,10 @@ std::string seen(const GpuCount& visible) {
 void require_numbers(const OwnGpus& own) {
   if (std::ranges::all_of(own, [](auto gpu) { return gpu >= 0; })) return;
   throw InputError(format("a rank's GPUs are numbered from 0, and one is {}", std::ranges::min(own)),
-                   "the GPUs of a rank", "name each by its place among those of the rank: {0, 1}");
+                   "the GPUs of a rank", "number the GPUs of a rank from 0: {0, 1}");
 }
 
-// How many GPUs a rank has, used or not.
+// How many GPUs a rank has, including unused ones.
 int gpu_count(const OwnGpus& own) {
   return own.empty() ? 1 : static_cast<int>(*std::max_element(own.begin(), own.end())) + 1;
 }
@@ -77,7 +77,7 @@ std::string hint_for_few(int count, int visible) {
                 visible / count == 1 ? "" : "s", count == 1 ? "" : format(" ({} GPUs each)", count));
 }
 
-// What of the options needs the tensors on CPUs.
+// Why the options need the tensors on CPUs, or empty.
 std::string cpu_alone(const LaunchOptions& options) {
   if (sums_on_cpus(options.backend)) return "launch.backend is " + options.backend;
   return options.has_algorithm() ? "launch.allreduce is " + options.allreduce : "";
@@ -97,7 +97,7 @@ bool is_staged(const LaunchOptions& options) {
 GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
   if (hides_all(environment)) return {0, narrowed};
-  // never closed: libtorch opens the same driver later
+  // not closed, because libtorch opens the same driver later
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
   GpuCount result = ask_driver(library);
@@ -148,7 +148,7 @@ GpuIdentity identify_gpu(int index) {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!library) return {};
   const auto get = reinterpret_cast<Get*>(dlsym(library, "cuDeviceGet"));
-  // the newer call tells the parts of a divided GPU apart
+  // the newer call distinguishes the parts of a divided GPU
   auto uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid_v2"));
   if (!uuid) uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid"));
   const auto bus = reinterpret_cast<Bus*>(dlsym(library, "cuDeviceGetPCIBusId"));

@@ -32,8 +32,7 @@ std::string text_of(const Environment& environment, const char* name) {
 std::string quote(const Environment& environment, const char* name) {
   std::string value = text_of(environment, name).substr(0, kLongestQuote);
   for (char& c : value) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      c = '?';  // a terminal must not obey the environment
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';  // no control codes from the environment
   }
   return format("{}={}", name, value.empty() ? "''" : value);
 }

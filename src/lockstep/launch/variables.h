@@ -1,5 +1,5 @@
 #pragma once
-// Numbers out of environment variables: the number, nothing, or an error that names the variable.
+// Values of environment variables. Errors name the variable.
 
 #include <optional>
 
@@ -7,19 +7,19 @@
 
 namespace lockstep::launch {
 
-/// False for nullptr, so that a launcher's table may leave a variable out.
+/// False for nullptr: a launcher may not have the variable.
 bool is_set(const Environment& environment, const char* name);
 
-/// The variable's text, or "" where it is not set.
+/// The variable's text, or "" if it is not set.
 std::string text_of(const Environment& environment, const char* name);
 
 /// "NAME=value", as reasons and errors quote it.
 std::string quote(const Environment& environment, const char* name);
 
-/// A whole number from 0 to 2147483647, nullopt where it is not set; anything else is an InputError.
+/// A whole number from 0 to 2147483647, or nullopt if it is not set; anything else is an InputError.
 std::optional<int> number_of(const Environment& environment, const char* name);
 
-/// As number_of, from 1 on.
+/// The same from 1 on.
 std::optional<int> count_of(const Environment& environment, const char* name);
 
 }  // namespace lockstep::launch

@@ -28,6 +28,14 @@ bool is_own_file(const Descriptor& file) {
          facts.st_uid == ::geteuid() && facts.st_nlink > 0;
 }
 
+void remove_unclaimed(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!is_own_file(file) || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) return;
+  // The lock is held until the name is removed, because its creator may be about to claim it. A file without
+  // links was removed before the lock, and the name may belong to another file now.
+  if (is_own_file(file)) ::unlink(path.c_str());
+}
+
 }  // namespace
 
 std::string claimed_name(const std::string& name) {
@@ -35,17 +43,9 @@ std::string claimed_name(const std::string& name) {
 }
 
 bool claim(const Descriptor& file) {
-  // without locks nobody can sweep either
+  // a file system without locks has no removal either
   if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   return is_own_file(file);
-}
-
-void remove_unclaimed(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!is_own_file(file) || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) return;
-  // Locked until the name is gone, as its maker may be about to claim it. Without a link it was removed
-  // before the lock, and the name may be another file's by now.
-  if (is_own_file(file)) ::unlink(path.c_str());
 }
 
 void sweep_unclaimed(const std::string& folder) {
@@ -67,8 +67,8 @@ std::string fresh_name() {
 }
 
 [[noreturn]] void fail(const std::string& what, int code) {
-  throw Error(format("cannot make shared memory: {}: {}", what, std::strerror(code)), "/dev/shm",
-              "look at its free space and rights with: df -h /dev/shm; ls -ld /dev/shm")
+  throw Error(format("cannot create shared memory: {}: {}", what, std::strerror(code)), "/dev/shm",
+              "check its free space and permissions: df -h /dev/shm; ls -ld /dev/shm")
       .of(Code::shared_memory);
 }
 
@@ -86,7 +86,7 @@ SharedMemory SharedMemory::create(size_t bytes) {
     Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
     if (!file && errno == EEXIST) continue;
     if (!file) fail("shm_open", errno);
-    if (!claim(file)) continue;  // a sweep came between
+    if (!claim(file)) continue;  // another process removed it
     // without posix_fallocate a full /dev/shm would be a SIGBUS at the first touch
     const int full = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
     void* data = full == 0 ? map(file.number(), bytes) : nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// A piece of memory that the processes of one node share, found by its name.
+// Named memory that processes of one node share.
 
 #include <cstddef>
 #include <optional>
@@ -12,17 +12,17 @@ namespace lockstep::base {
 /// POSIX shared memory, mapped while this object lives. Zero-filled when created.
 class SharedMemory {
  public:
-  /// A new piece under a name that nobody has; its pages are there, so that a full /dev/shm is an error here.
-  /// Sweeps what killed processes left.
+  /// New memory under a fresh name. Allocates all pages, so that a full /dev/shm is an error here. Removes
+  /// what killed processes left.
   static SharedMemory create(size_t bytes);
-  /// The piece of that name, or nothing where this process cannot see it (another node, another container).
+  /// The memory of that name; nullopt on another node or in another container.
   static std::optional<SharedMemory> open(const std::string& name);
 
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
 
-  /// Takes the name away; the memory lives on while somebody maps it.
+  /// Removes the name; the memory exists as long as a process maps it.
   void unlink();
 
   void* data() const { return data_; }
@@ -36,24 +36,20 @@ class SharedMemory {
   std::string name_;
   void* data_ = nullptr;
   size_t size_ = 0;
-  Descriptor claim_;  // the name's maker holds it
+  Descriptor claim_;  // a lock, in the process that created the name
 };
 
-// Names in shared memory that no kill leaves for good: their maker holds them locked, and whoever makes the
-// next one sweeps away what nobody holds. A lock outlives no process and knows no reused pid.
+// A process that creates a name holds a lock on its file. The next process that creates one removes unlocked
+// files, so a killed process leaves no memory behind.
 
-/// "lockstep-NAME.shared", the only form that is swept.
+/// "lockstep-NAME.shared": only names of this form are removed.
 std::string claimed_name(const std::string& name);
 
-/// Locks the file, which was made under such a name just now, for as long as it stays open. False where a
-/// sweep was quicker: make another.
+/// Locks a file that was just created under such a name, as long as it is open. False if another process has
+/// removed it meanwhile: create another.
 bool claim(const Descriptor& file);
 
-/// Removes this user's file if nobody holds it. Names of that form are removed by who holds them, and by this
-/// alone.
-void remove_unclaimed(const std::string& path);
-
-/// Removes this user's files of that form in `folder` that nobody holds.
+/// Removes this user's unlocked files of that form in `folder`.
 void sweep_unclaimed(const std::string& folder);
 
 }  // namespace lockstep::base

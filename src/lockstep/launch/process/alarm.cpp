@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kLook = 100ms, kLookForSignal = 20ms;
 constexpr std::chrono::seconds kLate = 1s;
 
-// Open MPI's SIGKILL comes 0.9 s after the timeout that is set (1 s where none is: 1.9 s measured, 9.5 s with
-// 8); leaving half a second before that is time enough to say why.
+// Open MPI sends SIGKILL 0.9 s after its timeout (measured: 1.9 s for the default of 1 s, 9.5 s for 8 s).
+// Exiting half a second before that leaves time to report why.
 constexpr const char* kOpenMpiTimeout = "OMPI_MCA_odls_base_sigkill_timeout";
 constexpr double kOpenMpiDefault = 1;
 constexpr double kOpenMpiSpare = 0.4;
@@ -52,8 +52,8 @@ StallWatch::StallWatch(Limits limits, std::function<void()> action)
       }) {}
 
 double grace_seconds(const Job& job, const Environment& environment) {
-  const bool carried_below_it = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
-  if (job.launcher == "openmpi" || carried_below_it) {
+  const bool is_spawned_below = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
+  if (job.launcher == "openmpi" || is_spawned_below) {
     const auto found = environment.find(kOpenMpiTimeout);
     const double timeout = found == environment.end() ? kOpenMpiDefault : std::atof(found->second.c_str());
     return timeout + kOpenMpiSpare;
@@ -67,7 +67,7 @@ Grace::Grace(double seconds, std::function<void()> give_up)
                               awake = base::AwakeTime()]() mutable {
         const auto since = StopSignals::since_term();
         if (!since) return true;
-        // the age of the SIGTERM when it was first seen: it may have come before us
+        // the SIGTERM may be older than this object
         if (!age) age = since->count(), awake = {};
         if (agreed_ || *age + std::chrono::duration<double>(awake.passed()).count() < seconds) return true;
         give_up();

@@ -1,6 +1,6 @@
 #pragma once
-// Bounds on what may take too long. All count time in which this process ran, not that of a suspension, and
-// act from the process's timer thread.
+// Timeouts that act from the process's timer thread. They count time in which this process ran, not time in
+// which it was suspended.
 
 #include <atomic>
 #include <chrono>
@@ -13,31 +13,31 @@
 
 namespace lockstep::launch {
 
-/// A bound on a call that cannot be interrupted: acts unless it is gone before the delay.
+/// Calls `action` after `delay`, unless it is destroyed before. For calls that cannot be interrupted.
 class Alarm {
  public:
-  /// Zero or less never acts.
+  /// A delay of zero or less never acts.
   Alarm(std::chrono::milliseconds delay, std::function<void()> action);
 
  private:
   std::unique_ptr<base::Timer> timer_;
 };
 
-/// Acts where work that gives signs of progress has given none for too long: the host may be inside a call
-/// that cannot be interrupted.
+/// Acts if work that reports progress has reported none for too long, even if the host thread is blocked in a
+/// call.
 class StallWatch {
  public:
   struct Limits {
-    std::chrono::milliseconds longest;  // without a sign
-    /// Called some ten times a second once a sign is a second late.
+    std::chrono::milliseconds longest;  // without progress
+    /// Called about ten times a second after one second without progress.
     std::function<bool()> is_hopeless = nullptr;
   };
-  /// `action` is called once.
+  /// Calls `action` once.
   StallWatch(Limits limits, std::function<void()> action);
 
-  /// A sign of progress, from which on it counts. Costs one addition.
+  /// Reports progress, and starts to count. Costs one addition.
   void sign() { signs_.fetch_add(1, std::memory_order_relaxed); }
-  /// Nothing is under way: it counts no more.
+  /// Stops counting until the next sign().
   void rest() { signs_.store(0, std::memory_order_relaxed); }
 
  private:
@@ -45,11 +45,11 @@ class StallWatch {
   base::Timer timer_;                     // uses the rest
 };
 
-/// How long a rank may look for agreement after a SIGTERM. It may mean that a peer is dead and the launcher
-/// is clearing up: nobody is left to agree with, and the launcher's SIGKILL comes 1.9 s later (Open MPI 4).
+/// How long a rank may wait for agreement after a SIGTERM. If the launcher sent it because a peer died, no
+/// agreement will come, and the launcher sends SIGKILL 1.9 s later (Open MPI 4).
 double grace_seconds(const Job& job, const Environment& environment);
 
-/// Calls `give_up` when a SIGTERM is older than that and nobody has called agreed().
+/// Calls `give_up` when a SIGTERM is older than `seconds`, unless agreed() was called.
 class Grace {
  public:
   Grace(double seconds, std::function<void()> give_up);

@@ -23,7 +23,7 @@ struct DestroyTopology {
 };
 using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
-// cores and nothing else: caches and devices cost time where a hundred ranks ask at once
+// Only cores: reading caches and devices takes long if a hundred ranks do it at once.
 Topology load_cores() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw Error("hwloc_topology_init failed", "hwloc");
@@ -32,7 +32,7 @@ Topology load_cores() {
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0)
     throw Error("hwloc_topology_load failed", "hwloc",
-                "unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, and see that /sys is mounted");
+                "unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, and check that /sys is mounted");
   return topology;
 }
 
@@ -64,7 +64,7 @@ struct Bound {
   std::string because;
 };
 
-// srun binds each task to its own cores where a plug-in does so; the mask is then one task's
+// If a plug-in of srun binds each task to its own cores, the mask is one task's.
 bool bound_by_slurm(const Environment& environment) {
   return text_of(environment, "SLURM_CPU_BIND_TYPE").starts_with("mask_cpu");
 }
@@ -78,7 +78,7 @@ Bound mask_bound(const Job& job, const Environment& environment, const CpuMask& 
                  ranks == 1 ? "" : "s")};
 }
 
-// What the scheduler gave: for a rank, or for the job's part of this node, which its ranks share.
+// Cores from the scheduler: for a rank, or for the job's ranks on this node together.
 struct Grant {
   const char* scheduler;
   const char* variable;
@@ -106,7 +106,7 @@ Bound share_of(const Job& job, const Environment& environment, const CpuMask& ma
   return best;
 }
 
-// A container's quota is not seen in the mask, and its ranks share it.
+// The mask does not show a container's quota, which its ranks share.
 void bound_by_quota(Bound& best, const Job& job, const std::optional<CpuQuota>& quota) {
   if (!quota) return;
   const int threads = std::max(1, static_cast<int>(quota->cores / job.local_world));
@@ -115,13 +115,13 @@ void bound_by_quota(Bound& best, const Job& job, const std::optional<CpuQuota>& 
                           job.local_world, job.local_world == 1 ? "" : "s")};
 }
 
-// OpenPBS sets OMP_NUM_THREADS to the chunk's cores, however many ranks share them
+// OpenPBS sets OMP_NUM_THREADS to the cores of the chunk, even if several ranks share them.
 bool preset_by_pbs(const Job& job, const Environment& environment) {
   return job.scheduler == "pbs" && is_set(environment, "NCPUS") &&
          text_of(environment, "OMP_NUM_THREADS") == text_of(environment, "NCPUS");
 }
 
-// "4,2" is a count for each level of nesting; the first is ours
+// "4,2" has a count for each nesting level; the first applies.
 std::optional<int> asked_threads(const Environment& environment) {
   const std::string text = text_of(environment, "OMP_NUM_THREADS");
   if (text.empty()) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// How many threads a rank may use: its share of the cores that the scheduler and its affinity mask leave it.
+// How many threads a rank may use: its share of the cores that the scheduler and its affinity mask allow.
 
 #include <optional>
 #include <string>
@@ -29,12 +29,12 @@ struct ThreadShare {
   std::vector<std::string> warnings;
 };
 
-/// `sharers`: how many of the node's ranks may run on this rank's cores, itself included; nullopt = not
-/// known. OMP_NUM_THREADS is honoured where a person set it; what PBS presets is bounded by the share.
+/// `sharers`: how many of the node's ranks may run on this rank's cores, including itself; nullopt = unknown.
+/// A user's OMP_NUM_THREADS is used as it is; PBS's preset is limited to the share.
 ThreadShare choose_threads(const Job& job, const Environment& environment, const CpuMask& mask,
                            std::optional<int> sharers, const std::optional<CpuQuota>& quota = {});
 
-/// Collective over the node where there is MPI: ranks that are bound apart need not share.
+/// Collective over the node with MPI: ranks that are bound to different cores do not share them.
 ThreadShare share_threads(const Runtime& runtime, const Environment& environment);
 
 }  // namespace lockstep::launch

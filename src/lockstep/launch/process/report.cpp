@@ -37,7 +37,7 @@ std::span<const DoctorHint> doctor_hints() {
 std::string with_doctor(const std::string& text, Code code) {
   const auto* hint = std::ranges::find(kHints, code, &DoctorHint::code);
   if (hint == std::end(kHints)) return text;
-  return text + "\n  or ask: lockstep doctor, started the same way (its check: " + hint->check + ")";
+  return text + "\n  or run: lockstep doctor, started the same way (its check: " + hint->check + ")";
 }
 
 void add(Grouped& groups, const std::string& text, int rank) {
@@ -77,20 +77,20 @@ std::optional<int> number_in(const char* text) {
   return failed == std::errc() && at == end ? std::optional(number) : std::nullopt;
 }
 
-// A number that was meant for a parent of ours may be some file of this process by now.
+// A descriptor that was meant for a parent process may be another file of this process.
 bool is_pipe(int descriptor) {
   struct stat facts {};
   return ::fstat(descriptor, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode));
 }
 
-// Who reads a pipe may have stopped to: this process has others to tell.
+// The reader of a pipe may be stopped.
 bool takes_more(int descriptor) {
   constexpr int kTakesWithin = 1000;  // milliseconds
   pollfd waited{descriptor, POLLOUT, 0};
   return ::poll(&waited, 1, kTakesWithin) == 1 && (waited.revents & POLLOUT) != 0;
 }
 
-// Another user's link would lead to a file of that user's choice. Nobody may read a pipe that has a name.
+// A link of another user could lead to any file, and a named pipe may have no reader.
 int open_to_append(const char* path) {
   struct stat facts {};
   const bool link = ::lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
@@ -114,7 +114,7 @@ std::string report_of(const std::exception& error) {
 void note_fault(const std::exception& error) noexcept {
   const char* place = std::getenv(kVariable);
   if (!place || !*place) return;
-  std::signal(SIGPIPE, SIG_IGN);  // this process ends, and its error is to be said
+  std::signal(SIGPIPE, SIG_IGN);  // the error is printed in any case
   try {
     const auto line = fault_as_json(error) + "\n";
     if (const auto number = number_in(place)) {
@@ -123,7 +123,7 @@ void note_fault(const std::exception& error) noexcept {
     }
     const base::Descriptor file(open_to_append(place));
     if (file) base::write_all(file.number(), line);
-  } catch (const std::exception&) {  // the error itself is said all the same
+  } catch (const std::exception&) {  // the error is printed in any case
   }
 }
 

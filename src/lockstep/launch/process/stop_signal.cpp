@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A scheduler and mpirun both forward the same signal to a rank, a moment apart: that is one request.
+// A scheduler and mpirun both forward a signal to a rank: two within this time are one request.
 constexpr int64_t kSameRequestNs = 500'000'000;
 
 std::atomic<int> first_signal{0};
@@ -56,14 +56,14 @@ StopSignals::StopSignals(std::span<const int> signals, void (*handler)(int, sigi
   struct sigaction action {};
   action.sa_sigaction = handler;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  sigset_t heard;
-  sigemptyset(&heard);
+  sigset_t handled;
+  sigemptyset(&handled);
   for (const int signal : signals) {
     auto& [number, former] = former_.emplace_back(signal, action);
     ::sigaction(number, &action, &former);
-    sigaddset(&heard, signal);
+    sigaddset(&handled, signal);
   }
-  ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);  // a carried rank starts with some blocked
+  ::pthread_sigmask(SIG_UNBLOCK, &handled, nullptr);  // a spawned rank starts with some blocked
 }
 
 StopSignals::~StopSignals() {

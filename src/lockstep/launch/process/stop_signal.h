@@ -1,6 +1,6 @@
 #pragma once
-// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 mean "checkpoint and leave": the handler sets a flag and nothing else.
-// A second SIGTERM or SIGINT leaves at once; SIGUSR1 and SIGUSR2 are warnings, however often they come.
+// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 mean "save a checkpoint and exit": the handler only sets a flag. A
+// second SIGTERM or SIGINT exits at once; further SIGUSR1 and SIGUSR2 have no effect.
 
 #include <signal.h>
 
@@ -14,8 +14,8 @@
 
 namespace lockstep::launch {
 
-/// Catches these signals for its lifetime, then puts the former handlers back. What came stays known until
-/// the outermost one is gone.
+/// Handles these signals during its lifetime, then restores the former handlers. Signals are remembered until
+/// the outermost object is destroyed.
 class StopSignals {
  public:
   static constexpr std::array kAll = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};  // the most urgent first
@@ -25,12 +25,11 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
-  /// The signal that came first, or 0.
+  /// The first signal, or 0.
   static int received();
-  /// Its name; where it came from the mpirun that started this process, that too: Ctrl-C there reaches a rank
-  /// as SIGTERM. Nothing where none came.
+  /// Its name, and the mpirun that sent it: Ctrl-C there reaches a rank as SIGTERM. Empty without a signal.
   static std::string origin();
-  /// How long ago the first SIGTERM came; nothing where none has.
+  /// The time since the first SIGTERM.
   static std::optional<std::chrono::duration<double>> since_term();
 
  protected:
@@ -40,8 +39,8 @@ class StopSignals {
   std::vector<std::pair<int, struct sigaction>> former_;
 };
 
-/// While the ranks meet: SIGUSR1 and SIGUSR2 are kept until they have. SIGTERM and SIGINT end the process, as
-/// whoever is waited for may never come.
+/// While the ranks meet: remembers SIGUSR1 and SIGUSR2. SIGTERM and SIGINT end the process, because a missing
+/// rank may never arrive.
 class EarlySignals : public StopSignals {
  public:
   EarlySignals();
