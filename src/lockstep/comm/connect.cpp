@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <limits>
 #include <map>
+#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -40,12 +40,12 @@ struct Joining {
   c10::Device device;
   Spread spread;
   StorePtr store;
-  Job job;                                          // with rank and world of the group
-  std::vector<Peer> peers;                          // the group's
-  mpi::Comm mpi = mpi::Comm::null;                  // its ranks, where there is MPI
-  std::shared_ptr<const RollCall> whole = nullptr;  // of a part
+  Job job;                                             // with rank and world of the group
+  std::vector<Peer> peers;                             // the group's
+  mpi::Comm mpi = mpi::Comm::null;                     // its ranks, where there is MPI
+  std::shared_ptr<const PeerMonitor> whole = nullptr;  // of a part
   std::string name = "0";
-  std::shared_ptr<RollCall> roll = nullptr;
+  std::shared_ptr<PeerMonitor> monitor = nullptr;
 };
 
 // c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
@@ -60,21 +60,21 @@ Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr 
   group.setBackend(
       c10::kCPU, Group::BackendType::CUSTOM,
       c10::make_intrusive<AlgorithmBackend>(std::move(backend), find_all_reduce(options.allreduce), delay,
-                                            joining.roll, options.timeout));
+                                            joining.monitor, options.timeout));
   return Group::BackendType::CUSTOM;
 }
 
 Group::BackendType add_gloo(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::GLOO,
-                    make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
+                    make_gloo(joining.store, joining.job, joining.options, joining.monitor), joining);
 }
 
 // An algorithm has messages of its own.
 Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
   if (options.has_algorithm()) return add_gloo(group, joining);
-  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
-                                     joining.roll, options.join_timeout, options.timeout);
+  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.monitor),
+                                     joining.monitor, options.join_timeout, options.timeout);
   const auto type =
       backend->getBackendName() == "gloo" ? Group::BackendType::GLOO : Group::BackendType::CUSTOM;
   group.setBackend(c10::kCPU, type, std::move(backend));
@@ -132,7 +132,7 @@ Group::BackendType add_staged(Group& group, const Joining& joining) {
 
 Group::BackendType add_mpi(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::MPI,
-                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.roll,
+                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.monitor,
                                                     joining.options.join_timeout, joining.options.timeout),
                     joining);
 }
@@ -148,19 +148,19 @@ Group::BackendType add_nccl(Group& group, const Joining& joining) {
   if (joining.whole) {
     for (const auto& peer : joining.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
   }
-  joining.roll->speak_for_nccl(joining.name, joining.options.timeout);
+  joining.monitor->watch_nccl(joining.name, joining.options.timeout);
   group.setBackend(
       c10::kCUDA, Group::BackendType::NCCL,
-      cuda().make_nccl(
-          {.store = store,
-           .rank = job.rank,
-           .world = job.world,
-           .device = joining.device.index(),
-           .timeout = joining.options.timeout,
-           .name = joining.name,
-           .members = std::move(members),
-           .begin = [roll = joining.roll](c10d::OpType type) { roll->begin(type); },
-           .failed = [roll = joining.roll](const std::string& what) { return roll->judge_nccl(what); }}));
+      cuda().make_nccl({.store = store,
+                        .rank = job.rank,
+                        .world = job.world,
+                        .device = joining.device.index(),
+                        .timeout = joining.options.timeout,
+                        .name = joining.name,
+                        .members = std::move(members),
+                        .begin = [monitor = joining.monitor](c10d::OpType type) { monitor->begin(type); },
+                        .failed = [monitor = joining.monitor](
+                                      const std::string& what) { return monitor->diagnose_nccl(what); }}));
   return Group::BackendType::NCCL;
 }
 
@@ -193,8 +193,8 @@ void require_gpu(const launch::Runtime&, c10::Device device) {
 const std::map<std::string, Kind> kKinds = {
     {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_shared>, require_gloo, true}},
     {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_gloo>, require_gloo, true}},
-    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
-    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
+    {"mpi", {Group::BackendType::MPI, OnSilence::note, add_mpi, require_mpi, false}},
+    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_log, add_nccl, require_gpu, true}},
 };
 
 const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
@@ -246,14 +246,14 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
 // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
-  joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank, joining.whole);
+  joining.monitor = std::make_shared<PeerMonitor>(joining.store, joining.peers, job.rank, joining.whole);
   auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
-  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
+  const Connections before = kind.on_silence == OnSilence::note ? at_first : connections();
   const auto added = kind.add(*group, joining);
   wait_until_all_are_connected(joining.store, job, joining.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(joining.options.timeout);
-    joining.roll->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
+    joining.monitor->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
   }
   group->setDefaultBackend(added);
   group->setGroupName(joining.name);
@@ -265,17 +265,17 @@ mpi::Comm world_of(const launch::Runtime& runtime) {
 }
 
 // The one that counts a group's collectives; it hangs on the backend for the CPU.
-std::shared_ptr<RollCall> roll_of(const ProcessGroup& group) {
+std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
-    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
-    if (counted) return counted->shared_roll();
+    const auto* counted = dynamic_cast<const MonitoredBackend*>(group->getBackend(device.type()).get());
+    if (counted) return counted->shared_monitor();
   }
   return nullptr;
 }
 
 // A program's own group has none.
-std::shared_ptr<RollCall> need_roll(const ProcessGroup& group) {
-  if (auto roll = roll_of(group)) return roll;
+std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
+  if (auto monitor = monitor_of(group)) return monitor;
   throw InputError("lockstep did not open this process group", "process group",
                    "use the group of a lockstep::Session");
 }
@@ -343,7 +343,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread) {
   const QuietJoin quiet;
   const Kind& kind = find_kind(runtime, options, device);
-  const auto all = need_roll(whole);
+  const auto all = require_monitor(whole);
   const auto members = members_of(all->peers(), runtime, part);
   const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;
   if (members.size() == 1) return {};
@@ -357,23 +357,24 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
 }
 
 int rank_in_job(const ProcessGroup& group, int rank) {
-  const auto roll = roll_of(group);
-  return roll ? roll->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
+  const auto monitor = monitor_of(group);
+  return monitor ? monitor->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
 }
 
-std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
-                               std::chrono::milliseconds limit) {
-  return need_roll(group)->judge_stall(what, limit);
+std::exception_ptr diagnose_stall(const ProcessGroup& group, const std::string& what,
+                                  std::chrono::milliseconds limit) {
+  return require_monitor(group)->diagnose_stall(what, limit);
 }
 
 bool misses_rank(const ProcessGroup& group) {
-  const auto roll = roll_of(group);
-  return roll && roll->is_hopeless({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+  const auto monitor = monitor_of(group);
+  return monitor &&
+         monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
 }
 
 bool is_dead(const ProcessGroup& group) {
-  const auto roll = roll_of(group);
-  return roll && roll->is_dead();
+  const auto monitor = monitor_of(group);
+  return monitor && monitor->is_dead();
 }
 
 }  // namespace lockstep::comm

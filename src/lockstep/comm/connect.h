@@ -39,8 +39,8 @@ int rank_in_job(const ProcessGroup& group, int rank);
 
 /// For who has waited for `limit` in something that no backend times, `what`: the error that names the ranks
 /// at fault. The group is dead from then on.
-std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
-                               std::chrono::milliseconds limit);
+std::exception_ptr diagnose_stall(const ProcessGroup& group, const std::string& what,
+                                  std::chrono::milliseconds limit);
 
 /// Whether a rank of this node has died or left the group: whatever waits for all ranks waits in vain.
 bool misses_rank(const ProcessGroup& group);

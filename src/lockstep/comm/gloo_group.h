@@ -5,7 +5,7 @@
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/meet/store.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -13,6 +13,7 @@ namespace lockstep::comm {
 void check_gloo_interface(const Job& job);
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const LaunchOptions& settings, std::shared_ptr<RollCall> roll);
+                                            const LaunchOptions& settings,
+                                            std::shared_ptr<PeerMonitor> monitor);
 
 }  // namespace lockstep::comm

@@ -12,8 +12,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
-#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/shm/backend.h"
 #include "lockstep/comm/shm/call_queue.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
@@ -139,27 +139,27 @@ using c10d::OpType;
 /// in the order of their calls on a thread of their own; all else is gloo's. A short sum takes as long as its
 /// messages, and gloo has more of them with each rank; a long one as long as its bytes, which gloo sends
 /// while it adds.
-class NodesBackend : public InterceptedBackend, public RollCalled {
+class NodesBackend : public InterceptedBackend, public MonitoredBackend {
  public:
   /// Longer messages are gloo's, whatever the world; `node` has slots for it.
   static constexpr size_t kMostBytes = size_t{256} << 10;
-  /// `gloo` is a Carrier. `node` is that of the own node's ranks.
+  /// `gloo` is a MessageRunner. `node` is that of the own node's ranks.
   NodesBackend(const BackendPtr& gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
-               std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+               std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout)
       : InterceptedBackend(gloo, gloo->getRank(), gloo->getSize()),
-        carrier_(dynamic_cast<Carrier&>(*gloo)),
+        messages_(dynamic_cast<MessageRunner&>(*gloo)),
         node_(std::move(node)),
         layout_(std::move(layout)),
-        roll_(std::move(roll)),
+        monitor_(std::move(monitor)),
         timeout_(timeout) {}
-  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
+  const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
   const std::string getBackendName() const override { return "shared"; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) {
     timeout_ = timeout;
     base::set_timeout(*inner(), timeout);
   }
-  uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
+  uint64_t getSequenceNumberForGroup() override { return monitor_->begun(); }
   void setSequenceNumberForGroup() override {}
 
  protected:
@@ -172,10 +172,10 @@ class NodesBackend : public InterceptedBackend, public RollCalled {
   void sum_in(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
               BoundedWait& wait);
 
-  Carrier& carrier_;
+  MessageRunner& messages_;
   std::unique_ptr<NodeTransport> node_;
   NodeLayout layout_;
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   std::atomic<std::chrono::milliseconds> timeout_;
   CallQueue queue_;  // ends before the rest does
 };
@@ -212,15 +212,16 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
   const auto& tensor = outputs[0];
   const Reduction reduction = find_reduction(tensor.scalar_type(), *call.reduction, true);
   const auto limit = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
-  const Collective collective{op_name(call.type), roll_->begin(call.type), limit};
-  if (roll_->compares_calls()) carrier_.compare(call_of(call.type, outputs, details_of(call)), collective);
+  const Collective collective{op_name(call.type), monitor_->begin(call.type), limit};
+  if (monitor_->compares_calls())
+    messages_.compare(call_of(call.type, outputs, details_of(call)), collective);
   const CallWord word{.type = call.type,
                       .reduction = static_cast<int8_t>(*call.reduction),
                       .scalar = tensor.scalar_type(),
                       .bytes = tensor.nbytes()};
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, word, tensor, reduction] {
-    roll_->require_alive();  // it may have died while this one waited for its turn
+    monitor_->require_alive();  // it may have died while this one waited for its turn
     return sum(collective, word, tensor, reduction);
   });
   return work;
@@ -229,7 +230,7 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
 std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                                      const Reduction& reduction) {
   std::exception_ptr in_memory;
-  const auto over_gloo = carrier_.carry(
+  const auto over_gloo = messages_.run_messages(
       collective,
       [&](Messenger& messenger) {
         const at::NoGradGuard no_grad;  // it may be a parameter
@@ -238,14 +239,14 @@ std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWor
         auto* data = static_cast<std::byte*>(flat.data_ptr());
         const auto items = static_cast<size_t>(flat.numel());
         try {
-          BoundedWait wait(*roll_, collective.number, collective.timeout, node_->crowded());
+          BoundedWait wait(*monitor_, collective.number, collective.timeout, node_->crowded());
           node_->segment().name_call(word);
           sum_in(messenger, data, items, reduction, wait);
         } catch (const WaitExpired& reason) {
-          in_memory = roll_->diagnose(collective, reason.cause, reason.timed_out);
+          in_memory = monitor_->diagnose(collective, reason.cause, reason.timed_out);
           return;
         } catch (const UnlikeCalls& unlike) {
-          in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
+          in_memory = monitor_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
           return;
         }
         if (!flat.is_same(tensor)) tensor.copy_(flat);
@@ -321,9 +322,9 @@ std::string reason_not_shared(const std::vector<Peer>& peers) {
 }
 
 // The first reason why a node's ranks share no memory, the same on all ranks of the group.
-std::string agreed(RollCall& roll, const std::string& why, std::chrono::milliseconds timeout) {
-  const auto all = name_late_ranks(roll, timeout, [&] {
-    return exchange(*roll.store(), "nodes/why", ranks_of(roll.peers(), roll.rank()), why);
+std::string agreed(PeerMonitor& monitor, const std::string& why, std::chrono::milliseconds timeout) {
+  const auto all = name_late_ranks(monitor, timeout, [&] {
+    return exchange(*monitor.store(), "nodes/why", ranks_of(monitor.peers(), monitor.rank()), why);
   });
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
   return found == all.end() ? "" : *found;
@@ -331,22 +332,22 @@ std::string agreed(RollCall& roll, const std::string& why, std::chrono::millisec
 
 }  // namespace
 
-BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<RollCall> roll,
+BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> monitor,
                                std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
-  const auto& peers = roll->peers();
-  const int own_node = peers[static_cast<size_t>(roll->rank())].node;
+  const auto& peers = monitor->peers();
+  const int own_node = peers[static_cast<size_t>(monitor->rank())].node;
   const auto here = peers_on(own_node, peers);
   const bool one_node = here.size() == peers.size();
-  auto layout = layout_of(peers, roll->rank());
+  auto layout = layout_of(peers, monitor->rank());
   if (!one_node && !layout) return gloo;
   std::unique_ptr<NodeTransport> node;
   std::string why = reason_not_shared(here);
   if (why.empty())
-    node = open_node(*roll, format("node/{}", own_node), ranks_of(here, roll->rank()),
+    node = open_node(*monitor, format("node/{}", own_node), ranks_of(here, monitor->rank()),
                      one_node ? slot_bytes_for(peers.size()) : NodesBackend::kMostBytes, join_timeout, why);
-  if (!one_node) why = agreed(*roll, why, join_timeout);
+  if (!one_node) why = agreed(*monitor, why, join_timeout);
   if (!why.empty()) {
-    if (roll->rank() == 0)
+    if (monitor->rank() == 0)
       log::warning(
           format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
                  "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
@@ -355,10 +356,10 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<RollCall> roll,
     return gloo;
   }
   if (one_node)
-    return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node), std::move(roll),
-                                                 timeout, SumOrder::as_gloo,
+    return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node),
+                                                 std::move(monitor), timeout, SumOrder::as_gloo,
                                                  Execution::in_the_call_or_behind);
-  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(roll),
+  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(monitor),
                                            timeout);
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -17,7 +17,7 @@ namespace lockstep::comm {
 /// over several nodes, short sums. Collective over the group. It is `gloo` alone where the ranks of a node
 /// share no memory, which a warning says, and where shared memory would save no message.
 c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
-                                                      std::shared_ptr<RollCall> roll,
+                                                      std::shared_ptr<PeerMonitor> monitor,
                                                       std::chrono::milliseconds join_timeout,
                                                       std::chrono::milliseconds timeout);
 

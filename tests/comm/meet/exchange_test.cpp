@@ -84,7 +84,7 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
   auto first = ran([&] { meet(member(0, 2, "8"))->gather(""); });
   const std::string other = ran([&] { meet(member(1, 2, "7")); }).get();
   EXPECT_TRUE(holds(other, {"2 rank 1 (host n1", "belongs to job 7", "rank 0 (host n0) belongs to job 8",
-                            "a MASTER_PORT of its own"}))
+                            "set a different MASTER_PORT"}))
       << other;
   const std::string user = ran([&] { meet(member(1, 2, "8", 1234)); }).get();
   EXPECT_TRUE(holds(user, {"2 rank 1 (host n1", "belongs to job 8 of user id 1234"})) << user;
@@ -97,7 +97,7 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
 TEST_F(Exchange, WorldsThatDifferAreNamedWithWhatToDo) {
   auto first = ran([&] { meet(member(0, 3)); });
   const std::string error = ran([&] { meet(member(1, 2)); }).get();
-  EXPECT_TRUE(holds(error, {"2 the ranks do not agree how many they are: 3 for rank 0", "2 for rank 1",
+  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1",
                             "to do", "the same WORLD_SIZE"}))
       << error;
   EXPECT_EQ(first.get(), error);
@@ -109,9 +109,9 @@ TEST_F(Exchange, ARankMayComeOnlyOnce) {
   std::this_thread::sleep_for(200ms);
   auto again = ran([&] { meet(member(1, 3)); });
   const std::string error = first.get();
-  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes say that they are rank 1"})) << error;
+  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes have rank 1"})) << error;
   const std::string errors = again.get() + second.get();
-  EXPECT_TRUE(holds(errors, {"2 two processes say that they are rank 1", "a RANK of its own"})) << errors;
+  EXPECT_TRUE(holds(errors, {"2 two processes have rank 1", "set a different RANK"})) << errors;
 }
 
 TEST_F(Exchange, ARankThatAnErrorEndsEndsItForAllAtOnce) {

@@ -76,7 +76,7 @@ TEST(Listen, BindsTheOneAddressAndNamesATakenPort) {
 
 using test::job_of;
 
-// Lowers this process's limits for one test; the hard one could not be raised again.
+// Lowers this process's timeouts for one test; the hard one could not be raised again.
 class SoftLimit {
  public:
   explicit SoftLimit(rlim_t files) {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <limits>
 #include <thread>
+#include <limits>
 
 #include "lockstep/base/libtorch.h"
 #include "shared_buffer.h"

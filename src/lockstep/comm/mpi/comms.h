@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/mpi/calls.h"
 
@@ -45,8 +45,8 @@ void require_success(int code, const char* call);
 /// Throws WaitExpired.
 class MpiMessenger : public GroupMessenger {
  public:
-  MpiMessenger(MpiLink& mpi, int tag, const RollCall& roll, BoundedWait& wait)
-      : GroupMessenger(roll), mpi_(mpi), tag_(tag), wait_(wait) {}
+  MpiMessenger(MpiLink& mpi, int tag, const PeerMonitor& monitor, BoundedWait& wait)
+      : GroupMessenger(monitor), mpi_(mpi), tag_(tag), wait_(wait) {}
 
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;

@@ -156,17 +156,17 @@ CallWord word_for(const BackendCall& call, const Tensors& alike) {
 }  // namespace
 
 TransportBackend::TransportBackend(const std::string& name, BackendPtr inner,
-                                   std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
+                                   std::unique_ptr<Transport> transport, std::shared_ptr<PeerMonitor> monitor,
                                    std::chrono::milliseconds timeout, SumOrder order, Execution runs)
-    : InterceptedBackend(std::move(inner), roll->rank(), static_cast<int>(roll->peers().size())),
-      roll_(std::move(roll)),
+    : InterceptedBackend(std::move(inner), monitor->rank(), static_cast<int>(monitor->peers().size())),
+      monitor_(std::move(monitor)),
       options_(c10::make_intrusive<Options>(name, timeout)),
       order_(order),
       runs_(runs),
       transport_(std::move(transport)) {}
 
 TransportBackend::~TransportBackend() {
-  roll_->leave();
+  monitor_->leave();
 }
 
 void TransportBackend::require_dense_cpu(const at::Tensor& tensor) const {
@@ -231,21 +231,21 @@ struct TransportBackend::Beginning {
 
 std::exception_ptr TransportBackend::carry_out(const Beginning& beginning, const Body& body) {
   try {
-    roll_->require_alive();  // it may have died while this one waited for its turn
-    BoundedWait wait(*roll_, beginning.number, beginning.limit, transport_->node().crowded());
-    if (roll_->compares_calls()) compare_in(wait, beginning.call, beginning.number);
+    monitor_->require_alive();  // it may have died while this one waited for its turn
+    BoundedWait wait(*monitor_, beginning.number, beginning.limit, transport_->node().crowded());
+    if (monitor_->compares_calls()) compare_in(wait, beginning.call, beginning.number);
     transport_->node().segment().name_call(beginning.word);
     body(wait);
     return nullptr;
   } catch (const WaitExpired& reason) {
-    return roll_->diagnose(beginning.collective(), reason.cause, reason.timed_out);
+    return monitor_->diagnose(beginning.collective(), reason.cause, reason.timed_out);
   } catch (const UnlikeCalls& unlike) {
-    return roll_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
-                         "compared before it ran");
+    return monitor_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
+                            "compared before it ran");
   } catch (const Error&) {
-    return std::current_exception();  // the roll's own
+    return std::current_exception();  // the monitor's own
   } catch (const std::exception& error) {
-    return roll_->diagnose(beginning.collective(), error.what(), false);  // others are in the middle of it
+    return monitor_->diagnose(beginning.collective(), error.what(), false);  // others are in the middle of it
   }
 }
 
@@ -255,9 +255,9 @@ TransportBackend::WorkPtr TransportBackend::run(const BackendCall& call, const T
                                                 Tensors results, Body body) {
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   const auto limit = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
-  number_ = roll_->begin(call.type);
+  number_ = monitor_->begin(call.type);
   Beginning beginning{call.type, number_, limit, {}, word_for(call, alike)};
-  if (roll_->compares_calls()) beginning.call = call_of(call.type, alike, details_of(call));
+  if (monitor_->compares_calls()) beginning.call = call_of(call.type, alike, details_of(call));
   if (runs_ == Execution::in_the_call || is_soon_done()) {
     const auto error = carry_out(beginning, body);
     return c10::make_intrusive<FinishedWork>(getRank(), call.type, number_, std::move(results), error);
@@ -284,18 +284,18 @@ void TransportBackend::compare_in(BoundedWait& wait, const Call& own, uint64_t n
     transport_->all_gather(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), places, wait);
     return all;
   });
-  if (!differs.empty()) std::rethrow_exception(roll_->end_at(number, differs));
+  if (!differs.empty()) std::rethrow_exception(monitor_->end_at(number, differs));
 }
 
 void TransportBackend::compare_calls(const Call& own, const Collective& collective) {
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   try {
-    BoundedWait wait(*roll_, collective.number, collective.timeout, transport_->node().crowded());
+    BoundedWait wait(*monitor_, collective.number, collective.timeout, transport_->node().crowded());
     compare_in(wait, own, collective.number);
   } catch (const WaitExpired& reason) {
-    std::rethrow_exception(roll_->diagnose(collective, reason.cause, reason.timed_out));
+    std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
   } catch (const UnlikeCalls&) {  // the other one is not comparing
-    std::rethrow_exception(roll_->diagnose(collective, "another rank is in another call", false));
+    std::rethrow_exception(monitor_->diagnose(collective, "another rank is in another call", false));
   }
 }
 
@@ -563,7 +563,7 @@ TransportBackend::Body TransportBackend::exchange_body(const BackendCall& call, 
     size_t most = 0;
     const auto differs = compare_sizes(rows, most);
     if (!differs.empty())
-      std::rethrow_exception(roll_->end_at(wait.collective(), {differs}, "compared before it ran"));
+      std::rethrow_exception(monitor_->end_at(wait.collective(), {differs}, "compared before it ran"));
     transport_->exchange(messages_of<Outgoing>(out, getRank()), messages_of<Incoming>(in, getRank()), most,
                          wait);
     copy(out[static_cast<size_t>(getRank())], in[static_cast<size_t>(getRank())]);

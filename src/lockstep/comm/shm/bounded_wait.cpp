@@ -17,8 +17,8 @@ void BoundedWait::look_up(int rank) {
   next_look_ = now + kBetweenLooks;
   if (first) return;
   // another rank may know more, and have given up
-  if (roll_.is_dead() || roll_.knows_death()) throw WaitExpired{false};
-  if (rank >= 0 && roll_.is_lost(rank, collective_)) throw WaitExpired{false};
+  if (monitor_.is_dead() || monitor_.knows_death()) throw WaitExpired{false};
+  if (rank >= 0 && monitor_.is_lost(rank, collective_)) throw WaitExpired{false};
 }
 
 }  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -69,8 +69,9 @@ struct WaitExpired {
 
 class BoundedWait {
  public:
-  BoundedWait(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
-      : roll_(roll),
+  BoundedWait(const PeerMonitor& monitor, uint64_t collective, std::chrono::milliseconds timeout,
+              bool crowded)
+      : monitor_(monitor),
         collective_(collective),
         timeout_(timeout),
         crowded_(crowded),
@@ -99,7 +100,7 @@ class BoundedWait {
 
   void look_up(int rank);
 
-  const RollCall& roll_;
+  const PeerMonitor& monitor_;
   uint64_t collective_;
   std::chrono::milliseconds timeout_;
   base::AwakeTime awake_;

@@ -270,17 +270,17 @@ std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, 
   return texts;
 }
 
-std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
-                                         size_t slot_bytes, std::chrono::milliseconds timeout,
-                                         std::string& why) {
-  return name_late_ranks(roll, timeout, [&]() -> std::unique_ptr<NodeTransport> {
+std::unique_ptr<NodeTransport> open_node(PeerMonitor& monitor, const std::string& stage,
+                                         const NodeRanks& node, size_t slot_bytes,
+                                         std::chrono::milliseconds timeout, std::string& why) {
+  return name_late_ranks(monitor, timeout, [&]() -> std::unique_ptr<NodeTransport> {
     int round = 0;
     auto block = shm::map_block(shm::Segment::bytes_for(slot_bytes), node, [&](const std::string& own) {
-      return exchange(*roll.store(), format("{}/{}", stage, round++), node, own);
+      return exchange(*monitor.store(), format("{}/{}", stage, round++), node, own);
     });
     why = block.why;
     if (block.pieces.empty()) return nullptr;
-    BoundedWait wait(roll, 0, timeout, true);
+    BoundedWait wait(monitor, 0, timeout, true);
     return std::make_unique<NodeTransport>(std::move(block), node, slot_bytes, wait);
   });
 }

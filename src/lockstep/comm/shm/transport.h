@@ -144,25 +144,25 @@ std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, 
 
 /// What `open` returns, which waits for other ranks; or throws the error that names who did not come in time.
 template <class Open>
-auto name_late_ranks(RollCall& roll, std::chrono::milliseconds timeout, Open&& open) {
+auto name_late_ranks(PeerMonitor& monitor, std::chrono::milliseconds timeout, Open&& open) {
   const Collective opening{"sharing memory in a node", 0, timeout};
   std::exception_ptr error;
   try {
     return open();
   } catch (const WaitExpired& reason) {
-    error = roll.diagnose(opening, reason.cause, reason.timed_out);
+    error = monitor.diagnose(opening, reason.cause, reason.timed_out);
   } catch (const c10::DistStoreError& late) {  // the store has waited for a rank
-    error = roll.diagnose(opening, late.what_without_backtrace(), true);
+    error = monitor.diagnose(opening, late.what_without_backtrace(), true);
   } catch (const std::exception& failed) {
-    error = roll.diagnose(opening, failed.what(), false);
+    error = monitor.diagnose(opening, failed.what(), false);
   }
   std::rethrow_exception(error);
 }
 
 /// Collective over the node's ranks: their transport; or null on all of them alike, and `why` says why they
 /// share no memory. Throws the error that names who did not come in time.
-std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
-                                         size_t slot_bytes, std::chrono::milliseconds timeout,
-                                         std::string& why);
+std::unique_ptr<NodeTransport> open_node(PeerMonitor& monitor, const std::string& stage,
+                                         const NodeRanks& node, size_t slot_bytes,
+                                         std::chrono::milliseconds timeout, std::string& why);
 
 }  // namespace lockstep::comm

@@ -60,8 +60,8 @@ bool CollectiveWatch::nearly_late() const {
 
 std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!judged_) judged_ = roll_->diagnose(collective_, cause, timed_out);
-  return judged_;
+  if (!error_) error_ = monitor_->diagnose(collective_, cause, timed_out);
+  return error_;
 }
 
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
@@ -93,12 +93,12 @@ void CollectiveWatch::when_given_up(std::function<void(const std::exception_ptr&
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!given_up_) return waiting_.push_back(std::move(tell));
   }
-  tell(judged_);
+  tell(error_);
 }
 
-TimeoutThread::TimeoutThread(Connections connections, std::shared_ptr<const RollCall> roll)
+TimeoutThread::TimeoutThread(Connections connections, std::shared_ptr<const PeerMonitor> monitor)
     : connections_(std::move(connections)),
-      roll_(std::move(roll)),
+      monitor_(std::move(monitor)),
       timer_(std::make_unique<base::Timer>(kLook, [this] { return look(); })) {}
 
 TimeoutThread::~TimeoutThread() {
@@ -116,7 +116,7 @@ void TimeoutThread::drain() {
   while (!cut_ && !pending().empty()) std::this_thread::sleep_for(kDrainPoll);
 }
 
-void TimeoutThread::cut_lines() {
+void TimeoutThread::cut_connections() {
   if (!cut_.exchange(true)) cut(connections_);
 }
 
@@ -144,7 +144,7 @@ bool TimeoutThread::diagnose(const std::shared_ptr<CollectiveWatch>& watch, bool
 bool TimeoutThread::look() {
   if (diagnosis_.valid() && diagnosis_.wait_for(milliseconds(0)) != std::future_status::ready) return true;
   const auto all = pending();
-  const bool knows_death = roll_->knows_death();
+  const bool knows_death = monitor_->knows_death();
   looks_at_dead_group_ = !all.empty() && (cut_ || knows_death) ? looks_at_dead_group_ + 1 : 0;
   if (cut_) {
     if (looks_at_dead_group_ <= kLooksOfGrace) return true;
@@ -157,7 +157,7 @@ bool TimeoutThread::look() {
     const bool asks =
         watch->is_late() || (looks_at_processes && watch->waited() > kLooksPerProcessLook * kLook);
     // whoever found out why the group is dead, and has gone since, has said so before
-    if (asks && !knows_death && watch->is_hopeless()) return diagnose(watch, false);
+    if (asks && !knows_death && watch->waits_for_lost_rank()) return diagnose(watch, false);
     if (watch->is_late()) return diagnose(watch, true);
   }
   if (looks_at_dead_group_ > kLooksOfGrace) return diagnose(all.front(), false);

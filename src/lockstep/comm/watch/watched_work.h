@@ -1,6 +1,6 @@
 #pragma once
 // Ends what gloo would wait for too long, with an error that names the ranks at fault. gloo's own clock goes
-// on while a job is suspended, so gloo is told to wait for ever, and the limits are kept here, in time that
+// on while a job is suspended, so gloo is told to wait for ever, and the timeouts are kept here, in time that
 // this process was awake.
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -17,7 +17,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/timer.h"
 #include "lockstep/comm/watch/peer_connections.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kNever = std::chrono::hours(24 * 365);
 /// What a work, its future and its timeout share: the error is made once.
 class CollectiveWatch {
  public:
-  CollectiveWatch(std::shared_ptr<RollCall> roll, Collective collective)
-      : roll_(std::move(roll)), collective_(std::move(collective)) {}
+  CollectiveWatch(std::shared_ptr<PeerMonitor> monitor, Collective collective)
+      : monitor_(std::move(monitor)), collective_(std::move(collective)) {}
   /// The error to throw in place of the backend's.
   std::exception_ptr diagnose(const std::exception_ptr& error);
   /// The same where the timeout has passed.
@@ -46,7 +46,7 @@ class CollectiveWatch {
 
   bool is_message() const { return collective_.is_message(); }
   /// Whether it waits for a rank that is gone; looks at processes.
-  bool is_hopeless() const { return roll_->is_hopeless(collective_); }
+  bool waits_for_lost_rank() const { return monitor_->waits_for_lost_rank(collective_); }
   std::chrono::milliseconds limit() const { return std::min(collective_.timeout, kNever); }
 
   /// For the one thread that keeps its time: it counts from start() to each look().
@@ -59,13 +59,13 @@ class CollectiveWatch {
   bool nearly_late() const;
   std::exception_ptr diagnose_as(const std::string& cause, bool timed_out);
 
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   Collective collective_;
   base::AwakeTime awake_;
   std::atomic<std::chrono::nanoseconds> waited_{};
   std::atomic<bool> over_{false}, given_up_{false};
   std::mutex mutex_;
-  std::exception_ptr judged_;
+  std::exception_ptr error_;
   std::vector<std::function<void(const std::exception_ptr&)>> waiting_;  // for given_up_
 };
 
@@ -74,7 +74,7 @@ class CollectiveWatch {
 /// end even then is given up.
 class TimeoutThread {
  public:
-  TimeoutThread(Connections connections, std::shared_ptr<const RollCall> roll);
+  TimeoutThread(Connections connections, std::shared_ptr<const PeerMonitor> monitor);
   ~TimeoutThread();
   TimeoutThread(const TimeoutThread&) = delete;
   TimeoutThread& operator=(const TimeoutThread&) = delete;
@@ -84,7 +84,7 @@ class TimeoutThread {
   /// Waits until all that was added is over, or cut.
   void drain();
   /// Ends the connections, as they are of no use to a group that is dead.
-  void cut_lines();
+  void cut_connections();
 
  private:
   bool look();
@@ -93,7 +93,7 @@ class TimeoutThread {
   void give_up_all();
 
   Connections connections_;
-  std::shared_ptr<const RollCall> roll_;
+  std::shared_ptr<const PeerMonitor> monitor_;
   int looks_ = 0, looks_at_dead_group_ = 0;
   std::mutex mutex_;
   std::vector<std::shared_ptr<CollectiveWatch>> pending_;

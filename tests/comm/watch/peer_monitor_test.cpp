@@ -1,5 +1,5 @@
 // What is said where nobody is missing: each rank is where it is, and no more is claimed.
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,12 +39,12 @@ std::vector<Peer> part_of_a_job() {
   return peers;
 }
 
-// A rank's roll call waits for the other's: both at once.
-std::pair<std::unique_ptr<RollCall>, std::unique_ptr<RollCall>> roll_calls_of_two(
+// A rank's monitor call waits for the other's: both at once.
+std::pair<std::unique_ptr<PeerMonitor>, std::unique_ptr<PeerMonitor>> monitors_of_two(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<Peer>& peers) {
-  std::unique_ptr<RollCall> second;
-  std::thread other([&] { second = std::make_unique<RollCall>(store, peers, 1); });
-  auto first = std::make_unique<RollCall>(store, peers, 0);
+  std::unique_ptr<PeerMonitor> second;
+  std::thread other([&] { second = std::make_unique<PeerMonitor>(store, peers, 1); });
+  auto first = std::make_unique<PeerMonitor>(store, peers, 0);
   other.join();
   return {std::move(first), std::move(second)};
 }
@@ -58,12 +58,12 @@ std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      RollCall roll(store, peers, static_cast<int>(rank));
-      const auto number = roll.begin(operations[rank]);
+      PeerMonitor monitor(store, peers, static_cast<int>(rank));
+      const auto number = monitor.begin(operations[rank]);
       store->add("begun", 1);
       while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
       try {
-        std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+        std::rethrow_exception(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
       } catch (const Error& error) {
         said[rank] = error.fault();
       }
@@ -103,15 +103,15 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   }
 }
 
-TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
+TEST(PeerMonitorDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   const auto die = [] {
     launch::never_abort();
-    RollCall roll(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
-    RollCall part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
-    part.speak_for_nccl("tensor/0", std::chrono::seconds(8));
+    PeerMonitor monitor(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    PeerMonitor part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    part.watch_nccl("tensor/0", std::chrono::seconds(8));
     part.begin(OpType::BARRIER);
-    roll.speak_for_nccl("0", std::chrono::seconds(8));
-    roll.begin(OpType::ALLREDUCE);
+    monitor.watch_nccl("0", std::chrono::seconds(8));
+    monitor.begin(OpType::ALLREDUCE);
     std::thread([] {
       throw std::runtime_error("[PG ID 1 PG GUID 0 Rank 0] Process group watchdog thread terminated");
     }).join();
@@ -119,16 +119,16 @@ TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   EXPECT_EXIT(die(), ::testing::ExitedWithCode(1), "^error: all-reduce \\(collective 1\\) failed: ");
 }
 
-TEST(RollCall, NamesWhoIsGoneWhereNcclFails) {
+TEST(PeerMonitor, NamesWhoIsGoneWhereNcclFails) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto peers = peers_on({0, 0});
   peers[1].pid = kNobody;
-  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 1)); });
-  RollCall roll(store, peers, 0);
+  std::thread other([&] { static_cast<void>(new PeerMonitor(store, peers, 1)); });
+  PeerMonitor monitor(store, peers, 0);
   other.join();
-  roll.begin(OpType::ALLREDUCE);
+  monitor.begin(OpType::ALLREDUCE);
   try {
-    std::rethrow_exception(roll.judge_nccl("NCCL error: remote process exited"));
+    std::rethrow_exception(monitor.diagnose_nccl("NCCL error: remote process exited"));
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what())
                   .find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
@@ -138,18 +138,19 @@ TEST(RollCall, NamesWhoIsGoneWhereNcclFails) {
   }
 }
 
-TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
+TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto peers = peers_on({0, 0, 0});
   peers[1].pid = peers[2].pid = kNobody;
-  std::thread one([&] { static_cast<void>(new RollCall(store, peers, 1)); });
-  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 2)); });
-  RollCall roll(store, peers, 0);
+  std::thread one([&] { static_cast<void>(new PeerMonitor(store, peers, 1)); });
+  std::thread other([&] { static_cast<void>(new PeerMonitor(store, peers, 2)); });
+  PeerMonitor monitor(store, peers, 0);
   one.join();
   other.join();
-  const auto number = roll.begin(OpType::ALLREDUCE);
+  const auto number = monitor.begin(OpType::ALLREDUCE);
   try {
-    std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+    std::rethrow_exception(
+        monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
   } catch (const Error& error) {
     const std::string said = error.what();
     EXPECT_NE(
@@ -163,12 +164,12 @@ TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
   }
 }
 
-TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
+TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    const auto [waits, ends] = roll_calls_of_two(store, peers);
-    ends->tell_end("the ranks' calls differ");
+    const auto [waits, ends] = monitors_of_two(store, peers);
+    ends->publish_error("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
     try {
       std::rethrow_exception(
@@ -184,10 +185,10 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   }
 }
 
-TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
+TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = part_of_a_job();
-  const auto [waits, late] = roll_calls_of_two(store, peers);
+  const auto [waits, late] = monitors_of_two(store, peers);
   const auto number = waits->begin(OpType::ALLREDUCE);
   try {
     std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
@@ -200,16 +201,16 @@ TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
   }
 }
 
-TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
+TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = part_of_a_job();
-  const auto [roll, other_roll] = roll_calls_of_two(store, peers);
-  const auto number = roll->begin(OpType::ALLREDUCE);
-  roll->begin(OpType::BROADCAST);  // under way beside it
+  const auto [monitor, other_monitor] = monitors_of_two(store, peers);
+  const auto number = monitor->begin(OpType::ALLREDUCE);
+  monitor->begin(OpType::BROADCAST);  // under way beside it
   const Difference difference = {"the ranks' calls differ: so and so",
                                  {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
   try {
-    std::rethrow_exception(roll->end_at(number, difference));
+    std::rethrow_exception(monitor->end_at(number, difference));
   } catch (const Error& error) {
     const auto& fault = error.fault();
     EXPECT_EQ(fault.code, Code::calls_differ);
@@ -219,16 +220,16 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
     EXPECT_EQ(calls_in(fault), wanted);
   }
   try {
-    roll->require_alive();
+    monitor->require_alive();
     ADD_FAILURE() << "the group is dead";
   } catch (const Error& error) {
     EXPECT_EQ(calls_in(error.fault()).size(), 2u);
   }
 }
 
-TEST(RollCall, WhoseOwnPartFailedIsNoLostRank) {
+TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  RollCall alone(store, peers_on({0}), 0);
+  PeerMonitor alone(store, peers_on({0}), 0);
   const auto number = alone.begin(OpType::ALLREDUCE);
   try {
     std::rethrow_exception(
@@ -238,11 +239,11 @@ TEST(RollCall, WhoseOwnPartFailedIsNoLostRank) {
   }
 }
 
-TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
+TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    const auto [waits, late] = roll_calls_of_two(store, peers);
+    const auto [waits, late] = monitors_of_two(store, peers);
     const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
       try {

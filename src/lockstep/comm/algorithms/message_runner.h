@@ -7,7 +7,7 @@
 
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -19,26 +19,27 @@ constexpr int kExchangeTag = 32766;
 /// Messages between the ranks of a group.
 class GroupMessenger : public Messenger {
  public:
-  explicit GroupMessenger(const RollCall& roll) : roll_(roll) {}
-  int rank() const override { return roll_.rank(); }
-  int world() const override { return static_cast<int>(roll_.peers().size()); }
-  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+  explicit GroupMessenger(const PeerMonitor& monitor) : monitor_(monitor) {}
+  int rank() const override { return monitor_.rank(); }
+  int world() const override { return static_cast<int>(monitor_.peers().size()); }
+  int node_of(int rank) const override { return monitor_.peers()[static_cast<size_t>(rank)].node; }
 
  private:
-  const RollCall& roll_;
+  const PeerMonitor& monitor_;
 };
 
 /// Told of an error that ends what waits, from another thread.
 using OnGivenUp = std::function<void(const std::exception_ptr&)>;
 
-class Carrier {
+class MessageRunner {
  public:
-  virtual ~Carrier() = default;
+  virtual ~MessageRunner() = default;
   /// Runs `body` on the caller's thread. Null, or the error to throw: then the group is dead. One at a time.
   /// `on_given_up` is called where the group is dead and the messages do not end all the same: `body`, and
   /// this, may then never return.
-  virtual std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
-                                   const OnGivenUp& on_given_up = {}) = 0;
+  virtual std::exception_ptr run_messages(const Collective& collective,
+                                          const std::function<void(Messenger&)>& body,
+                                          const OnGivenUp& on_given_up = {}) = 0;
   /// Collective, and not counted as one: throws where another rank is about to make another call than `own`.
   virtual void compare(const Call& own, const Collective& collective) = 0;
 };
