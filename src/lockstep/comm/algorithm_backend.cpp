@@ -10,7 +10,7 @@ namespace {
 
 MessageRunner& message_runner_in(c10d::Backend& base) {
   auto* runner = dynamic_cast<MessageRunner*>(&base);
-  TORCH_CHECK(runner, "the backend ", base.getBackendName(), " carries no messages of collectives");
+  TORCH_CHECK(runner, "the backend ", base.getBackendName(), " cannot send messages of a collective");
   return *runner;
 }
 
@@ -58,7 +58,7 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::around(const BackendCall& call, Tens
   if (call.type != OpType::ALLREDUCE && call.type != OpType::ALLREDUCE_COALESCED)
     return inner(outputs, inputs, call.timeout);
   TORCH_CHECK(call.type != OpType::ALLREDUCE || outputs.size() == 1, "the all-reduce ", algorithm_.name,
-              " takes one tensor a rank, not ", outputs.size());
+              " takes one tensor per rank, not ", outputs.size());
   require_dense_cpu(outputs, algorithm_.name);
   std::vector<Reduction> reductions;
   for (const auto& tensor : outputs)

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <map>
 #include <limits>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -178,7 +178,7 @@ void require_gloo(const launch::Runtime& runtime, c10::Device) {
 
 void require_mpi(const launch::Runtime& runtime, c10::Device) {
   if (!runtime.has_mpi()) {
-    throw InputError("the backend mpi needs MPI, and this job was not started by it", "launch.backend",
+    throw InputError("the backend mpi needs MPI, but this job was started without MPI", "launch.backend",
                      "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
   }
   require_threads();
@@ -208,16 +208,15 @@ const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& optio
 void check_algorithm(const Kind& kind, const LaunchOptions& options) {
   if (!options.has_algorithm()) {
     if (options.latency_us == 0 && options.bandwidth_gbit == 0) return;
-    throw InputError("a slow network is made of messages, and the backend's own all-reduce has none",
+    throw InputError("a slow network can only be simulated with an all-reduce algorithm",
                      "launch.latency_us, launch.bandwidth_gbit",
-                     "set launch.allreduce to an algorithm: ring, say");
+                     "set launch.allreduce to an algorithm, for example ring");
   }
   const auto& algorithm = find_all_reduce(options.allreduce);
   if (kind.type != Group::BackendType::NCCL) return;
-  throw InputError(
-      format("the all-reduce {} needs messages between CPUs, and the backend is nccl", algorithm.name),
-      "launch.allreduce",
-      "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
+  throw InputError(format("the all-reduce {} runs on CPUs, but the backend is nccl", algorithm.name),
+                   "launch.allreduce",
+                   "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
 }
 
 // A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
@@ -304,7 +303,7 @@ void read_debug_level() {
   try {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL", "environment",
+    throw InputError("TORCH_DISTRIBUTED_DEBUG is not OFF, INFO or DETAIL", "environment",
                      "set it to one of these");
   }
 }

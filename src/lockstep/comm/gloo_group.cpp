@@ -214,10 +214,10 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors
     require_rank(call.root, getSize(), what);
     // gloo has no connection from a rank to itself, and looks for one without asking
     if (call.root == getRank())
-      throw InputError(std::string("gloo sends no message from a rank to itself: it cannot be ") + what, "",
-                       "copy the tensor, or choose the backend mpi");
+      throw InputError(std::string("gloo cannot send a message from a rank to itself: it cannot be ") + what,
+                       "", "copy the tensor, or choose the backend mpi");
   }
-  TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is one of lockstep's own: take another");
+  TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is reserved by lockstep: use another");
   auto watch = std::make_shared<CollectiveWatch>(
       monitor_, message_with(call.type, static_cast<int>(call.root), options_->timeout));
   try {

@@ -314,7 +314,7 @@ std::string reason_not_shared(const std::vector<Peer>& peers) {
   for (const auto& peer : peers) {
     if (peer.pid_space != first.pid_space || peer.host != first.host)
       return format(
-          "rank {} does not see the processes of rank {} (a PID namespace or a host name of its own), "
+          "rank {} cannot see the process of rank {} (it has another PID namespace or host name), "
           "and would not notice its death",
           first.rank, peer.rank);
   }

@@ -186,21 +186,21 @@ const PluginTable& open_plugin(const Row& row) {
                row.title));
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
-    throw Error(format("lockstep's half for {} does not load: {}", row.title, ::dlerror()), path,
-                "is that MPI complete, and of a version that has MPI-3?");
+    throw Error(format("cannot load lockstep's half for {}: {}", row.title, ::dlerror()), path,
+                "check that this MPI is complete and supports MPI-3");
   using Table = const PluginTable* (*)();
   const auto table = reinterpret_cast<Table>(::dlsym(handle, kPluginSymbol));
   if (table && table()->version == kPluginVersion) return *table();
   throw InputError(
-      format("lockstep's half for {} is of another lockstep: its version is {}, and this one's {}", row.title,
-             table ? format("{}", table()->version) : "not known", kPluginVersion),
+      format("lockstep's half for {} belongs to another lockstep: its version is {}, this one has {}",
+             row.title, table ? format("{}", table()->version) : "not known", kPluginVersion),
       path, "install all of lockstep from one build");
 }
 
 template <class Call>
 void take(Call& call, const Opened& library, const char* name) {
   call = reinterpret_cast<Call>(::dlsym(library.handle, name));
-  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a whole MPI-3");
+  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a complete MPI-3");
 }
 
 Calls calls_of_the_standard(const Opened& library) {
@@ -265,8 +265,7 @@ Wish with_choice(Wish wish, const std::string& choice) {
     if (choice != row.name) continue;
     const auto& known = wish.families;
     if (std::find(known.begin(), known.end(), row.family) == known.end())
-      throw InputError(format("{} is {}, and the ranks were not started by it", kSetting, choice),
-                       wish.because,
+      throw InputError(format("{} is {}, but another MPI started the ranks", kSetting, choice), wish.because,
                        format("unset {}, or start the ranks with the mpirun of {}", kSetting, row.title));
     wish.families = {row.family};
     wish.because = format("{} is {}", kSetting, choice);

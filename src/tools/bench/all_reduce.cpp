@@ -138,7 +138,7 @@ double adding_a_byte() {
 // and adding numbers. Collective.
 Network measure_network(const Team& team, const ProcessGroup& group) {
   auto* runner = dynamic_cast<comm::MessageRunner*>(group->getBackend(c10::kCPU).get());
-  if (!runner) throw Error("the group carries no messages of collectives", "bench allreduce");
+  if (!runner) throw Error("the group cannot send messages of a collective", "bench allreduce");
   double few = 0, many = 0;
   team.barrier();
   const comm::Collective ping_pong{"ping-pong", 0, std::chrono::minutes(1)};

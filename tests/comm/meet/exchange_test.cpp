@@ -97,8 +97,8 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
 TEST_F(Exchange, WorldsThatDifferAreNamedWithWhatToDo) {
   auto first = ran([&] { meet(member(0, 3)); });
   const std::string error = ran([&] { meet(member(1, 2)); }).get();
-  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1",
-                            "to do", "the same WORLD_SIZE"}))
+  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1", "to do",
+                            "the same WORLD_SIZE"}))
       << error;
   EXPECT_EQ(first.get(), error);
 }
@@ -182,7 +182,7 @@ TEST(ConnectStore, NobodyAndAnotherServiceAreGivenUpInTime) {
   const QuietJoin quiet;
   const auto port = listen_on("127.0.0.1").port;
   const std::string nobody = ran([&] { connect_store(member(1, 2), "127.0.0.1", port, 400ms); }).get();
-  EXPECT_TRUE(holds(nobody, {"1 nobody answered at 127.0.0.1", "within 0.4 s"})) << nobody;
+  EXPECT_TRUE(holds(nobody, {"1 no rank 0 answered at 127.0.0.1", "within 0.4 s"})) << nobody;
   for (const char* says : {"", "SSH-2.0-OpenSSH_9.2\r\n"}) {
     const std::string error = OtherService(says).met_by(member(1, 2), 1500ms);
     EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0", "another MASTER_PORT"}))

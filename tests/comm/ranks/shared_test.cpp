@@ -5,8 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <thread>
 #include <limits>
+#include <thread>
 
 #include "lockstep/base/libtorch.h"
 #include "shared_buffer.h"

@@ -49,6 +49,14 @@ std::pair<std::unique_ptr<PeerMonitor>, std::unique_ptr<PeerMonitor>> monitors_o
   return {std::move(first), std::move(second)};
 }
 
+Fault fault_in(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.fault();
+  }
+}
+
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
 std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
                                         const std::vector<OpType>& operations) {
@@ -62,11 +70,9 @@ std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
       const auto number = monitor.begin(operations[rank]);
       store->add("begun", 1);
       while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
-      try {
-        std::rethrow_exception(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-      } catch (const Error& error) {
-        said[rank] = error.fault();
-      }
+      const auto fault =
+          fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      said[rank] = fault;
       store->add("said", 1);
       while (store->add("said", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
     });
@@ -127,15 +133,11 @@ TEST(PeerMonitor, NamesWhoIsGoneWhereNcclFails) {
   PeerMonitor monitor(store, peers, 0);
   other.join();
   monitor.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(monitor.diagnose_nccl("NCCL error: remote process exited"));
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
-              std::string::npos)
-        << error.what();
-    EXPECT_EQ(error.code(), Code::rank_lost);
-  }
+  const auto fault = fault_in(monitor.diagnose_nccl("NCCL error: remote process exited"));
+  EXPECT_NE(fault.what.find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
+            std::string::npos)
+      << fault.what;
+  EXPECT_EQ(fault.code, Code::rank_lost);
 }
 
 TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
@@ -148,20 +150,17 @@ TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
   one.join();
   other.join();
   const auto number = monitor.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(
-        monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
-  } catch (const Error& error) {
-    const std::string said = error.what();
-    EXPECT_NE(
-        said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
-                  "processes are gone), at collective 0"),
-        std::string::npos)
-        << said;
-    EXPECT_EQ(error.ranks(), (std::vector<int>{1, 2}));
-    ASSERT_EQ(error.fault().seen.size(), 2u);
-    EXPECT_EQ(error.fault().seen[1].state, "has died (its process is gone), at collective 0");
-  }
+  const auto fault =
+      fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+  const auto& said = fault.what;
+  EXPECT_NE(
+      said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
+                "processes are gone), at collective 0"),
+      std::string::npos)
+      << said;
+  EXPECT_EQ(fault.ranks, (std::vector<int>{1, 2}));
+  ASSERT_EQ(fault.seen.size(), 2u);
+  EXPECT_EQ(fault.seen[1].state, "has died (its process is gone), at collective 0");
 }
 
 TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
@@ -171,17 +170,14 @@ TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
     const auto [waits, ends] = monitors_of_two(store, peers);
     ends->publish_error("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
-    try {
-      std::rethrow_exception(
-          waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what())
-                    .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
-                std::string::npos)
-          << error.what();
-      EXPECT_EQ(error.code(), Code::rank_lost);
-      EXPECT_EQ(error.ranks(), std::vector<int>{1});
-    }
+    const auto fault =
+        fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+    EXPECT_NE(
+        fault.what.find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
+        std::string::npos)
+        << fault.what;
+    EXPECT_EQ(fault.code, Code::rank_lost);
+    EXPECT_EQ(fault.ranks, std::vector<int>{1});
   }
 }
 
@@ -190,15 +186,12 @@ TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto peers = part_of_a_job();
   const auto [waits, late] = monitors_of_two(store, peers);
   const auto number = waits->begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.ranks(), std::vector<int>{6});
-    EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
-    ASSERT_EQ(error.fault().seen.size(), 1u);
-    EXPECT_EQ(error.fault().seen[0].rank, 6);
-    EXPECT_EQ(error.fault().seen[0].state, "did not come, it is at collective 0");
-  }
+  const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+  EXPECT_EQ(fault.ranks, std::vector<int>{6});
+  EXPECT_NE(fault.what.find("rank 6 (host "), std::string::npos) << fault.what;
+  ASSERT_EQ(fault.seen.size(), 1u);
+  EXPECT_EQ(fault.seen[0].rank, 6);
+  EXPECT_EQ(fault.seen[0].state, "did not come, it is at collective 0");
 }
 
 TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
@@ -209,16 +202,12 @@ TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   monitor->begin(OpType::BROADCAST);  // under way beside it
   const Difference difference = {"the ranks' calls differ: so and so",
                                  {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
-  try {
-    std::rethrow_exception(monitor->end_at(number, difference));
-  } catch (const Error& error) {
-    const auto& fault = error.fault();
-    EXPECT_EQ(fault.code, Code::calls_differ);
-    EXPECT_EQ(fault.met_in.call, "all-reduce");
-    EXPECT_EQ(fault.met_in.number, 1u);
-    const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
-    EXPECT_EQ(calls_in(fault), wanted);
-  }
+  const auto fault = fault_in(monitor->end_at(number, difference));
+  EXPECT_EQ(fault.code, Code::calls_differ);
+  EXPECT_EQ(fault.met_in.call, "all-reduce");
+  EXPECT_EQ(fault.met_in.number, 1u);
+  const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
+  EXPECT_EQ(calls_in(fault), wanted);
   try {
     monitor->require_alive();
     ADD_FAILURE() << "the group is dead";
@@ -231,12 +220,9 @@ TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   PeerMonitor alone(store, peers_on({0}), 0);
   const auto number = alone.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(
-        alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::failed) << error.what();
-  }
+  const auto fault =
+      fault_in(alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
+  EXPECT_EQ(fault.code, Code::failed) << fault.what;
 }
 
 TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
@@ -246,12 +232,9 @@ TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
     const auto [waits, late] = monitors_of_two(store, peers);
     const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
-      try {
-        std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), nodes == 1 ? Code::rank_late : Code::rank_lost) << error.what();
-        EXPECT_EQ(error.ranks(), std::vector<int>{1});
-      }
+      const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      EXPECT_EQ(fault.code, nodes == 1 ? Code::rank_late : Code::rank_lost) << fault.what;
+      EXPECT_EQ(fault.ranks, std::vector<int>{1});
     }
     try {
       waits->begin(OpType::BARRIER);

@@ -69,7 +69,7 @@ const NetworkAddress* find_interface(const NetworkFacts& facts, const std::strin
 GlooInterface named(const NetworkFacts& facts, bool many_nodes) {
   const std::string name = first_name(facts.wanted);
   const NetworkAddress* found = find_interface(facts, name);
-  if (!found) refuse_interface(facts, format("{} is '{}', and there is no such interface", kVariable, name));
+  if (!found) refuse_interface(facts, format("{} is '{}', but there is no such interface", kVariable, name));
   if (many_nodes && found->loopback) {
     refuse_interface(
         facts, format("{} is '{}', the loopback, which ranks on other nodes cannot reach", kVariable, name));
@@ -86,9 +86,9 @@ bool is_local(const NetworkFacts& facts, const std::string& address) {
 // falls back to the loopback without a word, and a job of several nodes hangs.
 GlooInterface of_host_name(const NetworkFacts& facts) {
   if (facts.host_addresses.empty()) {
-    refuse_interface(facts,
-                     format("the host name '{}' does not resolve, so gloo would listen on the loopback alone",
-                            facts.host));
+    refuse_interface(
+        facts,
+        format("the host name '{}' does not resolve, so gloo would only listen on the loopback", facts.host));
   }
   for (const auto& address : facts.host_addresses) {
     if (is_loopback(facts, address)) {
@@ -99,7 +99,7 @@ GlooInterface of_host_name(const NetworkFacts& facts) {
     }
     if (is_local(facts, address)) return {"", address};
   }
-  refuse_interface(facts, format("the host name '{}' resolves to {}, which is no address of this machine",
+  refuse_interface(facts, format("the host name '{}' resolves to {}, which is not an address of this machine",
                                  facts.host, facts.host_addresses.front()));
 }
 
@@ -166,8 +166,8 @@ Lookup ask_name_service(const std::string& host, std::uint16_t port, int flags) 
 
 [[noreturn]] void refuse_listening(const std::string& address, std::uint16_t port, const std::string& why) {
   throw Error(format("cannot listen on {} port {}: {}", address, port, why), "the job's store",
-              port == 0 ? "is the address one of this machine's?"
-                        : "choose another MASTER_PORT, or leave it to torchrun");
+              port == 0 ? "check that the address belongs to this machine"
+                        : "choose another MASTER_PORT, or let torchrun choose it");
 }
 
 std::uint16_t bound_port(int socket) {
@@ -291,7 +291,7 @@ uint64_t files_for(const Job& job) {
 void check_room_for_gloo(const Job& job) {
   const uint64_t room = make_room_for_files(files_for(job));
   if (room + kOwnFiles >= files_for(job)) return;  // less than that is surely too few
-  throw InputError(format("gloo connects each rank with all {} others, and a process may open {} files here",
+  throw InputError(format("gloo connects each rank with {} others, but a process may open only {} files here",
                           job.world - 1, room),
                    format("rank {} of {} on host {}", job.rank, job.world, job.host),
                    "choose the backend mpi or nccl, or ask for a higher limit (ulimit -Hn)")

@@ -50,7 +50,7 @@ StorePtr open_local(const launch::Runtime& runtime) {
       path = private_path(launch::current_environment(), random_word());
       own.emplace(path);
     } catch (const Error& error) {
-      log::debug(format("the job's store is not in a file: {}", describe(error)));
+      log::debug(format("cannot keep the job's store in a file: {}", describe(error)));
       path.clear();
     }
   }
@@ -60,7 +60,7 @@ StorePtr open_local(const launch::Runtime& runtime) {
   try {
     store = own ? own->store() : find_local_store(path);
   } catch (const Error& error) {
-    log::debug(format("rank 0's store is not seen here: {}", describe(error)));
+    log::debug(format("cannot see rank 0's store: {}", describe(error)));
   }
   const auto opened = runtime.all_gather(store ? "yes" : "no");
   return std::find(opened.begin(), opened.end(), "no") == opened.end() ? store : nullptr;
@@ -135,8 +135,10 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
   if (!connect_to(host, port, deadline, why)) {
-    throw Error(format("nobody answered at {} within {} ({})", place, seconds(timeout), why), place_of(own),
-                format("rank 0 did not come, or {} is not reached from this node", base::printable(host)))
+    throw Error(format("no rank 0 answered at {} within {} ({})", place, seconds(timeout), why),
+                place_of(own),
+                format("look for an error of rank 0 in the log, and check that this node can reach {}",
+                       base::printable(host)))
         .of(Code::not_joined, {0});
   }
   const auto connect = [=]() -> StorePtr {
@@ -152,8 +154,9 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   throw Error(
       format("something answers at {}, but not as rank 0 of this job within {}", place, seconds(timeout)),
       place_of(own),
-      "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT, the same on every "
-      "rank; torchrun chooses one by itself")
+      "check whether rank 0 is stopped. If another service uses that port, set another MASTER_PORT, the same "
+      "on "
+      "every rank; torchrun chooses one by itself")
       .of(Code::not_joined, {0});
 }
 

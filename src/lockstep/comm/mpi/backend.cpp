@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
-#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -96,7 +96,7 @@ void MessageWork::take(const mpi::Status& status) {
   int bytes = 0;
   require_success(mpi::calls().get_count(&status, mpi::Type::byte, &bytes), "MPI_Get_count");
   if (static_cast<size_t>(bytes) != transfer_.buffer.nbytes()) {
-    throw WaitExpired{false, format("rank {} sent {} bytes, and rank {} waits for {}", source_, bytes, rank_,
+    throw WaitExpired{false, format("rank {} sent {} bytes, and rank {} expects {}", source_, bytes, rank_,
                                     transfer_.buffer.nbytes())};
   }
   if (!transfer_.buffer.is_same(transfer_.tensor)) transfer_.tensor.copy_(transfer_.buffer);
@@ -396,8 +396,8 @@ std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, P
 using c10d::OpType;
 
 int checked_tag(int tag) {
-  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "the tag ", tag,
-              " is not one that every MPI has for messages (0 to ", kExchangeTag - 1, ")");
+  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "the tag ", tag, " is not one that every MPI supports (0 to ",
+              kExchangeTag - 1, ")");
   return tag;
 }
 

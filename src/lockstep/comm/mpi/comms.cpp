@@ -143,8 +143,8 @@ void require_threads() {
   int level = mpi::kThreadSingle;
   launch::check_mpi(mpi::calls().query_thread(&level), "MPI_Query_thread");
   if (level >= mpi::kThreadSerialized) return;
-  throw Error("MPI was started for the main thread alone, and backward calls it from another", "backend mpi",
-              "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
+  throw Error("MPI was started for the main thread only, but backward calls it from another thread",
+              "backend mpi", "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
 }
 
 void require_success(int code, const char* call) {

@@ -88,7 +88,7 @@ bool takes_one_tensor(OpType type) {
 // A contiguous tensor in equal parts, one for each rank.
 Tensors pieces_of(const at::Tensor& whole, int count) {
   TORCH_CHECK(whole.is_contiguous() && whole.numel() % count == 0, "a tensor of ", whole.sizes(),
-              " is not a contiguous row of ", count, " equal pieces");
+              " is not contiguous, or not ", count, " equal pieces");
   return whole.view({-1}).chunk(count);
 }
 
@@ -102,7 +102,7 @@ TensorLists pieces_of(const Tensors& wholes, int count) {
 Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int ranks) {
   TORCH_CHECK(whole.dim() > 0 && (!rows.empty() || whole.size(0) % ranks == 0),
               "the first dimension of a tensor of ", whole.sizes(), " is not ", ranks,
-              " equal parts, one a rank");
+              " equal parts, one per rank");
   if (rows.empty()) return pieces_of(whole, ranks);
   TORCH_CHECK(whole.is_contiguous() && rows.size() == static_cast<size_t>(ranks) &&
                   std::accumulate(rows.begin(), rows.end(), int64_t{0}) == whole.size(0),
@@ -113,7 +113,7 @@ Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int 
 
 void require_pairs(const Tensors& outputs, const Tensors& inputs) {
   TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "a collective of several tensors needs as ",
-              "many inputs as outputs, and one at least: not ", inputs.size(), " and ", outputs.size());
+              "many inputs as outputs, and at least one: not ", inputs.size(), " and ", outputs.size());
 }
 
 // Complex numbers are summed as twice as many real ones. They have no other reduction.
@@ -177,7 +177,7 @@ void TransportBackend::require_dense_cpu(const at::Tensor& tensor) const {
 }
 
 const at::Tensor& TransportBackend::single(const Tensors& tensors) const {
-  TORCH_CHECK(tensors.size() == 1, "the ", getBackendName(), " backend takes one tensor a rank, not ",
+  TORCH_CHECK(tensors.size() == 1, "the ", getBackendName(), " backend takes one tensor per rank, not ",
               tensors.size());
   require_dense_cpu(tensors[0]);
   return tensors[0];
@@ -192,7 +192,7 @@ void TransportBackend::require_alike(const at::Tensor& tensor, const at::Tensor&
 
 void TransportBackend::require_one_a_rank(const Tensors& tensors, const at::Tensor& like) const {
   TORCH_CHECK(tensors.size() == static_cast<size_t>(getSize()), "a collective of ", getSize(),
-              " ranks needs one list of ", getSize(), " tensors, one a rank, not ", tensors.size());
+              " ranks needs one list of ", getSize(), " tensors, one per rank, not ", tensors.size());
   for (const auto& tensor : tensors) require_alike(tensor, like);
 }
 
@@ -295,7 +295,7 @@ void TransportBackend::compare_calls(const Call& own, const Collective& collecti
   } catch (const WaitExpired& reason) {
     std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
   } catch (const UnlikeCalls&) {  // the other one is not comparing
-    std::rethrow_exception(monitor_->diagnose(collective, "another rank is in another call", false));
+    std::rethrow_exception(monitor_->diagnose(collective, "another rank made another call", false));
   }
 }
 

@@ -75,7 +75,7 @@ Block map_block(size_t bytes, const NodeRanks& node, const ExchangeTexts& exchan
     if (pieces[place] || names[place].empty()) continue;
     pieces[place] = base::SharedMemory::open(names[place]);
     if (!pieces[place])
-      why = format("rank {} does not see the shared memory of rank {}, though both are on this node",
+      why = format("rank {} cannot see the shared memory of rank {}, though both are on this node",
                    node.ranks[static_cast<size_t>(node.own)], node.ranks[place]);
   }
   const auto all = exchange(why);
@@ -267,10 +267,11 @@ std::shared_ptr<Block> TensorBlocks::take(const NodeRanks& node, size_t bytes, B
   const uint64_t wanted = bytes * node.ranks.size();
   if (wanted > room / 2) {
     if (segment_.rank() == 0)
-      log::warning(format(
-          "gradients take a slower way: they want {} MB of shared memory on this node, and /dev/shm has {} "
-          "MB free, of which half may be taken",
-          wanted >> 20, room >> 20));
+      log::warning(
+          format("gradients are summed more slowly: they need {} MB of shared memory on this node, and "
+                 "/dev/shm has {} "
+                 "MB free, of which lockstep uses at most half",
+                 wanted >> 20, room >> 20));
     return nullptr;
   }
   const auto exchange = [&](const std::string& own) {

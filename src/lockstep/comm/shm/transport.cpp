@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/launch/control_groups.h"
 
 namespace lockstep::comm {
@@ -261,12 +261,12 @@ std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, 
   const std::string all = stage + "/all";
   if (node.own != 0) {
     store.set(key(node.ranks[static_cast<size_t>(node.own)]), own);
-    return base::unpack_texts(store.get_to_str(all));
+    return nlohmann::json::parse(store.get_to_str(all)).get<std::vector<std::string>>();
   }
   std::vector<std::string> texts = {own};
   for (size_t place = 1; place < node.ranks.size(); ++place)
     texts.push_back(store.get_to_str(key(node.ranks[place])));
-  store.set(all, base::pack_texts(texts));
+  store.set(all, base::as_line(nlohmann::json(texts)));
   return texts;
 }
 
