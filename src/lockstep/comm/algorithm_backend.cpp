@@ -69,7 +69,7 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::around(const BackendCall& call, Tens
   if (monitor_->compares_calls()) compare(call_of(call.type, outputs, details_of(call)), collective);
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, tensors = outputs, reductions = std::move(reductions)] {
-    monitor_->require_alive();  // it may have died while this one waited for its turn
+    monitor_->require_alive();  // the group may have died while this call was queued
     return run(collective, tensors, reductions);
   });
   return work;

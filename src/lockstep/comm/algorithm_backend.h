@@ -1,6 +1,6 @@
 #pragma once
-// Another backend whose all-reduce is one of comm/algorithms: messages over its connections. All else is its
-// own.
+// A backend whose all-reduce is one of comm/algorithms, over the connections of another backend. That backend
+// runs all other calls.
 
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace lockstep::comm {
 
-/// All-reduces run in the order of their calls on one thread of their own: backward goes on meanwhile. Errors
+/// All-reduces run in the order of their calls on a thread of their own, while backward continues. Errors
 /// arrive as c10d defines them, in the work's wait() and in its future.
 class AlgorithmBackend : public InterceptedBackend, public MonitoredBackend, public MessageRunner {
  public:
@@ -30,11 +30,11 @@ class AlgorithmBackend : public InterceptedBackend, public MonitoredBackend, pub
   uint64_t getSequenceNumberForGroup() override { return monitor_->begun(); }
   void setSequenceNumberForGroup() override {}
 
-  /// For the collectives that begin from now on.
+  /// For collectives that begin from now on.
   void set_delay(Delay delay);
-  /// How long all-reduces have been at work here, in seconds.
+  /// How long all-reduces have run here, in seconds.
   double busy() const { return queue_.busy(); }
-  /// With the delay, on the caller's thread; not while an all-reduce is under way.
+  /// With the delay, on the caller's thread. Not while an all-reduce is under way.
   std::exception_ptr run_messages(const Collective& collective, const std::function<void(Messenger&)>& body,
                                   const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override { messages_.compare(own, collective); }

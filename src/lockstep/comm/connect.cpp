@@ -48,7 +48,7 @@ struct Joining {
   std::shared_ptr<PeerMonitor> monitor = nullptr;
 };
 
-// c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
+// c10d's Logger casts every backend named "gloo" to ProcessGroupGloo, so an algorithm over it is CUSTOM.
 Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend,
                               const Joining& joining) {
   const auto& options = joining.options;
@@ -69,7 +69,7 @@ Group::BackendType add_gloo(Group& group, const Joining& joining) {
                     make_gloo(joining.store, joining.job, joining.options, joining.monitor), joining);
 }
 
-// An algorithm has messages of its own.
+// An algorithm needs gloo's messages.
 Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
   if (options.has_algorithm()) return add_gloo(group, joining);
@@ -81,9 +81,9 @@ Group::BackendType add_shared(Group& group, const Joining& joining) {
   return type;
 }
 
-/// Collectives of tensors on GPUs through the CPU: a copy there, another backend's call, a copy back. Slower
-/// than NCCL, but ranks may share a GPU, and the sums have the bits that they have on CPUs. A call returns
-/// when all is done, so what comes next on the GPU needs no further wait.
+/// Collectives of tensors on GPUs through the CPU: copies the tensors, calls another backend and copies the
+/// results back. Slower than NCCL, but ranks may share a GPU, and the sums have the same bits as on CPUs. A
+/// call returns when all is done, so later work on the GPU needs no further wait.
 class StagedBackend : public InterceptedBackend {
  public:
   explicit StagedBackend(const BackendPtr& on_cpu)
@@ -108,15 +108,14 @@ class StagedBackend : public InterceptedBackend {
  private:
   static Tensors copies_of(const Tensors& tensors) {
     Tensors copies;
-    for (const auto& tensor : tensors)
-      copies.push_back(tensor.cpu());  // waits for what is under way on the GPU
+    for (const auto& tensor : tensors) copies.push_back(tensor.cpu());  // waits for the work of the GPU
     return copies;
   }
 
   std::atomic<uint64_t> number_{0};
 };
 
-// c10d keeps one backend of each type; this one has the name of a library that is never here.
+// c10d keeps one backend of each type. UCC is a type that lockstep never uses otherwise.
 void stage_gpu(Group& group, const Joining& joining) {
   if (!joining.device.is_cuda()) return;
   group.setBackend(c10::kCUDA, Group::BackendType::UCC,
@@ -137,12 +136,12 @@ Group::BackendType add_mpi(Group& group, const Joining& joining) {
                     joining);
 }
 
-// As Python does where no backend is named: tensors on the CPU go through gloo.
+// As Python does without a named backend: tensors on the CPU go through gloo.
 Group::BackendType add_nccl(Group& group, const Joining& joining) {
   const Job& job = joining.job;
   add_gloo(group, joining);
   if (joining.spread == Spread::one) group.setBoundDeviceId(joining.device);
-  // both number their keys from 0: as in Python, each has a part of the store to itself
+  // both number their keys from 0, so each has its own part of the store, as in Python
   const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
   std::vector<std::uint64_t> members;
   if (joining.whole) {
@@ -167,9 +166,9 @@ Group::BackendType add_nccl(Group& group, const Joining& joining) {
 struct Kind {
   Group::BackendType type;
   OnSilence on_silence;
-  Group::BackendType (*add)(Group& group, const Joining& joining);      // what the group is called by
-  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before anybody waits for anybody
-  bool over_gloo;                                                       // binds what other ranks must reach
+  Group::BackendType (*add)(Group& group, const Joining& joining);      // returns the type of the group
+  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before ranks wait for each other
+  bool over_gloo;  // binds an address that other ranks must reach
 };
 
 void require_gloo(const launch::Runtime& runtime, c10::Device) {
@@ -204,7 +203,7 @@ const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& optio
                    "choose auto, nccl, shared, gloo or mpi");
 }
 
-// Before anybody waits for anybody.
+// Before ranks wait for each other.
 void check_algorithm(const Kind& kind, const LaunchOptions& options) {
   if (!options.has_algorithm()) {
     if (options.latency_us == 0 && options.bandwidth_gbit == 0) return;
@@ -219,30 +218,28 @@ void check_algorithm(const Kind& kind, const LaunchOptions& options) {
                    "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
 }
 
-// A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
-// a handler of his own keeps it.
+// A write to a dead peer must fail, not end this process. A handler of the program stays in place.
 void ignore_sigpipe() {
   struct sigaction now {};
   ::sigaction(SIGPIPE, nullptr, &now);
   if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrides it. Not its ranks
-// are asked but its kernel, which answers however long a step takes. A collective's own timeout ends it
-// anyway.
+// A node that does not answer for this long is lost; LOCKSTEP_SILENCE (seconds) overrides it. The check uses
+// TCP keepalive, which the node's kernel answers even during a long step.
 std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kSilence{60'000};
   const auto seconds = launch::count_of(launch::current_environment(), "LOCKSTEP_SILENCE");
   return std::min(seconds ? std::chrono::seconds(*seconds) : kSilence, timeout);
 }
 
-// A program that has joined the ranks itself, with facts of its own, has done this.
+// A program that has called join_ranks() itself has done this already.
 void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
-// MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
+// MPI manages its own connections, so with MPI this watches those of the store, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
   joining.monitor = std::make_shared<PeerMonitor>(joining.store, joining.peers, job.rank, joining.whole);
@@ -263,7 +260,7 @@ mpi::Comm world_of(const launch::Runtime& runtime) {
   return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
 }
 
-// The one that counts a group's collectives; it hangs on the backend for the CPU.
+// The monitor that counts a group's collectives belongs to the backend for the CPU.
 std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
     const auto* counted = dynamic_cast<const MonitoredBackend*>(group->getBackend(device.type()).get());
@@ -272,14 +269,14 @@ std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   return nullptr;
 }
 
-// A program's own group has none.
+// A group that the program made itself has none.
 std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
   if (auto monitor = monitor_of(group)) return monitor;
   throw InputError("lockstep did not open this process group", "process group",
                    "use the group of a lockstep::Session");
 }
 
-// Those of the part, renumbered.
+// The ranks of the part, renumbered.
 std::vector<Peer> members_of(const std::vector<Peer>& everyone, const launch::Runtime& runtime, int part) {
   const auto parts = runtime.all_gather(std::to_string(part));
   std::vector<Peer> members;
@@ -325,9 +322,9 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   const Kind& likely = find_kind(runtime, options, device);
   check_algorithm(likely, options);
   likely.require(runtime, device);
-  longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
+  longest_silence_for(options.timeout);  // reports a wrong variable before ranks wait
   meet(runtime, options.join_timeout);
-  const Kind& kind = find_kind(runtime, options, device);  // now that it is known who shares a node
+  const Kind& kind = find_kind(runtime, options, device);  // now the layout of the nodes is known
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
   make_room_for_files(files_for(job));

@@ -22,7 +22,7 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 
-// Messages of one collective over gloo, which waits as long as it takes: the collective's caller keeps time.
+// Messages of one collective over gloo, without a timeout: the caller of the collective keeps the time.
 class GlooMessenger : public GroupMessenger {
  public:
   GlooMessenger(c10d::ProcessGroupGloo& gloo, const PeerMonitor& monitor)
@@ -40,7 +40,7 @@ std::vector<at::Tensor> tensors_over(std::span<const std::byte> bytes) {
       at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, at::kByte)};
 }
 
-// Gloo's own calls, not those that override them: these messages are not watched one by one.
+// Gloo's own calls, not the overrides: these messages are not monitored one by one.
 void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (const auto& [from, bytes] : in) {
@@ -54,8 +54,8 @@ void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Inco
   for (const auto& work : works) work->wait(kNever);
 }
 
-// gloo makes some collectives of others, which come back to us on the same thread: they have the outer one's
-// limit.
+// gloo implements some collectives by others, which this class intercepts on the same thread. They get the
+// timeout of the outer one.
 class LimitOfCall {
  public:
   LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer) {
@@ -73,14 +73,14 @@ class LimitOfCall {
   std::chrono::milliseconds before_, limit_;
 };
 
-// What has none is made of collectives that came here one by one.
+// A work without a future consists of collectives that this class has intercepted.
 bool has_future(const c10d::Work* work) {
   if (const auto* watched = dynamic_cast<const WatchedWork*>(work)) return has_future(watched->inner());
   return dynamic_cast<const Gloo::AsyncWork*>(work) != nullptr;
 }
 
-/// PyTorch's gloo backend, counting its collectives, so that an error can name the ranks at fault. It is a
-/// ProcessGroupGloo, because c10d's Logger casts whatever calls itself "gloo" down to one.
+/// PyTorch's gloo backend with a monitor, so that errors name the ranks at fault. It derives from
+/// ProcessGroupGloo, because c10d's Logger casts every backend named "gloo" to that class.
 class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>,
                     public MonitoredBackend,
                     public MessageRunner {
@@ -93,8 +93,8 @@ class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>,
   std::exception_ptr run_messages(const Collective& collective, const std::function<void(Messenger&)>& body,
                                   const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override;
-  /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
-  /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
+  /// Sets the timeout of all later collectives. `lines` are gloo's connections. A group that dies is cut off
+  /// and never destroyed: gloo's destructor can wait forever for a dead peer.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
@@ -110,12 +110,12 @@ class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>,
   std::shared_ptr<TimeoutThread> timeouts_;
 };
 
-// before the sockets close: who sees them close can then tell a goodbye from a death
+// before the sockets close, so that other ranks can tell an orderly end from a death
 WatchedGloo::~WatchedGloo() {
   monitor_->leave();
   if (!timeouts_) return;
-  monitor_->on_death([this] { timeouts_->cut_connections(); });  // too late to be left as it is
-  timeouts_->drain();  // gloo's own end waits for whatever is under way
+  monitor_->on_death([this] { timeouts_->cut_connections(); });  // too late to keep the object alive
+  timeouts_->drain();  // gloo's destructor waits for all calls under way
   monitor_->on_death({});
 }
 
@@ -129,7 +129,7 @@ void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines
   });
 }
 
-// The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
+// All ranks run the same small all-gather, whichever call follows, and compare the calls.
 void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t number) {
   const auto gather = [&](const std::string& bytes) {
     Tensors mine = {bytes_of(bytes)};
@@ -138,7 +138,7 @@ void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t n
     c10d::AllgatherOptions options;
     options.timeout = kNever;
     const auto work =
-        Gloo::allgather(all, mine, options);  // not the base form, which comes back to this class
+        Gloo::allgather(all, mine, options);  // not all_gather_single, which this class intercepts
     wait_unless_given_up(*work, watch);
     std::vector<std::string> texts;
     for (const auto& theirs : all[0]) texts.push_back(text_of(theirs));
@@ -190,7 +190,7 @@ WatchedGloo::WorkPtr WatchedGloo::around(const BackendCall& call, Tensors& outpu
     compare_in(*watch, call_of(call.type, tensors_alike(call, outputs, inputs), details_of(call)),
                collective.number);
   try {
-    auto work = inner(outputs, inputs, kNever);  // its limit is ours to keep
+    auto work = inner(outputs, inputs, kNever);  // this class keeps the timeout
     if (has_future(work.get())) {
       work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
     } else {
@@ -199,7 +199,7 @@ WatchedGloo::WorkPtr WatchedGloo::around(const BackendCall& call, Tensors& outpu
     return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), timeouts_, getRank(),
                                             call.type);
   } catch (const std::exception&) {
-    // refused for its arguments: it never began
+    // invalid arguments: it never began
     watch->be_over();
     monitor_->cancel_begin();
     throw;
@@ -212,7 +212,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors
   if (call.type != OpType::RECVANYSOURCE) {
     const char* what = call.type == OpType::SEND ? "the receiver of a message" : "the sender of a message";
     require_rank(call.root, getSize(), what);
-    // gloo has no connection from a rank to itself, and looks for one without asking
+    // gloo has no connection from a rank to itself, and does not check that
     if (call.root == getRank())
       throw InputError(std::string("gloo cannot send a message from a rank to itself: it cannot be ") + what,
                        "", "copy the tensor, or choose the backend mpi");
@@ -224,7 +224,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors
     return c10::make_intrusive<WatchedWork>(inner(outputs, inputs, kNever), watch, timeouts_, getRank(),
                                             call.type);
   } catch (const c10::Error&) {
-    throw;  // refused for its arguments
+    throw;  // invalid arguments
   } catch (const std::exception&) {
     std::rethrow_exception(watch->diagnose(std::current_exception()));
   }
@@ -242,8 +242,8 @@ c10::intrusive_ptr<Gloo::Options> options_for(const Job& job, std::chrono::milli
   return options;
 }
 
-// Some versions of gloo say on standard output whom they reached (libtorch 2.9 and 2.10), where a program's
-// results stand: it goes to standard error meanwhile.
+// gloo in libtorch 2.9 and 2.10 prints its connections on standard output, which belongs to the program's
+// results. This redirects them to standard error.
 class StdoutRedirect {
  public:
   StdoutRedirect() {
@@ -259,7 +259,7 @@ class StdoutRedirect {
 
  private:
   static inline std::mutex mutex;
-  static inline int count = 0;  // several groups may connect at once
+  static inline int count = 0;  // several groups may connect at the same time
   static inline std::streambuf* own = nullptr;
 };
 

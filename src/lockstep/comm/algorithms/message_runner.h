@@ -1,6 +1,6 @@
 #pragma once
-// A backend that carries messages which are parts of a collective: an error names who is at fault in all of
-// it.
+// A backend that runs the messages of a collective: an error names the ranks at fault in the whole
+// collective.
 
 #include <exception>
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace lockstep::comm {
 
-/// Messages of collectives have a tag of their own; it is one that every MPI has.
+/// The tag for messages of collectives, which every MPI supports.
 constexpr int kCollectiveTag = 32767;
-/// That of other collectives whose messages MPI carries: they may be on their way at the same time.
+/// The tag for the mpi backend's own exchanges, which may run at the same time.
 constexpr int kExchangeTag = 32766;
 
 /// Messages between the ranks of a group.
@@ -28,19 +28,19 @@ class GroupMessenger : public Messenger {
   const PeerMonitor& monitor_;
 };
 
-/// Told of an error that ends what waits, from another thread.
+/// Receives, from another thread, the error that ends a call.
 using OnGivenUp = std::function<void(const std::exception_ptr&)>;
 
 class MessageRunner {
  public:
   virtual ~MessageRunner() = default;
-  /// Runs `body` on the caller's thread. Null, or the error to throw: then the group is dead. One at a time.
-  /// `on_given_up` is called where the group is dead and the messages do not end all the same: `body`, and
-  /// this, may then never return.
+  /// Runs `body` on the caller's thread, one at a time. Returns null, or the error to throw: then the group
+  /// is dead. If the group is dead and the messages do not end, calls `on_given_up`; then this call may never
+  /// return.
   virtual std::exception_ptr run_messages(const Collective& collective,
                                           const std::function<void(Messenger&)>& body,
                                           const OnGivenUp& on_given_up = {}) = 0;
-  /// Collective, and not counted as one: throws where another rank is about to make another call than `own`.
+  /// Collective, but not counted. Throws if another rank is about to make another call than `own`.
   virtual void compare(const Call& own, const Collective& collective) = 0;
 };
 
