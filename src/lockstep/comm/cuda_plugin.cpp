@@ -35,8 +35,8 @@ void* open_plugin() {
       .of(Code::gpu);
 }
 
-// libtorch caches its CUDA hooks at the first question about CUDA (a seed, a backward, pinned memory). A
-// plug-in that comes later leaves the CPU's stubs there for ever.
+// libtorch caches its CUDA hooks when it first needs CUDA (a seed, a backward, pinned memory). If the plug-in
+// is loaded later, the CPU's stubs remain.
 void require_early() {
   if (at::detail::getCUDAHooks().hasCUDART()) return;
   throw Error("the CUDA half was loaded too late: libtorch was used before it and keeps its CPU stubs",
@@ -45,7 +45,7 @@ void require_early() {
 }
 
 const CudaTable& load() {
-  // there already where the program is linked to lockstep::cuda
+  // already loaded if the program is linked to lockstep::cuda
   void* symbol = ::dlsym(RTLD_DEFAULT, kCudaTableSymbol);
   if (!symbol) symbol = ::dlsym(open_plugin(), kCudaTableSymbol);
   if (!symbol)

@@ -23,9 +23,9 @@
 namespace lockstep::comm {
 namespace {
 
-/// The ranks of a group by node: node n has those from firsts[n] to firsts[n + 1] - 1.
+/// The ranks of a group by node: node n has the ranks from firsts[n] to firsts[n + 1] - 1.
 struct NodeLayout {
-  std::vector<int> firsts;  // and the world at the end
+  std::vector<int> firsts;  // and the world size at the end
   int own = 0;              // this rank's node
 
   int nodes() const { return static_cast<int>(firsts.size()) - 1; }
@@ -33,10 +33,10 @@ struct NodeLayout {
   int world() const { return firsts.back(); }
 };
 
-/// A sum over nodes to gloo's bits, made by the first rank of each node from the slots of all its ranks.
-/// gloo's ring adds chunk c of a message in the order of the ranks c - 1, c - 2, ... c, round the ring. That
-/// order passes from node to node, and each node adds all of its ranks at once. So a partial sum travels as
-/// many times as there are nodes, not ranks, and then the sums once less.
+/// A sum over nodes with gloo's bits. The first rank of each node makes it from the slots of the node's
+/// ranks. gloo's ring adds chunk c of a message in the order of the ranks c - 1, c - 2, ... c, round the
+/// ring. That order goes from node to node, and each node adds all of its ranks at once. So each node sends a
+/// partial sum once per node, not once per rank, and then the sums once less.
 class NodesRing {
  public:
   NodesRing(const shm::Segment& segment, const NodeLayout& layout, Messenger& messenger, size_t items,
@@ -48,7 +48,7 @@ class NodesRing {
         reduction_(reduction),
         chunk_items_(algorithms::gloo_chunk(items, reduction.item_bytes, layout.world())) {}
 
-  /// The sums are in the slot of the node's first rank.
+  /// Afterwards the sums are in the slot of the node's first rank.
   void run() {
     const int nodes = layout_.nodes(), own = layout_.own;
     const int own_first = layout_.first(own), own_last = layout_.first(own + 1) - 1;
@@ -57,7 +57,7 @@ class NodesRing {
     for (int step = 1; step <= nodes; ++step) {
       const int block = (own + step) % nodes;
       exchange(partial, theirs, block);
-      // back where it began, the node's ranks behind the first one are missing
+      // back at its first node, the ranks behind the first one are missing
       for (const auto& chunk : chunks_of(block))
         add(partial, true, chunk, own_last, block == own ? rank_before(chunk) + 1 : own_first);
     }
@@ -73,10 +73,10 @@ class NodesRing {
   struct Chunk {
     int index;
     size_t begin, bytes;  // in a slot
-    size_t travels;       // where it begins in what travels
+    size_t travels;       // where it begins in the message to the next node
   };
 
-  // Those whose first rank is on a node. The last of a message may be short or empty.
+  // The chunks whose first rank is on a node. The last chunks of a message may be short or empty.
   std::vector<Chunk> chunks_of(int node) const {
     std::vector<Chunk> chunks;
     size_t travels = 0;
@@ -98,7 +98,7 @@ class NodesRing {
 
   int rank_before(const Chunk& chunk) const { return (chunk.index + layout_.world() - 1) % layout_.world(); }
 
-  // Sends `partial` on, and puts the chunks of another node in its place.
+  // Sends `partial` to the next node and receives the chunks of another node in its place.
   void exchange(std::vector<std::byte>& partial, std::vector<std::byte>& theirs, int node) {
     const int nodes = layout_.nodes();
     theirs.resize(bytes_of(node));
@@ -107,7 +107,7 @@ class NodesRing {
     partial.swap(theirs);
   }
 
-  // To what other nodes made of the chunk, this node's ranks from `last` down to `first`.
+  // Adds this node's ranks from `last` down to `first` to the partial sum of other nodes.
   void add(std::vector<std::byte>& sums, bool has_some, const Chunk& chunk, int last, int first) {
     std::byte* sum = sums.data() + chunk.travels;
     sources_.clear();
@@ -118,7 +118,7 @@ class NodesRing {
     reduction_.combine(sources_.data(), sources_.size(), sum, chunk.bytes / reduction_.item_bytes);
   }
 
-  // What the slot held is in a partial sum by now.
+  // Overwrites the slot, which a partial sum contains by now.
   void keep(const std::vector<std::byte>& sums, int node) {
     for (const auto& chunk : chunks_of(node))
       std::memcpy(segment_.slot(0) + chunk.begin, sums.data() + chunk.travels, chunk.bytes);
@@ -135,15 +135,15 @@ class NodesRing {
 
 using c10d::OpType;
 
-/// gloo over several nodes. All-reduces of one short, dense CPU tensor are made in each node's shared memory,
-/// in the order of their calls on a thread of their own; all else is gloo's. A short sum takes as long as its
-/// messages, and gloo has more of them with each rank; a long one as long as its bytes, which gloo sends
-/// while it adds.
+/// gloo over several nodes. All-reduces of one short, dense CPU tensor use each node's shared memory, in the
+/// order of their calls on a thread of their own. gloo runs all other calls. The time of a short sum depends
+/// on the number of messages, which in gloo grows with each rank. The time of a long sum depends on its
+/// bytes, which gloo sends while it adds.
 class NodesBackend : public InterceptedBackend, public MonitoredBackend {
  public:
-  /// Longer messages are gloo's, whatever the world; `node` has slots for it.
+  /// gloo sums longer tensors at any world size. The slots of `node` have this size.
   static constexpr size_t kMostBytes = size_t{256} << 10;
-  /// `gloo` is a MessageRunner. `node` is that of the own node's ranks.
+  /// `gloo` is a MessageRunner. `node` connects the ranks of this node.
   NodesBackend(const BackendPtr& gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
                std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout)
       : InterceptedBackend(gloo, gloo->getRank(), gloo->getSize()),
@@ -180,7 +180,7 @@ class NodesBackend : public InterceptedBackend, public MonitoredBackend {
   CallQueue queue_;  // ends before the rest does
 };
 
-// What gloo sums: the same for short tensors and long ones.
+// What gloo can sum, so that short and long tensors support the same types.
 bool is_gloos(at::ScalarType type, c10d::ReduceOp::RedOpType op) {
   constexpr std::array types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                 at::kChar,  at::kByte,   at::kInt,  at::kLong};
@@ -191,7 +191,7 @@ bool is_gloos(at::ScalarType type, c10d::ReduceOp::RedOpType op) {
 }
 
 bool NodesBackend::is_ours(const BackendCall& call, const Tensors& tensors) const {
-  constexpr size_t kBytesForEachRank = size_t{16} << 10;  // from there on gloo may be as quick
+  constexpr size_t kBytesForEachRank = size_t{16} << 10;  // above that gloo may be as fast
   if (call.type != OpType::ALLREDUCE || tensors.size() != 1 || !tensors[0].device().is_cpu() ||
       tensors[0].layout() != c10::kStrided)
     return false;
@@ -201,7 +201,7 @@ bool NodesBackend::is_ours(const BackendCall& call, const Tensors& tensors) cons
 
 NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
                                            InnerCall inner) {
-  if (call.type == OpType::BARRIER) {  // as gloo's, after all that this rank has begun
+  if (call.type == OpType::BARRIER) {  // as gloo's, after all calls that this rank has begun
     if (queue_.runs_here()) {
       queue_.run_waiting();
     } else if (const auto last = queue_.newest()) {
@@ -221,7 +221,7 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
                       .bytes = tensor.nbytes()};
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, word, tensor, reduction] {
-    monitor_->require_alive();  // it may have died while this one waited for its turn
+    monitor_->require_alive();  // the group may have died while this call was queued
     return sum(collective, word, tensor, reduction);
   });
   return work;
@@ -234,7 +234,7 @@ std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWor
       collective,
       [&](Messenger& messenger) {
         const at::NoGradGuard no_grad;  // it may be a parameter
-        // in the order of memory, as gloo; what has gaps gloo would take for dense
+        // in memory order, as gloo; gloo would treat a tensor with gaps as dense
         const auto flat = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
         auto* data = static_cast<std::byte*>(flat.data_ptr());
         const auto items = static_cast<size_t>(flat.numel());
@@ -290,8 +290,7 @@ NodeRanks ranks_of(const std::vector<Peer>& peers, int own) {
   return ranks;
 }
 
-// Nothing where gloo's ring does not pass from node to node, or has nothing to save: a node has one rank
-// each.
+// Nothing if gloo's ring does not go from node to node, or if each node has only one rank.
 std::optional<NodeLayout> layout_of(const std::vector<Peer>& peers, int own) {
   NodeLayout layout;
   std::vector<int> nodes;
@@ -308,7 +307,7 @@ std::optional<NodeLayout> layout_of(const std::vector<Peer>& peers, int own) {
   return layout;
 }
 
-// gloo sees a peer's death at its socket; in memory only its process number tells of it.
+// gloo notices a peer's death at its socket; shared memory needs the peer's process number.
 std::string reason_not_shared(const std::vector<Peer>& peers) {
   const Peer& first = peers.front();
   for (const auto& peer : peers) {
@@ -321,7 +320,7 @@ std::string reason_not_shared(const std::vector<Peer>& peers) {
   return "";
 }
 
-// The first reason why a node's ranks share no memory, the same on all ranks of the group.
+// The first reason why the ranks of a node cannot share memory, the same on all ranks of the group.
 std::string agreed(PeerMonitor& monitor, const std::string& why, std::chrono::milliseconds timeout) {
   const auto all = name_late_ranks(monitor, timeout, [&] {
     return exchange(*monitor.store(), "nodes/why", ranks_of(monitor.peers(), monitor.rank()), why);

@@ -28,14 +28,14 @@ enum class SumOrder { by_rank, as_gloo };
 /// thread. Errors arrive as c10d defines them: in the work's wait() and in its future.
 class TransportBackend : public InterceptedBackend, public MonitoredBackend {
  public:
-  /// `inner` gets what the transport does not do; null where nothing does it.
+  /// `inner` runs calls that the transport does not support. It may be null.
   TransportBackend(const std::string& name, BackendPtr inner, std::unique_ptr<Transport> transport,
                    std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout, SumOrder order,
                    Execution runs);
   ~TransportBackend() override;
   const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
-  /// Collective: moves the tensors' storages to where the ranks of a node sum them without copies, if there
-  /// is room. The tensors are alike on all ranks, dense and on the CPU.
+  /// Collective: moves the tensors' storages into shared memory, where the ranks of a node sum them without
+  /// copies, if there is room. The tensors are equal on all ranks, dense and on the CPU.
   void share(const Tensors& tensors);
 
   const std::string getBackendName() const override { return options_->backend; }
@@ -55,13 +55,13 @@ class TransportBackend : public InterceptedBackend, public MonitoredBackend {
   Transport& transport() const { return *transport_; }
   std::chrono::milliseconds timeout() const { return options_->timeout; }
   PeerMonitor& monitor() { return *monitor_; }
-  /// As a MessageRunner does.
+  /// As MessageRunner::compare().
   void compare_calls(const Call& own, const Collective& collective);
   /// The one tensor, dense and on the CPU, or c10::Error.
   const at::Tensor& single(const Tensors& tensors) const;
 
  private:
-  /// What a collective does once the other ranks are in the same call.
+  /// Runs a collective after the other ranks have made the same call.
   using Body = std::function<void(BoundedWait& wait)>;
   struct Beginning;
 
@@ -91,7 +91,7 @@ class TransportBackend : public InterceptedBackend, public MonitoredBackend {
   SumOrder order_;
   Execution runs_;
   std::unique_ptr<Transport> transport_;
-  std::recursive_mutex mutex_;  // a callback of what was waiting may call again
+  std::recursive_mutex mutex_;  // a callback of a queued call may call again
   std::atomic<uint64_t> number_{0};
   std::atomic<bool> inner_is_busy_{false};  // with a collective that no barrier has followed
   CallQueue queue_;                         // ends before the rest does
