@@ -23,15 +23,14 @@
 namespace lockstep::comm {
 namespace {
 
-// A message on its way between two ranks.
-
-/// Ends in wait(), whose deadline is the group's timeout. The tensor is kept until MPI has let go of it.
+/// A message between two ranks. It ends in wait(), with the group's timeout. It keeps the tensor while MPI
+/// uses it.
 class MessageWork : public c10d::Work {
  public:
   struct Transfer {
     at::Tensor tensor;    // the caller's
     at::Tensor buffer;    // contiguous: the tensor itself or a copy
-    Collective expected;  // how an error speaks of it
+    Collective expected;  // how errors describe it
   };
   MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
               std::shared_ptr<PeerMonitor> monitor, std::shared_ptr<MpiLink> mpi);
@@ -64,12 +63,13 @@ MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Re
       mpi_(std::move(mpi)),
       source_(transfer_.expected.peer) {}
 
-// A message nobody waited for may still read or fill the buffer: then that memory is given up, not freed.
+// If the program did not wait for a message, MPI may still use the buffer: then that memory is leaked, not
+// freed.
 MessageWork::~MessageWork() {
   try {
     if (test()) return;
   } catch (const WaitExpired&) {
-    return;  // MPI has given the message up
+    return;  // MPI has ended the message
   }
   const std::lock_guard<std::mutex> guard(mpi_->mutex);
   mpi::calls().request_free(&request_);
@@ -90,7 +90,7 @@ bool MessageWork::test() {
   return true;
 }
 
-// MPI is content with a message that is too short, and the rest of the tensor would stay what it was.
+// MPI accepts a message that is too short, which would not fill the tensor.
 void MessageWork::take(const mpi::Status& status) {
   source_ = status.source;
   int bytes = 0;
@@ -133,15 +133,15 @@ void MessageWork::wait_for(const Collective& expected) {
     try {
       wait.turn(expected.peer);
     } catch (const WaitExpired&) {
-      if (!test()) throw;  // the other may have sent and then ended
+      if (!test()) throw;  // the other rank may have sent and then ended
     }
   }
 }
 
-// The message between two nodes, and what the ranks of a node sum between two of them.
+// The message between two nodes, which the ranks of a node sum in one turn.
 constexpr size_t kSlotBytes = size_t{512} << 10;
-// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 8,192 ranks:
-// each rank of a node has two of them in shared memory.
+// An all-gather over nodes puts one piece per rank into a slot. It is small, so that slots only grow above
+// 8,192 ranks: each rank of a node has two slots in shared memory.
 constexpr size_t kLeastPiece = 64;
 
 /// Collectives over several nodes: inside each through its shared memory, between them by MPI through their
@@ -268,7 +268,7 @@ class MpiTransport : public Transport {
     if (out) copy_in_pieces(segment_.slot(0), out, bytes);
   }
 
-  // After a wave that says that all is there; ends with one that the first rank has waited for.
+  // All ranks have posted their shares before. Ends with a post that the first rank waits for.
   void sum_for_leader(const std::vector<std::byte*>& shares, size_t bytes, const Reduction& reduction,
                       const ReductionOrder& order, BoundedWait& wait) {
     segment_.wait_all(wait);
@@ -277,7 +277,7 @@ class MpiTransport : public Transport {
     if (is_leader()) segment_.wait_all(wait);
   }
 
-  // In the steps of reduce_chunk between nodes: another node may not bring a block.
+  // Uses the chunks of reduce_chunk between nodes, because another node may have no block.
   void reduce_in_place(size_t bytes, const Reduction& reduction, const ReductionOrder& order,
                        BoundedWait& wait) {
     const auto shares = node_->shares();
@@ -291,7 +291,7 @@ class MpiTransport : public Transport {
     if (is_leader()) segment_.wait_all(wait);  // else its share would change while others read it
   }
 
-  // The second wave of an operation over nodes: the first rank's slot holds the result.
+  // The second post of an operation over nodes: the first rank's slot has the result.
   void share_from_leader(BoundedWait& wait) {
     segment_.post();
     segment_.wait(0, wait);
@@ -341,7 +341,7 @@ class MpiTransport : public Transport {
     });
   }
 
-  // Within a node its memory compares the calls.
+  // On one node the segment compares the calls.
   void require_same_call(BoundedWait& wait) {
     std::vector<CallWord> calls(monitor_.peers().size());
     std::vector<std::byte*> places;

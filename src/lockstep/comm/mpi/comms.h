@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-/// Made collectively; never freed, because that would wait for a peer that may be dead.
+/// Made collectively. Never freed, because that would wait for a rank that may be dead.
 struct MpiComms {
   static MpiComms make(mpi::Comm world);
 
@@ -34,13 +34,13 @@ struct MpiLink {
 /// The ranks that name the same part, in rank order, as a communicator. Collective.
 mpi::Comm split_ranks(mpi::Comm world, int part);
 
-/// Throws where MPI would not allow a call from the autograd engine's thread.
+/// Throws if MPI does not allow calls from the autograd engine's thread.
 void require_threads();
 
-/// Throws WaitExpired where `code` says that this call of MPI's has failed.
+/// Throws WaitExpired if `code` is an error of this MPI call.
 void require_success(int code, const char* call);
 
-// Messages of one collective over MPI: point to point, tested in turns that look after the other ranks.
+// Messages of one collective over MPI: point to point, with checks that the other ranks are alive.
 
 /// Throws WaitExpired.
 class MpiMessenger : public GroupMessenger {
