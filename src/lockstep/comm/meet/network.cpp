@@ -28,8 +28,8 @@ namespace lockstep::comm {
 namespace {
 
 const char* const kVariable = "GLOO_SOCKET_IFNAME";
-constexpr std::chrono::milliseconds kNameService{5000};  // to answer
-constexpr uint64_t kOwnFiles = 256;                      // the program's, MPI's and libtorch's
+constexpr std::chrono::milliseconds kNameService{5000};  // how long it may take
+constexpr uint64_t kOwnFiles = 256;                      // for the program, MPI and libtorch
 
 std::string first_name(const std::string& wanted) {
   return wanted.substr(0, wanted.find(','));
@@ -82,8 +82,8 @@ bool is_local(const NetworkFacts& facts, const std::string& address) {
                      [&](const auto& entry) { return entry.address == address; });
 }
 
-// As gloo does it: the first address of the host name that this machine can bind. Where there is none, gloo
-// falls back to the loopback without a word, and a job of several nodes hangs.
+// As in gloo: the first address of the host name that this machine can bind. If there is none, gloo silently
+// falls back to the loopback, and a job on several nodes hangs.
 GlooInterface of_host_name(const NetworkFacts& facts) {
   if (facts.host_addresses.empty()) {
     refuse_interface(
@@ -112,7 +112,7 @@ std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
-// Of a mask; 0 where there is none.
+// The number of bits in a mask; 0 without one.
 int bits_in(const sockaddr* mask) {
   if (!mask) return 0;
   const bool four = mask->sa_family == AF_INET;
@@ -183,7 +183,7 @@ std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadli
   return std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(1'000'000));
 }
 
-// 0, or the reason
+// 0 or errno
 int connect_once(int socket, const addrinfo& place, std::chrono::steady_clock::time_point deadline) {
   if (::connect(socket, place.ai_addr, place.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -274,7 +274,8 @@ base::Descriptor connect_to(const std::string& host, std::uint16_t port,
 
 uint64_t make_room_for_files(uint64_t files) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return files;  // unknown: whoever opens one will see
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return files;  // unknown: opening a file will fail if there are too many
   const auto wanted = std::min<rlim_t>(files, limit.rlim_max);
   if (limit.rlim_cur < wanted) {
     const rlim_t before = std::exchange(limit.rlim_cur, wanted);
@@ -290,7 +291,7 @@ uint64_t files_for(const Job& job) {
 
 void check_room_for_gloo(const Job& job) {
   const uint64_t room = make_room_for_files(files_for(job));
-  if (room + kOwnFiles >= files_for(job)) return;  // less than that is surely too few
+  if (room + kOwnFiles >= files_for(job)) return;  // even a program that uses no other files would fail
   throw InputError(format("gloo connects each rank with {} others, but a process may open only {} files here",
                           job.world - 1, room),
                    format("rank {} of {} on host {}", job.rank, job.world, job.host),

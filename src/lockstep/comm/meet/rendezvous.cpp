@@ -32,13 +32,13 @@ std::uint16_t port_of(const std::string& text) {
   return static_cast<std::uint16_t>(port);
 }
 
-// torchrun sets this where its agent already listens: a second server on that port would fail
+// torchrun sets this if its agent already listens: a second server on that port would fail
 bool agent_holds_store(const launch::Environment& environment) {
   const std::string text = value(environment, "TORCHELASTIC_USE_AGENT_STORE");
   return text == "True" || text == "true" || text == "1";
 }
 
-// What a person or a batch system puts into a name must not lead elsewhere.
+// A name from a user or a batch system must not be a path.
 std::string file_name(std::string name) {
   for (char& c : name) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
@@ -56,7 +56,7 @@ std::string folder_in(const std::string& parent) {
   return format("{}/lockstep-{}/", parent, ::geteuid());
 }
 
-// A folder of this machine: other users cannot enter it, so they cannot open the store in it.
+// A folder on this machine. Other users cannot enter it, so they cannot open the store in it.
 void meet_locally(Rendezvous& plan, const launch::Environment& environment, const std::string& name) {
   plan.how = Meeting::local;
   plan.path = private_path(environment, file_name(name));
