@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <future>
@@ -128,6 +130,35 @@ TEST_F(Exchange, ARankThatAnErrorEndsEndsItForAllAtOnce) {
   EXPECT_EQ(second.get(), error);
   EXPECT_TRUE(holds(third.get(), {"1 ", "its own"}));
   EXPECT_LT(Clock::now() - began, 2min);
+}
+
+pid_t pid_of_the_dead() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST_F(Exchange, ARankThatIsKilledBeforeAllHaveComeEndsTheWaitForAll) {
+  auto killed = member(1, 3);
+  killed.pid = pid_of_the_dead();
+  const ExchangeOptions options{.timeout = 60s, .one_machine = true};
+  const auto began = Clock::now();
+  auto first = ran([&] { meet_over(store_, member(0, 3), options); });
+  auto second = ran([&] { meet_over(store_, killed, options); });
+  for (const auto& error : {first.get(), second.get()})
+    EXPECT_TRUE(holds(error, {"1 ", "rank 1", "ended while the ranks were joining"})) << error;
+  EXPECT_LT(Clock::now() - began, 30s);
+}
+
+TEST_F(Exchange, RankZerosKillingIsNoticed) {
+  auto killed = member(0, 2);
+  killed.pid = pid_of_the_dead();
+  const ExchangeOptions options{.timeout = 60s, .one_machine = true};
+  auto first = ran([&] { meet_over(store_, killed, {.timeout = 2s}); });
+  auto second = ran([&] { meet_over(store_, member(1, 2), options)->broadcast(""); });
+  const auto error = second.get();
+  EXPECT_TRUE(holds(error, {"1 ", "rank 0", "ended while the ranks were joining"})) << error;
 }
 
 TEST_F(Exchange, ASilentRankIsNamedInTime) {

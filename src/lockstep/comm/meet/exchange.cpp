@@ -1,7 +1,12 @@
 #include "lockstep/comm/meet/exchange.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -14,7 +19,7 @@
 
 namespace lockstep::comm {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Member, rank, world, host, job_id, user, pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Member, rank, world, host, job_id, user, pid, pid_space)
 
 namespace {
 
@@ -26,8 +31,10 @@ constexpr const char* kNote = "note";
 constexpr Milliseconds kRankZeroGrace{2000};  // the others wait longer: rank 0 waits for the full time first
 constexpr Milliseconds kReadingTime{1000};    // in which the others read the last answer
 constexpr Milliseconds kTimerError{50};
+constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
+constexpr int kMostOnOneMachine = 4096;           // a larger world is a typing mistake
 constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
-const char* const kLookInLog = "look for that rank's own error earlier in the log; it may have been killed";
+const char* const kLookInLog = "that rank's own error, earlier in the log, says why; it may have been killed";
 const char* const kSlowOrMissing =
     "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow";
 
@@ -141,17 +148,47 @@ class StoreExchange : public launch::TextExchange {
 
   // False at the timeout.
   bool wait_for(const std::string& key, Milliseconds timeout) {
-    const auto begin = Clock::now();
-    try {
-      store_->wait({key}, timeout);
-      return true;
-    } catch (const std::exception&) {
-      if (Clock::now() - begin + kTimerError >= timeout) return false;
+    const auto end = Clock::now() + timeout;
+    for (;;) {
+      const auto begin = Clock::now();
+      const auto left = std::chrono::duration_cast<Milliseconds>(end - begin);
+      const auto time = options_.one_machine ? std::min(left, kLook) : left;
+      try {
+        store_->wait({key}, time);
+        return true;
+      } catch (const std::exception&) {
+        if (Clock::now() - begin + kTimerError < time) {
+          throw Error(
+              "rank 0 left while the ranks were joining", place_of(own_),
+              "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
+              .of(Code::not_joined, {0});
+        }
+      }
+      if (Clock::now() + kTimerError >= end) return false;
+      if (options_.one_machine && !store_->check({key})) look_for_killed();
     }
-    throw Error(
-        "rank 0 left while the ranks were joining", place_of(own_),
-        "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
-        .of(Code::not_joined, {0});
+  }
+
+  // Rank 0 looks at the ranks that have come and still take part, the others look at rank 0. After the first
+  // meeting a rank may end as soon as it has given its text.
+  void look_for_killed() {
+    if (own_.rank != 0) return require_alive(0);
+    for (int rank = 1; rank < std::min(own_.world, kMostOnOneMachine); ++rank)
+      if (gathered_ == 1 || !store_->check({text_key(gathered_ - 1, rank)})) require_alive(rank);
+  }
+
+  void require_alive(int rank) {
+    if (!others_.contains(rank)) {
+      if (!store_->check({member_key(rank)})) return;
+      others_.emplace(rank, member_in(store_->get_to_str(member_key(rank))));
+    }
+    const Member& other = others_.at(rank);
+    if (other.pid_space != own_.pid_space || ::kill(other.pid, 0) == 0 || errno != ESRCH) return;
+    const Error error =
+        Error(format("{} ended while the ranks were joining", name_of(other)), place_of(own_), kLookInLog)
+            .of(Code::not_joined, {rank});
+    if (own_.rank == 0) fail(base::pack_error(error));
+    throw Error(error);
   }
 
   void present_itself() {
@@ -236,12 +273,18 @@ class StoreExchange : public launch::TextExchange {
   StorePtr store_;
   Member own_;
   ExchangeOptions options_;
+  std::map<int, Member> others_;  // those that were looked at
   int gathered_ = 0, answered_ = 0;
   bool joined_ = true;
   int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
 }  // namespace
+
+std::string this_pid_space() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
 
 Member member_of(const Job& job) {
   return {.rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id};

@@ -16,7 +16,10 @@ namespace lockstep::comm {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// A rank as the others see it.
+/// The PID namespace of this process; containers on one machine have different ones.
+std::string this_pid_space();
+
+/// A rank as it presents itself to the others.
 struct Member {
   int rank = 0;
   int world = 1;
@@ -24,6 +27,7 @@ struct Member {
   std::string job_id = {};  // empty if this rank does not know it
   uid_t user = ::geteuid();
   pid_t pid = ::getpid();
+  std::string pid_space = this_pid_space();  // where the pid means this process
 };
 Member member_of(const Job& job);
 /// The place of an error: "rank 2 of 4 on host a"
@@ -35,6 +39,7 @@ struct ExchangeOptions {
   std::chrono::milliseconds timeout{60'000};  // for all ranks to come, and for each exchange after that
   std::string address = {};                   // rank 0's, as the others reach it, or empty
   bool serves = false;                        // the store ends with this process
+  bool one_machine = false;                   // all ranks are on it: a killed one is noticed
 };
 
 /// No other exchange may use the store's keys.
