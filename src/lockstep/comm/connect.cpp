@@ -357,8 +357,8 @@ int rank_in_job(const ProcessGroup& group, int rank) {
   return monitor ? monitor->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
 }
 
-std::exception_ptr diagnose_stall(const ProcessGroup& group, const std::string& what,
-                                  std::chrono::milliseconds limit) {
+std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
+                               std::chrono::milliseconds limit) {
   return require_monitor(group)->diagnose_stall(what, limit);
 }
 

@@ -37,8 +37,8 @@ int rank_in_job(const ProcessGroup& group, int rank);
 
 /// The error, naming the ranks at fault, after this rank waited for `limit` in `what`, which no backend
 /// times. The group is dead from then on.
-std::exception_ptr diagnose_stall(const ProcessGroup& group, const std::string& what,
-                                  std::chrono::milliseconds limit);
+std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
+                               std::chrono::milliseconds limit);
 
 /// Whether a rank of this node has died or left the group, so that waiting for all ranks is pointless.
 bool misses_rank(const ProcessGroup& group);

@@ -21,7 +21,7 @@ void await_all(const Team& team) {
   if (team.device().is_cuda()) {
     deaths.emplace(launch::StallWatch::Limits{options.timeout, [group] { return comm::misses_rank(group); }},
                    [group, limit = options.timeout] {
-                     std::rethrow_exception(comm::diagnose_stall(group, "loading the data", limit));
+                     std::rethrow_exception(comm::judge_stall(group, "loading the data", limit));
                    });
     deaths->sign();
   }

@@ -231,7 +231,7 @@ void Trainer::watch_captured_steps() {
   const auto group = setup_.team->group();
   stall_ = std::make_unique<launch::StallWatch>(
       launch::StallWatch::Limits{limit, [group] { return comm::misses_rank(group); }},
-      [group, limit] { std::rethrow_exception(comm::diagnose_stall(group, "a captured step", limit)); });
+      [group, limit] { std::rethrow_exception(comm::judge_stall(group, "a captured step", limit)); });
 }
 
 RunEnding Trainer::run() {

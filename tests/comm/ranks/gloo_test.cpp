@@ -34,7 +34,7 @@ TEST(Gloo, GathersScattersAndMeets) {
 TEST(Gloo, RefusesGroupsOfAProgramsOwn) {
   const auto own = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 1);
   EXPECT_THROW(comm::split(test::runtime(), {.backend = "gloo"}, c10::kCPU, own, 0, "part"), InputError);
-  EXPECT_THROW(comm::diagnose_stall(own, "a step", std::chrono::seconds(1)), InputError);
+  EXPECT_THROW(comm::judge_stall(own, "a step", std::chrono::seconds(1)), InputError);
 }
 
 TEST(Gloo, WrongArgumentsLeaveTheGroupAlive) {

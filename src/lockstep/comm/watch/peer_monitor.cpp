@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <thread>
 #include <utility>
@@ -422,13 +423,11 @@ std::exception_ptr PeerMonitor::diagnose_nccl(const std::string& what) {
   return diagnose(newest, what, what.find("timeout") != std::string::npos);
 }
 
-// Like a message: ranks without a report are not at fault.
 std::exception_ptr PeerMonitor::diagnose_stall(const std::string& what, Milliseconds limit) {
-  const Collective stalled{.what = what,
-                           .number = begun(),
-                           .timeout = limit,
-                           .waits_for = "no rank of this node is known to be at fault"};
-  return diagnose(stalled, "", true);
+  const Collective stalled{
+      .what = what, .number = begun(), .timeout = limit, .waits_for = "no rank of this node has failed"};
+  const bool lost = waits_for_lost_rank({.what = "", .number = std::numeric_limits<uint64_t>::max()});
+  return diagnose(stalled, "", /*timed_out=*/!lost);
 }
 
 // Each group over NCCL has a watchdog. Its message names the group; other groups do not report it.
