@@ -139,12 +139,12 @@ def test_ranks_that_do_not_see_each_others_processes_sum_over_gloo(ranks_in_moun
     for status, out, err in ends_of(ranks_in_mounts("mount -t proc proc /proc", "--pid", "--fork")):
         assert status == 0 and "done" in out, err
         said += err
-    assert said.count("rank 0 does not see the processes of rank 1") == 1, said
+    assert said.count("rank 0 cannot see the process of rank 1") == 1, said
 
 
 @pytest.mark.parametrize("before, why", [
     ("mount -t tmpfs -o size=64k tmpfs /dev/shm", "No space left on device"),
-    ("mount -t tmpfs tmpfs /dev/shm", "does not see the shared memory of rank")], ids=["full", "two"])
+    ("mount -t tmpfs tmpfs /dev/shm", "cannot see the shared memory of rank")], ids=["full", "two"])
 def test_without_shared_memory_sums_go_over_gloo_and_that_is_said_once(ranks_in_mounts, before, why):
     """A container's /dev/shm may have no room, or each rank may be in a container with one of its own."""
     said = ""
@@ -194,7 +194,7 @@ def test_real_gpus_sum_and_train_as_the_cpu(ranks, mpirun, run, build_dir, world
 def test_a_backend_that_is_not_here_says_why(ranks, build_dir, tmp_path):
     half = shared_library(tmp_path, "half.so", "int version = 1; void* lockstep_cuda_table(void) { return &version; }\n")
     (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(half)}))
-    assert status != 0 and "the CUDA half is of another lockstep: its version is 1, and this one's" in err, err
+    assert status != 0 and "the CUDA half belongs to another lockstep: its version is 1, this one has" in err, err
     (status, _, err), = ends_of(ranks(2, backend="mpi", only=[0]))
     assert status == 2 and "needs MPI" in err, err
     if has_plugin(build_dir) and not gpus():
@@ -231,7 +231,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
     except subprocess.TimeoutExpired as late:
         pytest.fail(f"{late.stderr}\n{threads_of(pids)}")
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
-    assert "no word from" not in err, err
+    assert "no report from" not in err, err
 
 
 @pytest.mark.mpi

@@ -82,7 +82,7 @@ def test_an_interface_that_is_not_there_and_a_clock_that_is_off(cluster):
         report = cluster.doctor(NCCL_SOCKET_IFNAME="ib7", second_node=f"GLOO_SOCKET_IFNAME=eth7 FAULT_CLOCK=90 "
                                                                       f"LD_PRELOAD='{cluster.faults}'")
     wrong = report.one("interfaces", "failure",
-                       "rank 2-3: GLOO_SOCKET_IFNAME is 'eth7', and there is no such interface")
+                       "rank 2-3: GLOO_SOCKET_IFNAME is 'eth7', but there is no such interface")
     assert "eth0 (10.213.7.12)" in wrong["remedy"]
     report.one("interfaces", "failure", "NCCL_SOCKET_IFNAME is 'ib7'")
     report.one("gloo", "failure", "not tried")

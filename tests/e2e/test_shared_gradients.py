@@ -15,7 +15,7 @@ pytestmark = pytest.mark.about("comm/mpi", "comm/shm")
 
 # 1.1 million numbers, which two ranks want 8.5 MB for
 LARGE = sets(launch__backend="mpi", model__name="mlp", model__hidden="[1024,1024]", train__epochs=1)
-SLOWER = "gradients take a slower way"
+SLOWER = "gradients are summed more slowly"
 
 
 def test_a_rank_killed_amid_sums_is_named(start, mpiexec, peer):  # noqa: F811

@@ -42,7 +42,7 @@ TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
   } catch (const InputError& error) {
     EXPECT_EQ(
         describe(error),
-        "LOCKSTEP_MPI is mpich, and the ranks were not started by it\n  where: OMPI_COMM_WORLD_RANK is set\n"
+        "LOCKSTEP_MPI is mpich, but another MPI started the ranks\n  where: OMPI_COMM_WORLD_RANK is set\n"
         "  to do: unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
   }
 }
@@ -58,15 +58,16 @@ TEST(MpiLibraryDeathTest, OfAnotherInterfaceIsTranslated) {
   if (base::find_beside("liblockstep_mpi_mpich.so").empty()) GTEST_SKIP() << "built without MPICH's mpi.h";
   ::setenv("PRETEND_ABI", "-1", 1);
   EXPECT_EXIT(load_and_tell({.file = kWhole}), ExitedWithCode(kDone), "^MPICH, Pretend MPI v1.2");
-  EXPECT_EXIT(load_and_tell({.file = kIncomplete}), ExitedWithCode(kFailed),
-              "half for MPICH does not load: .*MPI_Wait(.|\n)*to do: is that MPI complete");
+  EXPECT_EXIT(
+      load_and_tell({.file = kIncomplete}), ExitedWithCode(kFailed),
+      "cannot load lockstep's half for MPICH: .*MPI_Wait(.|\n)*to do: check that this MPI is complete");
   ::unsetenv("PRETEND_ABI");
 }
 
 TEST(MpiLibraryDeathTest, ThatLacksACallIsNamedWithIt) {
   EXPECT_EXIT(load_and_tell({.file = kIncomplete}), ExitedWithCode(kFailed),
               "this MPI library has no MPI_Wait\n  where: .*/pretend_incomplete.so\n"
-              "  to do: use a whole MPI-3");
+              "  to do: use a complete MPI-3");
 }
 
 TEST(MpiLibraryDeathTest, IsTheFirstThatLoadsInTheFoldersOrder) {

@@ -8,10 +8,10 @@
 namespace lockstep::comm {
 namespace {
 
-Carrier& carrier_in(c10d::Backend& base) {
-  auto* carrier = dynamic_cast<Carrier*>(&base);
-  TORCH_CHECK(carrier, "the backend ", base.getBackendName(), " carries no messages of collectives");
-  return *carrier;
+MessageRunner& message_runner_in(c10d::Backend& base) {
+  auto* runner = dynamic_cast<MessageRunner*>(&base);
+  TORCH_CHECK(runner, "the backend ", base.getBackendName(), " cannot send messages of a collective");
+  return *runner;
 }
 
 void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string& name) {
@@ -23,11 +23,11 @@ void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string
 }  // namespace
 
 AlgorithmBackend::AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay,
-                                   std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+                                   std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout)
     : InterceptedBackend(base, base->getRank(), base->getSize()),
-      carrier_(carrier_in(*base)),
+      messages_(message_runner_in(*base)),
       algorithm_(algorithm),
-      roll_(std::move(roll)),
+      monitor_(std::move(monitor)),
       timeout_(timeout),
       delay_(delay) {}
 
@@ -36,15 +36,15 @@ void AlgorithmBackend::set_delay(Delay delay) {
   delay_ = delay;
 }
 
-std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
-                                           const std::function<void(Messenger&)>& body,
-                                           const OnGivenUp& on_given_up) {
+std::exception_ptr AlgorithmBackend::run_messages(const Collective& collective,
+                                                  const std::function<void(Messenger&)>& body,
+                                                  const OnGivenUp& on_given_up) {
   const auto delay = [this] {
     const std::lock_guard<std::mutex> guard(mutex_);
     return delay_;
   }();
-  if (delay == Delay{}) return carrier_.carry(collective, body, on_given_up);
-  return carrier_.carry(
+  if (delay == Delay{}) return messages_.run_messages(collective, body, on_given_up);
+  return messages_.run_messages(
       collective,
       [&](Messenger& messenger) {
         Delayed delayed(messenger, delay);
@@ -58,17 +58,18 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::around(const BackendCall& call, Tens
   if (call.type != OpType::ALLREDUCE && call.type != OpType::ALLREDUCE_COALESCED)
     return inner(outputs, inputs, call.timeout);
   TORCH_CHECK(call.type != OpType::ALLREDUCE || outputs.size() == 1, "the all-reduce ", algorithm_.name,
-              " takes one tensor a rank, not ", outputs.size());
+              " takes one tensor per rank, not ", outputs.size());
   require_dense_cpu(outputs, algorithm_.name);
   std::vector<Reduction> reductions;
   for (const auto& tensor : outputs)
     reductions.push_back(find_reduction(tensor.scalar_type(), *call.reduction));
-  const Collective collective{format("{} ({})", op_name(call.type), algorithm_.name), roll_->begin(call.type),
+  const Collective collective{format("{} ({})", op_name(call.type), algorithm_.name),
+                              monitor_->begin(call.type),
                               call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout};
-  if (roll_->compares_calls()) compare(call_of(call.type, outputs, details_of(call)), collective);
+  if (monitor_->compares_calls()) compare(call_of(call.type, outputs, details_of(call)), collective);
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, tensors = outputs, reductions = std::move(reductions)] {
-    roll_->require_alive();  // it may have died while this one waited for its turn
+    monitor_->require_alive();  // the group may have died while this call was queued
     return run(collective, tensors, reductions);
   });
   return work;
@@ -77,7 +78,7 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::around(const BackendCall& call, Tens
 std::exception_ptr AlgorithmBackend::run(const Collective& collective, const Tensors& tensors,
                                          const std::vector<Reduction>& reductions) {
   const at::NoGradGuard no_grad;  // it may be a parameter
-  return carry(
+  return run_messages(
       collective,
       [&](Messenger& messenger) {
         for (size_t i = 0; i < tensors.size(); ++i) {

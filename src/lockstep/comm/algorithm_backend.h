@@ -1,43 +1,43 @@
 #pragma once
-// Another backend whose all-reduce is one of comm/algorithms: messages over its connections. All else is its
-// own.
+// A backend whose all-reduce is one of comm/algorithms, over the connections of another backend. That backend
+// runs all other calls.
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 
 #include "lockstep/comm/algorithms/algorithm.h"
-#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/delayed.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/shm/call_queue.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/shm/reduction.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
-/// All-reduces run in the order of their calls on one thread of their own: backward goes on meanwhile. Errors
+/// All-reduces run in the order of their calls on a thread of their own, while backward continues. Errors
 /// arrive as c10d defines them, in the work's wait() and in its future.
-class AlgorithmBackend : public InterceptedBackend, public RollCalled, public Carrier {
+class AlgorithmBackend : public InterceptedBackend, public MonitoredBackend, public MessageRunner {
  public:
-  /// `base` is a Carrier, and counts its collectives in `roll`.
-  AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay, std::shared_ptr<RollCall> roll,
-                   std::chrono::milliseconds timeout);
-  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
+  /// `base` is a MessageRunner, and counts its collectives in `monitor`.
+  AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay,
+                   std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout);
+  const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
   const std::string getBackendName() const override { return algorithm_.name; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
+  uint64_t getSequenceNumberForGroup() override { return monitor_->begun(); }
   void setSequenceNumberForGroup() override {}
 
-  /// For the collectives that begin from now on.
+  /// For collectives that begin from now on.
   void set_delay(Delay delay);
-  /// How long all-reduces have been at work here, in seconds.
+  /// How long all-reduces have run here, in seconds.
   double busy() const { return queue_.busy(); }
-  /// With the delay, on the caller's thread; not while an all-reduce is under way.
-  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
-                           const OnGivenUp& on_given_up) override;
-  void compare(const Call& own, const Collective& collective) override { carrier_.compare(own, collective); }
+  /// With the delay, on the caller's thread. Not while an all-reduce is under way.
+  std::exception_ptr run_messages(const Collective& collective, const std::function<void(Messenger&)>& body,
+                                  const OnGivenUp& on_given_up) override;
+  void compare(const Call& own, const Collective& collective) override { messages_.compare(own, collective); }
 
  protected:
   WorkPtr around(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner) override;
@@ -46,9 +46,9 @@ class AlgorithmBackend : public InterceptedBackend, public RollCalled, public Ca
   std::exception_ptr run(const Collective& collective, const Tensors& tensors,
                          const std::vector<Reduction>& reductions);
 
-  Carrier& carrier_;
+  MessageRunner& messages_;
   const Algorithm& algorithm_;
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::mutex mutex_;
   Delay delay_;

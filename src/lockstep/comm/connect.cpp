@@ -40,15 +40,15 @@ struct Joining {
   c10::Device device;
   Spread spread;
   StorePtr store;
-  Job job;                                          // with rank and world of the group
-  std::vector<Peer> peers;                          // the group's
-  mpi::Comm mpi = mpi::Comm::null;                  // its ranks, where there is MPI
-  std::shared_ptr<const RollCall> whole = nullptr;  // of a part
+  Job job;                                             // with rank and world of the group
+  std::vector<Peer> peers;                             // the group's
+  mpi::Comm mpi = mpi::Comm::null;                     // its ranks, where there is MPI
+  std::shared_ptr<const PeerMonitor> whole = nullptr;  // of a part
   std::string name = "0";
-  std::shared_ptr<RollCall> roll = nullptr;
+  std::shared_ptr<PeerMonitor> monitor = nullptr;
 };
 
-// c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
+// c10d's Logger casts every backend named "gloo" to ProcessGroupGloo, so an algorithm over it is CUSTOM.
 Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend,
                               const Joining& joining) {
   const auto& options = joining.options;
@@ -60,30 +60,30 @@ Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr 
   group.setBackend(
       c10::kCPU, Group::BackendType::CUSTOM,
       c10::make_intrusive<AlgorithmBackend>(std::move(backend), find_all_reduce(options.allreduce), delay,
-                                            joining.roll, options.timeout));
+                                            joining.monitor, options.timeout));
   return Group::BackendType::CUSTOM;
 }
 
 Group::BackendType add_gloo(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::GLOO,
-                    make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
+                    make_gloo(joining.store, joining.job, joining.options, joining.monitor), joining);
 }
 
-// An algorithm has messages of its own.
+// An algorithm needs gloo's messages.
 Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
   if (options.has_algorithm()) return add_gloo(group, joining);
-  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
-                                     joining.roll, options.join_timeout, options.timeout);
+  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.monitor),
+                                     joining.monitor, options.join_timeout, options.timeout);
   const auto type =
       backend->getBackendName() == "gloo" ? Group::BackendType::GLOO : Group::BackendType::CUSTOM;
   group.setBackend(c10::kCPU, type, std::move(backend));
   return type;
 }
 
-/// Collectives of tensors on GPUs through the CPU: a copy there, another backend's call, a copy back. Slower
-/// than NCCL, but ranks may share a GPU, and the sums have the bits that they have on CPUs. A call returns
-/// when all is done, so what comes next on the GPU needs no further wait.
+/// Collectives of tensors on GPUs through the CPU: copies the tensors, calls another backend and copies the
+/// results back. Slower than NCCL, but ranks may share a GPU, and the sums have the same bits as on CPUs. A
+/// call returns when all is done, so later work on the GPU needs no further wait.
 class StagedBackend : public InterceptedBackend {
  public:
   explicit StagedBackend(const BackendPtr& on_cpu)
@@ -108,15 +108,14 @@ class StagedBackend : public InterceptedBackend {
  private:
   static Tensors copies_of(const Tensors& tensors) {
     Tensors copies;
-    for (const auto& tensor : tensors)
-      copies.push_back(tensor.cpu());  // waits for what is under way on the GPU
+    for (const auto& tensor : tensors) copies.push_back(tensor.cpu());  // waits for the work of the GPU
     return copies;
   }
 
   std::atomic<uint64_t> number_{0};
 };
 
-// c10d keeps one backend of each type; this one has the name of a library that is never here.
+// c10d keeps one backend of each type. UCC is a type that lockstep never uses otherwise.
 void stage_gpu(Group& group, const Joining& joining) {
   if (!joining.device.is_cuda()) return;
   group.setBackend(c10::kCUDA, Group::BackendType::UCC,
@@ -132,44 +131,44 @@ Group::BackendType add_staged(Group& group, const Joining& joining) {
 
 Group::BackendType add_mpi(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::MPI,
-                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.roll,
+                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.monitor,
                                                     joining.options.join_timeout, joining.options.timeout),
                     joining);
 }
 
-// As Python does where no backend is named: tensors on the CPU go through gloo.
+// As Python does without a named backend: tensors on the CPU go through gloo.
 Group::BackendType add_nccl(Group& group, const Joining& joining) {
   const Job& job = joining.job;
   add_gloo(group, joining);
   if (joining.spread == Spread::one) group.setBoundDeviceId(joining.device);
-  // both number their keys from 0: as in Python, each has a part of the store to itself
+  // both number their keys from 0, so each has its own part of the store, as in Python
   const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
   std::vector<std::uint64_t> members;
   if (joining.whole) {
     for (const auto& peer : joining.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
   }
-  joining.roll->speak_for_nccl(joining.name, joining.options.timeout);
+  joining.monitor->watch_nccl(joining.name, joining.options.timeout);
   group.setBackend(
       c10::kCUDA, Group::BackendType::NCCL,
-      cuda().make_nccl(
-          {.store = store,
-           .rank = job.rank,
-           .world = job.world,
-           .device = joining.device.index(),
-           .timeout = joining.options.timeout,
-           .name = joining.name,
-           .members = std::move(members),
-           .begin = [roll = joining.roll](c10d::OpType type) { roll->begin(type); },
-           .failed = [roll = joining.roll](const std::string& what) { return roll->judge_nccl(what); }}));
+      cuda().make_nccl({.store = store,
+                        .rank = job.rank,
+                        .world = job.world,
+                        .device = joining.device.index(),
+                        .timeout = joining.options.timeout,
+                        .name = joining.name,
+                        .members = std::move(members),
+                        .begin = [monitor = joining.monitor](c10d::OpType type) { monitor->begin(type); },
+                        .failed = [monitor = joining.monitor](
+                                      const std::string& what) { return monitor->diagnose_nccl(what); }}));
   return Group::BackendType::NCCL;
 }
 
 struct Kind {
   Group::BackendType type;
   OnSilence on_silence;
-  Group::BackendType (*add)(Group& group, const Joining& joining);      // what the group is called by
-  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before anybody waits for anybody
-  bool over_gloo;                                                       // binds what other ranks must reach
+  Group::BackendType (*add)(Group& group, const Joining& joining);      // returns the type of the group
+  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before ranks wait for each other
+  bool over_gloo;  // binds an address that other ranks must reach
 };
 
 void require_gloo(const launch::Runtime& runtime, c10::Device) {
@@ -178,7 +177,7 @@ void require_gloo(const launch::Runtime& runtime, c10::Device) {
 
 void require_mpi(const launch::Runtime& runtime, c10::Device) {
   if (!runtime.has_mpi()) {
-    throw InputError("the backend mpi needs MPI, and this job was not started by it", "launch.backend",
+    throw InputError("the backend mpi needs MPI, but this job was started without MPI", "launch.backend",
                      "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
   }
   require_threads();
@@ -193,8 +192,8 @@ void require_gpu(const launch::Runtime&, c10::Device device) {
 const std::map<std::string, Kind> kKinds = {
     {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_shared>, require_gloo, true}},
     {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_gloo>, require_gloo, true}},
-    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
-    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
+    {"mpi", {Group::BackendType::MPI, OnSilence::note, add_mpi, require_mpi, false}},
+    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_log, add_nccl, require_gpu, true}},
 };
 
 const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
@@ -204,56 +203,53 @@ const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& optio
                    "choose auto, nccl, shared, gloo or mpi");
 }
 
-// Before anybody waits for anybody.
+// Before ranks wait for each other.
 void check_algorithm(const Kind& kind, const LaunchOptions& options) {
   if (!options.has_algorithm()) {
     if (options.latency_us == 0 && options.bandwidth_gbit == 0) return;
-    throw InputError("a slow network is made of messages, and the backend's own all-reduce has none",
+    throw InputError("a slow network can only be simulated with an all-reduce algorithm",
                      "launch.latency_us, launch.bandwidth_gbit",
-                     "set launch.allreduce to an algorithm: ring, say");
+                     "set launch.allreduce to an algorithm, for example ring");
   }
   const auto& algorithm = find_all_reduce(options.allreduce);
   if (kind.type != Group::BackendType::NCCL) return;
-  throw InputError(
-      format("the all-reduce {} needs messages between CPUs, and the backend is nccl", algorithm.name),
-      "launch.allreduce",
-      "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
+  throw InputError(format("the all-reduce {} runs on CPUs, but the backend is nccl", algorithm.name),
+                   "launch.allreduce",
+                   "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
 }
 
-// A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
-// a handler of his own keeps it.
+// A write to a dead peer must fail, not end this process. A handler of the program stays in place.
 void ignore_sigpipe() {
   struct sigaction now {};
   ::sigaction(SIGPIPE, nullptr, &now);
   if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrides it. Not its ranks
-// are asked but its kernel, which answers however long a step takes. A collective's own timeout ends it
-// anyway.
+// A node that does not answer for this long is lost; LOCKSTEP_SILENCE (seconds) overrides it. The check uses
+// TCP keepalive, which the node's kernel answers even during a long step.
 std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kSilence{60'000};
   const auto seconds = launch::count_of(launch::current_environment(), "LOCKSTEP_SILENCE");
   return std::min(seconds ? std::chrono::seconds(*seconds) : kSilence, timeout);
 }
 
-// A program that has joined the ranks itself, with facts of its own, has done this.
+// A program that has called join_ranks() itself has done this already.
 void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
-// MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
+// MPI manages its own connections, so with MPI this watches those of the store, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
-  joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank, joining.whole);
+  joining.monitor = std::make_shared<PeerMonitor>(joining.store, joining.peers, job.rank, joining.whole);
   auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
-  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
+  const Connections before = kind.on_silence == OnSilence::note ? at_first : connections();
   const auto added = kind.add(*group, joining);
   wait_until_all_are_connected(joining.store, job, joining.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(joining.options.timeout);
-    joining.roll->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
+    joining.monitor->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
   }
   group->setDefaultBackend(added);
   group->setGroupName(joining.name);
@@ -264,23 +260,23 @@ mpi::Comm world_of(const launch::Runtime& runtime) {
   return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
 }
 
-// The one that counts a group's collectives; it hangs on the backend for the CPU.
-std::shared_ptr<RollCall> roll_of(const ProcessGroup& group) {
+// The monitor that counts a group's collectives belongs to the backend for the CPU.
+std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
-    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
-    if (counted) return counted->shared_roll();
+    const auto* counted = dynamic_cast<const MonitoredBackend*>(group->getBackend(device.type()).get());
+    if (counted) return counted->shared_monitor();
   }
   return nullptr;
 }
 
-// A program's own group has none.
-std::shared_ptr<RollCall> need_roll(const ProcessGroup& group) {
-  if (auto roll = roll_of(group)) return roll;
+// A group that the program made itself has none.
+std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
+  if (auto monitor = monitor_of(group)) return monitor;
   throw InputError("lockstep did not open this process group", "process group",
                    "use the group of a lockstep::Session");
 }
 
-// Those of the part, renumbered.
+// The ranks of the part, renumbered.
 std::vector<Peer> members_of(const std::vector<Peer>& everyone, const launch::Runtime& runtime, int part) {
   const auto parts = runtime.all_gather(std::to_string(part));
   std::vector<Peer> members;
@@ -304,7 +300,7 @@ void read_debug_level() {
   try {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL", "environment",
+    throw InputError("TORCH_DISTRIBUTED_DEBUG is not OFF, INFO or DETAIL", "environment",
                      "set it to one of these");
   }
 }
@@ -326,9 +322,9 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   const Kind& likely = find_kind(runtime, options, device);
   check_algorithm(likely, options);
   likely.require(runtime, device);
-  longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
+  longest_silence_for(options.timeout);  // reports a wrong variable before ranks wait
   meet(runtime, options.join_timeout);
-  const Kind& kind = find_kind(runtime, options, device);  // now that it is known who shares a node
+  const Kind& kind = find_kind(runtime, options, device);  // now the layout of the nodes is known
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
   make_room_for_files(files_for(job));
@@ -343,7 +339,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread) {
   const QuietJoin quiet;
   const Kind& kind = find_kind(runtime, options, device);
-  const auto all = need_roll(whole);
+  const auto all = require_monitor(whole);
   const auto members = members_of(all->peers(), runtime, part);
   const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;
   if (members.size() == 1) return {};
@@ -357,23 +353,24 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
 }
 
 int rank_in_job(const ProcessGroup& group, int rank) {
-  const auto roll = roll_of(group);
-  return roll ? roll->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
+  const auto monitor = monitor_of(group);
+  return monitor ? monitor->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
 }
 
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
                                std::chrono::milliseconds limit) {
-  return need_roll(group)->judge_stall(what, limit);
+  return require_monitor(group)->diagnose_stall(what, limit);
 }
 
 bool misses_rank(const ProcessGroup& group) {
-  const auto roll = roll_of(group);
-  return roll && roll->is_hopeless({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+  const auto monitor = monitor_of(group);
+  return monitor &&
+         monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
 }
 
 bool is_dead(const ProcessGroup& group) {
-  const auto roll = roll_of(group);
-  return roll && roll->is_dead();
+  const auto monitor = monitor_of(group);
+  return monitor && monitor->is_dead();
 }
 
 }  // namespace lockstep::comm

@@ -1,6 +1,5 @@
 #pragma once
-// A process group for the job: connect() opens the backend asked for and makes every rank known to the
-// others.
+// A process group for the job: connect() opens the requested backend on every rank.
 
 #include <string>
 
@@ -10,39 +9,38 @@
 
 namespace lockstep::comm {
 
-/// The backend that these options ask for. `auto` is nccl on a GPU, else shared, or gloo where each of
-/// several nodes has one rank and for an algorithm's messages; a process alone that nobody gave an MPI has
-/// auto's for mpi, so that what ranks have trained is evaluated by one.
+/// The backend for these options. `auto` is nccl on a GPU, otherwise shared. It is gloo if each of several
+/// nodes has one rank, or with launch.allreduce. A single process without MPI uses auto's backend for mpi, so
+/// that it can evaluate what several ranks trained.
 std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& options, bool on_gpu);
 
-/// Where the tensors of a rank may be that go through the group: on its device alone, or on other GPUs of
-/// its own, too. Then all ranks must begin with each of theirs in the same order.
+/// Whether the group's tensors are on one device of the rank or on several of its GPUs. With several GPUs all
+/// ranks must use them in the same order at first.
 enum class Spread { one, several };
 
-/// Opens the group on every rank of the job, or throws naming the ranks that did not come. Where the ranks
-/// have not met yet (comm/join.h) they meet here, and the job's layout may change. options.device was the
-/// caller's to choose. After an error in a collective the group is dead: every later one throws at once.
+/// Opens the group on every rank of the job. Throws an error that names the ranks that did not come. Calls
+/// join_ranks() if that was not done yet; then the job's layout may change. The caller applies
+/// options.device. After an error in a collective the group is dead: every later one throws at once.
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device = c10::kCPU,
                      Spread spread = Spread::one);
 
-/// The ranks that name the same part, in rank order, as a group of their own with the same backend; none
-/// where a part has one rank. `name` tells splits apart: no two calls may share it. Collective over the job.
+/// Collective over the job. Returns a group, with the same backend, of the ranks with the same `part`, in
+/// rank order; null if a part has one rank. Each call needs another `name`.
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread = Spread::one);
 
-/// Turns on c10d's own checks as TORCH_DISTRIBUTED_DEBUG asks for them. InputError where it has no such
-/// value.
+/// Sets c10d's debug level from TORCH_DISTRIBUTED_DEBUG. InputError if the value is unknown.
 void read_debug_level();
 
-/// What the job calls the group's rank `rank`: people know ranks by the job's numbers.
+/// The rank in the job of the group's rank `rank`. Messages use ranks of the job.
 int rank_in_job(const ProcessGroup& group, int rank);
 
-/// For who has waited for `limit` in something that no backend times, `what`: the error that names the ranks
-/// at fault. The group is dead from then on.
+/// The error, naming the ranks at fault, after this rank waited for `limit` in `what`, which no backend
+/// times. The group is dead from then on.
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
                                std::chrono::milliseconds limit);
 
-/// Whether a rank of this node has died or left the group: whatever waits for all ranks waits in vain.
+/// Whether a rank of this node has died or left the group, so that waiting for all ranks is pointless.
 bool misses_rank(const ProcessGroup& group);
 
 /// Whether an error has ended this group (on CPUs; NCCL's watchdog ends the process instead).

@@ -25,35 +25,36 @@ void* open_plugin() {
   const std::string path = wanted ? wanted : base::find_beside(kFile);
   if (!std::filesystem::exists(path)) {
     const auto places = wanted ? wanted : base::join(base::places_beside(kFile), ", ");
-    throw Error("a GPU was asked for, and the CUDA half of lockstep is not installed", "looked for " + places,
+    throw Error("the device is a GPU, but the CUDA half of lockstep is not installed", "looked for " + places,
                 "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu")
         .of(Code::gpu);
   }
   if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  throw Error(format("the CUDA half does not load: {}", ::dlerror()), path,
-              "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?")
+  throw Error(format("cannot load the CUDA half: {}", ::dlerror()), path,
+              "check the driver of this node (nvidia-smi), and build with LOCKSTEP_CUDA=ON")
       .of(Code::gpu);
 }
 
-// libtorch caches its CUDA hooks at the first question about CUDA (a seed, a backward, pinned memory). A
-// plug-in that comes later leaves the CPU's stubs there for ever.
+// libtorch caches its CUDA hooks when it first needs CUDA (a seed, a backward, pinned memory). If the plug-in
+// is loaded later, the CPU's stubs remain.
 void require_early() {
   if (at::detail::getCUDAHooks().hasCUDART()) return;
   throw Error("the CUDA half was loaded too late: libtorch was used before it and keeps its CPU stubs",
               "loading liblockstep_cuda.so",
-              "link lockstep::cuda, or make the Session before anything else of libtorch");
+              "link lockstep::cuda, or make the Session before any other use of libtorch");
 }
 
 const CudaTable& load() {
-  // there already where the program is linked to lockstep::cuda
+  // already loaded if the program is linked to lockstep::cuda
   void* symbol = ::dlsym(RTLD_DEFAULT, kCudaTableSymbol);
   if (!symbol) symbol = ::dlsym(open_plugin(), kCudaTableSymbol);
   if (!symbol)
-    throw InputError(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol), kFile,
-                     "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
+    throw InputError(
+        format("{} has no {}: it belongs to another version of lockstep", kFile, kCudaTableSymbol), kFile,
+        "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   const CudaTable* table = reinterpret_cast<TableFunction>(symbol)();
   if (table->version != kCudaTableVersion) {
-    throw InputError(format("the CUDA half is of another lockstep: its version is {}, and this one's {}",
+    throw InputError(format("the CUDA half belongs to another lockstep: its version is {}, this one has {}",
                             table->version, kCudaTableVersion),
                      kFile, "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The CUDA half as a plug-in: liblockstep_cuda.so, loaded only where a GPU is asked for.
+// The CUDA half as a plug-in: liblockstep_cuda.so, loaded only if the device is a GPU.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-// Work of one device, recorded once and run again as a whole: a CUDA graph, which the plug-in makes.
+// A CUDA graph: work of one device, recorded once and replayed as a whole.
 
 class StepGraph {
  public:
@@ -23,11 +23,10 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  /// Records what `work` does on the device, without doing it; what it does on the host is done once, now.
-  /// What was recorded before is forgotten. Work that has to wait for the device cannot be recorded: an
-  /// Error.
+  /// Records the device work of `work` without running it; its host work runs now. Replaces the previous
+  /// recording. Error if the work waits for the device, which cannot be recorded.
   virtual void capture(const std::function<void()>& work) = 0;
-  /// Does it, in its turn on the device; the host does not wait.
+  /// Queues the recorded work on the device and returns.
   virtual void replay() = 0;
 };
 
@@ -37,15 +36,15 @@ struct NcclRequest {
   int world = 1;
   int device = 0;
   std::chrono::milliseconds timeout{0};
-  std::string name = "0";                // of the group, in NCCL's reports
-  std::vector<std::uint64_t> members{};  // of a part of the job: its ranks by the job's numbers; empty: all
-  // Called before each collective; and where one fails at once, for the error to throw in the place of
-  // NCCL's.
+  std::string name = "0";                // the group's, in NCCL's reports
+  std::vector<std::uint64_t> members{};  // for a part of the job: its ranks in the job; empty: all
+  // Called before each collective. If a collective fails at once, failed() returns the error to throw instead
+  // of NCCL's.
   std::function<void(c10d::OpType)> begin = nullptr;
   std::function<std::exception_ptr(const std::string& what)> failed = nullptr;
 };
 
-/// What the plug-in offers; it exports one of these under kCudaTableSymbol.
+/// The functions of the plug-in, which exports one table as kCudaTableSymbol.
 struct CudaTable {
   int version = 0;
   int (*device_count)() = nullptr;
@@ -53,22 +52,22 @@ struct CudaTable {
   void (*set_device)(int device) = nullptr;
   void (*synchronize)(int device) = nullptr;
   c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const NcclRequest& request) = nullptr;
-  /// From now on the calling thread works on a stream of its own, which alone can be captured.
+  /// From now on the calling thread uses its own stream: only such a stream can be captured.
   std::unique_ptr<StepGraph> (*make_step_graph)(int device) = nullptr;
-  /// Of tensors, the most at once since the start; and what the device has.
+  /// The peak memory of tensors since the start; the memory of the device.
   std::int64_t (*peak_bytes)(int device) = nullptr;
   std::int64_t (*total_bytes)(int device) = nullptr;
-  /// Where this rank's record of its last collectives goes when one hangs; the first call counts, and a
-  /// person's own choice (TORCH_FR_DUMP_TEMP_FILE) before it.
+  /// Sets the folder for the record of this rank's last collectives when one hangs. Only the first call
+  /// counts. TORCH_FR_DUMP_TEMP_FILE takes precedence.
   void (*record_hangs_in)(const std::string& folder, int rank) = nullptr;
 };
 
 constexpr int kCudaTableVersion = 3;
 constexpr const char* kCudaTableSymbol = "lockstep_cuda_table";
 
-/// The plug-in, loaded now unless it already is (a library user links lockstep::cuda instead). To be called
-/// before anything else of libtorch: what libtorch once believed about CUDA it keeps. Throws where the
-/// plug-in is not there, does not load, or comes too late.
+/// Loads the plug-in unless it is loaded (library users link lockstep::cuda). Call it before any other use of
+/// libtorch, which caches what it finds out about CUDA. Throws if the plug-in is missing, cannot be loaded,
+/// or is loaded too late.
 const CudaTable& cuda();
 
 }  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/group_texts.h"
 #include "lockstep/comm/meet/network.h"
@@ -22,10 +22,11 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 
-// Messages of one collective over gloo, which waits as long as it takes: the collective's caller keeps time.
+// Messages of one collective over gloo, without a timeout: the caller of the collective keeps the time.
 class GlooMessenger : public GroupMessenger {
  public:
-  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : GroupMessenger(roll), gloo_(gloo) {}
+  GlooMessenger(c10d::ProcessGroupGloo& gloo, const PeerMonitor& monitor)
+      : GroupMessenger(monitor), gloo_(gloo) {}
 
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
@@ -39,7 +40,7 @@ std::vector<at::Tensor> tensors_over(std::span<const std::byte> bytes) {
       at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, at::kByte)};
 }
 
-// Gloo's own calls, not those that override them: these messages are not watched one by one.
+// Gloo's own calls, not the overrides: these messages are not monitored one by one.
 void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (const auto& [from, bytes] : in) {
@@ -53,8 +54,8 @@ void GlooMessenger::transfer(std::span<const Outgoing> out, std::span<const Inco
   for (const auto& work : works) work->wait(kNever);
 }
 
-// gloo makes some collectives of others, which come back to us on the same thread: they have the outer one's
-// limit.
+// gloo implements some collectives by others, which this class intercepts on the same thread. They get the
+// timeout of the outer one.
 class LimitOfCall {
  public:
   LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer) {
@@ -72,26 +73,28 @@ class LimitOfCall {
   std::chrono::milliseconds before_, limit_;
 };
 
-// What has none is made of collectives that came here one by one.
+// A work without a future consists of collectives that this class has intercepted.
 bool has_future(const c10d::Work* work) {
   if (const auto* watched = dynamic_cast<const WatchedWork*>(work)) return has_future(watched->inner());
   return dynamic_cast<const Gloo::AsyncWork*>(work) != nullptr;
 }
 
-/// PyTorch's gloo backend, counting its collectives, so that an error can name the ranks at fault. It is a
-/// ProcessGroupGloo, because c10d's Logger casts whatever calls itself "gloo" down to one.
-class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>, public RollCalled, public Carrier {
+/// PyTorch's gloo backend with a monitor, so that errors name the ranks at fault. It derives from
+/// ProcessGroupGloo, because c10d's Logger casts every backend named "gloo" to that class.
+class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>,
+                    public MonitoredBackend,
+                    public MessageRunner {
  public:
   WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
-              const c10::intrusive_ptr<Options>& options, std::shared_ptr<RollCall> roll)
-      : Intercepted(nullptr, store, rank, world, options), roll_(std::move(roll)) {}
+              const c10::intrusive_ptr<Options>& options, std::shared_ptr<PeerMonitor> monitor)
+      : Intercepted(nullptr, store, rank, world, options), monitor_(std::move(monitor)) {}
   ~WatchedGloo() override;
-  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
-  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
-                           const OnGivenUp& on_given_up) override;
+  const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
+  std::exception_ptr run_messages(const Collective& collective, const std::function<void(Messenger&)>& body,
+                                  const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override;
-  /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
-  /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
+  /// Sets the timeout of all later collectives. `lines` are gloo's connections. A group that dies is cut off
+  /// and never destroyed: gloo's destructor can wait forever for a dead peer.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
@@ -103,30 +106,30 @@ class WatchedGloo : public Intercepted<c10d::ProcessGroupGloo>, public RollCalle
   WorkPtr watch_message(const BackendCall& call, Tensors& outputs, Tensors& inputs, InnerCall inner);
   void compare_in(CollectiveWatch& watch, const Call& own, uint64_t number);
 
-  std::shared_ptr<RollCall> roll_;
-  std::shared_ptr<TimeoutThread> limits_;
+  std::shared_ptr<PeerMonitor> monitor_;
+  std::shared_ptr<TimeoutThread> timeouts_;
 };
 
-// before the sockets close: who sees them close can then tell a goodbye from a death
+// before the sockets close, so that other ranks can tell an orderly end from a death
 WatchedGloo::~WatchedGloo() {
-  roll_->leave();
-  if (!limits_) return;
-  roll_->at_death([this] { limits_->cut_lines(); });  // too late to be left as it is
-  limits_->drain();                                   // gloo's own end waits for whatever is under way
-  roll_->at_death({});
+  monitor_->leave();
+  if (!timeouts_) return;
+  monitor_->on_death([this] { timeouts_->cut_connections(); });  // too late to keep the object alive
+  timeouts_->drain();  // gloo's destructor waits for all calls under way
+  monitor_->on_death({});
 }
 
 void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
   options_->timeout = timeout;
   for (const auto& context : contexts_) context->setTimeout(kNever);
-  limits_ = std::make_shared<TimeoutThread>(std::move(lines), roll_);
-  roll_->at_death([this] {
-    limits_->cut_lines();
+  timeouts_ = std::make_shared<TimeoutThread>(std::move(lines), monitor_);
+  monitor_->on_death([this] {
+    timeouts_->cut_connections();
     c10::raw::intrusive_ptr::incref(this);
   });
 }
 
-// The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
+// All ranks run the same small all-gather, whichever call follows, and compare the calls.
 void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t number) {
   const auto gather = [&](const std::string& bytes) {
     Tensors mine = {bytes_of(bytes)};
@@ -135,7 +138,7 @@ void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t n
     c10d::AllgatherOptions options;
     options.timeout = kNever;
     const auto work =
-        Gloo::allgather(all, mine, options);  // not the base form, which comes back to this class
+        Gloo::allgather(all, mine, options);  // not all_gather_single, which this class intercepts
     wait_unless_given_up(*work, watch);
     std::vector<std::string> texts;
     for (const auto& theirs : all[0]) texts.push_back(text_of(theirs));
@@ -150,25 +153,25 @@ void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t n
   }
   if (found.empty()) return;
   watch.be_over();
-  std::rethrow_exception(roll_->end_at(number, found));
+  std::rethrow_exception(monitor_->end_at(number, found));
 }
 
 void WatchedGloo::compare(const Call& own, const Collective& collective) {
-  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
-  limits_->add(watch);
+  auto watch = std::make_shared<CollectiveWatch>(monitor_, collective);
+  timeouts_->add(watch);
   compare_in(*watch, own, collective.number);
   watch->be_over();
 }
 
-std::exception_ptr WatchedGloo::carry(const Collective& collective,
-                                      const std::function<void(Messenger&)>& body,
-                                      const OnGivenUp& on_given_up) {
-  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
+std::exception_ptr WatchedGloo::run_messages(const Collective& collective,
+                                             const std::function<void(Messenger&)>& body,
+                                             const OnGivenUp& on_given_up) {
+  auto watch = std::make_shared<CollectiveWatch>(monitor_, collective);
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
   try {
-    limits_->add(watch);
+    timeouts_->add(watch);
     if (on_given_up) watch->when_given_up(on_given_up);
-    GlooMessenger messenger(*this, *roll_);
+    GlooMessenger messenger(*this, *monitor_);
     body(messenger);
     return nullptr;
   } catch (const std::exception&) {
@@ -180,47 +183,48 @@ WatchedGloo::WorkPtr WatchedGloo::around(const BackendCall& call, Tensors& outpu
                                          InnerCall inner) {
   if (call.is_message()) return watch_message(call, outputs, inputs, inner);
   const LimitOfCall limit(call.timeout, options_->timeout);
-  const Collective collective{op_name(call.type), roll_->begin(call.type), limit.get()};
-  auto watch = std::make_shared<CollectiveWatch>(roll_, collective);
-  limits_->add(watch);
-  if (roll_->compares_calls())
+  const Collective collective{op_name(call.type), monitor_->begin(call.type), limit.get()};
+  auto watch = std::make_shared<CollectiveWatch>(monitor_, collective);
+  timeouts_->add(watch);
+  if (monitor_->compares_calls())
     compare_in(*watch, call_of(call.type, tensors_alike(call, outputs, inputs), details_of(call)),
                collective.number);
   try {
-    auto work = inner(outputs, inputs, kNever);  // its limit is ours to keep
+    auto work = inner(outputs, inputs, kNever);  // this class keeps the timeout
     if (has_future(work.get())) {
       work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
     } else {
       watch->be_over();
     }
-    return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), limits_, getRank(), call.type);
+    return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), timeouts_, getRank(),
+                                            call.type);
   } catch (const std::exception&) {
-    // refused for its arguments: it never began
+    // invalid arguments: it never began
     watch->be_over();
-    roll_->take_back();
+    monitor_->cancel_begin();
     throw;
   }
 }
 
 WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors& outputs, Tensors& inputs,
                                                 InnerCall inner) {
-  roll_->require_alive();
+  monitor_->require_alive();
   if (call.type != OpType::RECVANYSOURCE) {
     const char* what = call.type == OpType::SEND ? "the receiver of a message" : "the sender of a message";
     require_rank(call.root, getSize(), what);
-    // gloo has no connection from a rank to itself, and looks for one without asking
+    // gloo has no connection from a rank to itself, and does not check that
     if (call.root == getRank())
-      throw InputError(std::string("gloo sends no message from a rank to itself: it cannot be ") + what, "",
-                       "copy the tensor, or choose the backend mpi");
+      throw InputError(std::string("gloo cannot send a message from a rank to itself: it cannot be ") + what,
+                       "", "copy the tensor, or choose the backend mpi");
   }
-  TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is one of lockstep's own: take another");
+  TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is reserved by lockstep: use another");
   auto watch = std::make_shared<CollectiveWatch>(
-      roll_, message_with(call.type, static_cast<int>(call.root), options_->timeout));
+      monitor_, message_with(call.type, static_cast<int>(call.root), options_->timeout));
   try {
-    return c10::make_intrusive<WatchedWork>(inner(outputs, inputs, kNever), watch, limits_, getRank(),
+    return c10::make_intrusive<WatchedWork>(inner(outputs, inputs, kNever), watch, timeouts_, getRank(),
                                             call.type);
   } catch (const c10::Error&) {
-    throw;  // refused for its arguments
+    throw;  // invalid arguments
   } catch (const std::exception&) {
     std::rethrow_exception(watch->diagnose(std::current_exception()));
   }
@@ -238,24 +242,24 @@ c10::intrusive_ptr<Gloo::Options> options_for(const Job& job, std::chrono::milli
   return options;
 }
 
-// Some versions of gloo say on standard output whom they reached (libtorch 2.9 and 2.10), where a program's
-// results stand: it goes to standard error meanwhile.
-class OutputAside {
+// gloo in libtorch 2.9 and 2.10 prints its connections on standard output, which belongs to the program's
+// results. This redirects them to standard error.
+class StdoutRedirect {
  public:
-  OutputAside() {
+  StdoutRedirect() {
     const std::lock_guard guard(mutex);
     if (count++ == 0) own = std::cout.rdbuf(std::cerr.rdbuf());
   }
-  ~OutputAside() {
+  ~StdoutRedirect() {
     const std::lock_guard guard(mutex);
     if (--count == 0) std::cout.rdbuf(own);
   }
-  OutputAside(const OutputAside&) = delete;
-  OutputAside& operator=(const OutputAside&) = delete;
+  StdoutRedirect(const StdoutRedirect&) = delete;
+  StdoutRedirect& operator=(const StdoutRedirect&) = delete;
 
  private:
   static inline std::mutex mutex;
-  static inline int count = 0;  // several groups may connect at once
+  static inline int count = 0;  // several groups may connect at the same time
   static inline std::streambuf* own = nullptr;
 };
 
@@ -266,18 +270,19 @@ void check_gloo_interface(const Job& job) {
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const LaunchOptions& settings, std::shared_ptr<RollCall> roll) {
+                                            const LaunchOptions& settings,
+                                            std::shared_ptr<PeerMonitor> monitor) {
   // the options' timeout governs gloo's own rendezvous first, then the collectives
   auto options = options_for(job, settings.join_timeout);
   try {
-    const OutputAside aside;
+    const StdoutRedirect aside;
     const Connections before = connections();
-    auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
+    auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, monitor);
     backend->keep_time(settings.timeout, since(before, connections()));
     return backend;
   } catch (const std::exception& error) {
     std::rethrow_exception(
-        roll->diagnose({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
+        monitor->diagnose({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
   }
 }
 

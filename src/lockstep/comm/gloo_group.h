@@ -5,14 +5,15 @@
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/meet/store.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
-/// Throws where gloo would bind what other ranks cannot reach: before anybody waits for this one.
+/// Throws if gloo would bind an address that other ranks cannot reach. Call it before other ranks wait.
 void check_gloo_interface(const Job& job);
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const LaunchOptions& settings, std::shared_ptr<RollCall> roll);
+                                            const LaunchOptions& settings,
+                                            std::shared_ptr<PeerMonitor> monitor);
 
 }  // namespace lockstep::comm

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What connects the ranks: libtorch's own group, whatever backend carries it.
+/// libtorch's process group, with any backend.
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 }  // namespace lockstep

@@ -14,9 +14,9 @@ namespace lockstep::comm {
 at::Tensor bytes_of(const std::string& text);
 std::string text_of(const at::Tensor& bytes);
 
-/// Every rank's tensor, of one shape on all, in rank order, where it lies.
+/// Every rank's tensor, in rank order, on the tensor's device. All have one shape.
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor);
-/// The same of tensors of the CPU, which travel from `device`.
+/// The same for CPU tensors, sent over `device`.
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device);
 /// Every rank's text, in rank order.
 std::vector<std::string> all_gather(const ProcessGroup& group, const std::string& text, at::Device device);

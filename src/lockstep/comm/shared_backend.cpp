@@ -12,8 +12,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
-#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/shm/backend.h"
 #include "lockstep/comm/shm/call_queue.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
@@ -23,9 +23,9 @@
 namespace lockstep::comm {
 namespace {
 
-/// The ranks of a group by node: node n has those from firsts[n] to firsts[n + 1] - 1.
+/// The ranks of a group by node: node n has the ranks from firsts[n] to firsts[n + 1] - 1.
 struct NodeLayout {
-  std::vector<int> firsts;  // and the world at the end
+  std::vector<int> firsts;  // and the world size at the end
   int own = 0;              // this rank's node
 
   int nodes() const { return static_cast<int>(firsts.size()) - 1; }
@@ -33,10 +33,10 @@ struct NodeLayout {
   int world() const { return firsts.back(); }
 };
 
-/// A sum over nodes to gloo's bits, made by the first rank of each node from the slots of all its ranks.
-/// gloo's ring adds chunk c of a message in the order of the ranks c - 1, c - 2, ... c, round the ring. That
-/// order passes from node to node, and each node adds all of its ranks at once. So a partial sum travels as
-/// many times as there are nodes, not ranks, and then the sums once less.
+/// A sum over nodes with gloo's bits. The first rank of each node makes it from the slots of the node's
+/// ranks. gloo's ring adds chunk c of a message in the order of the ranks c - 1, c - 2, ... c, round the
+/// ring. That order goes from node to node, and each node adds all of its ranks at once. So each node sends a
+/// partial sum once per node, not once per rank, and then the sums once less.
 class NodesRing {
  public:
   NodesRing(const shm::Segment& segment, const NodeLayout& layout, Messenger& messenger, size_t items,
@@ -48,7 +48,7 @@ class NodesRing {
         reduction_(reduction),
         chunk_items_(algorithms::gloo_chunk(items, reduction.item_bytes, layout.world())) {}
 
-  /// The sums are in the slot of the node's first rank.
+  /// Afterwards the sums are in the slot of the node's first rank.
   void run() {
     const int nodes = layout_.nodes(), own = layout_.own;
     const int own_first = layout_.first(own), own_last = layout_.first(own + 1) - 1;
@@ -57,7 +57,7 @@ class NodesRing {
     for (int step = 1; step <= nodes; ++step) {
       const int block = (own + step) % nodes;
       exchange(partial, theirs, block);
-      // back where it began, the node's ranks behind the first one are missing
+      // back at its first node, the ranks behind the first one are missing
       for (const auto& chunk : chunks_of(block))
         add(partial, true, chunk, own_last, block == own ? rank_before(chunk) + 1 : own_first);
     }
@@ -73,10 +73,10 @@ class NodesRing {
   struct Chunk {
     int index;
     size_t begin, bytes;  // in a slot
-    size_t travels;       // where it begins in what travels
+    size_t travels;       // where it begins in the message to the next node
   };
 
-  // Those whose first rank is on a node. The last of a message may be short or empty.
+  // The chunks whose first rank is on a node. The last chunks of a message may be short or empty.
   std::vector<Chunk> chunks_of(int node) const {
     std::vector<Chunk> chunks;
     size_t travels = 0;
@@ -98,7 +98,7 @@ class NodesRing {
 
   int rank_before(const Chunk& chunk) const { return (chunk.index + layout_.world() - 1) % layout_.world(); }
 
-  // Sends `partial` on, and puts the chunks of another node in its place.
+  // Sends `partial` to the next node and receives the chunks of another node in its place.
   void exchange(std::vector<std::byte>& partial, std::vector<std::byte>& theirs, int node) {
     const int nodes = layout_.nodes();
     theirs.resize(bytes_of(node));
@@ -107,7 +107,7 @@ class NodesRing {
     partial.swap(theirs);
   }
 
-  // To what other nodes made of the chunk, this node's ranks from `last` down to `first`.
+  // Adds this node's ranks from `last` down to `first` to the partial sum of other nodes.
   void add(std::vector<std::byte>& sums, bool has_some, const Chunk& chunk, int last, int first) {
     std::byte* sum = sums.data() + chunk.travels;
     sources_.clear();
@@ -118,7 +118,7 @@ class NodesRing {
     reduction_.combine(sources_.data(), sources_.size(), sum, chunk.bytes / reduction_.item_bytes);
   }
 
-  // What the slot held is in a partial sum by now.
+  // Overwrites the slot, which a partial sum contains by now.
   void keep(const std::vector<std::byte>& sums, int node) {
     for (const auto& chunk : chunks_of(node))
       std::memcpy(segment_.slot(0) + chunk.begin, sums.data() + chunk.travels, chunk.bytes);
@@ -135,31 +135,31 @@ class NodesRing {
 
 using c10d::OpType;
 
-/// gloo over several nodes. All-reduces of one short, dense CPU tensor are made in each node's shared memory,
-/// in the order of their calls on a thread of their own; all else is gloo's. A short sum takes as long as its
-/// messages, and gloo has more of them with each rank; a long one as long as its bytes, which gloo sends
-/// while it adds.
-class NodesBackend : public InterceptedBackend, public RollCalled {
+/// gloo over several nodes. All-reduces of one short, dense CPU tensor use each node's shared memory, in the
+/// order of their calls on a thread of their own. gloo runs all other calls. The time of a short sum depends
+/// on the number of messages, which in gloo grows with each rank. The time of a long sum depends on its
+/// bytes, which gloo sends while it adds.
+class NodesBackend : public InterceptedBackend, public MonitoredBackend {
  public:
-  /// Longer messages are gloo's, whatever the world; `node` has slots for it.
+  /// gloo sums longer tensors at any world size. The slots of `node` have this size.
   static constexpr size_t kMostBytes = size_t{256} << 10;
-  /// `gloo` is a Carrier. `node` is that of the own node's ranks.
+  /// `gloo` is a MessageRunner. `node` connects the ranks of this node.
   NodesBackend(const BackendPtr& gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
-               std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+               std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout)
       : InterceptedBackend(gloo, gloo->getRank(), gloo->getSize()),
-        carrier_(dynamic_cast<Carrier&>(*gloo)),
+        messages_(dynamic_cast<MessageRunner&>(*gloo)),
         node_(std::move(node)),
         layout_(std::move(layout)),
-        roll_(std::move(roll)),
+        monitor_(std::move(monitor)),
         timeout_(timeout) {}
-  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
+  const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
   const std::string getBackendName() const override { return "shared"; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) {
     timeout_ = timeout;
     base::set_timeout(*inner(), timeout);
   }
-  uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
+  uint64_t getSequenceNumberForGroup() override { return monitor_->begun(); }
   void setSequenceNumberForGroup() override {}
 
  protected:
@@ -172,15 +172,15 @@ class NodesBackend : public InterceptedBackend, public RollCalled {
   void sum_in(Messenger& messenger, std::byte* data, size_t items, const Reduction& reduction,
               BoundedWait& wait);
 
-  Carrier& carrier_;
+  MessageRunner& messages_;
   std::unique_ptr<NodeTransport> node_;
   NodeLayout layout_;
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   std::atomic<std::chrono::milliseconds> timeout_;
   CallQueue queue_;  // ends before the rest does
 };
 
-// What gloo sums: the same for short tensors and long ones.
+// What gloo can sum, so that short and long tensors support the same types.
 bool is_gloos(at::ScalarType type, c10d::ReduceOp::RedOpType op) {
   constexpr std::array types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                 at::kChar,  at::kByte,   at::kInt,  at::kLong};
@@ -191,7 +191,7 @@ bool is_gloos(at::ScalarType type, c10d::ReduceOp::RedOpType op) {
 }
 
 bool NodesBackend::is_ours(const BackendCall& call, const Tensors& tensors) const {
-  constexpr size_t kBytesForEachRank = size_t{16} << 10;  // from there on gloo may be as quick
+  constexpr size_t kBytesForEachRank = size_t{16} << 10;  // above that gloo may be as fast
   if (call.type != OpType::ALLREDUCE || tensors.size() != 1 || !tensors[0].device().is_cpu() ||
       tensors[0].layout() != c10::kStrided)
     return false;
@@ -201,7 +201,7 @@ bool NodesBackend::is_ours(const BackendCall& call, const Tensors& tensors) cons
 
 NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
                                            InnerCall inner) {
-  if (call.type == OpType::BARRIER) {  // as gloo's, after all that this rank has begun
+  if (call.type == OpType::BARRIER) {  // as gloo's, after all calls that this rank has begun
     if (queue_.runs_here()) {
       queue_.run_waiting();
     } else if (const auto last = queue_.newest()) {
@@ -212,15 +212,16 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
   const auto& tensor = outputs[0];
   const Reduction reduction = find_reduction(tensor.scalar_type(), *call.reduction, true);
   const auto limit = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
-  const Collective collective{op_name(call.type), roll_->begin(call.type), limit};
-  if (roll_->compares_calls()) carrier_.compare(call_of(call.type, outputs, details_of(call)), collective);
+  const Collective collective{op_name(call.type), monitor_->begin(call.type), limit};
+  if (monitor_->compares_calls())
+    messages_.compare(call_of(call.type, outputs, details_of(call)), collective);
   const CallWord word{.type = call.type,
                       .reduction = static_cast<int8_t>(*call.reduction),
                       .scalar = tensor.scalar_type(),
                       .bytes = tensor.nbytes()};
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, word, tensor, reduction] {
-    roll_->require_alive();  // it may have died while this one waited for its turn
+    monitor_->require_alive();  // the group may have died while this call was queued
     return sum(collective, word, tensor, reduction);
   });
   return work;
@@ -229,23 +230,23 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
 std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                                      const Reduction& reduction) {
   std::exception_ptr in_memory;
-  const auto over_gloo = carrier_.carry(
+  const auto over_gloo = messages_.run_messages(
       collective,
       [&](Messenger& messenger) {
         const at::NoGradGuard no_grad;  // it may be a parameter
-        // in the order of memory, as gloo; what has gaps gloo would take for dense
+        // in memory order, as gloo; gloo would treat a tensor with gaps as dense
         const auto flat = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
         auto* data = static_cast<std::byte*>(flat.data_ptr());
         const auto items = static_cast<size_t>(flat.numel());
         try {
-          BoundedWait wait(*roll_, collective.number, collective.timeout, node_->crowded());
+          BoundedWait wait(*monitor_, collective.number, collective.timeout, node_->crowded());
           node_->segment().name_call(word);
           sum_in(messenger, data, items, reduction, wait);
         } catch (const WaitExpired& reason) {
-          in_memory = roll_->diagnose(collective, reason.cause, reason.timed_out);
+          in_memory = monitor_->diagnose(collective, reason.cause, reason.timed_out);
           return;
         } catch (const UnlikeCalls& unlike) {
-          in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
+          in_memory = monitor_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
           return;
         }
         if (!flat.is_same(tensor)) tensor.copy_(flat);
@@ -289,8 +290,7 @@ NodeRanks ranks_of(const std::vector<Peer>& peers, int own) {
   return ranks;
 }
 
-// Nothing where gloo's ring does not pass from node to node, or has nothing to save: a node has one rank
-// each.
+// Nothing if gloo's ring does not go from node to node, or if each node has only one rank.
 std::optional<NodeLayout> layout_of(const std::vector<Peer>& peers, int own) {
   NodeLayout layout;
   std::vector<int> nodes;
@@ -307,23 +307,23 @@ std::optional<NodeLayout> layout_of(const std::vector<Peer>& peers, int own) {
   return layout;
 }
 
-// gloo sees a peer's death at its socket; in memory only its process number tells of it.
+// gloo notices a peer's death at its socket; shared memory needs the peer's process number.
 std::string reason_not_shared(const std::vector<Peer>& peers) {
   const Peer& first = peers.front();
   for (const auto& peer : peers) {
     if (peer.pid_space != first.pid_space || peer.host != first.host)
       return format(
-          "rank {} does not see the processes of rank {} (a PID namespace or a host name of its own), "
+          "rank {} cannot see the process of rank {} (it has another PID namespace or host name), "
           "and would not notice its death",
           first.rank, peer.rank);
   }
   return "";
 }
 
-// The first reason why a node's ranks share no memory, the same on all ranks of the group.
-std::string agreed(RollCall& roll, const std::string& why, std::chrono::milliseconds timeout) {
-  const auto all = name_late_ranks(roll, timeout, [&] {
-    return exchange(*roll.store(), "nodes/why", ranks_of(roll.peers(), roll.rank()), why);
+// The first reason why the ranks of a node cannot share memory, the same on all ranks of the group.
+std::string agreed(PeerMonitor& monitor, const std::string& why, std::chrono::milliseconds timeout) {
+  const auto all = name_late_ranks(monitor, timeout, [&] {
+    return exchange(*monitor.store(), "nodes/why", ranks_of(monitor.peers(), monitor.rank()), why);
   });
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
   return found == all.end() ? "" : *found;
@@ -331,22 +331,22 @@ std::string agreed(RollCall& roll, const std::string& why, std::chrono::millisec
 
 }  // namespace
 
-BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<RollCall> roll,
+BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> monitor,
                                std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
-  const auto& peers = roll->peers();
-  const int own_node = peers[static_cast<size_t>(roll->rank())].node;
+  const auto& peers = monitor->peers();
+  const int own_node = peers[static_cast<size_t>(monitor->rank())].node;
   const auto here = peers_on(own_node, peers);
   const bool one_node = here.size() == peers.size();
-  auto layout = layout_of(peers, roll->rank());
+  auto layout = layout_of(peers, monitor->rank());
   if (!one_node && !layout) return gloo;
   std::unique_ptr<NodeTransport> node;
   std::string why = reason_not_shared(here);
   if (why.empty())
-    node = open_node(*roll, format("node/{}", own_node), ranks_of(here, roll->rank()),
+    node = open_node(*monitor, format("node/{}", own_node), ranks_of(here, monitor->rank()),
                      one_node ? slot_bytes_for(peers.size()) : NodesBackend::kMostBytes, join_timeout, why);
-  if (!one_node) why = agreed(*roll, why, join_timeout);
+  if (!one_node) why = agreed(*monitor, why, join_timeout);
   if (!why.empty()) {
-    if (roll->rank() == 0)
+    if (monitor->rank() == 0)
       log::warning(
           format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
                  "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
@@ -355,10 +355,10 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<RollCall> roll,
     return gloo;
   }
   if (one_node)
-    return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node), std::move(roll),
-                                                 timeout, SumOrder::as_gloo,
+    return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node),
+                                                 std::move(monitor), timeout, SumOrder::as_gloo,
                                                  Execution::in_the_call_or_behind);
-  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(roll),
+  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(monitor),
                                            timeout);
 }
 

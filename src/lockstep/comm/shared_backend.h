@@ -1,5 +1,5 @@
 #pragma once
-// The backend "shared": gloo's sums to the same bits, made in the memory that the ranks of a node share.
+// The backend "shared": sums with gloo's bits, made in the shared memory of each node.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -9,22 +9,21 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
-/// On one node all collectives but sums of sparse tensors, which go over gloo's connections as messages do;
-/// over several nodes, short sums. Collective over the group. It is `gloo` alone where the ranks of a node
-/// share no memory, which a warning says, and where shared memory would save no message.
+/// On one node it runs all collectives except sums of sparse tensors; over several nodes only short sums.
+/// `gloo` runs the rest, and all messages. Collective over the group. Returns `gloo` if the ranks of a node
+/// cannot share memory, with a warning, or if shared memory would save no message.
 c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
-                                                      std::shared_ptr<RollCall> roll,
+                                                      std::shared_ptr<PeerMonitor> monitor,
                                                       std::chrono::milliseconds join_timeout,
                                                       std::chrono::milliseconds timeout);
 
-/// Moves what the tensors' storages hold, and with them all views, where the group's backend sums without
-/// copies: shared and mpi, on a node with several ranks and room in /dev/shm. Elsewhere nothing changes but
-/// the time that a sum takes. Collective, with tensors alike on all ranks. An all-reduce takes the quick way
-/// when all ranks give the same part of such a tensor, to the same bits as any other.
+/// Collective, with equal tensors on all ranks. Moves the tensors' storages, and with them all views, into
+/// shared memory, so that an all-reduce of the same part on all ranks sums without copies, to the same bits.
+/// Only shared and mpi do this, on a node with several ranks and room in /dev/shm; otherwise nothing changes.
 void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors);
 
 }  // namespace lockstep::comm

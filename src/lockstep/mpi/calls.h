@@ -1,7 +1,7 @@
 #pragma once
-// MPI as the rest sees it: one table of calls over handles of our own, whichever library stands behind it.
-// Types and values are those of the MPI 5 standard ABI (chapter 20), so that a library which has it is called
-// as it is; for the others a plug-in translates (plugin/plugin.cpp).
+// One table of calls for every MPI library, with our own handles. Types and values are those of the MPI 5
+// standard ABI (chapter 20), so lockstep calls a library with that ABI directly. For other libraries a
+// plug-in translates (plugin/plugin.cpp).
 
 #include <cstdint>
 
@@ -47,10 +47,10 @@ struct Calls {
 #include "lockstep/mpi/calls.inc"
 };
 
-/// The calls of the library that is loaded (library.h). Throws where none is.
+/// The calls of the loaded library (library.h). Throws if none is loaded.
 const Calls& calls();
 
-/// What a plug-in exports under this name. A plug-in of another version is of another lockstep.
+/// A plug-in exports this table under kPluginSymbol. The version must equal kPluginVersion.
 struct PluginTable {
   int version;
   Calls calls;

@@ -21,7 +21,8 @@ namespace lockstep::mpi {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kOwnCall = "PMPI_Init_thread";  // a tool may stand before MPI_, not before PMPI_
+constexpr const char* kOwnCall =
+    "PMPI_Init_thread";  // tools may replace MPI_ functions, but not PMPI_ functions
 constexpr const char* kOpenMpisOwn = "ompi_mpi_comm_world";
 constexpr const char* kSetting = "LOCKSTEP_MPI";
 
@@ -29,7 +30,7 @@ struct Row {
   Family family;
   const char* name;
   const char* title;
-  std::vector<std::string> files;  // as their makers name them
+  std::vector<std::string> files;  // as the vendors name them
 };
 
 // Spectrum MPI is Open MPI; Cray's libraries for one compiler have MPICH's interface.
@@ -64,7 +65,7 @@ std::string file_of(void* symbol) {
   return ::dladdr(symbol, &found) && found.dli_fname ? found.dli_fname : "";
 }
 
-// May be asked before MPI_Init; -1 where a library knows the call and has another interface.
+// Allowed before MPI_Init. -1: the library has the call but another ABI.
 bool has_standard_abi(void* library) {
   const auto ask = reinterpret_cast<int (*)(int*, int*)>(::dlsym(library, "MPI_Abi_get_version"));
   int major = -1, minor = -1;
@@ -76,7 +77,7 @@ Family family_of(const Opened& library) {
   return ::dlsym(library.handle, kOpenMpisOwn) ? Family::open_mpi : Family::mpich;
 }
 
-// its symbols are everybody's: its own plug-ins ask for them, and ours is linked to no MPI
+// global symbols: MPI's plug-ins need them, and ours is not linked to an MPI
 Opened open(const std::string& file, int more = 0) {
   void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_GLOBAL | more);
   if (!handle) return {};
@@ -84,7 +85,7 @@ Opened open(const std::string& file, int more = 0) {
   return {handle, symbol ? file_of(symbol) : ""};
 }
 
-// The libraries of this process by their paths: a name would be looked for in every folder.
+// The libraries of this process by their paths: dlopen would search all folders for a bare name.
 std::vector<std::string> loaded_files() {
   std::vector<std::string> files;
   const auto add = [](dl_phdr_info* info, size_t, void* to) {
@@ -96,7 +97,7 @@ std::vector<std::string> loaded_files() {
   return files;
 }
 
-// empty where neither it nor what it needs has MPI
+// empty if neither the file nor its dependencies have MPI
 std::string file_of_mpi_in(const std::string& file) {
   void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (!handle) return "";
@@ -105,7 +106,7 @@ std::string file_of_mpi_in(const std::string& file) {
   return symbol ? file_of(symbol) : "";
 }
 
-// Linked to the program, or brought along by a module for itself alone, and then made everybody's.
+// Linked to the program, or loaded locally by a module, and then made global.
 std::optional<Opened> in_this_process() {
   if (void* symbol = ::dlsym(RTLD_DEFAULT, kOwnCall)) {
     open(file_of(symbol), RTLD_NOLOAD);
@@ -124,8 +125,8 @@ std::vector<std::string> names_of(const Wish& wish) {
   return names;
 }
 
-// The first that is_it takes of every path that may be it: named, or in the folders; then the bare names, for
-// which the system looks.
+// Calls is_it() with each candidate until it returns true: the named file, or the names in the folders, then
+// the bare names, which the system searches.
 bool any_candidate(const Wish& wish, const std::function<bool(const std::string& file)>& is_it) {
   if (!wish.file.empty()) return is_it(wish.file);
   const auto names = names_of(wish);
@@ -145,7 +146,7 @@ std::string wanted(const Wish& wish) {
   return wish.file.empty() ? "the library of " + base::join(titles, " or ") : wish.file;
 }
 
-// `broken`: the first reason that is more than "it is not there".
+// `broken`: the first reason other than a missing file.
 [[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
   std::error_code none;
   if (fs::is_directory(wish.file, none))
@@ -186,21 +187,21 @@ const PluginTable& open_plugin(const Row& row) {
                row.title));
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
-    throw Error(format("lockstep's half for {} does not load: {}", row.title, ::dlerror()), path,
-                "is that MPI complete, and of a version that has MPI-3?");
+    throw Error(format("cannot load lockstep's half for {}: {}", row.title, ::dlerror()), path,
+                "check that this MPI is complete and supports MPI-3");
   using Table = const PluginTable* (*)();
   const auto table = reinterpret_cast<Table>(::dlsym(handle, kPluginSymbol));
   if (table && table()->version == kPluginVersion) return *table();
   throw InputError(
-      format("lockstep's half for {} is of another lockstep: its version is {}, and this one's {}", row.title,
-             table ? format("{}", table()->version) : "not known", kPluginVersion),
+      format("lockstep's half for {} belongs to another lockstep: its version is {}, this one has {}",
+             row.title, table ? format("{}", table()->version) : "not known", kPluginVersion),
       path, "install all of lockstep from one build");
 }
 
 template <class Call>
 void take(Call& call, const Opened& library, const char* name) {
   call = reinterpret_cast<Call>(::dlsym(library.handle, name));
-  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a whole MPI-3");
+  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a complete MPI-3");
 }
 
 Calls calls_of_the_standard(const Opened& library) {
@@ -265,8 +266,7 @@ Wish with_choice(Wish wish, const std::string& choice) {
     if (choice != row.name) continue;
     const auto& known = wish.families;
     if (std::find(known.begin(), known.end(), row.family) == known.end())
-      throw InputError(format("{} is {}, and the ranks were not started by it", kSetting, choice),
-                       wish.because,
+      throw InputError(format("{} is {}, but another MPI started the ranks", kSetting, choice), wish.because,
                        format("unset {}, or start the ranks with the mpirun of {}", kSetting, row.title));
     wish.families = {row.family};
     wish.because = format("{} is {}", kSetting, choice);
@@ -281,7 +281,7 @@ Wish with_choice(Wish wish, const std::string& choice) {
 }
 
 const Library& load(const Wish& wish) {
-  static const Loaded& first = *new Loaded(load_first(wish));  // to the very end: MPI may be ended late
+  static const Loaded& first = *new Loaded(load_first(wish));  // never destroyed: MPI may be finalized late
   g_loaded = &first;
   return first.library;
 }

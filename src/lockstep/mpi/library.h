@@ -1,5 +1,5 @@
 #pragma once
-// Which MPI library this process uses: looked for and loaded once, by who started the process.
+// Which MPI library this process uses. It is found once, from the launcher of the process, and loaded.
 
 #include <string>
 #include <string_view>
@@ -12,14 +12,14 @@ enum class Family { open_mpi, mpich, standard };
 
 /// "Open MPI"
 std::string_view title_of(Family family);
-/// Those that this lockstep can use, as LOCKSTEP_MPI names them: of openmpi, mpich, abi.
+/// Those that this lockstep supports, by the names for LOCKSTEP_MPI: openmpi, mpich, abi.
 std::vector<std::string> supported();
 
-/// What to look for, and where.
+/// What to look for and where.
 struct Wish {
   std::vector<Family> families = {Family::open_mpi, Family::mpich, Family::standard};  // likeliest first
-  std::vector<std::string> folders = {};  // before where the system looks, likeliest first
-  std::string file = {};                  // the library itself, where somebody named it
+  std::vector<std::string> folders = {};  // before the system's folders, likeliest first
+  std::string file = {};                  // the library itself, if the user named it
   std::string because = {};
 };
 
@@ -30,13 +30,13 @@ struct Library {
   std::string because = {};
 };
 
-/// Keeps to LOCKSTEP_MPI, a family or a library's path, where it says something.
+/// Applies LOCKSTEP_MPI: a family, a library's path, or empty.
 Wish with_choice(Wish wish, const std::string& choice);
 
-/// Loads it; where an MPI is in the process already, that one. Once is enough: later wishes are not heard.
-/// Throws InputError where there is none.
+/// Loads the library. Uses an MPI that is already in the process. Later calls return the same library. Throws
+/// InputError if there is none.
 const Library& load(const Wish& wish);
-/// nullptr where none has been loaded.
+/// nullptr if none is loaded.
 const Library* loaded();
 
 }  // namespace lockstep::mpi

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/shared_backend.h"
 #include "lockstep/comm/shm/reduction.h"
@@ -136,12 +136,12 @@ double adding_a_byte() {
 // A ping-pong of a small and of a large message between rank 0 and the first rank of another node, or rank 1,
 // and adding numbers. Collective.
 Network measure_network(const Team& team, const ProcessGroup& group) {
-  auto* carrier = dynamic_cast<comm::Carrier*>(group->getBackend(c10::kCPU).get());
-  if (!carrier) throw Error("the group carries no messages of collectives", "bench allreduce");
+  auto* runner = dynamic_cast<comm::MessageRunner*>(group->getBackend(c10::kCPU).get());
+  if (!runner) throw Error("the group cannot send messages of a collective", "bench allreduce");
   double few = 0, many = 0;
   team.barrier();
   const comm::Collective ping_pong{"ping-pong", 0, std::chrono::minutes(1)};
-  const auto error = carrier->carry(ping_pong, [&](Messenger& messenger) {
+  const auto error = runner->run_messages(ping_pong, [&](Messenger& messenger) {
     few = one_way(messenger, kFew);
     many = one_way(messenger, kMany);
   });

@@ -86,7 +86,7 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
   auto first = ran([&] { meet(member(0, 2, "8"))->gather(""); });
   const std::string other = ran([&] { meet(member(1, 2, "7")); }).get();
   EXPECT_TRUE(holds(other, {"2 rank 1 (host n1", "belongs to job 7", "rank 0 (host n0) belongs to job 8",
-                            "a MASTER_PORT of its own"}))
+                            "set a different MASTER_PORT"}))
       << other;
   const std::string user = ran([&] { meet(member(1, 2, "8", 1234)); }).get();
   EXPECT_TRUE(holds(user, {"2 rank 1 (host n1", "belongs to job 8 of user id 1234"})) << user;
@@ -99,8 +99,8 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
 TEST_F(Exchange, WorldsThatDifferAreNamedWithWhatToDo) {
   auto first = ran([&] { meet(member(0, 3)); });
   const std::string error = ran([&] { meet(member(1, 2)); }).get();
-  EXPECT_TRUE(holds(error, {"2 the ranks do not agree how many they are: 3 for rank 0", "2 for rank 1",
-                            "to do", "the same WORLD_SIZE"}))
+  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1", "to do",
+                            "the same WORLD_SIZE"}))
       << error;
   EXPECT_EQ(first.get(), error);
 }
@@ -111,9 +111,9 @@ TEST_F(Exchange, ARankMayComeOnlyOnce) {
   std::this_thread::sleep_for(200ms);
   auto again = ran([&] { meet(member(1, 3)); });
   const std::string error = first.get();
-  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes say that they are rank 1"})) << error;
+  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes have rank 1"})) << error;
   const std::string errors = again.get() + second.get();
-  EXPECT_TRUE(holds(errors, {"2 two processes say that they are rank 1", "a RANK of its own"})) << errors;
+  EXPECT_TRUE(holds(errors, {"2 two processes have rank 1", "set a different RANK"})) << errors;
 }
 
 TEST_F(Exchange, ARankThatAnErrorEndsEndsItForAllAtOnce) {
@@ -213,7 +213,7 @@ TEST(ConnectStore, NobodyAndAnotherServiceAreGivenUpInTime) {
   const QuietJoin quiet;
   const auto port = listen_on("127.0.0.1").port;
   const std::string nobody = ran([&] { connect_store(member(1, 2), "127.0.0.1", port, 400ms); }).get();
-  EXPECT_TRUE(holds(nobody, {"1 nobody answered at 127.0.0.1", "within 0.4 s"})) << nobody;
+  EXPECT_TRUE(holds(nobody, {"1 no rank 0 answered at 127.0.0.1", "within 0.4 s"})) << nobody;
   for (const char* says : {"", "SSH-2.0-OpenSSH_9.2\r\n"}) {
     const std::string error = OtherService(says).met_by(member(1, 2), 1500ms);
     EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0", "another MASTER_PORT"}))

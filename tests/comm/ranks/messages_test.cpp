@@ -97,7 +97,7 @@ TEST(MessagesOverMpi, AShorterOneThanExpectedIsAnError) {
     std::vector<at::Tensor> tensors = {at::zeros({4})};
     auto work = group->recv(tensors, 1, 3);
     const std::string text = test::error_of([&] { work->wait(); });
-    EXPECT_NE(text.find("rank 1 sent 8 bytes, and rank 0 waits for 16"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 1 sent 8 bytes, and rank 0 expects 16"), std::string::npos) << text;
     EXPECT_TRUE(work->isCompleted());
     EXPECT_FALSE(work->isSuccess());
   }

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/gloo_group.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/comm/shared_backend.h"
@@ -56,9 +56,9 @@ class OverNodes : public ::testing::Test {
                                                               comm::open_store(test::runtime(), 20s));
     auto peers = pretended(nodes);
     change(peers);
-    const auto roll = std::make_shared<comm::RollCall>(store, std::move(peers), own_rank());
-    auto gloo = comm::make_gloo(store, test::runtime().job(), options, roll);
-    const Opened found = {gloo, comm::make_shared_backend(gloo, roll, 20s, timeout)};
+    const auto monitor = std::make_shared<comm::PeerMonitor>(store, std::move(peers), own_rank());
+    auto gloo = comm::make_gloo(store, test::runtime().job(), options, monitor);
+    const Opened found = {gloo, comm::make_shared_backend(gloo, monitor, 20s, timeout)};
     wait_for_all(*store);
     return found;
   }
@@ -168,12 +168,12 @@ TEST_F(OverNodes, ImagesInChannelsLastAreSummedInTheOrderOfMemory) {
 TEST_F(OverNodes, MessagesThatGlooNeverEndsAreGivenUp) {
   const auto group = open(layouts()[0]);
   group.gloo->barrier({})->wait();
-  auto& carrier = dynamic_cast<comm::Carrier&>(*group.gloo);
+  auto& runner = dynamic_cast<comm::MessageRunner&>(*group.gloo);
   const comm::Collective collective{"all-reduce", 2, 60s};
   std::promise<void> begun, stuck;
   std::promise<std::string> given_up;
   std::thread other([&] {
-    carrier.carry(
+    runner.run_messages(
         collective,
         [&](Messenger&) {
           begun.set_value();
@@ -185,7 +185,9 @@ TEST_F(OverNodes, MessagesThatGlooNeverEndsAreGivenUp) {
   });
   begun.get_future().wait();
   test::runtime().all_gather("");  // nobody leaves before
-  dynamic_cast<comm::RollCalled&>(*group.gloo).shared_roll()->diagnose(collective, "a line broke", false);
+  dynamic_cast<comm::MonitoredBackend&>(*group.gloo)
+      .shared_monitor()
+      ->diagnose(collective, "a line broke", false);
   const auto said = given_up.get_future().get();
   EXPECT_NE(said.find("all-reduce (collective 2) failed"), std::string::npos) << said;
   stuck.set_value();

@@ -65,38 +65,38 @@ class Idler {
   pid_t pid_;
 };
 
-using Rolls = std::array<std::shared_ptr<RollCall>, 3>;
+using Monitors = std::array<std::shared_ptr<PeerMonitor>, 3>;
 
 // Those of the ranks of this node, of which `last` is the process of rank 2.
-Rolls rolls_with(pid_t last) {
+Monitors monitors_with(pid_t last) {
   std::vector<Peer> peers(3);
   for (int rank = 0; rank < 3; ++rank) {
     peers[rank].rank = rank;
     peers[rank].pid = rank == 2 ? last : ::getpid();
   }
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  Rolls rolls;
+  Monitors monitors;
   std::vector<std::thread> coming;
   for (int rank = 0; rank < 3; ++rank)
-    coming.emplace_back([&, rank] { rolls[rank] = std::make_shared<RollCall>(store, peers, rank); });
+    coming.emplace_back([&, rank] { monitors[rank] = std::make_shared<PeerMonitor>(store, peers, rank); });
   for (auto& rank : coming) rank.join();
-  return rolls;
+  return monitors;
 }
 
 struct Collectives {
   explicit Collectives(std::chrono::milliseconds limit) {
-    roll->at_death([this] { limits->cut_lines(); });
+    monitor->on_death([this] { timeouts->cut_connections(); });
     watch = std::make_shared<CollectiveWatch>(
-        roll, Collective{"all-reduce", roll->begin(c10d::OpType::ALLREDUCE), limit});
-    limits->add(watch);
-    work = c10::make_intrusive<WatchedWork>(inner, watch, limits, 0, c10d::OpType::ALLREDUCE);
+        monitor, Collective{"all-reduce", monitor->begin(c10d::OpType::ALLREDUCE), limit});
+    timeouts->add(watch);
+    work = c10::make_intrusive<WatchedWork>(inner, watch, timeouts, 0, c10d::OpType::ALLREDUCE);
   }
-  ~Collectives() { roll->at_death({}); }
+  ~Collectives() { monitor->on_death({}); }
 
   Idler last_rank;
-  Rolls rolls = rolls_with(last_rank.pid());
-  std::shared_ptr<RollCall> roll = rolls[0], mate = rolls[1];
-  std::shared_ptr<TimeoutThread> limits = std::make_shared<TimeoutThread>(Connections{}, roll);
+  Monitors monitors = monitors_with(last_rank.pid());
+  std::shared_ptr<PeerMonitor> monitor = monitors[0], mate = monitors[1];
+  std::shared_ptr<TimeoutThread> timeouts = std::make_shared<TimeoutThread>(Connections{}, monitor);
   c10::intrusive_ptr<NeverOver> inner = c10::make_intrusive<NeverOver>();
   std::shared_ptr<CollectiveWatch> watch;
   c10::intrusive_ptr<WatchedWork> work;
@@ -110,25 +110,25 @@ TEST(TimeoutThread, WhatNeverEndsIsGivenUpAfterItsTime) {
   EXPECT_TRUE(group.work->isCompleted());
   EXPECT_FALSE(group.work->isSuccess());
   EXPECT_NE(group.work->exception(), nullptr);
-  EXPECT_TRUE(group.roll->is_dead());
+  EXPECT_TRUE(group.monitor->is_dead());
 }
 
 TEST(TimeoutThread, WhatEndsAsThePatienceDoesIsNoFailure) {
   Collectives group(60s);
   const auto over_late = [&] {
-    return WatchedWork(c10::make_intrusive<OverLate>(), group.watch, group.limits, 0,
+    return WatchedWork(c10::make_intrusive<OverLate>(), group.watch, group.timeouts, 0,
                        c10d::OpType::ALLREDUCE);
   };
   EXPECT_TRUE(over_late().wait(::kNoTimeout));
   EXPECT_THROW(over_late().wait(1ms), c10::Error);  // the caller's own patience
-  EXPECT_FALSE(group.roll->is_dead());
+  EXPECT_FALSE(group.monitor->is_dead());
 }
 
 // gloo may not see what a mate has seen.
 TEST(TimeoutThread, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
   Collectives group(10min);
   const auto begin = Clock::now();
-  group.mate->tell_end("it met an error");
+  group.mate->publish_error("it met an error");
   const auto future = group.work->getFuture();
   future->wait();
   EXPECT_TRUE(future->hasError());
@@ -158,7 +158,7 @@ TEST(TimeoutThread, ADeathThatGlooNeverMeetsIsNamedLongBeforeTheTimeout) {
 
 TEST(TimeoutThread, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
   Collectives group(10min);
-  group.rolls[2]->leave();
+  group.monitors[2]->leave();
   const auto error = error_of(*group.work);
   EXPECT_NE(error.find("rank 2"), std::string::npos) << error;
   EXPECT_NE(error.find("left the group after collective 0"), std::string::npos) << error;
@@ -166,10 +166,10 @@ TEST(TimeoutThread, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
 
 TEST(TimeoutThread, ARankThatHasDoneItsPartMayLeave) {
   Collectives group(10min);
-  group.rolls[2]->begin(c10d::OpType::ALLREDUCE);
-  group.rolls[2]->leave();
+  group.monitors[2]->begin(c10d::OpType::ALLREDUCE);
+  group.monitors[2]->leave();
   group.last_rank.die();
-  EXPECT_FALSE(group.watch->is_hopeless());
+  EXPECT_FALSE(group.watch->waits_for_lost_rank());
 }
 
 }  // namespace

@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-/// What each message costs beside what it costs anyway.
+/// The additional cost of each message.
 struct Delay {
   double latency = 0;           ///< seconds
-  double bytes_per_second = 0;  ///< of a rank's line, each way; 0 = as fast as they go
+  double bytes_per_second = 0;  ///< of a rank's link, each way; 0 = unlimited
 
   bool operator==(const Delay&) const = default;
-  /// How long a line is busy with so many bytes.
+  /// How long a link is busy with so many bytes.
   double seconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 
-/// Messages over another messenger that take latency + bytes / bandwidth longer. A rank has one line out and
-/// one in: messages that share it come one after the other, and those that leave together share a latency.
-/// Whoever waits sleeps, and the core is free for others.
+/// Messages over another messenger that take latency + bytes / bandwidth longer. A rank has one outgoing and
+/// one incoming link: messages on one link come one after the other, and messages sent together share a
+/// latency. A waiting rank sleeps, so that other processes can use the core.
 class Delayed : public Messenger {
  public:
   Delayed(Messenger& messenger, Delay delay) : messenger_(messenger), delay_(delay) {}

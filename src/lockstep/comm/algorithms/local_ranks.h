@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that are threads of this process: an algorithm can be tried without a launcher.
+// Ranks as threads of this process, so that an algorithm runs without a launcher.
 
 #include <functional>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Runs `body` once a rank, a thread each; rank r is on node nodes[r]. A message waits for its receiver, as
-/// over a network. The first exception ends the others' waiting and is thrown. Where all wait, or one for
-/// ten seconds, the exception says who waits for whom.
+/// Runs `body` once per rank, each on its own thread; rank r is on node nodes[r]. A send waits for its
+/// receiver, as over a network. The first exception ends all waits and is thrown. If all ranks wait, or one
+/// waits for ten seconds, the exception says which rank waits for which.
 void run_as_ranks(const std::vector<int>& nodes, const std::function<void(Messenger&)>& body);
 /// All on one node.
 void run_as_ranks(int world, const std::function<void(Messenger&)>& body);

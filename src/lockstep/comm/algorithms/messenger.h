@@ -1,24 +1,24 @@
 #pragma once
-// Messages between the ranks of a group: all that an all-reduce is made of.
+// Messages between the ranks of a group, the building blocks of an all-reduce.
 
 #include <cstddef>
 #include <span>
 
 namespace lockstep {
 
-/// Bytes for another rank; they stay where they are until the call that sends them returns.
+/// Bytes for another rank. They must stay valid until the call that sends them returns.
 struct Outgoing {
   int to;                            ///< the rank
   std::span<const std::byte> bytes;  ///< for it
 };
 
-/// Where another rank's bytes are to go: as many as it sends.
+/// Where to put another rank's bytes. The size must equal the size that it sends.
 struct Incoming {
   int from;                    ///< the rank
   std::span<std::byte> bytes;  ///< from it
 };
 
-/// One rank's end of the lines to the others. Between two ranks messages keep their order.
+/// One rank's connection to the others. Messages between two ranks keep their order.
 class Messenger {
  public:
   virtual ~Messenger() = default;
@@ -26,16 +26,16 @@ class Messenger {
   virtual int rank() const = 0;
   /// How many ranks there are.
   virtual int world() const = 0;
-  /// Which machine a rank is on, by a number; all on one where nobody says.
+  /// The number of the machine of a rank; by default all are on one.
   virtual int node_of(int /*rank*/) const { return 0; }
 
-  /// All of these at the same time; returns when the last has gone and come. Empty ones do not travel.
+  /// Sends and receives all of these at the same time; returns when all are done. Skips empty messages.
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
-  /// One each way at the same time: two ranks that call this with each other do not wait for ever.
+  /// Sends one and receives one at the same time. Two ranks may call this with each other without a deadlock.
   void exchange(Outgoing out, Incoming in) { exchange({&out, 1}, {&in, 1}); }
   /// Returns when the bytes may be changed.
   void send(int to, std::span<const std::byte> bytes);
-  /// Returns when they are there.
+  /// Returns when the bytes have arrived.
   void receive(int from, std::span<std::byte> bytes);
 
  protected:

@@ -1,4 +1,4 @@
-// The ranks compare what each was told, and which GPUs they took.
+// The ranks compare their commands and configs, and the GPUs they use.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kNamedFacts = 3;
 
-// A rank that was started over ssh has no job id of its own, and belongs to the job all the same.
+// A rank that was started over ssh does not know the job id, but belongs to the job.
 bool is_unknown(const std::string& name, const std::string& value) {
   return name == kJobIdFact && value.empty();
 }
@@ -29,7 +29,7 @@ std::string value_or_nothing(const std::string& value) {
 
 std::string one_difference(const std::string& name,
                            const std::vector<std::map<std::string, std::string>>& all) {
-  std::string expected;  // by the first rank that knows
+  std::string expected;  // by the first rank that knows it
   size_t first = all.size();
   std::map<std::string, std::vector<int>> others;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -50,7 +50,7 @@ std::string one_difference(const std::string& name,
   return text;
 }
 
-// Every rank's own part, in rank order, as each has packed it.
+// Every rank's part, in rank order.
 template <class Part>
 std::vector<Part> unpack_all(const std::vector<std::string>& texts) {
   std::vector<Part> all;
@@ -63,11 +63,11 @@ InputError refusal_of(const Job& job, const std::vector<Facts>& all) {
   for (const auto& facts : all)
     for (const auto& [name, value] : facts)
       if (name == kVersionFact) versions.insert(value);
-  return InputError(
-             "the ranks were started with different commands or configs: " + difference(all),
-             format("{} ranks that met as one job, launcher {}", job.world, job.launcher),
-             "start every rank with the same command and config; where these are two jobs, give each a "
-             "MASTER_PORT of its own")
+  return InputError("the ranks were started with different commands or configs: " + difference(all),
+                    format("{} ranks of one job, launcher {}", job.world, job.launcher),
+                    "start every rank with the same command and config; if these are two jobs, set another "
+                    "MASTER_PORT "
+                    "for one of them")
       .of(versions.size() > 1 ? Code::versions : Code::bad_input);
 }
 
@@ -81,7 +81,7 @@ std::string ranks_text(const std::set<int>& ranks) {
   return rank_list({ranks.begin(), ranks.end()});
 }
 
-// The parts of a divided GPU (MIG) have a UUID each, and one place on their node: that is what NCCL compares.
+// Each part of a divided GPU (MIG) has its own UUID, but all have one bus id, which NCCL compares.
 std::string shared_gpu(const std::vector<std::vector<Gpu>>& gpus) {
   std::map<std::string, std::set<int>> by_uuid;
   std::map<std::pair<int, std::string>, std::set<int>> by_place;  // node, and bus on host
@@ -95,13 +95,13 @@ std::string shared_gpu(const std::vector<std::vector<Gpu>>& gpus) {
     if (ranks.size() > 1) return format("{} share one GPU ({})", ranks_text(ranks), gpu);
   for (const auto& [place, ranks] : by_place) {
     if (ranks.size() > 1)
-      return format("{} have parts (MIG) of one GPU ({}), and NCCL takes one rank a GPU", ranks_text(ranks),
+      return format("{} use parts (MIG) of one GPU ({}), and NCCL allows one rank per GPU", ranks_text(ranks),
                     place.second);
   }
   return "";
 }
 
-// NCCL 2.30 and later takes two ranks on one GPU from who says so: to try it, for it is slow.
+// NCCL 2.30 and later allows two ranks on one GPU if this is set; it is slow.
 bool may_share_gpus() {
   return launch::text_of(launch::current_environment(), "NCCL_MULTI_RANK_GPU_ENABLE") == "1";
 }
@@ -128,8 +128,8 @@ std::string difference(const std::vector<Facts>& facts) {
   return base::join(found, "; ") + (rest == 0 ? "" : format("; and {} more", rest));
 }
 
-void agree(const launch::Runtime& runtime, const std::function<Facts()>& tell) {
-  const auto own = base::pack_outcome([&] { return base::as_line(nlohmann::json(tell())); });
+void agree(const launch::Runtime& runtime, const std::function<Facts()>& facts) {
+  const auto own = base::pack_outcome([&] { return base::as_line(nlohmann::json(facts())); });
   const auto outcomes = runtime.gather(own);
   const auto verdict = [&]() -> std::string {
     if (std::ranges::count(outcomes, own) == runtime.job().world) return base::unpack_outcome(own);
@@ -152,9 +152,8 @@ void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch
   const auto shared = runtime.broadcast(compares ? shared_gpu(unpack_all<std::vector<Gpu>>(all)) : "");
   if (shared.empty()) return;
   throw InputError(shared, format("{} ranks, launcher {}", job.world, job.launcher),
-                   "ask the scheduler for a GPU a rank, start fewer ranks a node, set launch.device to cpu, "
-                   "or launch.device to cuda "
-                   "and launch.backend to shared (sums through the CPU)")
+                   "request one GPU per rank, start fewer ranks per node, set launch.device to cpu, or set "
+                   "launch.backend to shared (sums through the CPU)")
       .of(Code::gpu);
 }
 

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kRankZeroKey = "rank0";  // set as soon as others may come
 constexpr const char* kNote = "note";
-constexpr Milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it answers
-constexpr Milliseconds kReadingTime{1000};    // for the others to read the last answer
+constexpr Milliseconds kRankZeroGrace{2000};  // the others wait longer: rank 0 waits for the full time first
+constexpr Milliseconds kReadingTime{1000};    // in which the others read the last answer
 constexpr Milliseconds kTimerError{50};
 constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
 constexpr int kMostOnOneMachine = 4096;           // a larger world is a typing mistake
@@ -89,7 +89,7 @@ class StoreExchange : public launch::TextExchange {
   ~StoreExchange() override {
     try {
       leave();
-    } catch (const std::exception&) {  // the store is gone, and nobody waits any more
+    } catch (const std::exception&) {  // the store is gone, and no rank waits for this one
     }
   }
 
@@ -105,7 +105,7 @@ class StoreExchange : public launch::TextExchange {
   std::vector<std::string> gather(const std::string& text) override {
     const int turn = gathered_++;
     put(text_key(turn, own_.rank), text);
-    // the last to come tells rank 0: a wait for one key costs the same in any world
+    // the last to come wakes rank 0: waiting for one key costs the same in any world
     if (store_->add(count_key(turn), 1) == own_.world) store_->set(all_key(turn), std::string());
     if (own_.rank != 0) return {};
     if (!wait_for(all_key(turn), options_.timeout)) fail(base::pack_error(missing(turn)));
@@ -127,7 +127,7 @@ class StoreExchange : public launch::TextExchange {
     if (!wait_for(answer_key(turn), options_.timeout + kRankZeroGrace)) {
       throw Error(format("rank 0 did not respond within {} during start-up", seconds(options_.timeout)),
                   place_of(own_),
-                  "look at that process: it may be stopped, or still wait for a rank that started late")
+                  "look at that process: it may be stopped, or may still wait for another rank")
           .of(Code::not_joined, {0});
     }
     const std::string answer = store_->get_to_str(answer_key(turn));
@@ -197,33 +197,32 @@ class StoreExchange : public launch::TextExchange {
     if (!same_job(own_, zero)) {
       refuse(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_), job_name(own_),
                     base::printable(zero.host), job_name(zero)),
-             "give each job a MASTER_PORT of its own");
+             "set a different MASTER_PORT for each job");
     }
     if (own_.world != zero.world) refuse_world(zero);
     auto json = nlohmann::json(own_);
-    json["word"] = random_word();  // two processes may be alike in all else
+    json["word"] = random_word();  // all else may be equal
     const std::string mine = base::as_line(json);
     const auto first = store_->compareSet(member_key(own_.rank), std::string(), mine);
     if (first == mine) return;
-    refuse(format("two processes say that they are rank {}: {} came first, {} second", own_.rank,
+    refuse(format("two processes have rank {}: {} came first, {} second", own_.rank,
                   name_of(member_in(first)), name_of(own_)),
-           "give each process a RANK of its own, and each job a MASTER_PORT of its own");
+           "set a different RANK for each process, and a different MASTER_PORT for each job");
   }
 
-  // Rank 0 adds the note to its own error, where it waits in vain.
+  // Rank 0 adds the note to its own error if it times out.
   [[noreturn]] void refuse(const std::string& what, const char* hint) {
     store_->set(kNote, what);
     throw InputError(what, place_of(own_), hint);
   }
 
-  // Rank 0 cannot know whom to wait for, so this ends the start for all.
+  // Rank 0 cannot know which ranks to wait for, so this ends the start for all.
   [[noreturn]] void refuse_world(const Member& zero) {
     const InputError error(
-        format("the ranks do not agree how many they are: {} for rank 0 (host {}), {} for {}", zero.world,
+        format("the ranks have different world sizes: {} on rank 0 (host {}), {} on {}", zero.world,
                base::printable(zero.host), own_.world, name_of(own_)),
         place_of(own_),
-        "set the same WORLD_SIZE on every rank; where these are two jobs, give each a MASTER_PORT of its "
-        "own");
+        "set the same WORLD_SIZE on every rank; if these are two jobs, set a different MASTER_PORT for each");
     store_->set(all_key(0), base::pack_error(error));
     throw InputError(error);
   }
@@ -234,7 +233,7 @@ class StoreExchange : public launch::TextExchange {
         .of(Code::not_joined, std::move(ranks));
   }
 
-  // A world may be a wrong number: only the ranks that a message names are looked for.
+  // The world size may be wrong and huge, so this looks only for the ranks that a message names.
   Error missing(int turn) {
     std::vector<int> ranks;
     for (int rank = 0; rank < own_.world && ranks.size() < kNamedRanks + 1; ++rank)
@@ -244,7 +243,7 @@ class StoreExchange : public launch::TextExchange {
     if (turn == 0)
       return not_come(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
     return Error(format("{} did not respond within {} during start-up", names, seconds(options_.timeout)),
-                 place_of(own_), "look at that process: it may be stopped, or busy with a slow disk")
+                 place_of(own_), "look at that process: it may be stopped, or wait for a slow disk")
         .of(Code::not_joined, ranks);
   }
 
@@ -258,8 +257,8 @@ class StoreExchange : public launch::TextExchange {
     store_->set(answer_key(turn), outcome);
   }
 
-  // A rank that an error ends tells the others, who may wait for it. A store that ends with rank 0 stays
-  // until all have read its last answer.
+  // A rank that ends by an error tells the others, which may wait for it. Rank 0 keeps its store until all
+  // have read the last answer.
   void leave() {
     if (joined_ && std::uncaught_exceptions() > exceptions_at_birth_) {
       const auto error = base::pack_error(

@@ -24,20 +24,20 @@ struct Member {
   int rank = 0;
   int world = 1;
   std::string host = {};
-  std::string job_id = {};  // empty where this rank was not told
+  std::string job_id = {};  // empty if this rank does not know it
   uid_t user = ::geteuid();
   pid_t pid = ::getpid();
   std::string pid_space = this_pid_space();  // where the pid means this process
 };
 Member member_of(const Job& job);
-/// "rank 2 of 4 on host a", where an error happened.
+/// The place of an error: "rank 2 of 4 on host a"
 std::string place_of(const Member& member);
 /// "60 s"
 std::string seconds(std::chrono::milliseconds time);
 
 struct ExchangeOptions {
-  std::chrono::milliseconds timeout{60'000};  // for all to come, and for each exchange after that
-  std::string address = {};                   // rank 0's, as the others reach it; may be empty
+  std::chrono::milliseconds timeout{60'000};  // for all ranks to come, and for each exchange after that
+  std::string address = {};                   // rank 0's, as the others reach it, or empty
   bool serves = false;                        // the store ends with this process
   bool one_machine = false;                   // all ranks are on it: a killed one is noticed
 };
@@ -46,8 +46,8 @@ struct ExchangeOptions {
 std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Member& own,
                                                     const ExchangeOptions& options);
 
-/// The same; returns once all ranks have come. Throws on every rank that came where one is missing or counts
-/// other ranks, and on a rank that belongs to another job or user or comes a second time.
+/// The same, after all ranks have come. Throws on every rank that came if a rank is missing or has another
+/// world size, and on a rank that belongs to another job or user or comes twice.
 std::unique_ptr<launch::TextExchange> meet_over(StorePtr store, const Member& own,
                                                 const ExchangeOptions& options);
 

@@ -41,7 +41,7 @@ Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds ti
     if (const auto store = find_local_store(plan.path)) return meet_over(store, own, options);
     std::this_thread::sleep_for(kLocalRetry);
   }
-  throw Error(format("rank 0 did not come within {}: nobody waits at {}", seconds(timeout),
+  throw Error(format("rank 0 did not come within {}: it created no file {}", seconds(timeout),
                      base::printable(plan.path)),
               place_of(own),
               "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
@@ -49,8 +49,8 @@ Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds ti
       .of(Code::not_joined, {0});
 }
 
-// Debian's /etc/hosts gives the host's own name as 127.0.1.1, where other nodes cannot connect; and behind a
-// service's address rank 0 has another one of its own: then rank 0 listens on all.
+// Debian's /etc/hosts maps the host's own name to 127.0.1.1, where other nodes cannot connect. Behind a
+// service's address rank 0 has another address. In both cases rank 0 listens on all addresses.
 Exchange meet_at_address(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   if (own.rank != 0) {
     return meet_over(under(plan.prefix, connect_store(own, plan.host, plan.port, timeout)), own,
@@ -71,8 +71,7 @@ MeetingPlace wait_for_place(const Rendezvous& plan, const Member& own, Milliseco
   }
   throw Error(format("rank 0 did not come within {}: there is no file {}", seconds(timeout),
                      base::printable(plan.path, base::kLongestPath)),
-              place_of(own),
-              "look in the log for an earlier error of rank 0; all nodes have to see that folder")
+              place_of(own), "look in the log for an earlier error of rank 0; all nodes must see that folder")
       .of(Code::not_joined, {0});
 }
 
@@ -91,7 +90,7 @@ Exchange meet_by_file(const Rendezvous& plan, const Member& own, Milliseconds ti
                    {.timeout = timeout, .address = place.host, .serves = true});
 }
 
-// torchrun's agent keeps its store from restart to restart, and a process may meet more than once.
+// torchrun's agent keeps its store over restarts, and a process may join more than once.
 Exchange meet_in_agents_store(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const auto agents = connect_store(own, plan.host, plan.port, timeout);
   const int64_t turn = agents->add(format("{}/turn/{}", plan.prefix, own.rank), 1);
@@ -112,16 +111,16 @@ Exchange meet(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   }
 }
 
-// Rank 0 may have met the others at an address that other machines reach, too. Once the layout is known, the
-// exchange goes on in a store of its own, which for one node needs no such address.
-Exchange go_on_elsewhere(const launch::Runtime& runtime, Milliseconds timeout) {
+// Other machines may reach the address at which the ranks have met. Once the layout is known, the exchange
+// continues in a new store, which on one node needs no such address.
+Exchange move_exchange(const launch::Runtime& runtime, Milliseconds timeout) {
   const std::string address = runtime.exchange()->address();
   auto store = open_store(runtime, timeout);
   return exchange_over(std::move(store), member_of(runtime.job()),
                        {.timeout = timeout, .address = address, .serves = runtime.job().rank == 0});
 }
 
-// Without MPI each rank knows only what it was told of where it is.
+// Without MPI each rank knows only its own place.
 void agree_on_layout(launch::Runtime& runtime) {
   const auto texts = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
   std::string packed;
@@ -140,12 +139,12 @@ Facts facts_of_job(const Job& job) {
   return {{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}};
 }
 
-// Over MPI each rank sends rank 0 an empty message, and rank 0 answers those that came with the ranks that
-// did not. The communicator is the runtime's own: no message of a user's meets ours.
+// Over MPI each rank sends an empty message to rank 0. Rank 0 answers with the list of missing ranks. The
+// communicator is the runtime's own, so a user's messages cannot interfere.
 constexpr int kHello = 1;
 constexpr int kAnswer = 2;
 constexpr auto kBetweenTests = std::chrono::microseconds(200);
-// rank 0 waits for the full timeout before it answers, so the others wait a little longer for it
+// the others wait a little longer than rank 0, which waits for the full timeout before it answers
 constexpr auto kAnswerGrace = std::chrono::seconds(2);
 
 bool is_done(mpi::Request& request, mpi::Status* status = mpi::kIgnore) {
@@ -154,7 +153,7 @@ bool is_done(mpi::Request& request, mpi::Status* status = mpi::kIgnore) {
   return done != 0;
 }
 
-// Those that are not done in time, by their place.
+// The indices of the requests that are not done in time.
 std::vector<size_t> not_done(std::vector<mpi::Request>& requests, Milliseconds timeout) {
   std::vector<size_t> open;
   for (size_t i = 0; i < requests.size(); ++i) open.push_back(i);
@@ -192,7 +191,7 @@ std::vector<int> missing_on_rank_zero(mpi::Comm comm, int world, Milliseconds ti
   }
   std::vector<mpi::Request> answers;
   for (int rank = 1; rank < world; ++rank) {
-    // an answer that nobody waits for would be taken for that of the next meeting
+    // the next call would receive an unexpected answer
     if (std::ranges::count(*missing, rank) > 0) continue;
     answers.push_back(mpi::Request::null);
     launch::check_mpi(mpi::calls().isend(missing->data(), static_cast<int>(missing->size()), mpi::Type::int32,
@@ -242,7 +241,7 @@ void join_over_mpi(const launch::Runtime& runtime, Milliseconds timeout) {
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,
                           const std::function<std::string(const std::vector<std::string>& texts)>& answer,
                           Milliseconds timeout) {
-  // MPI's own gather would hold all ranks while one of them is stopped
+  // MPI's own gather would block all ranks while one of them is stopped
   if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
   const auto texts = runtime.gather(text);
   return runtime.broadcast(runtime.job().rank == 0 ? answer(texts) : "");
@@ -261,7 +260,7 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
     runtime.meet_in(meet(plan, member_of(job), timeout));
     agree_on_layout(runtime);
     if (plan.how == Meeting::address || plan.how == Meeting::file)
-      runtime.meet_in(go_on_elsewhere(runtime, timeout));
+      runtime.meet_in(move_exchange(runtime, timeout));
   }
   agree(runtime, [&] { return facts_of_job(job); });
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a job meet: they find out who shares a node, and that they were all told to do the same.
+// The ranks of a job find each other, which of them share a node, and whether all have the same settings.
 
 #include <chrono>
 #include <functional>
@@ -12,35 +12,35 @@
 
 namespace lockstep::comm {
 
-/// What this rank was told to do, by the names that a person knows. Two ranks that differ in one must not
-/// train together.
+/// The settings of this rank, by the names that users know. Ranks with different facts must not train
+/// together.
 using Facts = std::vector<std::pair<std::string, std::string>>;
-constexpr const char* kJobIdFact = "job id";  // may be empty on a rank that was not told
+constexpr const char* kJobIdFact = "job id";  // may be empty on a rank that does not know it
 constexpr const char* kVersionFact = "lockstep's version";
 
-/// Collective, to be called once, before a device is chosen: where it returns, the runtime's exchanges and
-/// its job's layout hold for all ranks, which are of one job and one version. Otherwise it throws on every
-/// rank that came, an InputError where the ranks were told different things.
+/// Collective. Call it once, before a device is chosen. Afterwards the runtime's exchanges and its job's
+/// layout are valid on all ranks, which belong to one job and have one version. Otherwise it throws on every
+/// rank that came: an InputError if the facts differ.
 void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout);
 
-/// The ranks' first meeting over MPI, which itself has no deadline: returns on every rank once all have come;
-/// otherwise throws on every rank that came, naming those that did not.
+/// Waits for all ranks over MPI, with a deadline, which MPI itself lacks. Otherwise throws on every rank that
+/// came, and names those that did not.
 void join_over_mpi(const launch::Runtime& runtime, std::chrono::milliseconds timeout);
 
-/// What rank 0 makes of all ranks' texts, on every rank. Throws Error where one does not come in time.
+/// Rank 0's answer to all ranks' texts, on every rank. Throws Error if a rank does not come in time.
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,
                           const std::function<std::string(const std::vector<std::string>& texts)>& answer,
                           std::chrono::milliseconds timeout);
 
-/// Collective, once the ranks have met. Throws the same InputError on every rank where their facts differ,
-/// naming what differs and on which rank; an Error of `tell` on one rank is thrown on all.
-void agree(const launch::Runtime& runtime, const std::function<Facts()>& tell);
+/// Collective, after join_ranks(). If the facts differ, throws the same InputError on every rank, which names
+/// the difference and the ranks. An Error from `facts` on one rank is thrown on all.
+void agree(const launch::Runtime& runtime, const std::function<Facts()>& facts);
 
-/// Collective: NCCL refuses two ranks on one GPU, but only later and in other words; rank 0's
-/// NCCL_MULTI_RANK_GPU_ENABLE=1 leaves it to NCCL. `own` is empty where this rank computes on no GPU.
+/// Collective. NCCL rejects two ranks on one GPU later, with a less clear error. With
+/// NCCL_MULTI_RANK_GPU_ENABLE=1 on rank 0 only NCCL decides. `own` is empty if this rank uses no GPU.
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own);
 
-/// Which fact differs, and on which rank, as an error says it; empty where they are all the same.
+/// Which facts differ, and on which ranks, as an error message; empty if they are the same.
 std::string difference(const std::vector<Facts>& facts);
 
 }  // namespace lockstep::comm

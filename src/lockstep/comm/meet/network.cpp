@@ -28,8 +28,8 @@ namespace lockstep::comm {
 namespace {
 
 const char* const kVariable = "GLOO_SOCKET_IFNAME";
-constexpr std::chrono::milliseconds kNameService{5000};  // to answer
-constexpr uint64_t kOwnFiles = 256;                      // the program's, MPI's and libtorch's
+constexpr std::chrono::milliseconds kNameService{5000};  // how long it may take
+constexpr uint64_t kOwnFiles = 256;                      // for the program, MPI and libtorch
 
 std::string first_name(const std::string& wanted) {
   return wanted.substr(0, wanted.find(','));
@@ -69,7 +69,7 @@ const NetworkAddress* find_interface(const NetworkFacts& facts, const std::strin
 GlooInterface named(const NetworkFacts& facts, bool many_nodes) {
   const std::string name = first_name(facts.wanted);
   const NetworkAddress* found = find_interface(facts, name);
-  if (!found) refuse_interface(facts, format("{} is '{}', and there is no such interface", kVariable, name));
+  if (!found) refuse_interface(facts, format("{} is '{}', but there is no such interface", kVariable, name));
   if (many_nodes && found->loopback) {
     refuse_interface(
         facts, format("{} is '{}', the loopback, which ranks on other nodes cannot reach", kVariable, name));
@@ -82,13 +82,13 @@ bool is_local(const NetworkFacts& facts, const std::string& address) {
                      [&](const auto& entry) { return entry.address == address; });
 }
 
-// As gloo does it: the first address of the host name that this machine can bind. Where there is none, gloo
-// falls back to the loopback without a word, and a job of several nodes hangs.
+// As in gloo: the first address of the host name that this machine can bind. If there is none, gloo silently
+// falls back to the loopback, and a job on several nodes hangs.
 GlooInterface of_host_name(const NetworkFacts& facts) {
   if (facts.host_addresses.empty()) {
-    refuse_interface(facts,
-                     format("the host name '{}' does not resolve, so gloo would listen on the loopback alone",
-                            facts.host));
+    refuse_interface(
+        facts,
+        format("the host name '{}' does not resolve, so gloo would only listen on the loopback", facts.host));
   }
   for (const auto& address : facts.host_addresses) {
     if (is_loopback(facts, address)) {
@@ -99,7 +99,7 @@ GlooInterface of_host_name(const NetworkFacts& facts) {
     }
     if (is_local(facts, address)) return {"", address};
   }
-  refuse_interface(facts, format("the host name '{}' resolves to {}, which is no address of this machine",
+  refuse_interface(facts, format("the host name '{}' resolves to {}, which is not an address of this machine",
                                  facts.host, facts.host_addresses.front()));
 }
 
@@ -112,7 +112,7 @@ std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
-// Of a mask; 0 where there is none.
+// The number of bits in a mask; 0 without one.
 int bits_in(const sockaddr* mask) {
   if (!mask) return 0;
   const bool four = mask->sa_family == AF_INET;
@@ -166,8 +166,8 @@ Lookup ask_name_service(const std::string& host, std::uint16_t port, int flags) 
 
 [[noreturn]] void refuse_listening(const std::string& address, std::uint16_t port, const std::string& why) {
   throw Error(format("cannot listen on {} port {}: {}", address, port, why), "the job's store",
-              port == 0 ? "is the address one of this machine's?"
-                        : "choose another MASTER_PORT, or leave it to torchrun");
+              port == 0 ? "check that the address belongs to this machine"
+                        : "choose another MASTER_PORT, or let torchrun choose it");
 }
 
 std::uint16_t bound_port(int socket) {
@@ -183,7 +183,7 @@ std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadli
   return std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(1'000'000));
 }
 
-// 0, or the reason
+// 0 or errno
 int connect_once(int socket, const addrinfo& place, std::chrono::steady_clock::time_point deadline) {
   if (::connect(socket, place.ai_addr, place.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -274,7 +274,8 @@ base::Descriptor connect_to(const std::string& host, std::uint16_t port,
 
 uint64_t make_room_for_files(uint64_t files) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return files;  // unknown: whoever opens one will see
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return files;  // unknown: opening a file will fail if there are too many
   const auto wanted = std::min<rlim_t>(files, limit.rlim_max);
   if (limit.rlim_cur < wanted) {
     const rlim_t before = std::exchange(limit.rlim_cur, wanted);
@@ -290,8 +291,8 @@ uint64_t files_for(const Job& job) {
 
 void check_room_for_gloo(const Job& job) {
   const uint64_t room = make_room_for_files(files_for(job));
-  if (room + kOwnFiles >= files_for(job)) return;  // less than that is surely too few
-  throw InputError(format("gloo connects each rank with all {} others, and a process may open {} files here",
+  if (room + kOwnFiles >= files_for(job)) return;  // even a program that uses no other files would fail
+  throw InputError(format("gloo connects each rank with {} others, but a process may open only {} files here",
                           job.world - 1, room),
                    format("rank {} of {} on host {}", job.rank, job.world, job.host),
                    "choose the backend mpi or nccl, or ask for a higher limit (ulimit -Hn)")

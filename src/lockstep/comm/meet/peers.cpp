@@ -65,8 +65,8 @@ Peer unpack_peer(const std::string& text) {
   try {
     return base::parse_json(text).get<Peer>();
   } catch (const nlohmann::json::exception&) {
-    throw Error("a text that introduces a rank is damaged", base::printable(text),
-                "give this job a MASTER_PORT of its own, and start the same lockstep on every rank");
+    throw Error("the description of a rank is damaged", base::printable(text),
+                "set a different MASTER_PORT for each job, and start the same lockstep on every rank");
   }
 }
 

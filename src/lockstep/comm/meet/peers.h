@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a group as messages name them.
+// The ranks of a group, and how messages name them.
 
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@ struct Peer {
   int rank = 0;
   int node = 0;  // index of its node
   int pid = 0;
-  unsigned long pid_space = 0;  // PID namespace: a pid says something only inside it
+  unsigned long pid_space = 0;  // PID namespace: a pid is valid only inside it
   std::string host;
-  std::string address;  // as other nodes reach it; empty where there are none
-  int in_job = -1;      // its rank there, where the group is a part of the job
+  std::string address;  // as other nodes reach it; empty on a single node
+  int in_job = -1;      // its rank in the job, if the group is a part of the job
 
   int rank_in_job() const { return in_job < 0 ? rank : in_job; }
 };
@@ -23,16 +23,16 @@ Peer own_peer(int rank, int node, const std::string& host, const std::string& ad
 
 /// "rank 2 (host a, pid 4711)"
 std::string name_of(const Peer& peer);
-/// "rank 2 (...) and rank 3 (...)"; beyond eight the rest is counted.
+/// "rank 2 (...) and rank 3 (...)"; names eight ranks and counts the rest.
 std::string names_of(const std::vector<Peer>& peers);
-/// More than this many are counted, not named.
+/// Messages name this many ranks and count the rest.
 constexpr size_t kNamedRanks = 8;
-/// "ranks 2, 3 and 5": where hosts are not known.
+/// "ranks 2, 3 and 5"
 std::string rank_list(const std::vector<int>& ranks);
-/// The same of `count` ranks, of which `first` holds the first few: more than kNamedRanks, or all.
+/// The same for `count` ranks. `first` has all of them or more than kNamedRanks.
 std::string rank_list(const std::vector<int>& first, size_t count);
 
-/// As text between ranks, and back.
+/// As text for other ranks, and back.
 std::string pack(const Peer& peer);
 Peer unpack_peer(const std::string& text);
 

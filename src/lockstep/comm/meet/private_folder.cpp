@@ -27,14 +27,14 @@ constexpr int kTries = 16;
 
 [[noreturn]] void refuse_meeting(const fs::path& path, const std::string& what) {
   throw InputError("the ranks cannot meet in this folder: " + what, path.string(),
-                   "set LOCKSTEP_RENDEZVOUS_DIR to a folder of your own that all ranks see");
+                   "set LOCKSTEP_RENDEZVOUS_DIR to a folder of yours that all ranks see");
 }
 
 [[noreturn]] void refuse_for(const fs::path& path, int reason) {
   refuse_meeting(path, std::strerror(reason));
 }
 
-// Opened again each time: over NFS this is what shows a new file.
+// Opened again each time: only this shows a new file over NFS.
 base::Descriptor open_folder(const fs::path& folder) {
   base::Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!opened) {
@@ -44,8 +44,7 @@ base::Descriptor open_folder(const fs::path& folder) {
   struct stat facts {};
   if (::fstat(opened.number(), &facts) != 0) refuse_for(folder, errno);
   if (facts.st_uid != ::geteuid()) refuse_meeting(folder, "the folder belongs to another user");
-  if ((facts.st_mode & 077) != 0)
-    refuse_meeting(folder, "others than you may use the folder (chmod 700 ends that)");
+  if ((facts.st_mode & 077) != 0) refuse_meeting(folder, "other users can use the folder (run chmod 700)");
   return opened;
 }
 
@@ -57,7 +56,7 @@ struct Draft {
   base::Descriptor folder, file;
 };
 
-// A new file beside `path`; again where another job, as the folder's last user, has just removed the folder.
+// A new file beside `path`. Tries again if another job, the last user of the folder, has just removed it.
 Draft make_draft(const fs::path& path) {
   const fs::path parent = path.parent_path(), name = fs::path(draft_of(path)).filename();
   for (int i = 0; i < kTries; ++i) {
@@ -73,7 +72,7 @@ Draft make_draft(const fs::path& path) {
   refuse_meeting(path, "another process keeps deleting the folder");
 }
 
-// A regular file of this user, or none.
+// A regular file of this user, or nothing.
 base::Descriptor open_own(const base::Descriptor& folder, const std::string& name) {
   if (!folder) return base::Descriptor();
   base::Descriptor file(
@@ -88,7 +87,7 @@ base::Descriptor open_own(const fs::path& path) {
   return open_own(open_folder(path.parent_path()), path.filename());
 }
 
-// Nobody holds the lock of what a killed rank 0 has left.
+// A file that a killed rank 0 left is not locked.
 bool is_held(const base::Descriptor& file) {
   return file && ::flock(file.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
@@ -109,8 +108,8 @@ PrivateFile::PrivateFile(const std::string& path, bool locked, const Fill& fill)
     ::flock(draft.folder.number(), LOCK_EX);  // until our file is there
     if (is_held(open_own(draft.folder, fs::path(path).filename()))) {
       ::unlink(draft_of(path).c_str());
-      throw Error("rank 0 of another job waits for its ranks here", path,
-                  "give each job a MASTER_PORT of its own, or leave it to torchrun")
+      throw Error("rank 0 of another job uses this file", path,
+                  "set a different MASTER_PORT for each job, or let torchrun choose it")
           .of(Code::not_joined);
     }
   }
@@ -121,10 +120,10 @@ PrivateFile::PrivateFile(const std::string& path, bool locked, const Fill& fill)
   refuse_for(path, reason);
 }
 
-// The next start of this job may have put its own file there.
+// Another start of this job may have replaced the file.
 PrivateFile::~PrivateFile() {
   if (is_same_file(file_, path_)) ::unlink(path_.c_str());
-  ::rmdir(fs::path(path_).parent_path().c_str());  // stays while another job meets there
+  ::rmdir(fs::path(path_).parent_path().c_str());  // fails while another job uses it
 }
 
 LocalStore::LocalStore(const std::string& path)
@@ -155,7 +154,7 @@ std::optional<MeetingPlace> find_place(const std::string& path) {
     return base::parse_json(std::string_view(text.data(), size > 0 ? static_cast<size_t>(size) : 0))
         .get<MeetingPlace>();
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // not there yet, or no file of ours
+    return std::nullopt;  // not there yet, or another file
   }
 }
 

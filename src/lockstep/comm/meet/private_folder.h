@@ -1,6 +1,6 @@
 #pragma once
-// A folder that only this user may enter. In it the ranks of one machine find a store in a file, and
-// those of several machines rank 0's address. The kernel keeps other users out, so nothing here is secret.
+// A folder that only this user can enter. The ranks of one machine find a store there, and the ranks of
+// several machines find rank 0's address. The kernel keeps other users out, so nothing in it is a secret.
 
 #include <cstdint>
 #include <functional>
@@ -12,14 +12,13 @@
 
 namespace lockstep::comm {
 
-/// Rank 0's file, which the other ranks find by its path while this object lives. It is complete before
-/// anybody sees it. All functions here throw InputError where the folder belongs to another user or others
-/// may enter it.
+/// Rank 0's file. The other ranks find it by its path while this object lives, and never see it incomplete.
+/// All functions here throw InputError if the folder belongs to another user or other users can enter it.
 class PrivateFile {
  public:
   using Fill = std::function<bool(const base::Descriptor& file)>;
-  /// `fill` returns false, with the reason in errno, where it cannot write. A locked file shows that its rank
-  /// 0 lives; this throws Error where the rank 0 of another job holds the path.
+  /// `fill` returns false, with the reason in errno, if it cannot write. The lock shows that rank 0 is alive.
+  /// Throws Error if rank 0 of another job has locked the file at this path.
   PrivateFile(const std::string& path, bool locked, const Fill& fill);
   ~PrivateFile();
   PrivateFile(const PrivateFile&) = delete;
@@ -30,7 +29,7 @@ class PrivateFile {
   base::Descriptor file_;
 };
 
-/// Rank 0's store for the ranks of this machine. Those that have opened it keep it.
+/// Rank 0's store for the ranks of this machine. Ranks that have opened it keep it.
 class LocalStore {
  public:
   explicit LocalStore(const std::string& path);
@@ -40,18 +39,18 @@ class LocalStore {
   StorePtr store_;
   PrivateFile file_;
 };
-/// The other ranks': null where no rank 0 holds one.
+/// Opens rank 0's store; null if there is none.
 StorePtr find_local_store(const std::string& path);
 
-/// Where rank 0 listens, and a random word for this start of the job.
+/// Where rank 0 listens, and a random word that names this start of the job.
 struct MeetingPlace {
   std::string host = {};
   std::uint16_t port = 0;
   std::string word = {};
 };
-/// Rank 0 publishes it in a file without a lock, which a file system of several nodes may not have.
+/// Rank 0 publishes it in a file. The file has no lock: not every shared file system has locks.
 PrivateFile publish(const std::string& path, const MeetingPlace& place);
-/// Nothing where rank 0 has not published it yet.
+/// Nothing if rank 0 has not published it yet.
 std::optional<MeetingPlace> find_place(const std::string& path);
 
 }  // namespace lockstep::comm

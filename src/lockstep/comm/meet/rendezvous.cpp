@@ -32,13 +32,13 @@ std::uint16_t port_of(const std::string& text) {
   return static_cast<std::uint16_t>(port);
 }
 
-// torchrun sets this where its agent already listens: a second server on that port would fail
+// torchrun sets this if its agent already listens: a second server on that port would fail
 bool agent_holds_store(const launch::Environment& environment) {
   const std::string text = value(environment, "TORCHELASTIC_USE_AGENT_STORE");
   return text == "True" || text == "true" || text == "1";
 }
 
-// What a person or a batch system puts into a name must not lead elsewhere.
+// A name from a user or a batch system must not be a path.
 std::string file_name(std::string name) {
   for (char& c : name) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
@@ -56,7 +56,7 @@ std::string folder_in(const std::string& parent) {
   return format("{}/lockstep-{}/", parent, ::geteuid());
 }
 
-// A folder of this machine: other users cannot enter it, so they cannot open the store in it.
+// A folder on this machine. Other users cannot enter it, so they cannot open the store in it.
 void meet_locally(Rendezvous& plan, const launch::Environment& environment, const std::string& name) {
   plan.how = Meeting::local;
   plan.path = private_path(environment, file_name(name));
@@ -94,7 +94,7 @@ Rendezvous by_name(const launch::Environment& environment, const Job& job, const
 
 Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
   if (job.job_id.empty()) {
-    throw InputError(format("{} ranks have no way to meet: no MPI, no MASTER_ADDR, no job id", job.world),
+    throw InputError(format("{} ranks cannot find each other: no MPI, no MASTER_ADDR, no job id", job.world),
                      "the environment",
                      "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);

@@ -1,5 +1,6 @@
 #pragma once
-// Where the ranks of a job meet. A pure function of the environment and the job: no port is guessed.
+// Where the ranks of a job meet. It depends only on the environment and the job; lockstep never guesses a
+// port.
 
 #include <cstdint>
 #include <string>
@@ -9,10 +10,10 @@
 namespace lockstep::comm {
 
 enum class Meeting {
-  agent,    // torchrun's agent holds a store at host:port
-  local,    // all ranks share a machine: rank 0 has a store at `path`
+  agent,    // torchrun's agent has a store at host:port
+  local,    // all ranks are on one machine: rank 0 has a store at `path`
   address,  // rank 0 listens at host:port
-  file,     // rank 0 listens at a port that the kernel chose, and `path` tells it
+  file,     // rank 0 listens at a port that the kernel chooses, and writes it to `path`
 };
 
 struct Rendezvous {
@@ -20,11 +21,11 @@ struct Rendezvous {
   std::string host = {};     // agent, address
   std::uint16_t port = 0;    // agent, address
   std::string path = {};     // local, file
-  std::string prefix = {};   // keeps the keys of a restarted job apart from those of the first attempt
-  std::string because = {};  // in a person's words
+  std::string prefix = {};   // separates the keys of a restarted job from those of the first attempt
+  std::string because = {};  // the reason, for the log
 };
 
-/// For several ranks without MPI. Throws InputError where the environment is half set or no port is valid.
+/// For several ranks without MPI. Throws InputError if the environment is incomplete or the port is invalid.
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job);
 
 /// In this user's private folder on this machine: LOCKSTEP_RENDEZVOUS_DIR, TMPDIR or /tmp.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -30,6 +31,11 @@ std::string text_in(const std::vector<uint8_t>& bytes) {
 
 std::vector<uint8_t> bytes_in(const std::string& text) {
   return {text.begin(), text.end()};
+}
+
+// 0 if it is not a number: all processes apply every change, so none may throw.
+int64_t number_in(const std::string& text) {
+  return std::strtoll(text.c_str(), nullptr, 10);
 }
 
 }  // namespace
@@ -117,7 +123,7 @@ class SharedStore::Log {
         if (known) values_.erase(found);
         return known ? "deleted" : "";
       case kAdd:
-        value = std::to_string(std::stoll(value) + (known ? std::stoll(found->second) : 0));
+        value = std::to_string(number_in(value) + (known ? number_in(found->second) : 0));
         break;
       case kCompareSet:  // as c10d's HashStore: a missing key is set when nothing was expected
         if (known ? found->second != expected : !expected.empty()) return known ? found->second : expected;
@@ -163,7 +169,7 @@ std::vector<uint8_t> SharedStore::get(const std::string& key) {
 }
 
 int64_t SharedStore::add(const std::string& key, int64_t amount) {
-  return std::stoll(log_->change(Log::kAdd, key, std::to_string(amount)));
+  return number_in(log_->change(Log::kAdd, key, std::to_string(amount)));
 }
 
 bool SharedStore::deleteKey(const std::string& key) {

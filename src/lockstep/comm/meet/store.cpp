@@ -35,13 +35,13 @@ c10d::TCPStoreOptions tcp_options(std::uint16_t port, Milliseconds timeout) {
   return options;
 }
 
-// libtorch 2.7's server over libuv, which leaves the socket as it was
+// libtorch 2.7's server over libuv, which has not used the socket then
 bool refuses_sockets(const std::exception& error) {
   return std::string_view(error.what()).find("does not support initialization with an listen fd") !=
          std::string_view::npos;
 }
 
-// Null where a rank does not see rank 0's file, or rank 0 cannot make one: sockets serve as well.
+// Null if a rank cannot see rank 0's file or rank 0 cannot make one: then the ranks use sockets.
 StorePtr open_local(const launch::Runtime& runtime) {
   std::optional<LocalStore> own;
   std::string path;
@@ -50,7 +50,7 @@ StorePtr open_local(const launch::Runtime& runtime) {
       path = private_path(launch::current_environment(), random_word());
       own.emplace(path);
     } catch (const Error& error) {
-      log::debug(format("the job's store is not in a file: {}", describe(error)));
+      log::debug(format("cannot keep the job's store in a file: {}", describe(error)));
       path.clear();
     }
   }
@@ -60,13 +60,13 @@ StorePtr open_local(const launch::Runtime& runtime) {
   try {
     store = own ? own->store() : find_local_store(path);
   } catch (const Error& error) {
-    log::debug(format("rank 0's store is not seen here: {}", describe(error)));
+    log::debug(format("cannot see rank 0's store: {}", describe(error)));
   }
   const auto opened = runtime.all_gather(store ? "yes" : "no");
   return std::find(opened.begin(), opened.end(), "no") == opened.end() ? store : nullptr;
 }
 
-// The address at which the ranks have met is one that all reach.
+// All ranks can reach the address at which they have met.
 std::string address_for_all(const launch::Runtime& runtime) {
   if (runtime.job().nodes == 1) return "127.0.0.1";
   const launch::TextExchange* exchange = runtime.exchange();
@@ -74,7 +74,7 @@ std::string address_for_all(const launch::Runtime& runtime) {
   return met.empty() ? own_interface(true).address : met;
 }
 
-// On a port that the kernel chooses. An error of rank 0 is thrown on all ranks.
+// On a port that the kernel chooses. All ranks throw rank 0's error.
 StorePtr open_tcp(const launch::Runtime& runtime, Milliseconds timeout) {
   StorePtr store;
   const auto serve = [&] {
@@ -94,7 +94,7 @@ std::string address_for_others(const Job& job) {
   try {
     return job.nodes > 1 ? own_interface(true).address : "";
   } catch (const InputError&) {
-    return "";  // gloo has asked before this; MPI finds its own way
+    return "";  // gloo has checked this before; MPI needs no address
   }
 }
 
@@ -114,7 +114,7 @@ StorePtr open_store(const launch::Runtime& runtime, Milliseconds timeout) {
   return store;
 }
 
-// c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
+// c10d's own server would listen on every interface (pytorch#173909), so it gets a socket from us.
 StorePtr serve_store(const std::string& address, Listener listener, Milliseconds timeout) {
   auto options = tcp_options(listener.port, timeout);
   options.isServer = true;
@@ -128,22 +128,25 @@ StorePtr serve_store(const std::string& address, Listener listener, Milliseconds
   }
 }
 
-// What c10d says of a name that does not resolve, or of a port where nobody listens, is not for people: a
-// connection of our own finds that out first.
+// c10d's errors for an unknown name or a refused connection are hard to read, so a connection of our own
+// checks this first.
 StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port, Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
   if (!connect_to(host, port, deadline, why)) {
-    throw Error(format("nobody answered at {} within {} ({})", place, seconds(timeout), why), place_of(own),
-                format("rank 0 did not come, or {} is not reached from this node", base::printable(host)))
+    throw Error(format("no rank 0 answered at {} within {} ({})", place, seconds(timeout), why),
+                place_of(own),
+                format("look for an error of rank 0 in the log, and check that this node can reach {}",
+                       base::printable(host)))
         .of(Code::not_joined, {0});
   }
   const auto connect = [=]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(port, timeout));
   };
   try {
-    // c10d's client may wait longer than its timeout for a service that accepts a connection and says nothing
+    // c10d's client may wait longer than its timeout for a service that accepts the connection and sends
+    // nothing
     auto store = base::run_for(std::chrono::ceil<Milliseconds>(deadline - Clock::now()), connect);
     if (store) return *store;
   } catch (const std::exception& error) {
@@ -152,8 +155,9 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   throw Error(
       format("something answers at {}, but not as rank 0 of this job within {}", place, seconds(timeout)),
       place_of(own),
-      "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT, the same on every "
-      "rank; torchrun chooses one by itself")
+      "check whether rank 0 is stopped. If another service uses that port, set another MASTER_PORT, the same "
+      "on "
+      "every rank; torchrun chooses one by itself")
       .of(Code::not_joined, {0});
 }
 

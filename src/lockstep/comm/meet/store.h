@@ -1,5 +1,5 @@
 #pragma once
-// The job's store: made once the ranks have met, for the process groups to connect by.
+// The job's store, which process groups use to connect after the ranks have met.
 
 #include <chrono>
 #include <vector>
@@ -11,24 +11,24 @@
 
 namespace lockstep::comm {
 
-/// A store that every rank of the job reaches, once they have met. Each call makes a new one. Collective.
+/// Collective, after the ranks have met: a new store that every rank of the job can reach.
 StorePtr open_store(const launch::Runtime& runtime, std::chrono::milliseconds join_timeout);
 
-/// Rank 0's, over TCP. The listener says at which address.
+/// Rank 0's store over TCP, at the address of the listener.
 StorePtr serve_store(const std::string& address, Listener listener, std::chrono::milliseconds timeout);
-/// The store at an address. Throws Error where nobody answers in time, or another service.
+/// The store at an address. Throws Error if no service or another service answers within the timeout.
 StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port,
                        std::chrono::milliseconds timeout);
 
-/// Who and where everybody is, by rank; collective.
+/// Collective: all ranks of the job.
 std::vector<Peer> introduce(const launch::Runtime& runtime);
 
-/// The end of joining: a rank that left again at once would break those that are still connecting to it.
+/// The end of joining. If a rank left earlier, ranks that still connect to it would fail.
 void wait_until_all_are_connected(const StorePtr& store, const Job& job,
                                   std::chrono::milliseconds join_timeout);
 
-/// While ranks join, libtorch's own log is silent: a failure is reported once, by lockstep, and without call
-/// stacks. LOCKSTEP_TRACE=1, or a TORCH_CPP_LOG_LEVEL that somebody chose, keeps it on.
+/// Disables libtorch's own log while ranks join: lockstep reports a failure once and without call stacks.
+/// With LOCKSTEP_TRACE=1 or TORCH_CPP_LOG_LEVEL the log stays on.
 class QuietJoin {
  public:
   QuietJoin();

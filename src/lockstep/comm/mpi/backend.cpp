@@ -11,30 +11,29 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/comm/shm/segment.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 namespace {
 
-// A message on its way between two ranks.
-
-/// Ends in wait(), whose deadline is the group's timeout. The tensor is kept until MPI has let go of it.
+/// A message between two ranks. It ends in wait(), with the group's timeout. It keeps the tensor while MPI
+/// uses it.
 class MessageWork : public c10d::Work {
  public:
   struct Transfer {
     at::Tensor tensor;    // the caller's
     at::Tensor buffer;    // contiguous: the tensor itself or a copy
-    Collective expected;  // how an error speaks of it
+    Collective expected;  // how errors describe it
   };
   MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
-              std::shared_ptr<RollCall> roll, std::shared_ptr<MpiLink> mpi);
+              std::shared_ptr<PeerMonitor> monitor, std::shared_ptr<MpiLink> mpi);
   ~MessageWork() override;
 
   bool isCompleted() override;
@@ -50,26 +49,27 @@ class MessageWork : public c10d::Work {
 
   Transfer transfer_;
   mpi::Request request_;
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   std::shared_ptr<MpiLink> mpi_;
   int source_;
 };
 
 MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
-                         std::shared_ptr<RollCall> roll, std::shared_ptr<MpiLink> mpi)
+                         std::shared_ptr<PeerMonitor> monitor, std::shared_ptr<MpiLink> mpi)
     : Work(rank, type),
       transfer_(std::move(transfer)),
       request_(request),
-      roll_(std::move(roll)),
+      monitor_(std::move(monitor)),
       mpi_(std::move(mpi)),
       source_(transfer_.expected.peer) {}
 
-// A message nobody waited for may still read or fill the buffer: then that memory is given up, not freed.
+// If the program did not wait for a message, MPI may still use the buffer: then that memory is leaked, not
+// freed.
 MessageWork::~MessageWork() {
   try {
     if (test()) return;
   } catch (const WaitExpired&) {
-    return;  // MPI has given the message up
+    return;  // MPI has ended the message
   }
   const std::lock_guard<std::mutex> guard(mpi_->mutex);
   mpi::calls().request_free(&request_);
@@ -90,20 +90,20 @@ bool MessageWork::test() {
   return true;
 }
 
-// MPI is content with a message that is too short, and the rest of the tensor would stay what it was.
+// MPI accepts a message that is too short, which would not fill the tensor.
 void MessageWork::take(const mpi::Status& status) {
   source_ = status.source;
   int bytes = 0;
   require_success(mpi::calls().get_count(&status, mpi::Type::byte, &bytes), "MPI_Get_count");
   if (static_cast<size_t>(bytes) != transfer_.buffer.nbytes()) {
-    throw WaitExpired{false, format("rank {} sent {} bytes, and rank {} waits for {}", source_, bytes, rank_,
+    throw WaitExpired{false, format("rank {} sent {} bytes, and rank {} expects {}", source_, bytes, rank_,
                                     transfer_.buffer.nbytes())};
   }
   if (!transfer_.buffer.is_same(transfer_.tensor)) transfer_.tensor.copy_(transfer_.buffer);
 }
 
 void MessageWork::fail(const Collective& expected, const WaitExpired& reason) {
-  finish(roll_->diagnose(expected, reason.cause, reason.timed_out));
+  finish(monitor_->diagnose(expected, reason.cause, reason.timed_out));
 }
 
 bool MessageWork::isCompleted() {
@@ -128,20 +128,20 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void MessageWork::wait_for(const Collective& expected) {
-  BoundedWait wait(*roll_, 0, expected.timeout, true);
+  BoundedWait wait(*monitor_, 0, expected.timeout, true);
   while (!test()) {
     try {
       wait.turn(expected.peer);
     } catch (const WaitExpired&) {
-      if (!test()) throw;  // the other may have sent and then ended
+      if (!test()) throw;  // the other rank may have sent and then ended
     }
   }
 }
 
-// The message between two nodes, and what the ranks of a node sum between two of them.
+// The message between two nodes, which the ranks of a node sum in one turn.
 constexpr size_t kSlotBytes = size_t{512} << 10;
-// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 8,192 ranks:
-// each rank of a node has two of them in shared memory.
+// An all-gather over nodes puts one piece per rank into a slot. It is small, so that slots only grow above
+// 8,192 ranks: each rank of a node has two slots in shared memory.
 constexpr size_t kLeastPiece = 64;
 
 /// Collectives over several nodes: inside each through its shared memory, between them by MPI through their
@@ -149,12 +149,12 @@ constexpr size_t kLeastPiece = 64;
 /// only MPI's data movement is used.
 class MpiTransport : public Transport {
  public:
-  MpiTransport(std::shared_ptr<MpiLink> mpi, std::unique_ptr<NodeTransport> node, const RollCall& roll)
+  MpiTransport(std::shared_ptr<MpiLink> mpi, std::unique_ptr<NodeTransport> node, const PeerMonitor& monitor)
       : mpi_(std::move(mpi)),
         comms_(mpi_->comms),
         node_(std::move(node)),
         segment_(node_->segment()),
-        roll_(roll) {}
+        monitor_(monitor) {}
 
   void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
                   const ReductionOrder& order, BoundedWait& wait) override {
@@ -223,14 +223,14 @@ class MpiTransport : public Transport {
         std::memcpy(packed.data() + rank * bytes, ins[rank] + offset, bytes);
       all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction, order,
                  wait);
-      std::memcpy(out + offset, packed.data() + static_cast<size_t>(roll_.rank()) * bytes, bytes);
+      std::memcpy(out + offset, packed.data() + static_cast<size_t>(monitor_.rank()) * bytes, bytes);
     }
   }
 
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t /*most*/,
                 BoundedWait& wait) override {
     require_same_call(wait);
-    MpiMessenger(*mpi_, kExchangeTag, roll_, wait).exchange(out, in);
+    MpiMessenger(*mpi_, kExchangeTag, monitor_, wait).exchange(out, in);
   }
 
   void barrier(BoundedWait& wait) override {
@@ -268,7 +268,7 @@ class MpiTransport : public Transport {
     if (out) copy_in_pieces(segment_.slot(0), out, bytes);
   }
 
-  // After a wave that says that all is there; ends with one that the first rank has waited for.
+  // All ranks have posted their shares before. Ends with a post that the first rank waits for.
   void sum_for_leader(const std::vector<std::byte*>& shares, size_t bytes, const Reduction& reduction,
                       const ReductionOrder& order, BoundedWait& wait) {
     segment_.wait_all(wait);
@@ -277,7 +277,7 @@ class MpiTransport : public Transport {
     if (is_leader()) segment_.wait_all(wait);
   }
 
-  // In the steps of reduce_chunk between nodes: another node may not bring a block.
+  // Uses the chunks of reduce_chunk between nodes, because another node may have no block.
   void reduce_in_place(size_t bytes, const Reduction& reduction, const ReductionOrder& order,
                        BoundedWait& wait) {
     const auto shares = node_->shares();
@@ -291,7 +291,7 @@ class MpiTransport : public Transport {
     if (is_leader()) segment_.wait_all(wait);  // else its share would change while others read it
   }
 
-  // The second wave of an operation over nodes: the first rank's slot holds the result.
+  // The second post of an operation over nodes: the first rank's slot has the result.
   void share_from_leader(BoundedWait& wait) {
     segment_.post();
     segment_.wait(0, wait);
@@ -341,9 +341,9 @@ class MpiTransport : public Transport {
     });
   }
 
-  // Within a node its memory compares the calls.
+  // On one node the segment compares the calls.
   void require_same_call(BoundedWait& wait) {
-    std::vector<CallWord> calls(roll_.peers().size());
+    std::vector<CallWord> calls(monitor_.peers().size());
     std::vector<std::byte*> places;
     for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
     const CallWord& own = segment_.call();
@@ -372,21 +372,21 @@ class MpiTransport : public Transport {
   const MpiComms& comms_;
   std::unique_ptr<NodeTransport> node_;
   shm::Segment& segment_;
-  const RollCall& roll_;
+  const PeerMonitor& monitor_;
   std::vector<std::byte> padded_, sections_, own_;
 };
 
-std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, RollCall& roll,
+std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, PeerMonitor& monitor,
                                           std::chrono::milliseconds timeout) {
   const auto& comms = mpi->comms;
   const NodeRanks node{comms.local_ranks(), comms.local_rank};
   const bool one_node = comms.nodes.size() == 1;
-  const size_t slot_bytes =
-      one_node ? slot_bytes_for(node.ranks.size()) : std::max(kSlotBytes, roll.peers().size() * kLeastPiece);
+  const size_t slot_bytes = one_node ? slot_bytes_for(node.ranks.size())
+                                     : std::max(kSlotBytes, monitor.peers().size() * kLeastPiece);
   std::string why;
-  auto opened = open_node(roll, format("node/{}", comms.node), node, slot_bytes, timeout, why);
+  auto opened = open_node(monitor, format("node/{}", comms.node), node, slot_bytes, timeout, why);
   if (opened && one_node) return opened;
-  if (opened) return std::make_unique<MpiTransport>(mpi, std::move(opened), roll);
+  if (opened) return std::make_unique<MpiTransport>(mpi, std::move(opened), monitor);
   throw Error(format("a rank needs {} KiB of shared memory, and this node has none: {}",
                      shm::Segment::bytes_for(slot_bytes) >> 10, why),
               "backend mpi", "make /dev/shm larger (a container: --shm-size), or set launch.backend: gloo")
@@ -396,8 +396,8 @@ std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, R
 using c10d::OpType;
 
 int checked_tag(int tag) {
-  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "the tag ", tag,
-              " is not one that every MPI has for messages (0 to ", kExchangeTag - 1, ")");
+  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "the tag ", tag, " is not one that every MPI supports (0 to ",
+              kExchangeTag - 1, ")");
   return tag;
 }
 
@@ -409,31 +409,31 @@ int checked_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-MpiBackend::MpiBackend(std::shared_ptr<MpiLink> mpi, std::shared_ptr<RollCall> roll,
+MpiBackend::MpiBackend(std::shared_ptr<MpiLink> mpi, std::shared_ptr<PeerMonitor> monitor,
                        std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout)
-    : TransportBackend("mpi", {}, open_transport(mpi, *roll, join_timeout), roll, timeout, SumOrder::by_rank,
-                       Execution::in_the_call),
+    : TransportBackend("mpi", {}, open_transport(mpi, *monitor, join_timeout), monitor, timeout,
+                       SumOrder::by_rank, Execution::in_the_call),
       mpi_(std::move(mpi)) {}
 
-std::exception_ptr MpiBackend::carry(const Collective& collective,
-                                     const std::function<void(Messenger&)>& body,
-                                     const OnGivenUp& /*on_given_up*/) {
+std::exception_ptr MpiBackend::run_messages(const Collective& collective,
+                                            const std::function<void(Messenger&)>& body,
+                                            const OnGivenUp& /*on_given_up*/) {
   try {
-    BoundedWait wait(roll_call(), collective.number, collective.timeout, true);
-    MpiMessenger messenger(*mpi_, kCollectiveTag, roll_call(), wait);
+    BoundedWait wait(monitor(), collective.number, collective.timeout, true);
+    MpiMessenger messenger(*mpi_, kCollectiveTag, monitor(), wait);
     body(messenger);
     return nullptr;
   } catch (const WaitExpired& reason) {
-    return roll_call().diagnose(collective, reason.cause, reason.timed_out);
+    return monitor().diagnose(collective, reason.cause, reason.timed_out);
   } catch (const std::exception& error) {
-    return roll_call().diagnose(collective, error.what(), false);
+    return monitor().diagnose(collective, error.what(), false);
   }
 }
 
 template <class Start>
 MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& tensor,
                                      const at::Tensor& buffer, Start&& start) {
-  roll_call().require_alive();
+  monitor().require_alive();
   Collective expected = message_with(type, peer, timeout());
   mpi::Request request = mpi::Request::null;
   int code = mpi::kSuccess;
@@ -443,10 +443,10 @@ MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& te
   }
   if (code != mpi::kSuccess)
     std::rethrow_exception(
-        roll_call().diagnose(expected, launch::mpi_failure(code, expected.what.c_str()), false));
+        monitor().diagnose(expected, launch::mpi_failure(code, expected.what.c_str()), false));
   return c10::make_intrusive<MessageWork>(getRank(), type,
                                           MessageWork::Transfer{tensor, buffer, std::move(expected)}, request,
-                                          shared_roll(), mpi_);
+                                          shared_monitor(), mpi_);
 }
 
 MpiBackend::WorkPtr MpiBackend::send(Tensors& tensors, int to, int tag) {

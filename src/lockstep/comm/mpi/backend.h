@@ -4,20 +4,20 @@
 #include <chrono>
 #include <memory>
 
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shm/backend.h"
 
 namespace lockstep::comm {
 
 /// Sums are in rank order within a node, then in node order.
-class MpiBackend : public TransportBackend, public Carrier {
+class MpiBackend : public TransportBackend, public MessageRunner {
  public:
-  /// Collective over the communicator, whose ranks are those of `roll`.
-  MpiBackend(std::shared_ptr<MpiLink> mpi, std::shared_ptr<RollCall> roll,
+  /// Collective over the communicator, whose ranks are those of `monitor`.
+  MpiBackend(std::shared_ptr<MpiLink> mpi, std::shared_ptr<PeerMonitor> monitor,
              std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout);
-  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
-                           const OnGivenUp& on_given_up) override;
+  std::exception_ptr run_messages(const Collective& collective, const std::function<void(Messenger&)>& body,
+                                  const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override { compare_calls(own, collective); }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override;

@@ -10,9 +10,9 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kLargestMessage = 1 << 30;  // MPI counts bytes in an int
+constexpr size_t kLargestMessage = 1 << 30;  // MPI counts bytes as int
 
-// Messages on their way; what an exception leaves behind is given up, as far as MPI can.
+// Messages under way. After an exception it cancels the rest, as far as MPI can.
 class Underway {
  public:
   explicit Underway(std::mutex& mpi) : mpi_(mpi) {}
@@ -59,7 +59,7 @@ class Underway {
     try {
       wait.turn(peer);
     } catch (const WaitExpired&) {
-      if (!is_done(request)) throw;  // the other may have sent and then ended
+      if (!is_done(request)) throw;  // the other rank may have sent and then ended
     }
   }
 
@@ -94,7 +94,7 @@ int rank_in(mpi::Comm comm) {
   return rank;
 }
 
-// Of the node of each rank: the node's first rank.
+// For each rank the first rank of its node.
 std::vector<int> find_first_ranks(mpi::Comm all) {
   mpi::Comm node = mpi::Comm::null;
   launch::check_mpi(mpi::calls().comm_split_type(all, mpi::kShared, 0, mpi::Info::null, &node),
@@ -143,8 +143,8 @@ void require_threads() {
   int level = mpi::kThreadSingle;
   launch::check_mpi(mpi::calls().query_thread(&level), "MPI_Query_thread");
   if (level >= mpi::kThreadSerialized) return;
-  throw Error("MPI was started for the main thread alone, and backward calls it from another", "backend mpi",
-              "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
+  throw Error("MPI was started for the main thread only, but backward calls it from another thread",
+              "backend mpi", "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
 }
 
 void require_success(int code, const char* call) {

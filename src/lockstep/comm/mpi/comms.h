@@ -4,13 +4,13 @@
 #include <mutex>
 #include <vector>
 
-#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/shm/bounded_wait.h"
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 
-/// Made collectively; never freed, because that would wait for a peer that may be dead.
+/// Made collectively. Never freed, because that would wait for a rank that may be dead.
 struct MpiComms {
   static MpiComms make(mpi::Comm world);
 
@@ -34,19 +34,19 @@ struct MpiLink {
 /// The ranks that name the same part, in rank order, as a communicator. Collective.
 mpi::Comm split_ranks(mpi::Comm world, int part);
 
-/// Throws where MPI would not allow a call from the autograd engine's thread.
+/// Throws if MPI does not allow calls from the autograd engine's thread.
 void require_threads();
 
-/// Throws WaitExpired where `code` says that this call of MPI's has failed.
+/// Throws WaitExpired if `code` is an error of this MPI call.
 void require_success(int code, const char* call);
 
-// Messages of one collective over MPI: point to point, tested in turns that look after the other ranks.
+// Messages of one collective over MPI: point to point, with checks that the other ranks are alive.
 
 /// Throws WaitExpired.
 class MpiMessenger : public GroupMessenger {
  public:
-  MpiMessenger(MpiLink& mpi, int tag, const RollCall& roll, BoundedWait& wait)
-      : GroupMessenger(roll), mpi_(mpi), tag_(tag), wait_(wait) {}
+  MpiMessenger(MpiLink& mpi, int tag, const PeerMonitor& monitor, BoundedWait& wait)
+      : GroupMessenger(monitor), mpi_(mpi), tag_(tag), wait_(wait) {}
 
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;

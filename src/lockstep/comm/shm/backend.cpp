@@ -24,10 +24,10 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using Spans = std::vector<std::span<std::byte>>;
 
-/// In which order a tensor's elements are seen. gloo sums a tensor without gaps in memory order.
+/// The order of a tensor's elements. gloo sums a tensor without gaps in memory order.
 enum class ElementOrder { logical, memory };
 
-/// A tensor seen as contiguous memory; written back to where it came from if it had to be copied.
+/// A tensor as contiguous memory; write_back() copies it back if it had to be copied.
 class FlatTensor {
  public:
   explicit FlatTensor(const at::Tensor& tensor, ElementOrder order = ElementOrder::logical)
@@ -50,7 +50,7 @@ class FlatTensor {
   at::Tensor flat_;
 };
 
-/// Several, one for each rank.
+/// One for each rank.
 class FlatTensors {
  public:
   explicit FlatTensors(const Tensors& tensors, ElementOrder order = ElementOrder::logical) {
@@ -88,7 +88,7 @@ bool takes_one_tensor(OpType type) {
 // A contiguous tensor in equal parts, one for each rank.
 Tensors pieces_of(const at::Tensor& whole, int count) {
   TORCH_CHECK(whole.is_contiguous() && whole.numel() % count == 0, "a tensor of ", whole.sizes(),
-              " is not a contiguous row of ", count, " equal pieces");
+              " is not contiguous, or not ", count, " equal pieces");
   return whole.view({-1}).chunk(count);
 }
 
@@ -98,11 +98,11 @@ TensorLists pieces_of(const Tensors& wholes, int count) {
   return pieces;
 }
 
-// rows[r] rows for rank r, or from it; equal parts where `rows` is empty.
+// rows[r] rows for or from rank r; equal parts if `rows` is empty.
 Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int ranks) {
   TORCH_CHECK(whole.dim() > 0 && (!rows.empty() || whole.size(0) % ranks == 0),
               "the first dimension of a tensor of ", whole.sizes(), " is not ", ranks,
-              " equal parts, one a rank");
+              " equal parts, one per rank");
   if (rows.empty()) return pieces_of(whole, ranks);
   TORCH_CHECK(whole.is_contiguous() && rows.size() == static_cast<size_t>(ranks) &&
                   std::accumulate(rows.begin(), rows.end(), int64_t{0}) == whole.size(0),
@@ -113,10 +113,10 @@ Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int 
 
 void require_pairs(const Tensors& outputs, const Tensors& inputs) {
   TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "a collective of several tensors needs as ",
-              "many inputs as outputs, and one at least: not ", inputs.size(), " and ", outputs.size());
+              "many inputs as outputs, and at least one: not ", inputs.size(), " and ", outputs.size());
 }
 
-// Complex numbers are summed as twice as many real ones. They have no other reduction.
+// A sum of complex numbers is a sum of twice as many real numbers. Other reductions are not defined.
 at::Tensor summed_as(const at::Tensor& tensor, RedOpType op) {
   const bool sums = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
   return tensor.is_complex() && sums ? at::view_as_real(tensor) : tensor;
@@ -156,17 +156,17 @@ CallWord word_for(const BackendCall& call, const Tensors& alike) {
 }  // namespace
 
 TransportBackend::TransportBackend(const std::string& name, BackendPtr inner,
-                                   std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
+                                   std::unique_ptr<Transport> transport, std::shared_ptr<PeerMonitor> monitor,
                                    std::chrono::milliseconds timeout, SumOrder order, Execution runs)
-    : InterceptedBackend(std::move(inner), roll->rank(), static_cast<int>(roll->peers().size())),
-      roll_(std::move(roll)),
+    : InterceptedBackend(std::move(inner), monitor->rank(), static_cast<int>(monitor->peers().size())),
+      monitor_(std::move(monitor)),
       options_(c10::make_intrusive<Options>(name, timeout)),
       order_(order),
       runs_(runs),
       transport_(std::move(transport)) {}
 
 TransportBackend::~TransportBackend() {
-  roll_->leave();
+  monitor_->leave();
 }
 
 void TransportBackend::require_dense_cpu(const at::Tensor& tensor) const {
@@ -177,7 +177,7 @@ void TransportBackend::require_dense_cpu(const at::Tensor& tensor) const {
 }
 
 const at::Tensor& TransportBackend::single(const Tensors& tensors) const {
-  TORCH_CHECK(tensors.size() == 1, "the ", getBackendName(), " backend takes one tensor a rank, not ",
+  TORCH_CHECK(tensors.size() == 1, "the ", getBackendName(), " backend takes one tensor per rank, not ",
               tensors.size());
   require_dense_cpu(tensors[0]);
   return tensors[0];
@@ -192,11 +192,11 @@ void TransportBackend::require_alike(const at::Tensor& tensor, const at::Tensor&
 
 void TransportBackend::require_one_a_rank(const Tensors& tensors, const at::Tensor& like) const {
   TORCH_CHECK(tensors.size() == static_cast<size_t>(getSize()), "a collective of ", getSize(),
-              " ranks needs one list of ", getSize(), " tensors, one a rank, not ", tensors.size());
+              " ranks needs one list of ", getSize(), " tensors, one per rank, not ", tensors.size());
   for (const auto& tensor : tensors) require_alike(tensor, like);
 }
 
-// Messages, sparse tensors, those of other devices, and several tensors a rank where one is usual.
+// Messages, sparse tensors, tensors on other devices, and several tensors per rank where one is usual.
 bool TransportBackend::is_for_inner(const BackendCall& call, const Tensors& outputs,
                                     const Tensors& inputs) const {
   if (call.is_message() || call.lists || call.type == OpType::_ALLREDUCE_SPARSE) return true;
@@ -209,7 +209,7 @@ bool TransportBackend::is_for_inner(const BackendCall& call, const Tensors& outp
 TransportBackend::WorkPtr TransportBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,
                                                    InnerCall inner) {
   if (call.type == OpType::BARRIER) {
-    // gloo's waits for all that this rank has begun there
+    // gloo's barrier waits for all calls that this rank has begun there
     if (inner_is_busy_.exchange(false)) inner(outputs, inputs, call.timeout)->wait();
   } else if (is_for_inner(call, outputs, inputs)) {
     if (this->inner() && !call.is_message()) inner_is_busy_ = true;
@@ -225,39 +225,40 @@ struct TransportBackend::Beginning {
   Call call;  // where calls are compared
   CallWord word;
 
-  /// As an error speaks of it.
+  /// As errors describe it.
   Collective collective() const { return {op_name(type), number, limit}; }
 };
 
 std::exception_ptr TransportBackend::carry_out(const Beginning& beginning, const Body& body) {
   try {
-    roll_->require_alive();  // it may have died while this one waited for its turn
-    BoundedWait wait(*roll_, beginning.number, beginning.limit, transport_->node().crowded());
-    if (roll_->compares_calls()) compare_in(wait, beginning.call, beginning.number);
+    monitor_->require_alive();  // the group may have died while this call was queued
+    BoundedWait wait(*monitor_, beginning.number, beginning.limit, transport_->node().crowded());
+    if (monitor_->compares_calls()) compare_in(wait, beginning.call, beginning.number);
     transport_->node().segment().name_call(beginning.word);
     body(wait);
     return nullptr;
   } catch (const WaitExpired& reason) {
-    return roll_->diagnose(beginning.collective(), reason.cause, reason.timed_out);
+    return monitor_->diagnose(beginning.collective(), reason.cause, reason.timed_out);
   } catch (const UnlikeCalls& unlike) {
-    return roll_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
-                         "compared before it ran");
+    return monitor_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
+                            "compared before it ran");
   } catch (const Error&) {
-    return std::current_exception();  // the roll's own
+    return std::current_exception();  // the monitor's
   } catch (const std::exception& error) {
-    return roll_->diagnose(beginning.collective(), error.what(), false);  // others are in the middle of it
+    return monitor_->diagnose(beginning.collective(), error.what(),
+                              false);  // other ranks are in the middle of it
   }
 }
 
-// Does not wait in the call for a rank that is late, because that rank may wait for what this one does next.
-// Later calls keep their turn.
+// Does not wait in the call for a late rank, because that rank may wait for this rank's next action. Later
+// calls keep their order.
 TransportBackend::WorkPtr TransportBackend::run(const BackendCall& call, const Tensors& alike,
                                                 Tensors results, Body body) {
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   const auto limit = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
-  number_ = roll_->begin(call.type);
+  number_ = monitor_->begin(call.type);
   Beginning beginning{call.type, number_, limit, {}, word_for(call, alike)};
-  if (roll_->compares_calls()) beginning.call = call_of(call.type, alike, details_of(call));
+  if (monitor_->compares_calls()) beginning.call = call_of(call.type, alike, details_of(call));
   if (runs_ == Execution::in_the_call || is_soon_done()) {
     const auto error = carry_out(beginning, body);
     return c10::make_intrusive<FinishedWork>(getRank(), call.type, number_, std::move(results), error);
@@ -271,7 +272,7 @@ bool TransportBackend::is_soon_done() {
   auto& segment = transport_->node().segment();
   segment.arrive();
   if (queue_.runs_here())
-    queue_.run_waiting();  // a callback's own call: nobody else would end what is before it
+    queue_.run_waiting();  // called by a callback: no other thread would run the calls before it
   return queue_.runs_here() || (queue_.idle() && segment.all_arrived());
 }
 
@@ -284,18 +285,18 @@ void TransportBackend::compare_in(BoundedWait& wait, const Call& own, uint64_t n
     transport_->all_gather(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), places, wait);
     return all;
   });
-  if (!differs.empty()) std::rethrow_exception(roll_->end_at(number, differs));
+  if (!differs.empty()) std::rethrow_exception(monitor_->end_at(number, differs));
 }
 
 void TransportBackend::compare_calls(const Call& own, const Collective& collective) {
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   try {
-    BoundedWait wait(*roll_, collective.number, collective.timeout, transport_->node().crowded());
+    BoundedWait wait(*monitor_, collective.number, collective.timeout, transport_->node().crowded());
     compare_in(wait, own, collective.number);
   } catch (const WaitExpired& reason) {
-    std::rethrow_exception(roll_->diagnose(collective, reason.cause, reason.timed_out));
-  } catch (const UnlikeCalls&) {  // the other one is not comparing
-    std::rethrow_exception(roll_->diagnose(collective, "another rank is in another call", false));
+    std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
+  } catch (const UnlikeCalls&) {  // the other rank is not comparing
+    std::rethrow_exception(monitor_->diagnose(collective, "another rank made another call", false));
   }
 }
 
@@ -308,7 +309,7 @@ size_t room_for(const at::Tensor& tensor) {
   return (tensor.storage().nbytes() + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// What the storages hold moves along, and with it all views of them.
+// Moves the storages, and with them all views.
 void move_into(const std::shared_ptr<shm::Block>& block, int local_rank, const Tensors& tensors) {
   std::byte* place = block->piece(local_rank);
   for (const auto& tensor : tensors) {
@@ -325,7 +326,7 @@ void move_into(const std::shared_ptr<shm::Block>& block, int local_rank, const T
 void TransportBackend::share(const Tensors& tensors) {
   size_t bytes = 0;
   for (const auto& tensor : tensors) bytes += room_for(tensor);
-  // sizes may differ: then nothing is shared
+  // if the sizes differ, nothing is shared
   const auto work = run({OpType::ALLGATHER, options_->timeout}, {}, {}, [this, tensors, bytes](auto& wait) {
     auto& node = transport_->node();
     if (const auto block = node.take_block(bytes, wait)) move_into(block, node.place(), tensors);
@@ -385,7 +386,7 @@ TransportBackend::Body TransportBackend::body_of(const BackendCall& call, const 
   }
 }
 
-// As gloo cuts the message of that operation.
+// gloo's order for this operation.
 ReductionOrder TransportBackend::order_for(OpType type, size_t items, size_t item_bytes) const {
   const auto ranks = static_cast<size_t>(getSize());
   if (order_ == SumOrder::by_rank) return ReductionOrder::by_rank(ranks);
@@ -405,7 +406,7 @@ void TransportBackend::reduce_all(at::Tensor tensor, RedOpType op, OpType type, 
   flat.write_back();
 }
 
-// As gloo does: one message of all of them, where they are of one type.
+// As gloo: one message for all tensors if they have one type.
 void TransportBackend::reduce_coalesced(Tensors tensors, RedOpType op, BoundedWait& wait) {
   const auto alike = [&](const at::Tensor& one) { return one.scalar_type() == tensors[0].scalar_type(); };
   if (tensors.empty() || order_ == SumOrder::by_rank || !std::all_of(tensors.begin(), tensors.end(), alike)) {
@@ -439,10 +440,10 @@ TransportBackend::Body TransportBackend::scatter_sum_body(const Tensors& outputs
   };
 }
 
-// gloo sums all of a list's parts as messages of their own, and those of one tensor as one message.
+// gloo sums the parts of a list as separate messages, and the parts of one tensor as one message.
 void TransportBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one, RedOpType op,
                                    BoundedWait& wait) {
-  // a dense part that is not row-major is summed in memory order
+  // gloo sums a dense part that is not row-major in memory order
   const auto& own = inputs[static_cast<size_t>(getRank())];
   const bool permuted = !own.is_contiguous() && own.is_non_overlapping_and_dense();
   const auto sum = permuted ? at::empty_like(own) : output;
@@ -511,8 +512,8 @@ TransportBackend::Body TransportBackend::gather_body(const BackendCall& call, co
 
 namespace {
 
-// What each rank has for another, that one has to expect: a row a rank, of its type, the bytes that it sends
-// and those that it expects. Sets the bytes of the longest message, or says what differs.
+// Checks that each rank expects what the others send to it. A row has a rank's type, the bytes that it sends
+// to each rank and those that it expects. Sets the bytes of the longest message, or returns what differs.
 std::string compare_sizes(const std::vector<std::vector<uint64_t>>& rows, size_t& most) {
   const size_t ranks = rows.size();
   const auto type_of = [&](size_t rank) { return c10::toString(static_cast<at::ScalarType>(rows[rank][0])); };
@@ -563,7 +564,7 @@ TransportBackend::Body TransportBackend::exchange_body(const BackendCall& call, 
     size_t most = 0;
     const auto differs = compare_sizes(rows, most);
     if (!differs.empty())
-      std::rethrow_exception(roll_->end_at(wait.collective(), {differs}, "compared before it ran"));
+      std::rethrow_exception(monitor_->end_at(wait.collective(), {differs}, "compared before it ran"));
     transport_->exchange(messages_of<Outgoing>(out, getRank()), messages_of<Incoming>(in, getRank()), most,
                          wait);
     copy(out[static_cast<size_t>(getRank())], in[static_cast<size_t>(getRank())]);

@@ -11,7 +11,7 @@
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/shm/transport.h"
 #include "lockstep/comm/watch/calls.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
@@ -26,16 +26,16 @@ enum class SumOrder { by_rank, as_gloo };
 
 /// Collectives run inside the call, on the caller's thread: for CPU tensors that is faster than a second
 /// thread. Errors arrive as c10d defines them: in the work's wait() and in its future.
-class TransportBackend : public InterceptedBackend, public RollCalled {
+class TransportBackend : public InterceptedBackend, public MonitoredBackend {
  public:
-  /// `inner` gets what the transport does not do; null where nothing does it.
+  /// `inner` runs calls that the transport does not support. It may be null.
   TransportBackend(const std::string& name, BackendPtr inner, std::unique_ptr<Transport> transport,
-                   std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout, SumOrder order,
+                   std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout, SumOrder order,
                    Execution runs);
   ~TransportBackend() override;
-  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
-  /// Collective: moves the tensors' storages to where the ranks of a node sum them without copies, if there
-  /// is room. The tensors are alike on all ranks, dense and on the CPU.
+  const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
+  /// Collective: moves the tensors' storages into shared memory, where the ranks of a node sum them without
+  /// copies, if there is room. The tensors are equal on all ranks, dense and on the CPU.
   void share(const Tensors& tensors);
 
   const std::string getBackendName() const override { return options_->backend; }
@@ -54,14 +54,14 @@ class TransportBackend : public InterceptedBackend, public RollCalled {
 
   Transport& transport() const { return *transport_; }
   std::chrono::milliseconds timeout() const { return options_->timeout; }
-  RollCall& roll_call() { return *roll_; }
-  /// As a Carrier does.
+  PeerMonitor& monitor() { return *monitor_; }
+  /// As MessageRunner::compare().
   void compare_calls(const Call& own, const Collective& collective);
   /// The one tensor, dense and on the CPU, or c10::Error.
   const at::Tensor& single(const Tensors& tensors) const;
 
  private:
-  /// What a collective does once the other ranks are in the same call.
+  /// Runs a collective after the other ranks have made the same call.
   using Body = std::function<void(BoundedWait& wait)>;
   struct Beginning;
 
@@ -86,12 +86,12 @@ class TransportBackend : public InterceptedBackend, public RollCalled {
   void require_one_a_rank(const Tensors& tensors, const at::Tensor& like) const;
   bool is_soon_done();
 
-  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<PeerMonitor> monitor_;
   c10::intrusive_ptr<Options> options_;
   SumOrder order_;
   Execution runs_;
   std::unique_ptr<Transport> transport_;
-  std::recursive_mutex mutex_;  // a callback of what was waiting may call again
+  std::recursive_mutex mutex_;  // a callback of a queued call may call again
   std::atomic<uint64_t> number_{0};
   std::atomic<bool> inner_is_busy_{false};  // with a collective that no barrier has followed
   CallQueue queue_;                         // ends before the rest does

@@ -16,9 +16,9 @@ void BoundedWait::look_up(int rank) {
   const bool first = !next_look_;
   next_look_ = now + kBetweenLooks;
   if (first) return;
-  // another rank may know more, and have given up
-  if (roll_.is_dead() || roll_.knows_death()) throw WaitExpired{false};
-  if (rank >= 0 && roll_.is_lost(rank, collective_)) throw WaitExpired{false};
+  // another rank may have found an error and given up
+  if (monitor_.is_dead() || monitor_.knows_death()) throw WaitExpired{false};
+  if (rank >= 0 && monitor_.is_lost(rank, collective_)) throw WaitExpired{false};
 }
 
 }  // namespace lockstep::comm

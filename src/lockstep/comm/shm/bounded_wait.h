@@ -1,6 +1,6 @@
 #pragma once
-// How a rank waits for another one inside a collective: it spins, then sleeps or yields, and checks now and
-// then that the other can still come.
+// How a rank waits for another one inside a collective: it spins, then sleeps or yields, and checks regularly
+// that the other rank is alive.
 
 #include <algorithm>
 #include <chrono>
@@ -9,12 +9,12 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {
 
-/// How long to spin, learnt from earlier waits: where other processes use the cores, another rank is away for
-/// milliseconds, and spinning only takes the core that it needs.
+/// How long to spin, adapted to earlier waits: if other processes use the cores, another rank may not run for
+/// milliseconds, and spinning would only take the core that it needs.
 class SpinLength {
  public:
   std::chrono::nanoseconds longest() const { return longest_; }
@@ -28,7 +28,7 @@ class SpinLength {
   std::chrono::nanoseconds longest_ = kLongest;
 };
 
-/// A few turns where ranks outnumber the cores (`crowded`), because the other rank needs this core.
+/// Only a few turns if there are more ranks than cores (`crowded`), because the other rank needs this core.
 class Spin {
  public:
   Spin(bool crowded, std::chrono::nanoseconds longest) : crowded_(crowded), longest_(longest) {}
@@ -61,7 +61,7 @@ class Spin {
   std::chrono::steady_clock::time_point end_;
 };
 
-/// Thrown out of a collective that cannot end; the backend turns it into an error that names the ranks.
+/// Thrown by a collective that cannot end; the backend turns it into an error that names the ranks.
 struct WaitExpired {
   bool timed_out = false;
   std::string cause = "";  // the backend's own words
@@ -69,8 +69,9 @@ struct WaitExpired {
 
 class BoundedWait {
  public:
-  BoundedWait(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
-      : roll_(roll),
+  BoundedWait(const PeerMonitor& monitor, uint64_t collective, std::chrono::milliseconds timeout,
+              bool crowded)
+      : monitor_(monitor),
         collective_(collective),
         timeout_(timeout),
         crowded_(crowded),
@@ -87,9 +88,9 @@ class BoundedWait {
     sleep(kLongestSleep);
     look_up(rank);
   }
-  /// The same where nothing can wake this process: yields.
+  /// The same, but yields: nothing can wake this process.
   void turn(int rank = -1);
-  /// Call it before each loop: it spins again.
+  /// Call it before each loop, so that it spins again.
   void restart(std::chrono::nanoseconds longest_spin = SpinLength().longest()) {
     spin_ = Spin(crowded_, longest_spin);
   }
@@ -99,7 +100,7 @@ class BoundedWait {
 
   void look_up(int rank);
 
-  const RollCall& roll_;
+  const PeerMonitor& monitor_;
   uint64_t collective_;
   std::chrono::milliseconds timeout_;
   base::AwakeTime awake_;

@@ -34,7 +34,7 @@ struct CallQueue::State {
     at::ThreadLocalState caller;
   };
 
-  // `lock` is held before and after, not meanwhile.
+  // `lock` is locked before and after the call, but not while it runs.
   void run_one(std::unique_lock<std::mutex>& lock) {
     auto entry = std::move(waiting.front());
     waiting.pop_front();
@@ -49,7 +49,7 @@ struct CallQueue::State {
       } catch (...) {
         error = std::current_exception();
       }
-      entry.call = nullptr;  // and what it holds, before somebody hears that all is over
+      entry.call = nullptr;  // frees its captures before the work ends
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     lock.lock();
@@ -116,7 +116,7 @@ void CallQueue::add(c10::intrusive_ptr<QueuedWork> work, Call call) {
   }
   if (gone) return work->end(gone);
   state_->changed.notify_all();
-  if (runs_here()) run_waiting();  // a callback's own call: nobody else would begin it
+  if (runs_here()) run_waiting();  // called by a callback: no other thread would run it
 }
 
 void CallQueue::abandon(c10::intrusive_ptr_target& owner, const std::exception_ptr& error) {

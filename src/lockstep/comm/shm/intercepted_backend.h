@@ -1,6 +1,6 @@
 #pragma once
-// A c10d backend all of whose calls pass through one function, around(): to watch them, to stage their
-// tensors, or to run some of them in another way.
+// A c10d backend that passes all calls through one function, around(), which can monitor them, copy their
+// tensors or run some of them differently.
 
 #include <c10/util/FunctionRef.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -15,7 +15,7 @@
 
 namespace lockstep::comm {
 
-/// A collective or a message as its caller asked for it, apart from its tensors.
+/// A collective or a message as its caller requested it, without its tensors.
 struct BackendCall {
   c10d::OpType type;
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
@@ -31,19 +31,19 @@ struct BackendCall {
   }
 };
 
-/// The tensors that are alike on all ranks, or should be: none in an all-to-all.
+/// The tensors that must be equal in type and size on all ranks: none in an all-to-all.
 const std::vector<at::Tensor>& tensors_alike(const BackendCall& call, const std::vector<at::Tensor>& outputs,
                                              const std::vector<at::Tensor>& inputs);
 /// What follows the call's name in an error: " (sum) to rank 1".
 std::string details_of(const BackendCall& call);
 
 std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists);
-/// Lists of the lengths of `like`, from the tensors that were joined.
+/// Splits joined tensors into lists with the lengths of `like`.
 std::vector<std::vector<at::Tensor>> split_as(const std::vector<std::vector<at::Tensor>>& like,
                                               const std::vector<at::Tensor>& all);
 
-/// `Base` is c10d::Backend where the calls go on to another backend, `inner`; or a backend, where they go on
-/// to its own functions and `inner` is null.
+/// If `Base` is c10d::Backend, calls continue in another backend, `inner`. If `Base` is another backend
+/// class, they continue in its own functions and `inner` is null.
 template <class Base>
 class Intercepted : public Base {
  public:
@@ -233,7 +233,7 @@ class Intercepted : public Base {
 
  protected:
   using OpType = c10d::OpType;
-  /// The call without this class, with these tensors in place of the caller's and this timeout.
+  /// Continues the call, with these tensors and this timeout instead of the caller's.
   using InnerCall = c10::function_ref<WorkPtr(Tensors& outputs, Tensors& inputs, Milliseconds timeout)>;
 
   /// `outputs` are written, or read and written; `inputs` are read. Lists of tensors are joined.

@@ -87,7 +87,7 @@ LOCKSTEP_INLINE inline void combine_many(const Places& places, size_t at, size_t
     std::copy(block, block + items, reinterpret_cast<T*>(places.outs[o]) + at);
 }
 
-// The same bits at each level: no element meets another.
+// The same bits at each level: elements do not depend on each other.
 template <class T, T apply(T, T)>
 void combine_into(const std::byte* const* sources, size_t count, std::byte* const* outs, size_t out_count,
                   size_t items) {
@@ -153,7 +153,7 @@ Reduction integers(Op::RedOpType op) {
     case Op::BXOR:
       return by<T, bits_xor<T>>();
     default:
-      return numbers<T>(op, false);  // equals are the same
+      return numbers<T>(op, false);  // equal integers have equal bits
   }
 }
 

@@ -20,9 +20,9 @@ struct Reduction {
                        size_t out_count, size_t items) = nullptr;
 };
 
-/// Throws c10::Error where c10d has no such operation for that type (an average of bools, bits of floats).
-/// `on_the_left`: a later source stands on the left, out[i] = … (s2[i] op (s1[i] op s0[i])), which shows in
-/// the least and greatest of equals (0 and -0) and of what is no number.
+/// Throws c10::Error if c10d has no such operation for that type (an average of bools, bits of floats). With
+/// `on_the_left` a later source is the left operand, out[i] = … (s2[i] op (s1[i] op s0[i])). This changes min
+/// and max of 0 and -0 and of NaN.
 Reduction find_reduction(c10::ScalarType type, c10d::ReduceOp::RedOpType op, bool on_the_left = false);
 
 }  // namespace lockstep::comm

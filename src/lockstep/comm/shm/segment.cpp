@@ -66,7 +66,7 @@ Block map_block(size_t bytes, const NodeRanks& node, const ExchangeTexts& exchan
   auto& own = pieces[static_cast<size_t>(node.own)];
   std::string why;
   try {
-    own = base::SharedMemory::create(bytes);  // by each rank, so that it lies in that rank's memory node
+    own = base::SharedMemory::create(bytes);  // by each rank, so that it is in that rank's NUMA node
   } catch (const Error& error) {
     why = format("rank {}: {} ({})", node.ranks[static_cast<size_t>(node.own)], error.what(), error.where());
   }
@@ -75,7 +75,7 @@ Block map_block(size_t bytes, const NodeRanks& node, const ExchangeTexts& exchan
     if (pieces[place] || names[place].empty()) continue;
     pieces[place] = base::SharedMemory::open(names[place]);
     if (!pieces[place])
-      why = format("rank {} does not see the shared memory of rank {}, though both are on this node",
+      why = format("rank {} cannot see the shared memory of rank {}, though both are on this node",
                    node.ranks[static_cast<size_t>(node.own)], node.ranks[place]);
   }
   const auto all = exchange(why);
@@ -91,22 +91,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A counter in shared memory that a process can sleep for. Memory of zeros holds counters at 0.
+/// A counter in shared memory that processes can wait for. Zeroed memory is a counter at 0.
 class Counter {
  public:
   uint64_t value() const { return value_.load(std::memory_order_acquire); }
-  /// Of one process's own counter. A rank that has seen the new value sees all that was written before.
+  /// For a counter that one process writes. A rank that sees the new value sees all earlier writes.
   void set(uint64_t value) {
-    // the store and the load must not change places, or one who is about to sleep would be overlooked
+    // the store must come before the load: otherwise a process that is about to sleep is not woken
     value_.store(value, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
-  /// Of a counter that `ranks` processes add to equally often: the one that completes a round wakes the rest.
+  /// For a counter that `ranks` processes add to equally often: the one that completes a round wakes the
+  /// others.
   void add_one(uint64_t ranks) {
     const uint64_t value = value_.fetch_add(1, std::memory_order_seq_cst) + 1;
     if (value % ranks == 0 && sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
-  /// Returns at `value`, after `longest`, or early.
+  /// Returns at `value`, after `longest`, or earlier.
   void sleep_until(uint64_t value, std::chrono::milliseconds longest) {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const uint64_t seen = value_.load(std::memory_order_seq_cst);
@@ -117,7 +118,7 @@ class Counter {
     }
     sleepers_.fetch_sub(1, std::memory_order_seq_cst);
   }
-  /// Spins, then sleeps. Whether it came to `value` before `deadline`.
+  /// Spins, then sleeps. Returns whether it reached `value` before `deadline`.
   bool reaches(uint64_t value, Clock::time_point deadline, Spin spin) {
     while (this->value() < value) {
       if (spin.again()) continue;
@@ -129,7 +130,7 @@ class Counter {
   }
 
  private:
-  // The kernel compares 32 bits: the lower half, which changes each time.
+  // The futex call compares 32 bits: the lower half, which changes with each step.
   uint32_t* word() {
     return reinterpret_cast<uint32_t*>(&value_) + (std::endian::native == std::endian::big ? 1 : 0);
   }
@@ -144,14 +145,15 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 constexpr size_t kLines = 128;
 // The slots begin on a page.
 constexpr size_t kHeadBytes = 4096;
-// A rank that is always late costs the others less and less.
+// How long to wait for a late rank; shorter each time it is late.
 constexpr std::chrono::microseconds kLongestArrival{5000}, kShortestArrival{150};
-// After that a rank may have died, which the wait for each one finds out.
+// After that the wait for each rank checks whether it has died.
 constexpr std::chrono::milliseconds kLongestCrowdSleep{20};
 
 }  // namespace
 
-// What stands before the slots of a piece. A rank writes to its own; all ranks add to the first one's crowd.
+// The begin of a piece, before the slots. A rank writes to its own; all ranks add to the crowd counters of
+// the first.
 struct Segment::Head {
   alignas(kLines) Counter posts;
   CallWord calls[2];  // of the last two turns, in the lines of the counter
@@ -202,7 +204,7 @@ bool Segment::all_arrived() {
   return arrived;
 }
 
-// A slot was last used two turns ago. A rank that has posted in the turn before has read all of that.
+// This slot was last used two turns ago. A rank that has posted in the turn before has read all of it.
 void Segment::begin(BoundedWait& wait) {
   for (int rank = 0; rank < size(); ++rank) wait_for(rank, turn_before_, wait);
   turn_before_ = posts_ + 1;
@@ -217,8 +219,8 @@ void Segment::post() {
   head(0).crowd_posts.add_one(node_.ranks.size());
 }
 
-// The common counter shows how far the ranks have come together. One may be ahead, as the root of a broadcast
-// is, so each is waited for all the same.
+// The common counter shows the progress of all ranks together. One rank may be ahead, as the root of a
+// broadcast is, so this still waits for each rank.
 void Segment::wait_all(BoundedWait& wait) {
   if (crowd_)
     head(0).crowd_posts.reaches(crowd_posts_ * node_.ranks.size(), Clock::now() + kLongestCrowdSleep,
@@ -226,8 +228,8 @@ void Segment::wait_all(BoundedWait& wait) {
   for (int rank = 0; rank < size(); ++rank) this->wait(rank, wait);
 }
 
-// A rank that has posted in this turn has named its call before, and names no other in its place until this
-// rank has posted in the next one.
+// A rank that has posted in this turn has written its call before. It cannot overwrite it until this rank has
+// posted in the next turn.
 void Segment::wait(int local_rank, BoundedWait& wait) {
   wait_for(local_rank, posts_, wait);
   const auto& theirs = head(local_rank).calls[turns_ & 1];
@@ -258,19 +260,20 @@ uint64_t free_shared_memory() {
 }  // namespace
 
 std::shared_ptr<Block> TensorBlocks::take(const NodeRanks& node, size_t bytes, BoundedWait& wait) {
-  if (segment_.size() == 1) return nullptr;  // its own memory does as well
+  if (segment_.size() == 1) return nullptr;  // its own memory is as good
   for (const uint64_t theirs : segment_.exchange(uint64_t{bytes}, wait))
     if (theirs != bytes) return nullptr;
-  // by now no rank maps the block that this one replaces
+  // now no rank maps the block that this one replaces
   const auto rooms = segment_.exchange(free_shared_memory(), wait);
   const uint64_t room = *std::min_element(rooms.begin(), rooms.end());
   const uint64_t wanted = bytes * node.ranks.size();
   if (wanted > room / 2) {
     if (segment_.rank() == 0)
-      log::warning(format(
-          "gradients take a slower way: they want {} MB of shared memory on this node, and /dev/shm has {} "
-          "MB free, of which half may be taken",
-          wanted >> 20, room >> 20));
+      log::warning(
+          format("gradients are summed more slowly: they need {} MB of shared memory on this node, and "
+                 "/dev/shm has {} "
+                 "MB free, of which lockstep uses at most half",
+                 wanted >> 20, room >> 20));
     return nullptr;
   }
   const auto exchange = [&](const std::string& own) {
@@ -288,7 +291,7 @@ std::shared_ptr<Block> TensorBlocks::take(const NodeRanks& node, size_t bytes, B
 }
 
 TensorBlocks::Place TensorBlocks::find(const std::byte* data, size_t bytes) const {
-  constexpr int kOffsetBits = 48;  // as many as an address has
+  constexpr int kOffsetBits = 48;  // the bits of an address
   for (const auto& [number, known] : blocks_) {
     auto block = known.lock();
     if (!block) continue;

@@ -1,6 +1,6 @@
 #pragma once
-// The memory that the ranks of a node share: two slots and a few counters for each rank, and the calls that
-// they compare before they touch each other's numbers.
+// The memory that the ranks of a node share: two slots and a few counters for each rank, and the rank's call,
+// which the others compare with their own before they read its slot.
 
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -40,20 +40,20 @@ struct CallWord {
   bool operator==(const CallWord&) const = default;
 };
 
-/// Thrown out of a collective in which another rank does something else.
+/// Thrown by a collective if another rank has made another call.
 struct UnlikeCalls {
   int rank;  // the other, of the group
   CallWord theirs;
 };
-/// In the same words on both ranks, whichever finds it.
+/// The same words on both ranks.
 Difference difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own);
 
 namespace shm {
 
-/// Equal pieces of memory, one from each rank of the node, which all of them map.
+/// Equal pieces of memory, one from each rank of the node, mapped by all of them.
 struct Block {
-  std::vector<base::SharedMemory> pieces;  // by local rank; empty where there is none
-  std::string why;                         // there is none, the same words on all ranks
+  std::vector<base::SharedMemory> pieces;  // by local rank; empty if there are none
+  std::string why;                         // why there are none, the same on all ranks
 
   std::byte* piece(int local_rank) const {
     return static_cast<std::byte*>(pieces[static_cast<size_t>(local_rank)].data());
@@ -61,49 +61,48 @@ struct Block {
   size_t bytes() const { return pieces.front().size(); }
 };
 
-/// Each rank's text at every rank, by local rank.
+/// Gives every rank each rank's text, by local rank.
 using ExchangeTexts = std::function<std::vector<std::string>(const std::string& own)>;
 
-/// Collective over these ranks: zeroed pieces of so many bytes, or none on all ranks alike, because /dev/shm
-/// is full or because the ranks are in containers that do not share it. Leaves no name behind.
+/// Collective over these ranks: zeroed pieces of so many bytes. All ranks get none if /dev/shm is full or if
+/// the ranks are in containers that do not share it. Leaves no file behind.
 Block map_block(size_t bytes, const NodeRanks& node, const ExchangeTexts& exchange);
 
-/// A collective is a turn: begin(), write to the own slot, post(), wait for the posts of others, read their
-/// slots. Turns alternate between two slots, so a rank may begin the next turn while others still read this
-/// one. Every rank posts the same number of times in a turn.
+/// A collective takes turns: begin(), write to the own slot, post(), wait for the posts of other ranks, read
+/// their slots. Turns alternate between two slots, so a rank may begin the next turn while others still read
+/// this one. Every rank posts the same number of times in a turn.
 class Segment {
  public:
-  /// How large the pieces of its block must be.
+  /// The size of the pieces of its block.
   static size_t bytes_for(size_t slot_bytes);
   Segment(Block block, NodeRanks node, size_t slot_bytes);
 
-  /// Ranks outnumber the cores: a rank that waits for all sleeps until the last one has come, and does not
-  /// wake up for each of them. Call it on all ranks after the same turns.
+  /// There are more ranks than cores: a rank that waits for all sleeps until the last one has posted, and
+  /// does not wake up for each of them. Call it on all ranks after the same turns.
   void expect_crowd() { crowd_ = true; }
 
   size_t slot_bytes() const { return slot_bytes_; }
   int rank() const { return node_.own; }
   int size() const { return static_cast<int>(node_.ranks.size()); }
 
-  /// Tells the others that this rank has come to its next collective.
+  /// Tells the other ranks that this rank has begun its next collective.
   void arrive();
-  /// Whether all ranks do so within some milliseconds.
+  /// Whether all ranks arrive within some milliseconds.
   bool all_arrived();
 
-  /// The call that the next turns belong to. A rank that waits in a turn for one that is in another call
-  /// throws UnlikeCalls.
+  /// The call of the next turns. A rank that waits in a turn for a rank with another call throws UnlikeCalls.
   void name_call(const CallWord& call) { call_ = call; }
   const CallWord& call() const { return call_; }
   /// Waits until no rank reads the slot that this turn writes.
   void begin(BoundedWait& wait);
   std::byte* slot(int local_rank) const;
   std::byte* own_slot() const { return slot(rank()); }
-  /// Publishes what this rank wrote; it no longer reads anything of the turn before.
+  /// Publishes this rank's slot. This rank no longer reads slots of the turn before.
   void post();
-  /// Until that rank has posted as often as this one.
+  /// Waits until that rank has posted as often as this one.
   void wait(int local_rank, BoundedWait& wait);
   void wait_all(BoundedWait& wait);
-  /// A turn in which every rank shows a few bytes: all of them, by local rank.
+  /// A turn in which every rank sends a few bytes to all. Returns them by local rank.
   template <class Row>
   std::vector<Row> exchange(const Row& own, BoundedWait& wait);
 
@@ -138,23 +137,23 @@ std::vector<Row> Segment::exchange(const Row& own, BoundedWait& wait) {
   return rows;
 }
 
-/// Blocks for tensors, so that an all-reduce can sum them where they lie.
+/// Blocks for tensors, so that an all-reduce can sum them in place.
 class TensorBlocks {
  public:
   explicit TensorBlocks(Segment& segment) : segment_(segment) {}
 
-  /// Collective over the node: a block of so many bytes a rank, which its tensors keep alive. Null on all
-  /// ranks alike where they want different sizes or /dev/shm has no room.
+  /// Collective over the node: a block of so many bytes per rank, which its tensors keep alive. Null on all
+  /// ranks if the sizes differ or /dev/shm has no room.
   std::shared_ptr<Block> take(const NodeRanks& node, size_t bytes, BoundedWait& wait);
-  /// Whether there has been any, the same on all ranks.
+  /// Whether there was a block, the same on all ranks.
   bool any() const { return made_ > 0; }
 
   struct Place {
     std::shared_ptr<const Block> block = nullptr;
     size_t offset = 0;
-    uint64_t name = 0;  // of block and offset, the same on all ranks; 0: memory of this rank's own
+    uint64_t name = 0;  // of block and offset, the same on all ranks; 0: not in a block
   };
-  /// Where these bytes lie.
+  /// The block that contains these bytes.
   Place find(const std::byte* data, size_t bytes) const;
 
  private:
@@ -165,14 +164,14 @@ class TensorBlocks {
 
 }  // namespace shm
 
-// Copies into memory that another core wrote or read last.
+// Copies for memory that another core wrote or read last.
 
-/// The next piece is fetched while this one is worked on. glibc copies more at once by an instruction that
-/// takes a quarter longer on AMD.
+/// The next piece is fetched while this one is copied. For larger pieces glibc uses an instruction that takes
+/// 25% longer on AMD.
 constexpr size_t kPiece = 2048;
 
-/// Fetches cache lines that will be written. A store into a line that another core has waits for it, and a
-/// store after a load waits twice: between distant cores that takes several times as long as this.
+/// Fetches cache lines for writing. A store to a line in another core's cache waits for the line, and a store
+/// after a load waits twice. Between distant cores that takes several times as long as this.
 inline void fetch_to_write([[maybe_unused]] const std::byte* at, [[maybe_unused]] size_t bytes) {
 #if defined(__x86_64__)
   constexpr size_t kLine = 64;
@@ -182,7 +181,7 @@ inline void fetch_to_write([[maybe_unused]] const std::byte* at, [[maybe_unused]
 
 /// As memcpy.
 void copy_in_pieces(const std::byte* from, std::byte* to, size_t bytes);
-/// The same where another core has the lines of `slot`.
+/// The same if another core has the lines of `slot`.
 void copy_into_slot(std::byte* slot, const std::byte* from, size_t bytes);
 
 }  // namespace lockstep::comm

@@ -7,19 +7,19 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/launch/control_groups.h"
 
 namespace lockstep::comm {
 namespace {
 
-// Larger slots fall out of the second-level cache, smaller ones cost a wave of flags more often.
+// Larger slots do not fit into the second-level cache; smaller ones need more waves of posts.
 constexpr size_t kMostSlotBytes = size_t{512} << 10;
-// What a rank sums between two waves of flags inside a node. A slot is cold when a step comes back to it, so
-// as little of it is used as the flags allow.
+// What a rank sums between two waves of posts inside a node. A slot is cold at the next step, so this uses
+// only as much of it as the cost of the posts allows.
 constexpr size_t kSectionBytes = size_t{64} << 10;
-// Below it one wave of flags beats the second reading that it saves.
+// Below this size a wave of posts costs more than reading all slots.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 
 struct Section {
@@ -42,7 +42,7 @@ Bytes stretch_of(Bytes all, size_t at, size_t longest) {
   return all.subspan(begin, std::min(longest, all.size() - begin));
 }
 
-// The same on all ranks: their quotas may differ.
+// The same on all ranks, although their quotas may differ.
 bool is_crowded(shm::Segment& segment, BoundedWait& wait) {
   cpu_set_t own;
   CPU_ZERO(&own);
@@ -72,7 +72,7 @@ void NodeTransport::write_to_slots(size_t offset) {
   for (int rank = 0; rank < segment_.size(); ++rank) outs_.push_back(segment_.slot(rank) + offset);
 }
 
-// From sources_ to outs_, which lie where the part begins.
+// From sources_ to outs_, which point to the begin of the part.
 void NodeTransport::sum(const Reduction& reduction, const ReductionOrder& order, Part part) {
   for (size_t done = 0; done < part.bytes;) {
     const size_t at = part.at + done, now = std::min(order.end_of(at) - at, part.bytes - done);
@@ -145,7 +145,7 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   copy_in_pieces(slot + after, out + after, part.bytes - after);
 }
 
-// A rank may bring memory of its own where others do not: a copy, or zeros for one that has joined.
+// A rank may pass other memory than the others: a copy, or zeros for a joined rank.
 bool NodeTransport::all_bring(const std::byte* in, const std::byte* out, size_t bytes, BoundedWait& wait) {
   if (bytes <= kSmallBytes || !blocks_.any()) return false;
   const auto place = in == out ? blocks_.find(in, bytes) : shm::TensorBlocks::Place();
@@ -223,7 +223,7 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
   }
 }
 
-// A slot has a stretch of what its rank sends to each.
+// A slot has a part of what its rank sends to each rank.
 void NodeTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                              BoundedWait& wait) {
   const size_t longest = segment_.slot_bytes() / static_cast<size_t>(segment_.size());
@@ -254,33 +254,33 @@ size_t slot_bytes_for(size_t ranks) {
   return std::min(kMostSlotBytes, kSectionBytes * std::max<size_t>(ranks, 2));
 }
 
-// The first rank collects them, so that the store gets a few requests from each rank, however many there are.
+// The first rank collects the texts, so that each rank makes only a few requests to the store.
 std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, const NodeRanks& node,
                                   const std::string& own) {
   const auto key = [&](int rank) { return format("{}/{}", stage, rank); };
   const std::string all = stage + "/all";
   if (node.own != 0) {
     store.set(key(node.ranks[static_cast<size_t>(node.own)]), own);
-    return base::unpack_texts(store.get_to_str(all));
+    return nlohmann::json::parse(store.get_to_str(all)).get<std::vector<std::string>>();
   }
   std::vector<std::string> texts = {own};
   for (size_t place = 1; place < node.ranks.size(); ++place)
     texts.push_back(store.get_to_str(key(node.ranks[place])));
-  store.set(all, base::pack_texts(texts));
+  store.set(all, base::as_line(nlohmann::json(texts)));
   return texts;
 }
 
-std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
-                                         size_t slot_bytes, std::chrono::milliseconds timeout,
-                                         std::string& why) {
-  return name_late_ranks(roll, timeout, [&]() -> std::unique_ptr<NodeTransport> {
+std::unique_ptr<NodeTransport> open_node(PeerMonitor& monitor, const std::string& stage,
+                                         const NodeRanks& node, size_t slot_bytes,
+                                         std::chrono::milliseconds timeout, std::string& why) {
+  return name_late_ranks(monitor, timeout, [&]() -> std::unique_ptr<NodeTransport> {
     int round = 0;
     auto block = shm::map_block(shm::Segment::bytes_for(slot_bytes), node, [&](const std::string& own) {
-      return exchange(*roll.store(), format("{}/{}", stage, round++), node, own);
+      return exchange(*monitor.store(), format("{}/{}", stage, round++), node, own);
     });
     why = block.why;
     if (block.pieces.empty()) return nullptr;
-    BoundedWait wait(roll, 0, timeout, true);
+    BoundedWait wait(monitor, 0, timeout, true);
     return std::make_unique<NodeTransport>(std::move(block), node, slot_bytes, wait);
   });
 }

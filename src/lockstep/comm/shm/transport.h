@@ -1,5 +1,5 @@
 #pragma once
-// Collectives over bytes, and those of the ranks of one node through their shared memory.
+// Collectives over bytes, and their implementation in the shared memory of one node.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -17,21 +17,21 @@
 
 namespace lockstep::comm {
 
-// In which order the ranks' numbers become one, place by place of a message.
+// The order in which the ranks' values are summed, for each place of a message.
 
-/// The ranks here are numbered within their node.
+/// Ranks are local ranks of a node.
 class ReductionOrder {
  public:
-  /// Rank 0, rank 1, ...: the bits do not depend on how a message is cut.
+  /// Rank 0, rank 1, ...: the bits do not depend on chunks.
   static ReductionOrder by_rank(size_t ranks) { return {ranks, 0}; }
-  /// The order of gloo's ring, whose chunks have so many bytes (algorithms/gloo_chunks.h).
+  /// The order of gloo's ring with chunks of so many bytes (algorithms/gloo_chunks.h).
   static ReductionOrder as_gloo(size_t ranks, size_t chunk_bytes) { return {ranks, chunk_bytes}; }
 
-  /// Where the order changes next after byte `at`.
+  /// The next place after byte `at` where the order changes.
   size_t end_of(size_t at) const { return chunk_ == 0 ? ~size_t{0} : (at / chunk_ + 1) * chunk_; }
   /// The rank that begins at byte `at`.
   size_t first(size_t at) const { return chunk_ == 0 ? 0 : (at / chunk_ + ranks_ - 1) % ranks_; }
-  /// The one that comes after it.
+  /// The rank after it.
   size_t next(size_t rank) const {
     if (chunk_ == 0) return rank + 1;
     return rank == 0 ? ranks_ - 1 : rank - 1;
@@ -46,31 +46,30 @@ class ReductionOrder {
 
 class NodeTransport;
 
-/// One collective at a time. After an exception it is out of step: make no further call.
+/// One collective at a time. After an exception make no further call.
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// `out` null: take part without wanting the result. Where `in` is `out` and lies at the same place of a
-  /// block on all ranks of the node, nothing is copied. `order` says in which order a node's ranks are
-  /// summed.
+  /// `out` may be null if this rank does not need the result. If `in` is `out` and at the same place of a
+  /// block on all ranks of the node, nothing is copied. The ranks of a node are summed in this `order`.
   virtual void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
                           const ReductionOrder& order, BoundedWait& wait) = 0;
   virtual void broadcast(std::byte* data, size_t bytes, int root, BoundedWait& wait) = 0;
   /// Rank r's bytes go to outs[r].
   virtual void all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
                           BoundedWait& wait) = 0;
-  /// ins[r] is what this rank gives to rank r; out is the sum of what the ranks give to this one, which
-  /// begins at byte `at` of the message that `order` is for.
+  /// ins[r] is this rank's contribution to rank r. `out` is the sum of all contributions to this rank, which
+  /// begins at byte `at` of the message that `order` refers to.
   virtual void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                               const Reduction& reduction, const ReductionOrder& order, size_t at,
                               BoundedWait& wait) = 0;
-  /// Messages between any ranks, all at once, as long as those who receive them expect. `most`: the bytes of
-  /// the longest that one rank has for another, the same on all of them.
+  /// Messages between any ranks, all at once. Senders and receivers know the sizes. `most` is the size of the
+  /// longest message of all ranks, the same on all of them.
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                         BoundedWait& wait) = 0;
   virtual void barrier(BoundedWait& wait) = 0;
 
-  /// The part that the ranks of this node do among themselves.
+  /// The transport between the ranks of this node.
   virtual NodeTransport& node() = 0;
 };
 
@@ -93,25 +92,25 @@ class NodeTransport : public Transport {
   NodeTransport& node() override { return *this; }
 
   shm::Segment& segment() { return segment_; }
-  /// This rank's place among those of its node, which is that of its piece of a block.
+  /// This rank's local rank, which is the index of its piece of a block.
   int place() const { return segment_.rank(); }
-  /// Whether the ranks of this node outnumber the cores they may run on.
+  /// Whether this node has more ranks than cores for them.
   bool crowded() const { return crowded_; }
-  /// Collective over the node: memory for tensors that all_reduce sums where it lies; null on all ranks alike
-  /// where there is none.
+  /// Collective over the node: memory for tensors that all_reduce sums in place; null on all ranks if there
+  /// is none.
   std::shared_ptr<shm::Block> take_block(size_t bytes, BoundedWait& wait) {
     return blocks_.take(node_, bytes, wait);
   }
-  /// Whether all ranks of the node give the same place of a block, where it is worth asking.
+  /// Whether all ranks of the node pass the same place of a block. Small messages do not check.
   bool all_bring(const std::byte* in, const std::byte* out, size_t bytes, BoundedWait& wait);
-  /// The places that all_bring() has found, by local rank.
+  /// The places from all_bring(), by local rank.
   const std::vector<std::byte*>& shares() const { return shares_; }
-  /// All ranks' `places`, summed into the first: this rank's section of it. One wave of posts lies before it.
+  /// Sums this rank's section of all ranks' `places` into the first. All ranks have posted before.
   void sum_section_for_first(const std::vector<std::byte*>& places, size_t bytes, const Reduction& reduction,
                              const ReductionOrder& order);
 
  private:
-  // A stretch of the message that is summed: where it begins there.
+  // A part of the summed message, and where it begins there.
   struct Part {
     size_t at;
     size_t bytes;
@@ -130,39 +129,39 @@ class NodeTransport : public Transport {
   shm::TensorBlocks blocks_{segment_};
   bool crowded_;
   std::vector<std::byte*> shares_;
-  // of one sum: where it reads, by rank, and where it writes
+  // of one sum: the inputs, by rank, and the outputs
   std::vector<const std::byte*> sources_, ordered_;
   std::vector<std::byte*> outs_, moved_;
 };
 
-/// The slot of ranks that are all on one node.
+/// The slot size if all ranks are on one node.
 size_t slot_bytes_for(size_t ranks);
 
-/// Collective over these ranks: each one's text at this stage, by place.
+/// Collective over these ranks: each rank's text at this stage, by local rank.
 std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, const NodeRanks& node,
                                   const std::string& own);
 
-/// What `open` returns, which waits for other ranks; or throws the error that names who did not come in time.
+/// Calls `open`, which waits for other ranks. Throws an error that names the ranks that did not come in time.
 template <class Open>
-auto name_late_ranks(RollCall& roll, std::chrono::milliseconds timeout, Open&& open) {
+auto name_late_ranks(PeerMonitor& monitor, std::chrono::milliseconds timeout, Open&& open) {
   const Collective opening{"sharing memory in a node", 0, timeout};
   std::exception_ptr error;
   try {
     return open();
   } catch (const WaitExpired& reason) {
-    error = roll.diagnose(opening, reason.cause, reason.timed_out);
-  } catch (const c10::DistStoreError& late) {  // the store has waited for a rank
-    error = roll.diagnose(opening, late.what_without_backtrace(), true);
+    error = monitor.diagnose(opening, reason.cause, reason.timed_out);
+  } catch (const c10::DistStoreError& late) {  // the store timed out
+    error = monitor.diagnose(opening, late.what_without_backtrace(), true);
   } catch (const std::exception& failed) {
-    error = roll.diagnose(opening, failed.what(), false);
+    error = monitor.diagnose(opening, failed.what(), false);
   }
   std::rethrow_exception(error);
 }
 
-/// Collective over the node's ranks: their transport; or null on all of them alike, and `why` says why they
-/// share no memory. Throws the error that names who did not come in time.
-std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
-                                         size_t slot_bytes, std::chrono::milliseconds timeout,
-                                         std::string& why);
+/// Collective over the node's ranks: their transport, or null on all of them if they cannot share memory;
+/// then `why` has the reason. Throws an error that names the ranks that did not come in time.
+std::unique_ptr<NodeTransport> open_node(PeerMonitor& monitor, const std::string& stage,
+                                         const NodeRanks& node, size_t slot_bytes,
+                                         std::chrono::milliseconds timeout, std::string& why);
 
 }  // namespace lockstep::comm

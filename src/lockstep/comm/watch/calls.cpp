@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kPartBytes = 300;  // of each of a call's parts
 using Parts = std::array<std::string, 5>;
 constexpr std::array<const char*, 3> kPartNames = {"operation", "type", "shape"};
-constexpr size_t kName = 3, kDigest = 4;  // the operation's without how; of the parts before they are cut
+constexpr size_t kName = 3, kDigest = 4;  // the operation's name; a digest of the complete parts
 
-// FNV-1a: the same in every build and on every machine, which std::hash need not be
+// FNV-1a: unlike std::hash the same in every build and on every machine
 std::string digest(const Parts& parts) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const auto& part : parts) {
@@ -24,7 +24,7 @@ std::string digest(const Parts& parts) {
   return std::to_string(hash);
 }
 
-// as much of each as there is room for, and a zero behind it
+// Cuts each part to its room and ends it with a zero.
 std::string pack_parts(const Parts& parts) {
   std::string bytes(parts.size() * kPartBytes, '\0');
   for (size_t i = 0; i < parts.size(); ++i) parts[i].copy(bytes.data() + i * kPartBytes, kPartBytes - 1);
@@ -48,7 +48,7 @@ std::string aspects(const std::vector<Parts>& all) {
     for (const auto& parts : all) values.insert(parts[i]);
     if (values.size() > 1) text += (text.empty() ? "" : " and ") + std::string(kPartNames[i]);
   }
-  // only an end that did not fit into kPartBytes tells them apart
+  // they differ only behind the first kPartBytes
   return text.empty() ? "their last tensors" : text;
 }
 

@@ -14,13 +14,13 @@
 
 namespace lockstep::comm {
 
-/// One collective, or one message between two ranks, as an error speaks of it.
+/// One collective, or one message between two ranks, as errors describe it.
 struct Collective {
   std::string what;     // "all-reduce"
   uint64_t number = 0;  // from 1, the same on every rank; messages are not counted
   std::chrono::milliseconds timeout{0};
-  int peer = -1;               // of a message: its other end; -1: anyone
-  std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
+  int peer = -1;               // of a message: its other end; -1: any rank
+  std::string waits_for = "";  // of a message: "rank 1 has not sent one", if no rank is known to be at fault
 
   bool is_message() const { return !waits_for.empty(); }
 };
@@ -35,7 +35,7 @@ Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds t
 /// broadcast".
 void require_rank(int64_t rank, int world, const char* what);
 
-/// A collective as its caller gave it, in words.
+/// A collective as its caller requested it, in words.
 struct Call {
   std::string name;       // "reduce"
   std::string operation;  // "reduce (max) to rank 1"
@@ -48,7 +48,7 @@ Call call_of(c10d::OpType type, const std::vector<at::Tensor>& tensors, const st
 std::string of_root(int64_t root);
 std::string of_sum(const c10d::ReduceOp& op);
 
-/// Ranks of a group that are about to run different collectives: said, and as data (numbers of the group).
+/// Ranks of a group that are about to run different collectives, in words and as data (ranks of the group).
 struct Difference {
   std::string words = {};
   std::vector<RankCall> calls = {};
@@ -56,11 +56,11 @@ struct Difference {
   bool empty() const { return words.empty(); }
 };
 
-/// Every rank's bytes, in rank order, for as many of one's own.
+/// Gathers every rank's bytes, in rank order. All ranks pass the same number of bytes.
 using GatherBytes = std::function<std::vector<std::string>(const std::string& own)>;
 
-/// Collective. Empty where all ranks are about to run the same; else what each runs and in what they differ,
-/// in the same words on every rank.
+/// Collective. Empty if all ranks are about to run the same call. Otherwise what each rank runs and how the
+/// calls differ, in the same words on every rank.
 Difference difference(const Call& own, const GatherBytes& gather);
 
 }  // namespace lockstep::comm

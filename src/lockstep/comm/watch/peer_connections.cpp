@@ -19,7 +19,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kAskings = 6;
-constexpr int kKernelsPatience = 100;  // unanswered questions; PeerConnections gives up long before
+constexpr int kKernelsPatience = 100;  // unanswered probes; PeerConnections gives up long before
 constexpr Milliseconds kLongestPause{1000};
 
 std::string plain_address(const sockaddr_storage& address) {
@@ -56,7 +56,7 @@ bool is_open(int descriptor, const Connection& connection) {
   return ::fstat(descriptor, &facts) == 0 && S_ISSOCK(facts.st_mode) && facts.st_ino == connection.socket;
 }
 
-// readdir and not std::filesystem, of which libtorch brings a copy of its own
+// readdir, because libtorch has its own copy of std::filesystem
 std::vector<int> open_descriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   std::vector<int> numbers;
@@ -70,7 +70,7 @@ std::vector<int> open_descriptors() {
 }
 
 void set(int socket, int level, int option, int value) {
-  ::setsockopt(socket, level, option, &value, sizeof value);  // a socket that refuses is only not asked
+  ::setsockopt(socket, level, option, &value, sizeof value);  // a socket that refuses is not probed
 }
 
 void ask_every(int socket, Milliseconds pause) {
@@ -81,8 +81,8 @@ void ask_every(int socket, Milliseconds pause) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
-// A peer that reads nothing still acknowledges, and then nothing is outstanding. TCP_USER_TIMEOUT would not
-// do: it also ends a connection whose peer is stopped.
+// A peer that reads nothing still acknowledges. TCP_USER_TIMEOUT is not suitable: it also ends connections to
+// stopped processes.
 bool is_silent(int socket, Milliseconds silence) {
   tcp_info info{};
   socklen_t size = sizeof info;

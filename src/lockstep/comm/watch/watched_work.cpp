@@ -10,7 +10,7 @@ namespace lockstep::comm {
 
 namespace {
 
-// gloo's exceptions are not c10's, and their types are not in the wheel's headers: the text is what there is
+// gloo's exceptions are not c10's, and the wheel has no headers for them: only the text is available
 std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -24,11 +24,11 @@ std::string message_of(const std::exception_ptr& error) {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kMoment{250};
-constexpr milliseconds kGivenUpLook{1000};  // whether what is waited for was given up
+constexpr milliseconds kGivenUpLook{1000};  // between two checks whether the call was given up
 constexpr milliseconds kLook{50};
-constexpr int kLooksPerProcessLook = 5;  // in which time gloo has mostly met a death itself
+constexpr int kLooksPerProcessLook = 5;  // by then gloo has usually noticed a death itself
 constexpr milliseconds kDrainPoll{2};
-constexpr int kLooksOfGrace = 20;  // for gloo to end what was cut
+constexpr int kLooksOfGrace = 20;  // in which gloo may end its calls after the cut
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -40,7 +40,7 @@ bool is_end_of_wait(const c10::Error& error) {
          std::string_view::npos;
 }
 
-// A future of tensors on GPUs is told of which; those of CPUs have no number.
+// A future needs the GPUs of its tensors. CPU devices have no index.
 std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
   std::vector<c10::Device> gpus;
   for (const auto& tensor : tensors) {
@@ -53,15 +53,15 @@ std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-// Another rank that came to this collective a moment earlier has lost its patience and cut the lines.
+// Another rank that began this collective slightly earlier has timed out and cut the connections.
 bool CollectiveWatch::nearly_late() const {
   return limit() - waited() <= std::min(kMoment, limit() / 5);
 }
 
 std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!judged_) judged_ = roll_->diagnose(collective_, cause, timed_out);
-  return judged_;
+  if (!error_) error_ = monitor_->diagnose(collective_, cause, timed_out);
+  return error_;
 }
 
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
@@ -81,7 +81,7 @@ void CollectiveWatch::give_up() {
   std::vector<std::function<void(const std::exception_ptr&)>> waiting;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (over_) return;  // it has ended by itself meanwhile
+    if (over_) return;  // it has ended meanwhile
     given_up_ = true;
     waiting.swap(waiting_);
   }
@@ -93,12 +93,12 @@ void CollectiveWatch::when_given_up(std::function<void(const std::exception_ptr&
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!given_up_) return waiting_.push_back(std::move(tell));
   }
-  tell(judged_);
+  tell(error_);
 }
 
-TimeoutThread::TimeoutThread(Connections connections, std::shared_ptr<const RollCall> roll)
+TimeoutThread::TimeoutThread(Connections connections, std::shared_ptr<const PeerMonitor> monitor)
     : connections_(std::move(connections)),
-      roll_(std::move(roll)),
+      monitor_(std::move(monitor)),
       timer_(std::make_unique<base::Timer>(kLook, [this] { return look(); })) {}
 
 TimeoutThread::~TimeoutThread() {
@@ -116,7 +116,7 @@ void TimeoutThread::drain() {
   while (!cut_ && !pending().empty()) std::this_thread::sleep_for(kDrainPoll);
 }
 
-void TimeoutThread::cut_lines() {
+void TimeoutThread::cut_connections() {
   if (!cut_.exchange(true)) cut(connections_);
 }
 
@@ -130,21 +130,21 @@ void TimeoutThread::give_up_all() {
   for (const auto& watch : pending()) watch->give_up();
 }
 
-// It may ask other nodes for seconds, and all timers of this process share their thread.
+// On a thread of its own: it may ask other nodes for seconds, and all timers of this process share one
+// thread.
 bool TimeoutThread::diagnose(const std::shared_ptr<CollectiveWatch>& watch, bool late) {
   diagnosis_ = std::async(std::launch::async,
                           [watch, late] { late ? watch->diagnose_late() : watch->diagnose_lost(); });
   return true;
 }
 
-// A mate may know that the group is dead, and gloo here not hear of it; nor may it ever end a send to a mate
-// that was killed. Once the connections are cut, two of gloo's threads may still wait for each other: one
-// writes to a peer that is gone and holds what the other needs, which is to see that the connection is
-// closed.
+// Another rank of the node may know that the group is dead, but gloo here may not notice. gloo may also never
+// end a send to a rank that was killed. After the cut, two of gloo's threads may still wait for each other:
+// one writes to a dead peer and holds a lock that the other needs to see that the connection is closed.
 bool TimeoutThread::look() {
   if (diagnosis_.valid() && diagnosis_.wait_for(milliseconds(0)) != std::future_status::ready) return true;
   const auto all = pending();
-  const bool knows_death = roll_->knows_death();
+  const bool knows_death = monitor_->knows_death();
   looks_at_dead_group_ = !all.empty() && (cut_ || knows_death) ? looks_at_dead_group_ + 1 : 0;
   if (cut_) {
     if (looks_at_dead_group_ <= kLooksOfGrace) return true;
@@ -156,17 +156,16 @@ bool TimeoutThread::look() {
     watch->look();
     const bool asks =
         watch->is_late() || (looks_at_processes && watch->waited() > kLooksPerProcessLook * kLook);
-    // whoever found out why the group is dead, and has gone since, has said so before
-    if (asks && !knows_death && watch->is_hopeless()) return diagnose(watch, false);
+    // a rank that found out why the group is dead published that before it left
+    if (asks && !knows_death && watch->waits_for_lost_rank()) return diagnose(watch, false);
     if (watch->is_late()) return diagnose(watch, true);
   }
   if (looks_at_dead_group_ > kLooksOfGrace) return diagnose(all.front(), false);
   return true;
 }
 
-// gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
-// work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
-// copy.
+// gloo may never end it, so this checks between two waits whether it was given up. Any other error is the
+// work's own, even if the work is never completed: a reduce-scatter is an all-reduce of ours and a copy.
 bool wait_unless_given_up(c10d::Work& work, CollectiveWatch& watch) {
   while (!work.isCompleted()) {
     if (watch.is_given_up()) std::rethrow_exception(watch.diagnose_lost());
@@ -203,7 +202,7 @@ bool WatchedWork::wait(std::chrono::milliseconds timeout) {
       return watch_->is_message() ? wait_for_message() : wait_unless_given_up(*work_, *watch_);
     return work_->wait(timeout);
   } catch (const std::exception&) {
-    // the caller's own patience may end before the collective's: then the group lives on
+    // the caller's own timeout may be shorter than the collective's: then the group stays alive
     if (timeout != kNoTimeout && !watch_->is_given_up() && !work_->exception()) throw;
     std::rethrow_exception(watch_->diagnose(std::current_exception()));
   }

@@ -33,7 +33,7 @@ TEST(MpiBackend, WrongArgumentsLeaveTheGroupAlive) {
   const auto refused = [](auto&& body, const char* words) {
     EXPECT_NE(test::error_of(body).find(words), std::string::npos) << test::error_of(body);
   };
-  refused([&] { backend->allreduce(two); }, "takes one tensor a rank, not 2");
+  refused([&] { backend->allreduce(two); }, "takes one tensor per rank, not 2");
   std::vector<at::Tensor> complex = {at::ones({1}).to(at::kComplexFloat)};
   c10d::AllreduceOptions greatest;
   greatest.reduceOp = c10d::ReduceOp::MAX;
@@ -57,18 +57,6 @@ TEST(MpiBackend, WorksFromAnotherThread) {
     other.join();
     group->barrier()->wait();
   }
-}
-
-TEST(MpiBackend, AMessageThatNobodySendsTimesOut) {
-  if (world() == 1) GTEST_SKIP() << "needs two ranks";
-  auto group = test::open("mpi", std::chrono::milliseconds(300));
-  if (own_rank() == 0) {
-    std::vector<at::Tensor> tensors = {at::ones({4})};
-    const std::string text = test::error_of([&] { group->recv(tensors, 1, 3)->wait(); });
-    EXPECT_NE(text.find("receive"), std::string::npos) << text;
-    EXPECT_NE(text.find("timed out after 0.3 s: rank 1 has not sent one"), std::string::npos) << text;
-  }
-  test::runtime().barrier();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 #include <torch/csrc/distributed/c10d/debug.h>
 
@@ -6,32 +6,140 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/run_for.h"
-#include "lockstep/comm/watch/findings.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/launch/process/leave.h"
 
 namespace lockstep::comm {
+
+/// Memory that the ranks of a node share. A collective writes one number there; errors read the rest.
+class NodePage {
+ public:
+  struct Rank {
+    alignas(128) std::atomic<uint64_t> begun;  // collectives; neighbours are fetched in pairs of cache lines
+    std::atomic<uint32_t> what;                // the kind of the newest
+    std::atomic<bool> present, left;           // joined this page; left the group in order
+  };
+
+  static size_t bytes_for(int world) { return sizeof(Head) + static_cast<size_t>(world) * sizeof(Rank); }
+  NodePage(base::SharedMemory memory, int world) : memory_(std::move(memory)) {
+    static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes cannot share a process's lock");
+    if (memory_.size() < bytes_for(world)) throw Error("the page of a node is for another world size");
+  }
+
+  Rank& of(int rank) const { return reinterpret_cast<Rank*>(&head() + 1)[rank]; }
+
+  /// The node's first finding remains: later deaths follow from it. Returns the one that remains.
+  std::string agree_on(const std::string& finding) {
+    uint32_t nothing = kNothing;
+    if (head().written.compare_exchange_strong(nothing, kWriting, std::memory_order_acq_rel)) {
+      const size_t bytes = std::min(finding.size(), kTextBytes - 1);
+      std::memcpy(head().text, finding.data(), bytes);
+      head().text[bytes] = '\0';
+      head().written.store(kWritten, std::memory_order_release);
+      return finding;
+    }
+    const std::string first = agreed();
+    return first.empty() ? finding : first;
+  }
+  std::string agreed() const {
+    // the writer may still be writing, or may have been killed there
+    for (int i = 0; i < 100 && head().written.load(std::memory_order_acquire) == kWriting; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return head().written.load(std::memory_order_acquire) == kWritten ? head().text : "";
+  }
+
+  void unlink() { memory_.unlink(); }
+  const std::string& name() const { return memory_.name(); }
+
+ private:
+  static constexpr size_t kTextBytes = 16368;
+  enum Written : uint32_t { kNothing, kWriting, kWritten };
+  struct Head {
+    alignas(128) std::atomic<uint32_t> written;
+    char text[kTextBytes];
+  };
+
+  Head& head() const { return *static_cast<Head*>(memory_.data()); }
+
+  base::SharedMemory memory_;
+};
+
 namespace {
+
+constexpr size_t kMostRanks = 32, kMostStateBytes = 150;  // as data; the words name the rest
+
+// A Fault without words names nobody.
+bool is_any(const Fault& found) {
+  return !found.what.empty();
+}
+
+// Appends `more`.
+void add(Fault& found, const Fault& more) {
+  if (!is_any(more)) return;
+  if (!is_any(found) || more.code == Code::rank_lost) found.code = more.code;
+  found.what += (is_any(found) ? "; " : "") + more.what;
+  found.ranks.insert(found.ranks.end(), more.ranks.begin(), more.ranks.end());
+  found.seen.insert(found.seen.end(), more.seen.begin(), more.seen.end());
+}
+
+// All of these ranks are at fault, in one way.
+Fault finding(const std::vector<Peer>& peers, Code code, const std::string& what, RankCall like) {
+  Fault found{.code = code, .what = what};
+  for (const auto& peer : peers) {
+    like.rank = peer.rank_in_job();
+    found.ranks.push_back(like.rank);
+    found.seen.push_back(like);
+  }
+  return found;
+}
+
+// The text in the page and the store, with the first ranks. A page may cut the words, which come last.
+std::string packed(const Fault& found) {
+  if (!is_any(found)) return "";
+  Fault data{.code = found.code, .ranks = found.ranks, .seen = found.seen};
+  data.ranks.resize(std::min(data.ranks.size(), kMostRanks));
+  data.seen.resize(std::min(data.seen.size(), kMostRanks));
+  for (auto& seen : data.seen) {
+    seen.call.resize(std::min(seen.call.size(), kMostStateBytes));
+    seen.state.resize(std::min(seen.state.size(), kMostStateBytes));
+  }
+  auto json = base::to_json(data);
+  for (const char* words : {"what", "where", "hint"}) json.erase(words);
+  return base::as_line(json) + "\n" + found.what;
+}
+
+// Names nobody if the text is not from packed().
+Fault unpacked(const std::string& text) {
+  const auto end = text.find('\n');
+  auto found = end == std::string::npos ? std::nullopt : base::fault_in(text.substr(0, end));
+  if (!found) return {};
+  found->what = text.substr(end + 1);
+  return std::move(*found);
+}
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// a socket closes a moment before its process is a zombie, and /proc says so
+// a socket closes a moment before /proc shows the process as a zombie
 constexpr Milliseconds kDeathNotice{500};
-// other nodes run into the same timeout, but not at the same moment
+// other nodes reach the same timeout at another moment
 constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
-const char* const kAgreedKey = "roll/agreed";
+const char* const kAgreedKey = "monitor/agreed";
 const char* const kLookAtRank =
     "look in that rank's log; start the job again from its last checkpoint; "
     "raise launch.timeout if a rank is only slow";
@@ -43,7 +151,7 @@ bool same_node(const Peer& a, const Peer& b) {
   return a.node == b.node && a.host == b.host;
 }
 
-std::vector<Peer> mates_of(const std::vector<Peer>& peers, int rank) {
+std::vector<Peer> peers_on_node_of(const std::vector<Peer>& peers, int rank) {
   std::vector<Peer> mates;
   for (const auto& peer : peers) {
     if (same_node(peer, peers[static_cast<size_t>(rank)])) mates.push_back(peer);
@@ -51,39 +159,40 @@ std::vector<Peer> mates_of(const std::vector<Peer>& peers, int rank) {
   return mates;
 }
 
-std::unique_ptr<RollPage> create_page(c10d::Store& store, const std::string& key, int world) {
+std::unique_ptr<NodePage> create_page(c10d::Store& store, const std::string& key, int world) {
   try {
-    auto page = std::make_unique<RollPage>(base::SharedMemory::create(RollPage::bytes_for(world)), world);
+    auto page = std::make_unique<NodePage>(base::SharedMemory::create(NodePage::bytes_for(world)), world);
     store.set(key, page->name());
     return page;
   } catch (const Error& error) {
-    log::warning(format("errors will not name the ranks at fault: {}", error.what()));
+    log::warning(format("errors cannot name the ranks at fault: {}", error.what()));
     store.set(key, std::string("none"));
     return nullptr;
   }
 }
 
-std::unique_ptr<RollPage> open_page(const std::string& name, int world) {
+std::unique_ptr<NodePage> open_page(const std::string& name, int world) {
   auto memory = base::SharedMemory::open(name);
-  return memory ? std::make_unique<RollPage>(std::move(*memory), world) : nullptr;
+  return memory ? std::make_unique<NodePage>(std::move(*memory), world) : nullptr;
 }
 
 void wait_for(c10d::Store& store, const std::string& key) {
   try {
     store.wait({key});
-  } catch (const std::exception&) {  // whoever is late finds no page, and errors name nobody
+  } catch (const std::exception&) {  // a late rank finds no page, and its errors name no rank
   }
 }
 
-// The lowest rank of a node makes the page; its name goes once all have it, so nothing is left in /dev/shm.
-std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>& peers, int rank) {
-  const auto mates = mates_of(peers, rank);
+// The lowest rank of a node creates the page. It removes the name once all have opened the page, so that
+// /dev/shm is clean.
+std::unique_ptr<NodePage> share_page(c10d::Store& store, const std::vector<Peer>& peers, int rank) {
+  const auto mates = peers_on_node_of(peers, rank);
   const int world = static_cast<int>(peers.size());
-  const std::string key = format("roll/page/{}", mates.front().rank);
+  const std::string key = format("monitor/page/{}", mates.front().rank);
   const bool first = mates.front().rank == rank;
   auto page = first ? create_page(store, key, world) : open_page(store.get_to_str(key), world);
   if (page) page->of(rank).present = true;
-  // the last to open it tells the first
+  // the last rank to open it wakes the first
   if (store.add(key + "/open", 1) == static_cast<int64_t>(mates.size()))
     store.set(key + "/all", std::string());
   if (first) wait_for(store, key + "/all");
@@ -91,9 +200,9 @@ std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>
   return page;
 }
 
-// Rank 0's level is everybody's: the variable may not have travelled to each node.
+// All ranks use rank 0's level: the launcher may not have passed the variable to each node.
 bool agree_to_compare(c10d::Store& store, int rank) {
-  const std::string key = "roll/compare";
+  const std::string key = "monitor/compare";
   if (rank == 0) store.set(key, c10d::debug_level() == c10d::DebugLevel::Detail ? "yes" : "no");
   return store.get_to_str(key) == "yes";
 }
@@ -109,15 +218,15 @@ std::string in_words(const Collective& collective, bool timed_out) {
   return format("{}{} {}", collective.what, number, how);
 }
 
-// What is said where nobody is seen at fault.
+// What the error says if no rank is known to be at fault.
 std::string who_else(const Collective& collective, const std::string& cause, bool timed_out) {
-  if (timed_out && collective.number != 0) return "nobody is seen at fault";
+  if (timed_out && collective.number != 0) return "no rank is known to be at fault";
   return collective.is_message() ? collective.waits_for : cause;
 }
 
 enum class ProcessState { running, stopped, gone };
 
-// A zombie counts as gone: its sockets and memory are.
+// A zombie counts as gone: its sockets and memory are closed.
 ProcessState process_state(int pid) {
   if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
   std::ifstream file(format("/proc/{}/stat", pid));
@@ -143,14 +252,14 @@ constexpr RankFault kRankFaults[] = {
     {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
     {"did not come, it is", "did not come, they are", " at", Code::rank_late}};
 
-// That a rank has begun last.
-std::string newest_call(const RollPage& page, int rank) {
+// The name of the rank's newest collective.
+std::string newest_call(const NodePage& page, int rank) {
   return op_name(static_cast<c10d::OpType>(page.of(rank).what.load()));
 }
 
-// Of a rank where collective `number` is awaited (0: not counted); null where it is well. Without a timeout
-// only a rank that has ended is at fault.
-const RankFault* look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number,
+// What is wrong with a rank that others wait for in collective `number` (0: not counted), or null. Without a
+// timeout only a rank that has ended is at fault.
+const RankFault* look_at(const NodePage& page, const Peer& peer, bool pid_counts, uint64_t number,
                          bool timed_out) {
   const auto& rank = page.of(peer.rank);
   const auto begun = rank.begun.load();
@@ -168,19 +277,19 @@ std::string in_words(const std::vector<Peer>& ranks, const RankFault& fault) {
 }
 
 const char* const kNoReport = "-";
-constexpr Code kWaits = Code::failed;  // of a report that tells of nobody at fault, but of who waits for what
+constexpr Code kWaits = Code::failed;  // marks a report about waiting ranks, none of them at fault
 
 std::string report_key(int node) {
-  return format("roll/report/{}", node);
+  return format("monitor/report/{}", node);
 }
 
-// The first finding of the job stands.
+// The first finding of the job remains.
 Fault agree_in(c10d::Store& store, const Fault& found) {
   if (is_any(found)) return unpacked(store.compareSet(kAgreedKey, std::string(), packed(found)));
   return store.check({kAgreedKey}) ? unpacked(store.get_to_str(kAgreedKey)) : found;
 }
 
-// gloo says at which address a connection broke: the ranks there.
+// The ranks at the address where, by gloo's error, a connection broke.
 std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::string& cause) {
   std::vector<Peer> there;
   for (const auto& peer : peers) {
@@ -190,7 +299,7 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
   return there;
 }
 
-// Where nobody is seen at fault, what each rank waits for may still tell.
+// If no rank is known to be at fault, what each rank waits for may explain it.
 Fault waiting_in_vain(Fault waits) {
   if (!is_any(waits)) return {};
   waits.what = "every rank came, and none has an answer: " + waits.what;
@@ -198,7 +307,7 @@ Fault waiting_in_vain(Fault waits) {
   return waits;
 }
 
-// The words of the other nodes, as far as they come in time; silent nodes are named.
+// Collects the reports of other nodes that come in time, and names the nodes without a report.
 Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
                      const std::string& cause, bool timed_out, Fault& waits) {
   const auto deadline = Clock::now() + kOtherNodes;
@@ -213,13 +322,14 @@ Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
     const auto report = unpacked(store.get_to_str(report_key(node)));  // kNoReport is empty
     add(report.code == kWaits ? waits : found, report);
   }
-  if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
+  if (!timed_out) silent = at_broken_end(silent, cause);  // the other nodes may not have noticed yet
   if (!is_any(found) && !silent.empty())
-    return finding(silent, Code::rank_lost, "no word from " + names_of(silent), {.state = "gives no word"});
+    return finding(silent, Code::rank_lost, "no report from " + names_of(silent),
+                   {.state = "sent no report"});
   return found;
 }
 
-// A store whose host is dead may never answer.
+// A store on a dead host may never answer.
 Fault bounded(std::function<Fault()> question, const Fault& otherwise) {
   try {
     return base::run_for(kStoreAnswers, std::move(question)).value_or(otherwise);
@@ -230,21 +340,30 @@ Fault bounded(std::function<Fault()> question, const Fault& otherwise) {
 
 }  // namespace
 
-RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank, std::shared_ptr<const RollCall> whole)
+PeerMonitor::PeerMonitor(StorePtr store, std::vector<Peer> peers, int rank,
+                         std::shared_ptr<const PeerMonitor> whole)
     : store_(std::move(store)),
       peers_(std::move(peers)),
       rank_(rank),
       whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
       compares_calls_(agree_to_compare(*store_, rank)),
-      last_words_(launch::before_the_end([this](const std::string& what) { return last_words(what); })) {}
+      end_hook_(launch::before_the_end([this](const std::string& what) { return report_end(what); })) {}
 
-RollCall::~RollCall() {
-  last_words_.reset();
+PeerMonitor::~PeerMonitor() {
+  end_hook_.reset();
   leave();
 }
 
-void RollCall::require_alive() {
+std::atomic<uint64_t>& PeerMonitor::counter() const {
+  return page_ ? page_->of(rank_).begun : own_count_;
+}
+
+bool PeerMonitor::knows_death() const {
+  return host_is_silent() || (page_ && !page_->agreed().empty());
+}
+
+void PeerMonitor::require_alive() {
   if (!dead_.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> guard(mutex_);
   auto fault = death_;
@@ -254,82 +373,81 @@ void RollCall::require_alive() {
   throw Error(std::move(fault));
 }
 
-uint64_t RollCall::begin(c10d::OpType type) {
+uint64_t PeerMonitor::begin(c10d::OpType type) {
   require_alive();
   constexpr auto order = std::memory_order_relaxed;
   if (page_) page_->of(rank_).what.store(static_cast<uint32_t>(type), order);
   return counter().fetch_add(1, order) + 1;
 }
 
-void RollCall::at_death(std::function<void()> call) {
+void PeerMonitor::on_death(std::function<void()> call) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  at_death_ = std::move(call);
+  on_death_ = std::move(call);
 }
 
-void RollCall::take_back() {
+void PeerMonitor::cancel_begin() {
   counter().fetch_sub(1, std::memory_order_relaxed);
 }
 
-void RollCall::leave() {
+void PeerMonitor::leave() {
   silence_timer_.reset();
   if (page_) page_->of(rank_).left = true;
 }
 
-Fault RollCall::own_error(const std::string& what) const {
+Fault PeerMonitor::own_error(const std::string& what) const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   return finding({own}, Code::rank_lost, format("{} met an error: {}", name_of(own), what),
                  {.number = begun(), .state = "met an error: " + what.substr(0, what.find('\n'))});
 }
 
-Fault RollCall::agreed_here() const {
+Fault PeerMonitor::agreed_on_node() const {
   return page_ ? unpacked(page_->agreed()) : Fault{};
 }
 
-Fault RollCall::agree_here(const Fault& found) const {
+Fault PeerMonitor::agree_on_node(const Fault& found) const {
   return page_ && is_any(found) ? unpacked(page_->agree_on(packed(found))) : found;
 }
 
-void RollCall::tell_end(const std::string& what) {
+void PeerMonitor::publish_error(const std::string& what) {
   const auto found = own_error(what);
-  agree_here(found);
-  if (mates_of(peers_, rank_).size() == peers_.size()) return;
+  agree_on_node(found);
+  if (peers_on_node_of(peers_, rank_).size() == peers_.size()) return;
   bounded([store = store_, found] { return agree_in(*store, found); }, {});
 }
 
-// The newest is named that this rank began: which of those under way does not end, libtorch counts in numbers
-// of its own.
-std::exception_ptr RollCall::judge_nccl(const std::string& what) {
+// Names the newest collective of this rank: libtorch numbers those under way differently.
+std::exception_ptr PeerMonitor::diagnose_nccl(const std::string& what) {
   const Collective newest{.what = page_ ? newest_call(*page_, rank_) : "a collective over NCCL",
                           .number = begun(),
                           .timeout = nccl_timeout_};
   return diagnose(newest, what, what.find("timeout") != std::string::npos);
 }
 
-std::exception_ptr RollCall::judge_stall(const std::string& what, Milliseconds limit) {
+std::exception_ptr PeerMonitor::diagnose_stall(const std::string& what, Milliseconds limit) {
   const Collective stalled{
       .what = what, .number = begun(), .timeout = limit, .waits_for = "no rank of this node has failed"};
-  const bool lost = is_hopeless({.what = "", .number = std::numeric_limits<uint64_t>::max()});
+  const bool lost = waits_for_lost_rank({.what = "", .number = std::numeric_limits<uint64_t>::max()});
   return diagnose(stalled, "", /*timed_out=*/!lost);
 }
 
-// Each group over NCCL has a watchdog, which names it: the others have nothing to say.
-std::exception_ptr RollCall::last_words(const std::string& what) {
+// Each group over NCCL has a watchdog. Its message names the group; other groups do not report it.
+std::exception_ptr PeerMonitor::report_end(const std::string& what) {
   if (nccl_timeout_.count() == 0 || what.find("watchdog thread terminated") == std::string::npos)
-    return tell_end(what), nullptr;
+    return publish_error(what), nullptr;
   const auto names = [&what](const std::string& name) {
     return what.find("PG GUID " + name + " ") != std::string::npos ||
            what.find("PG GUID " + name + "(") != std::string::npos;
   };
-  return names(nccl_name_) || what.find("PG GUID ") == std::string::npos ? judge_nccl(what) : nullptr;
+  return names(nccl_name_) || what.find("PG GUID ") == std::string::npos ? diagnose_nccl(what) : nullptr;
 }
 
-bool RollCall::is_lost(int rank, uint64_t number) const {
+bool PeerMonitor::is_lost(int rank, uint64_t number) const {
   if (!page_ || !page_->of(rank).present) return false;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   return look_at(*page_, peer, pid_counts(peer), number, false) != nullptr;
 }
 
-bool RollCall::is_hopeless(const Collective& collective) const {
+bool PeerMonitor::waits_for_lost_rank(const Collective& collective) const {
   if (!page_) return false;
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
     if (peer.rank == rank_ || !page_->of(peer.rank).present) return false;
@@ -339,24 +457,24 @@ bool RollCall::is_hopeless(const Collective& collective) const {
   });
 }
 
-bool RollCall::pid_counts(const Peer& peer) const {
+bool PeerMonitor::pid_counts(const Peer& peer) const {
   return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
 }
 
-void RollCall::watch(PeerConnections connections, OnSilence on_silence) {
+void PeerMonitor::watch(PeerConnections connections, OnSilence on_silence) {
   if (connections.empty()) return;
   const auto period = connections.period();
   silence_timer_ = std::make_unique<base::Timer>(period, [this, on_silence, all = std::move(connections)] {
     const auto silent = all.silent();
     if (silent.empty()) return true;
-    lose(silent, all.silence());
-    if (on_silence == OnSilence::cut_and_say) log::error(silence_.what + "\n  to do: " + kLookAtNode);
-    if (on_silence != OnSilence::tell) all.cut(silent);
+    mark_silent(silent, all.silence());
+    if (on_silence == OnSilence::cut_and_log) log::error(silence_.what + "\n  to do: " + kLookAtNode);
+    if (on_silence != OnSilence::note) all.cut(silent);
     return false;
   });
 }
 
-void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds silence) {
+void PeerMonitor::mark_silent(const std::vector<std::string>& addresses, Milliseconds silence) {
   std::vector<Peer> lost;
   for (const auto& peer : peers_)
     if (std::find(addresses.begin(), addresses.end(), peer.address) != addresses.end()) lost.push_back(peer);
@@ -364,18 +482,18 @@ void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds sile
   const auto state =
       format("has not answered for {} s: it is gone, or the network to it", seconds_of(silence));
   silence_ = finding(lost, Code::rank_lost, who + " " + state, {.state = state});
-  heard_nothing_.store(true, std::memory_order_release);
+  host_is_silent_.store(true, std::memory_order_release);
 }
 
-std::string RollCall::where() const {
+std::string PeerMonitor::where() const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   return format("rank {} on host {}", own.rank_in_job(), own.host);
 }
 
-// The first that is seen here stands: whoever leaves because of it has not died.
-Fault RollCall::look_for_dead() const {
+// The first death seen here remains: ranks that leave because of it have not died.
+Fault PeerMonitor::find_dead() const {
   if (!page_) return {};
-  if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
+  if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
   std::vector<Peer> dead;
   for (const auto& peer : peers_) {
     if (!page_->of(peer.rank).present || page_->of(peer.rank).left || !pid_counts(peer)) continue;
@@ -383,14 +501,14 @@ Fault RollCall::look_for_dead() const {
   }
   if (dead.empty()) return {};
   const auto& died = kRankFaults[kDied];
-  return agree_here(finding(dead, died.code, in_words(dead, died), {.state = died.of_one}));
+  return agree_on_node(finding(dead, died.code, in_words(dead, died), {.state = died.of_one}));
 }
 
-Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
-  if (auto dead = whole_ ? whole_->look_for_dead() : Fault{}; is_any(dead)) return dead;
+Fault PeerMonitor::find_on_node(const Collective& collective, bool timed_out) const {
+  if (auto dead = whole_ ? whole_->find_dead() : Fault{}; is_any(dead)) return dead;
   if (!page_) return {};
   std::map<std::pair<uint64_t, const RankFault*>, std::vector<Peer>>
-      at_fault;  // the same words are said once
+      at_fault;  // one sentence for ranks in the same state
   for (const auto& peer : peers_) {
     if (peer.rank == rank_ || !page_->of(peer.rank).present) continue;
     if (collective.peer >= 0 && peer.rank != collective.peer) continue;
@@ -407,7 +525,7 @@ Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
   return found;
 }
 
-Fault RollCall::waits_here() const {
+Fault PeerMonitor::calls_on_node() const {
   Fault waits;
   if (!page_) return waits;
   std::map<std::pair<std::string, uint64_t>, std::vector<Peer>> waiting;
@@ -420,54 +538,54 @@ Fault RollCall::waits_here() const {
     add(waits, finding(ranks, kWaits, format("{} in {} (collective {})", names_of(ranks), what, number),
                        {.call = what, .number = number}));
   }
-  waits.ranks.clear();  // nobody's fault yet
+  waits.ranks.clear();  // none of them is at fault
   return waits;
 }
 
-Fault RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fault& found_here) const {
+Fault PeerMonitor::ask_other_nodes(const std::string& cause, bool timed_out, const Fault& found_here) const {
   std::map<int, std::vector<Peer>> others;
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   for (const auto& peer : peers_) {
     if (!same_node(peer, own)) others[peer.node].push_back(peer);
   }
-  const Fault waits_here = timed_out && !is_any(found_here) ? this->waits_here() : Fault{};
-  if (others.empty()) return is_any(found_here) ? found_here : waiting_in_vain(waits_here);
-  const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
+  const Fault calls_on_node = timed_out && !is_any(found_here) ? this->calls_on_node() : Fault{};
+  if (others.empty()) return is_any(found_here) ? found_here : waiting_in_vain(calls_on_node);
+  const auto question = [store = store_, others, cause, timed_out, found_here, calls_on_node,
+                         node = own.node] {
     if (auto agreed = agree_in(*store, {}); is_any(agreed)) return agreed;
-    const auto& report = is_any(found_here) ? found_here : waits_here;
+    const auto& report = is_any(found_here) ? found_here : calls_on_node;
     store->set(report_key(node), is_any(report) ? packed(report) : kNoReport);
     if (is_any(found_here) && !timed_out) return agree_in(*store, found_here);
     auto all = found_here;
-    auto waits = waits_here;
+    auto waits = calls_on_node;
     add(all, gather_reports(*store, others, cause, timed_out, waits));
     return agree_in(*store, is_any(all) ? all : waiting_in_vain(waits));
   };
-  const Fault otherwise =
-      finding({peers_[0]}, Code::rank_lost,
-              format("the job's store, which {} holds, does not answer", name_of(peers_[0])),
-              {.state = "holds the job's store, which does not answer"});
+  const Fault otherwise = finding({peers_[0]}, Code::rank_lost,
+                                  format("the job's store on {} does not answer", name_of(peers_[0])),
+                                  {.state = "has the job's store, which does not answer"});
   return bounded(question, is_any(found_here) || own.rank == 0 ? found_here : otherwise);
 }
 
-Fault RollCall::find_fault(const Collective& collective, const std::string& cause, bool timed_out) const {
-  if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
-  if (heard_nothing()) return agree_here(silence_);
-  auto found = look_here(collective, timed_out);
+Fault PeerMonitor::find_fault(const Collective& collective, const std::string& cause, bool timed_out) const {
+  if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
+  if (host_is_silent()) return agree_on_node(silence_);
+  auto found = find_on_node(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
   while (!is_any(found) && !timed_out && page_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
-    found = look_here(collective, timed_out);
+    if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
+    found = find_on_node(collective, timed_out);
   }
-  // a message that is late says nothing of ranks that have no part in it
-  if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
-  // a mate that sees this rank leave is to say why it left
+  // a late message does not concern other ranks
+  if (!collective.is_message() || !timed_out) found = ask_other_nodes(cause, timed_out, found);
+  // other ranks of this node report why this one left
   if (!is_any(found) && !timed_out) found = own_error(cause);
-  return agree_here(found);
+  return agree_on_node(found);
 }
 
-std::exception_ptr RollCall::diagnose(const Collective& collective, const std::string& cause,
-                                      bool timed_out) {
+std::exception_ptr PeerMonitor::diagnose(const Collective& collective, const std::string& cause,
+                                         bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!dead_) {
     death_ = find_fault(collective, cause, timed_out);
@@ -479,29 +597,29 @@ std::exception_ptr RollCall::diagnose(const Collective& collective, const std::s
     death_.what = in_words(collective, timed_out) + ": " + who;
     dead_ = true;
   }
-  die();  // also where it was end_at() that made the group dead: who still waits meets an error now
+  die();  // also if end_at() declared the group dead: ranks that still wait get an error now
   const bool says_cause = cause.empty() || death_.what.find(cause) != std::string::npos;
   auto fault = death_;
   fault.where = where() + (says_cause ? "" : "; the backend said: " + cause);
-  fault.hint = heard_nothing() ? kLookAtNode : kLookAtRank;
+  fault.hint = host_is_silent() ? kLookAtNode : kLookAtRank;
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 
 // Under the lock.
-void RollCall::die() {
-  if (const auto call = std::exchange(at_death_, {})) call();
+void PeerMonitor::die() {
+  if (const auto call = std::exchange(on_death_, {})) call();
 }
 
-std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, const std::string& found) {
+std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference difference, const std::string& found) {
   std::string own = page_ ? newest_call(*page_, rank_) : "a collective";
   for (auto& seen : difference.calls) {
-    if (seen.rank == rank_) own = seen.call;  // the page has the one begun last, which may be another
+    if (seen.rank == rank_) own = seen.call;  // the page has the newest call, which may be another
     seen.rank = peers_[static_cast<size_t>(seen.rank)].rank_in_job();
     seen.number = collective;
   }
-  auto fault = agree_here({.code = Code::calls_differ,
-                           .what = format("collective {}: {}", collective, difference.words),
-                           .seen = std::move(difference.calls)});
+  auto fault = agree_on_node({.code = Code::calls_differ,
+                              .what = format("collective {}: {}", collective, difference.words),
+                              .seen = std::move(difference.calls)});
   if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
   fault.met_in = {.call = own, .number = collective};
   {
@@ -510,11 +628,11 @@ std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, 
     dead_ = true;
   }
   fault.where = "the process group, " + found;
-  fault.hint = "look for a branch of the program that not every rank takes, or takes in another order";
+  fault.hint = "look for a branch of the program that some ranks do not take, or take in another order";
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 
-std::exception_ptr RollCall::end_all_at(uint64_t collective, Difference difference) {
+std::exception_ptr PeerMonitor::end_all_at(uint64_t collective, Difference difference) {
   auto error = end_at(collective, std::move(difference), "compared before it ran");
   const std::lock_guard<std::mutex> guard(mutex_);
   bounded([store = store_, found = death_] { return agree_in(*store, found); }, {});

@@ -1,5 +1,5 @@
 // What is said where nobody is missing: each rank is where it is, and no more is claimed.
-#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/peer_monitor.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,14 +39,22 @@ std::vector<Peer> part_of_a_job() {
   return peers;
 }
 
-// A rank's roll call waits for the other's: both at once.
-std::pair<std::unique_ptr<RollCall>, std::unique_ptr<RollCall>> roll_calls_of_two(
+// A rank's monitor call waits for the other's: both at once.
+std::pair<std::unique_ptr<PeerMonitor>, std::unique_ptr<PeerMonitor>> monitors_of_two(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<Peer>& peers) {
-  std::unique_ptr<RollCall> second;
-  std::thread other([&] { second = std::make_unique<RollCall>(store, peers, 1); });
-  auto first = std::make_unique<RollCall>(store, peers, 0);
+  std::unique_ptr<PeerMonitor> second;
+  std::thread other([&] { second = std::make_unique<PeerMonitor>(store, peers, 1); });
+  auto first = std::make_unique<PeerMonitor>(store, peers, 0);
   other.join();
   return {std::move(first), std::move(second)};
+}
+
+Fault fault_in(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.fault();
+  }
 }
 
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
@@ -58,15 +66,13 @@ std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      RollCall roll(store, peers, static_cast<int>(rank));
-      const auto number = roll.begin(operations[rank]);
+      PeerMonitor monitor(store, peers, static_cast<int>(rank));
+      const auto number = monitor.begin(operations[rank]);
       store->add("begun", 1);
       while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
-      try {
-        std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-      } catch (const Error& error) {
-        said[rank] = error.fault();
-      }
+      const auto fault =
+          fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      said[rank] = fault;
       store->add("said", 1);
       while (store->add("said", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
     });
@@ -103,15 +109,15 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   }
 }
 
-TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
+TEST(PeerMonitorDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   const auto die = [] {
     launch::never_abort();
-    RollCall roll(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
-    RollCall part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
-    part.speak_for_nccl("tensor/0", std::chrono::seconds(8));
+    PeerMonitor monitor(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    PeerMonitor part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    part.watch_nccl("tensor/0", std::chrono::seconds(8));
     part.begin(OpType::BARRIER);
-    roll.speak_for_nccl("0", std::chrono::seconds(8));
-    roll.begin(OpType::ALLREDUCE);
+    monitor.watch_nccl("0", std::chrono::seconds(8));
+    monitor.begin(OpType::ALLREDUCE);
     std::thread([] {
       throw std::runtime_error("[PG ID 1 PG GUID 0 Rank 0] Process group watchdog thread terminated");
     }).join();
@@ -119,138 +125,116 @@ TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   EXPECT_EXIT(die(), ::testing::ExitedWithCode(1), "^error: all-reduce \\(collective 1\\) failed: ");
 }
 
-TEST(RollCall, NamesWhoIsGoneWhereNcclFails) {
+TEST(PeerMonitor, NamesWhoIsGoneWhereNcclFails) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto peers = peers_on({0, 0});
   peers[1].pid = kNobody;
-  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 1)); });
-  RollCall roll(store, peers, 0);
+  std::thread other([&] { static_cast<void>(new PeerMonitor(store, peers, 1)); });
+  PeerMonitor monitor(store, peers, 0);
   other.join();
-  roll.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(roll.judge_nccl("NCCL error: remote process exited"));
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
-              std::string::npos)
-        << error.what();
-    EXPECT_EQ(error.code(), Code::rank_lost);
-  }
+  monitor.begin(OpType::ALLREDUCE);
+  const auto fault = fault_in(monitor.diagnose_nccl("NCCL error: remote process exited"));
+  EXPECT_NE(fault.what.find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
+            std::string::npos)
+      << fault.what;
+  EXPECT_EQ(fault.code, Code::rank_lost);
 }
 
-TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
+TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto peers = peers_on({0, 0, 0});
   peers[1].pid = peers[2].pid = kNobody;
-  std::thread one([&] { static_cast<void>(new RollCall(store, peers, 1)); });
-  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 2)); });
-  RollCall roll(store, peers, 0);
+  std::thread one([&] { static_cast<void>(new PeerMonitor(store, peers, 1)); });
+  std::thread other([&] { static_cast<void>(new PeerMonitor(store, peers, 2)); });
+  PeerMonitor monitor(store, peers, 0);
   one.join();
   other.join();
-  const auto number = roll.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(roll.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
-  } catch (const Error& error) {
-    const std::string said = error.what();
-    EXPECT_NE(
-        said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
-                  "processes are gone), at collective 0"),
-        std::string::npos)
-        << said;
-    EXPECT_EQ(error.ranks(), (std::vector<int>{1, 2}));
-    ASSERT_EQ(error.fault().seen.size(), 2u);
-    EXPECT_EQ(error.fault().seen[1].state, "has died (its process is gone), at collective 0");
-  }
+  const auto number = monitor.begin(OpType::ALLREDUCE);
+  const auto fault =
+      fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+  const auto& said = fault.what;
+  EXPECT_NE(
+      said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
+                "processes are gone), at collective 0"),
+      std::string::npos)
+      << said;
+  EXPECT_EQ(fault.ranks, (std::vector<int>{1, 2}));
+  ASSERT_EQ(fault.seen.size(), 2u);
+  EXPECT_EQ(fault.seen[1].state, "has died (its process is gone), at collective 0");
 }
 
-TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
+TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    const auto [waits, ends] = roll_calls_of_two(store, peers);
-    ends->tell_end("the ranks' calls differ");
+    const auto [waits, ends] = monitors_of_two(store, peers);
+    ends->publish_error("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
-    try {
-      std::rethrow_exception(
-          waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what())
-                    .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
-                std::string::npos)
-          << error.what();
-      EXPECT_EQ(error.code(), Code::rank_lost);
-      EXPECT_EQ(error.ranks(), std::vector<int>{1});
-    }
+    const auto fault =
+        fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+    EXPECT_NE(
+        fault.what.find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
+        std::string::npos)
+        << fault.what;
+    EXPECT_EQ(fault.code, Code::rank_lost);
+    EXPECT_EQ(fault.ranks, std::vector<int>{1});
   }
 }
 
-TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
+TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = part_of_a_job();
-  const auto [waits, late] = roll_calls_of_two(store, peers);
+  const auto [waits, late] = monitors_of_two(store, peers);
   const auto number = waits->begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.ranks(), std::vector<int>{6});
-    EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
-    ASSERT_EQ(error.fault().seen.size(), 1u);
-    EXPECT_EQ(error.fault().seen[0].rank, 6);
-    EXPECT_EQ(error.fault().seen[0].state, "did not come, it is at collective 0");
-  }
+  const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+  EXPECT_EQ(fault.ranks, std::vector<int>{6});
+  EXPECT_NE(fault.what.find("rank 6 (host "), std::string::npos) << fault.what;
+  ASSERT_EQ(fault.seen.size(), 1u);
+  EXPECT_EQ(fault.seen[0].rank, 6);
+  EXPECT_EQ(fault.seen[0].state, "did not come, it is at collective 0");
 }
 
-TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
+TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = part_of_a_job();
-  const auto [roll, other_roll] = roll_calls_of_two(store, peers);
-  const auto number = roll->begin(OpType::ALLREDUCE);
-  roll->begin(OpType::BROADCAST);  // under way beside it
+  const auto [monitor, other_monitor] = monitors_of_two(store, peers);
+  const auto number = monitor->begin(OpType::ALLREDUCE);
+  monitor->begin(OpType::BROADCAST);  // under way beside it
   const Difference difference = {"the ranks' calls differ: so and so",
                                  {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
+  const auto fault = fault_in(monitor->end_at(number, difference));
+  EXPECT_EQ(fault.code, Code::calls_differ);
+  EXPECT_EQ(fault.met_in.call, "all-reduce");
+  EXPECT_EQ(fault.met_in.number, 1u);
+  const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
+  EXPECT_EQ(calls_in(fault), wanted);
   try {
-    std::rethrow_exception(roll->end_at(number, difference));
-  } catch (const Error& error) {
-    const auto& fault = error.fault();
-    EXPECT_EQ(fault.code, Code::calls_differ);
-    EXPECT_EQ(fault.met_in.call, "all-reduce");
-    EXPECT_EQ(fault.met_in.number, 1u);
-    const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
-    EXPECT_EQ(calls_in(fault), wanted);
-  }
-  try {
-    roll->require_alive();
+    monitor->require_alive();
     ADD_FAILURE() << "the group is dead";
   } catch (const Error& error) {
     EXPECT_EQ(calls_in(error.fault()).size(), 2u);
   }
 }
 
-TEST(RollCall, WhoseOwnPartFailedIsNoLostRank) {
+TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  RollCall alone(store, peers_on({0}), 0);
+  PeerMonitor alone(store, peers_on({0}), 0);
   const auto number = alone.begin(OpType::ALLREDUCE);
-  try {
-    std::rethrow_exception(
-        alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::failed) << error.what();
-  }
+  const auto fault =
+      fault_in(alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
+  EXPECT_EQ(fault.code, Code::failed) << fault.what;
 }
 
-TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
+TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    const auto [waits, late] = roll_calls_of_two(store, peers);
+    const auto [waits, late] = monitors_of_two(store, peers);
     const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
-      try {
-        std::rethrow_exception(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), nodes == 1 ? Code::rank_late : Code::rank_lost) << error.what();
-        EXPECT_EQ(error.ranks(), std::vector<int>{1});
-      }
+      const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      EXPECT_EQ(fault.code, nodes == 1 ? Code::rank_late : Code::rank_lost) << fault.what;
+      EXPECT_EQ(fault.ranks, std::vector<int>{1});
     }
     try {
       waits->begin(OpType::BARRIER);

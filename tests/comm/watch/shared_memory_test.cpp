@@ -1,4 +1,4 @@
-#include "lockstep/comm/watch/findings.h"
+#include "lockstep/base/files/shared_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,37 +7,8 @@
 #include <csignal>
 #include <tuple>
 
-namespace lockstep::comm {
+namespace lockstep {
 namespace {
-
-RollPage fresh_page(int world) {
-  return {base::SharedMemory::create(RollPage::bytes_for(world)), world};
-}
-
-TEST(RollPage, TheFirstFindingStands) {
-  RollPage page = fresh_page(2);
-  EXPECT_EQ(page.agreed(), "");
-  EXPECT_EQ(page.agree_on("rank 1 died"), "rank 1 died");
-  EXPECT_EQ(page.agree_on("rank 0 died"), "rank 1 died");
-  EXPECT_EQ(page.agreed(), "rank 1 died");
-}
-
-TEST(RollPage, AnotherProcessReadsIt) {
-  RollPage page = fresh_page(2);
-  const int child = ::fork();
-  if (child == 0) {
-    auto memory = base::SharedMemory::open(page.name());
-    if (!memory) ::_exit(1);
-    RollPage theirs(std::move(*memory), 2);
-    ++theirs.of(1).begun;
-    ::_exit(0);
-  }
-  int status = 1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(page.of(1).begun, 1u);
-  EXPECT_EQ(page.of(0).begun, 0u);
-}
 
 TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
   int channel[2];
@@ -59,4 +30,4 @@ TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
 }
 
 }  // namespace
-}  // namespace lockstep::comm
+}  // namespace lockstep
