@@ -15,15 +15,15 @@ MeshShape fitted(MeshShape shape, int world) {
   if (model > 0 && shape.data == 0 && world % model == 0) shape.data = static_cast<int>(world / model);
   if (shape.data > 0 && shape.data * model == world) return shape;
   const auto given = shape.data == 0 ? "" : format("parallel.data {} x ", shape.data);
-  throw InputError(format("{} cannot be shared out as {}parallel.tensor {} x parallel.pipeline {}",
+  throw InputError(format("{} cannot be divided into {}parallel.tensor {} x parallel.pipeline {}",
                           ranks(world), given, shape.tensor, shape.pipeline),
                    "parallel",
                    shape.data == 0 ? format("start {} or a multiple of it", ranks(model))
-                                   : format("start {}, or leave parallel.data at 0 for what the others leave",
+                                   : format("start {}, or set parallel.data to 0 (computed from the others)",
                                             ranks(shape.data * model)));
 }
 
-// Which line of the grid a rank is in, along each of its ways.
+// Which line of the grid a rank is in, along each dimension.
 struct Lines {
   int data, tensor, pipeline;
 };
