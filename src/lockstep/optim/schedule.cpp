@@ -258,7 +258,7 @@ class LinearWarmup : public RecursiveSchedule {
 ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
   if (s.total_steps == 0) s.total_steps = run.steps;
   if (s.total_steps >= run.steps) return s;
-  throw InputError(format("the schedule ends after {} steps, and the run has {}", s.total_steps, run.steps),
+  throw InputError(format("the schedule ends after {} steps, but the run has {}", s.total_steps, run.steps),
                    "schedule.total_steps", "leave it out: the schedule is then as long as the run");
 }
 
@@ -345,7 +345,7 @@ class OneCycleLR : public RecursiveSchedule {
     if (last_epoch_ > s_.total_steps) {
       throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
                          s_.total_steps),
-                  "schedule.total_steps", "give as many as the run takes, or in a config leave it out");
+                  "schedule.total_steps", "set the run's number of steps, or leave it out in a config");
     }
     double phase_start = 0;
     const auto& phase = present(phase_start);
@@ -420,8 +420,8 @@ class ReduceLROnPlateau : public Schedule {
 
   void step(std::optional<double> metric) override {
     if (!metric)
-      throw Error("the plateau schedule steps on a metric and got none", "Schedule::step",
-                  "give it the epoch's metric, such as the evaluation loss");
+      throw Error("the plateau schedule needs a metric", "Schedule::step",
+                  "pass the epoch's metric, such as the evaluation loss");
     ++last_epoch_;
     if (is_better(*metric)) {
       best_ = *metric;

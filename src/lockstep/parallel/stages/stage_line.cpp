@@ -125,8 +125,8 @@ StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(l
   if (groups_) connect();
 }
 
-// NCCL connects two ranks at their first message, and two that are alone both ways at once: where one's first
-// group goes one way and the other's both ways (a single micro-batch), that is an error there.
+// NCCL connects two ranks at their first message, and a pair of ranks in both directions at once. It fails if
+// one rank's first group goes one way and the other's both ways (a single micro-batch).
 void StageLine::connect() {
   std::vector<Parcel> parcels;
   for (const int peer : {stage() - 1, stage() + 1}) {
@@ -208,7 +208,7 @@ StageLine::Parcel StageLine::input(const Sizes& batch) {
   return {false, stage() - 1, empty(known->second).requires_grad_(known->second.needs_gradient)};
 }
 
-// Autograd lays the gradient of a dense leaf out like the leaf, so that nothing is copied here.
+// Autograd gives a dense leaf's gradient the leaf's layout, so nothing is copied here.
 StageLine::Parcel StageLine::gradient_of(const at::Tensor& input) const {
   const auto& gradient = input.grad();
   if (gradient.defined() && gradient.strides() == input.strides()) return {true, stage() - 1, gradient};
@@ -227,7 +227,7 @@ StageLine::WorkPtr StageLine::post(const Parcel& parcel) const {
   return parcel.sends ? group->send(tensors, parcel.peer, kTag) : group->recv(tensors, parcel.peer, kTag);
 }
 
-// One piece of work for a group, one a message where the backend knows no groups.
+// One Work for a group; one per message if the backend does not support groups.
 std::vector<StageLine::Posted> StageLine::post_all(const std::vector<Parcel>& parcels) const {
   std::vector<Posted> posted;
   std::optional<Group> group;
@@ -254,8 +254,8 @@ void StageLine::exchange(const std::vector<Parcel>& parcels) {
   release(unanswered());
 }
 
-// An output and a gradient for each micro-batch that a stage keeps alive, and one more: whatever is older was
-// answered, so that waiting for it takes no time and frees its memory.
+// An output and a gradient for each micro-batch that a stage keeps alive, and one more. Older messages have
+// been received, so waiting for them takes no time and frees their memory.
 size_t StageLine::unanswered() const {
   return 2 * static_cast<size_t>(stages() - stage() + 1);
 }
