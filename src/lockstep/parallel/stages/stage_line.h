@@ -68,8 +68,7 @@ class StageLine {
     bool operator==(const Form&) const = default;
     std::string text() const;
   };
-  enum class What : int { output = 1, result = 2 };
-  using Key = std::tuple<What, bool, Sizes>;
+  using Key = std::pair<bool, Sizes>;  // grad mode, and the shape of the pipeline's input
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   struct Posted {
     WorkPtr work;
@@ -81,7 +80,7 @@ class StageLine {
   static Form unpacked(const at::Tensor& header);
   static at::Tensor dense(const at::Tensor& tensor);
   at::Tensor empty(const Form& form) const;
-  static Key key(What what, const Sizes& batch);
+  static Key key(const Sizes& batch);
   void connect();
   WorkPtr post(const Parcel& parcel) const;
   std::vector<Posted> post_all(const std::vector<Parcel>& parcels) const;
@@ -90,7 +89,7 @@ class StageLine {
 
   Team line_;
   bool groups_;  // does the backend of the tensors support groups?
-  std::map<Key, Form> sent_forms_, known_forms_;
+  std::map<Key, Form> sent_forms_, received_forms_, result_forms_;
   std::deque<Posted> sent_;
 };
 
