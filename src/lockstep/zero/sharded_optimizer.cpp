@@ -84,20 +84,19 @@ struct Rate {
   double lr;
 };
 
-void refuse_scattered(const Optimizer& plain) {
-  for (const auto& param : plain.parameters()) {
-    if (param.is_non_overlapping_and_dense()) continue;
-    throw InputError(format("a parameter of shape {} is not dense in memory, so ranks cannot share it",
-                            c10::str(param.sizes())),
-                     "optim.sharded", "make it contiguous(), or leave optim.sharded out");
-  }
-}
-
 zero::Shares share_out(const Optimizer& plain, int world) {
-  refuse_scattered(plain);
+  if (!plain.elementwise())
+    throw InputError("this optimiser cannot be sharded: its update is not elementwise", "optim.sharded",
+                     "override elementwise() if it is, or leave optim.sharded out");
   std::vector<zero::Extent> extents;
-  for (const auto& param : plain.parameters()) extents.push_back({param.numel(), param.requires_grad()});
-  return plain.elementwise() ? zero::cut_evenly(extents, world) : zero::deal_whole(extents, world);
+  for (const auto& param : plain.parameters()) {
+    if (!param.is_non_overlapping_and_dense())
+      throw InputError(format("a parameter of shape {} is not dense in memory, so ranks cannot share it",
+                              c10::str(param.sizes())),
+                       "optim.sharded", "make it contiguous(), or leave optim.sharded out");
+    extents.push_back({param.numel(), param.requires_grad()});
+  }
+  return zero::cut_evenly(extents, world);
 }
 
 }  // namespace
@@ -176,10 +175,6 @@ void ShardedOptimizer::set_momentum(double momentum, size_t group) {
 
 bool ShardedOptimizer::has_betas() const {
   return share_->own->has_betas();
-}
-
-bool ShardedOptimizer::elementwise() const {
-  return share_->own->elementwise();
 }
 
 int64_t ShardedOptimizer::state_bytes(size_t index) const {

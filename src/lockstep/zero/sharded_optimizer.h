@@ -22,7 +22,7 @@ class ShardedOptimizer : public Optimizer {
   /// Makes an optimiser over these groups of parameters, each with that group's options.
   using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
 
-  /// Cuts parameters into equal shares if the optimiser is elementwise(), otherwise assigns whole parameters.
+  /// Cuts the parameters into equal shares. InputError if the optimiser is not elementwise().
   ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups, const Team& team);
   ~ShardedOptimizer() override;
 
@@ -32,7 +32,6 @@ class ShardedOptimizer : public Optimizer {
   double momentum(size_t group) const override;
   void set_momentum(double momentum, size_t group) override;
   bool has_betas() const override;
-  bool elementwise() const override;
   /// This rank's share.
   int64_t state_bytes(size_t index) const override;
 

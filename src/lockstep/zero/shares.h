@@ -35,9 +35,6 @@ using Shares = std::vector<std::vector<ParameterPiece>>;
 /// of 64 elements, so that a kernel's vectors begin and end where they do for the whole parameter.
 Shares cut_evenly(const std::vector<Extent>& params, int world);
 
-/// Whole parameters, the largest first, each to the rank that has least.
-Shares deal_whole(const std::vector<Extent>& params, int world);
-
 /// A view of a dense tensor's elements in memory order.
 at::Tensor flat(const at::Tensor& tensor);
 
