@@ -134,24 +134,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// numpy's RandomState(seed).randint(1'000'000'000): MT19937, masked to 30 bits, drawn again where too large.
-class SeedSequence {
- public:
-  explicit SeedSequence(uint32_t seed) : engine_(seed) {}
-  uint64_t next() {
-    ++drawn_;
-    uint32_t value = 0;
-    do value = engine_() & 0x3FFFFFFF;
-    while (value > 999'999'999);
-    return value;
-  }
-  int64_t drawn() const { return drawn_; }
-
- private:
-  std::mt19937 engine_;
-  int64_t drawn_ = 0;
-};
-
 void gram_schmidt(const at::Tensor& matrices, double epsilon) {
   const auto columns = matrices.size(2);
   for (int64_t i = 0; i < columns; ++i) {
@@ -181,7 +163,7 @@ struct Parts {
 class PowerSgd {
  public:
   PowerSgd(ProcessGroup group, PowerSgdOptions options)
-      : group_(std::move(group)), options_(options), seeds_(options.random_seed) {
+      : group_(std::move(group)), options_(options), engine_(options.random_seed) {
     if (options_.matrix_approximation_rank < 1)
       throw InputError(format("matrix_approximation_rank is {}", options_.matrix_approximation_rank),
                        "powersgd", "choose 1 or more: the rank of the matrices that approximate a gradient");
@@ -200,7 +182,7 @@ class PowerSgd {
 
   HookState state() const {
     HookState state{{"iteration", at::scalar_tensor(iteration_, at::kLong)},
-                    {"drawn", at::scalar_tensor(seeds_.drawn(), at::kLong)}};
+                    {"drawn", at::scalar_tensor(drawn_, at::kLong)}};
     for (const auto& [bucket, memory] : memory_) {
       if (memory.error.defined()) state[format("error.{}", bucket)] = memory.error;
       if (memory.q.defined()) state[format("q.{}", bucket)] = memory.q;
@@ -221,8 +203,9 @@ class PowerSgd {
                        "use another checkpoint");
     };
     iteration_ = number("iteration");
-    seeds_ = SeedSequence(options_.random_seed);
-    for (const auto drawn = number("drawn"); seeds_.drawn() < drawn;) seeds_.next();
+    engine_.seed(options_.random_seed);
+    drawn_ = 0;
+    for (const auto drawn = number("drawn"); drawn_ < drawn;) next_seed();
     memory_.clear();
     loaded_ = state;  // each bucket takes its part when it is first used
   }
@@ -328,9 +311,18 @@ class PowerSgd {
     return size;
   }
 
+  // numpy's RandomState(seed).randint(1'000'000'000): MT19937, masked to 30 bits, drawn again if too large.
+  uint64_t next_seed() {
+    ++drawn_;
+    uint32_t value = 0;
+    do value = engine_() & 0x3FFFFFFF;
+    while (value > 999'999'999);
+    return value;
+  }
+
   // The same random start on every rank, another one at each use.
   void randomize(const Tensors& qs) {
-    const auto generator = at::detail::createCPUGenerator(seeds_.next());
+    const auto generator = at::detail::createCPUGenerator(next_seed());
     for (const auto& q : qs) {
       q.copy_(at::randn(q.sizes(), generator, at::TensorOptions().dtype(q.scalar_type())));
       orthogonalize(q, options_.orthogonalization_epsilon);
@@ -404,7 +396,8 @@ class PowerSgd {
 
   ProcessGroup group_;
   PowerSgdOptions options_;
-  SeedSequence seeds_;
+  std::mt19937 engine_;
+  int64_t drawn_ = 0;  // seeds
   int64_t iteration_ = 0;
   std::map<int64_t, Memory> memory_;  // by bucket
   HookState loaded_;                  // what no bucket has taken yet

@@ -351,13 +351,21 @@ class GatherNode : public torch::autograd::Node {
       throw InputError("data_parallel has no gradient of a gradient", "data_parallel",
                        "compute it with the bare module");
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
-    if (!graphs_.front().device.is_cpu()) return sum(backward_on_gpus(gradients, keep));
-    std::vector<variable_list> found(graphs_.size());
+    if (!graphs_.front().device.is_cpu()) {
+      // One backward through all graphs. The engine has one thread for each GPU, and this is the first GPU's:
+      // a backward on another thread that needs this GPU would wait for this one forever.
+      Backward all;
+      for (size_t i = 0; i < graphs_.size(); ++i) all.add(i, graphs_[i], gradients);
+      return sum(all.run(keep));
+    }
+    std::vector<variable_list> parts(graphs_.size());
     threads_->run(graphs_.size(), [&](size_t i) {
       Backward own;
       own.add(i, graphs_[i], gradients);
-      found[i] = own.run(keep);
+      parts[i] = own.run(keep);
     });
+    variable_list found;
+    for (const auto& part : parts) found.insert(found.end(), part.begin(), part.end());
     return sum(found);
   }
 
@@ -370,44 +378,22 @@ class GatherNode : public torch::autograd::Node {
   std::weak_ptr<void> pending() const { return pending_; }
 
  private:
-  // One backward through all graphs. The engine has one thread for each GPU, and this is the first GPU's: a
-  // backward on another thread that needs this GPU would wait for this one forever.
-  std::vector<variable_list> backward_on_gpus(const variable_list& gradients, bool keep) const {
-    Backward all;
-    std::vector<size_t> counts;
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto before = all.wanted.size();
-      all.add(i, graphs_[i], gradients);
-      counts.push_back(all.wanted.size() - before);
-    }
-    const auto found = all.run(keep);
-    std::vector<variable_list> parts;
-    auto begin = found.begin();
-    for (const size_t count : counts) {
-      const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      parts.emplace_back(begin, end);
-      begin = end;
-    }
-    return parts;
-  }
-
-  // In the order of the devices, so that the bits do not depend on which one finished first.
-  variable_list sum(const std::vector<variable_list>& found) const {
-    variable_list result(sources_);
-    const auto first = graphs_.front().device;
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto& leaves = graphs_[i].leaves;
-      for (size_t k = 0; k < leaves.size(); ++k) {
-        if (!found[i][k].defined()) continue;
-        auto& total = result[leaves[k].source];
-        const auto own = found[i][k].to(first);
+  // `found`: for each device the gradients of its parameters, then of its inputs. In the order of the
+  // devices, so that the bits do not depend on which one finished first.
+  variable_list sum(const variable_list& found) const {
+    variable_list result(sources_), of_inputs;
+    auto next = found.begin();
+    for (const auto& graph : graphs_) {
+      for (const auto& leaf : graph.leaves) {
+        const auto& gradient = *next++;
+        if (!gradient.defined()) continue;
+        auto& total = result[leaf.source];
+        const auto own = gradient.to(graphs_.front().device);
         total = total.defined() ? total + own : own;
       }
+      for (size_t i = 0; i < graph.inputs.size(); ++i) of_inputs.push_back(*next++);
     }
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto begin = found[i].begin() + static_cast<std::ptrdiff_t>(graphs_[i].leaves.size());
-      result.insert(result.end(), begin, found[i].end());
-    }
+    result.insert(result.end(), of_inputs.begin(), of_inputs.end());
     return result;
   }
 
