@@ -330,38 +330,6 @@ def python_schedule(settings, optimizer, steps):
     return getattr(torch.optim.lr_scheduler, SCHEDULES[settings["name"]])(optimizer, **keys)
 
 
-def python_run(settings, optim, steps, metrics):
-    optimizer = python_optimizer(optim, [torch.zeros(1)])
-    schedule = python_schedule(settings, optimizer, steps)
-    group = optimizer.param_groups[0]
-    rates, momenta = [], []
-    for i in range(steps):
-        rates.append(group["lr"])
-        momenta.append(float(group["betas"][0] if "betas" in group else group["momentum"]))
-        optimizer.step()
-        schedule.step(metrics[i]) if settings["name"] == "plateau" else schedule.step()
-    return rates + [group["lr"]], momenta, schedule.state_dict()
-
-
-def test_schedules_equal_pythons_to_the_last_digit(cpp):
-    steps = 60
-    metrics = [2.0 + math.sin(i * i) / (1 + i) for i in range(steps)]
-    optims = {"sgd": {"name": "sgd", "lr": 0.07, "momentum": 0.9}, "adam": {"name": "adam", "lr": 0.003}}
-    asked = {f"{name}|{optim}|{stop}": {"schedule": schedule, "optim": optims[optim], "steps": steps,
-                                        "metrics": metrics, "break_at": stop}
-             for name, schedule in SCHEDULE_CASES.items() for optim in optims for stop in (-1, 1, 20)}
-    answered = cpp(asked)
-    for name, case in asked.items():
-        rates, momenta, state = python_run(case["schedule"], case["optim"], steps, metrics)
-        ours = answered[name]
-        assert list(map(repr, ours["rates"])) == list(map(repr, rates)), name
-        assert list(map(repr, ours["momenta"])) == list(map(repr, momenta)), name
-        known = {key: value for key, value in state.items() if key in ours["state"]}
-        assert known == ours["state"], name
-        assert not set(ours["state"]) - set(state), name
-        assert len(set(rates)) > 1, name
-
-
 GROUPS = {
     "sgd": ({"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}, {"name": "sgd", "lr": 0.3}),
     "nesterov": ({"name": "sgd", "lr": 0.05, "momentum": 0.8, "nesterov": True},
