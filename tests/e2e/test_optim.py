@@ -330,59 +330,6 @@ def python_schedule(settings, optimizer, steps):
     return getattr(torch.optim.lr_scheduler, SCHEDULES[settings["name"]])(optimizer, **keys)
 
 
-def python_run(settings, optim, steps, metrics):
-    optimizer = python_optimizer(optim, [torch.zeros(1)])
-    schedule = python_schedule(settings, optimizer, steps)
-    group = optimizer.param_groups[0]
-    rates, momenta = [], []
-    for i in range(steps):
-        rates.append(group["lr"])
-        momenta.append(float(group["betas"][0] if "betas" in group else group["momentum"]))
-        optimizer.step()
-        schedule.step(metrics[i]) if settings["name"] == "plateau" else schedule.step()
-    return rates + [group["lr"]], momenta, schedule.state_dict()
-
-
-def test_schedules_equal_pythons_to_the_last_digit(cpp):
-    steps = 60
-    metrics = [2.0 + math.sin(i * i) / (1 + i) for i in range(steps)]
-    optims = {"sgd": {"name": "sgd", "lr": 0.07, "momentum": 0.9}, "adam": {"name": "adam", "lr": 0.003}}
-    asked = {f"{name}|{optim}|{stop}": {"schedule": schedule, "optim": optims[optim], "steps": steps,
-                                        "metrics": metrics, "break_at": stop}
-             for name, schedule in SCHEDULE_CASES.items() for optim in optims for stop in (-1, 1, 20)}
-    answered = cpp(asked)
-    for name, case in asked.items():
-        rates, momenta, state = python_run(case["schedule"], case["optim"], steps, metrics)
-        ours = answered[name]
-        assert list(map(repr, ours["rates"])) == list(map(repr, rates)), name
-        assert list(map(repr, ours["momenta"])) == list(map(repr, momenta)), name
-        known = {key: value for key, value in state.items() if key in ours["state"]}
-        assert known == ours["state"], name
-        assert not set(ours["state"]) - set(state), name
-        assert len(set(rates)) > 1, name
-
-
-def test_pythons_schedules_take_lockstep_states(cpp):
-    steps = 30
-    metrics = [1.0 / (1 + i // 5) for i in range(2 * steps)]
-    optim = {"name": "sgd", "lr": 0.07, "momentum": 0.9}
-    cases = {name: {**schedule, "total_steps": 2 * steps} if schedule["name"] in ("one_cycle", "linear_warmup")
-             else {**schedule, "T_max": 2 * steps} if schedule["name"] == "cosine" else schedule
-             for name, schedule in SCHEDULE_CASES.items()}
-    answered = cpp({name: {"schedule": schedule, "optim": optim, "steps": steps, "metrics": metrics}
-                    for name, schedule in cases.items()})
-    for name, schedule in cases.items():
-        rates, momenta, _ = python_run(schedule, optim, 2 * steps, metrics)
-        optimizer = python_optimizer(optim, [torch.zeros(1)])
-        resumed = python_schedule(schedule, optimizer, 2 * steps)
-        resumed.load_state_dict(answered[name]["state"])
-        optimizer.param_groups[0]["lr"] = answered[name]["rates"][-1]
-        for i in range(steps, 2 * steps):
-            assert optimizer.param_groups[0]["lr"] == rates[i], (name, i)
-            optimizer.step()
-            resumed.step(metrics[i]) if schedule["name"] == "plateau" else resumed.step()
-
-
 GROUPS = {
     "sgd": ({"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}, {"name": "sgd", "lr": 0.3}),
     "nesterov": ({"name": "sgd", "lr": 0.05, "momentum": 0.8, "nesterov": True},

@@ -119,9 +119,9 @@ def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path
 
 
 @pytest.mark.parametrize("ranks, words, error", [
-    (3, sets(parallel__tensor=2), "3 ranks cannot be shared out as parallel.tensor 2 x parallel.pipeline 1"),
+    (3, sets(parallel__tensor=2), "3 ranks cannot be divided into parallel.tensor 2 x parallel.pipeline 1"),
     (2, sets(parallel__tensor=2, model__hidden="[33]"),
-     "33 outputs of a linear layer do not split evenly among 2 ranks"),
+     "33 outputs of a linear layer cannot be divided evenly among 2 ranks"),
 ], ids=["ranks", "width"])
 def test_what_does_not_split_is_an_error_of_all_ranks(ranks, words, error, lockstep, mpirun, root, tmp_path):
     config = write_config(tmp_path, CONFIG.format(name="bad", root=root, model=MODELS["mlp"]))

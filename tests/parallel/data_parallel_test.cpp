@@ -15,8 +15,6 @@
 #include <torch/utils.h>
 
 #include <cstdlib>
-#include <set>
-#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/cuda_load.h"
@@ -135,26 +133,6 @@ TEST(DataParallel, LossOfUnevenSharesIsTheWholeBatchs) {
     shared.backward();
     expect_same(gradients(*bare), gradients(*model->module()), 1e-6);
   }
-}
-
-TEST(DataParallel, EachDeviceHasAThreadThatIsKept) {
-  const auto model = data_parallel(Tanh(), logical(3));
-  const auto threads = [&] {
-    std::mutex mutex;
-    std::vector<std::thread::id> ids;
-    model->apply(
-        [&](Tanh& replica, const at::Tensor& input) {
-          const std::lock_guard lock(mutex);
-          ids.push_back(std::this_thread::get_id());
-          return replica.forward(input);
-        },
-        torch::randn({3, 5}));
-    return std::set(ids.begin(), ids.end());
-  };
-  const auto first = threads();
-  EXPECT_EQ(first.size(), 3);
-  EXPECT_FALSE(first.contains(std::this_thread::get_id()));
-  EXPECT_EQ(threads(), first);
 }
 
 TEST(DataParallel, WhatOneDeviceThrowsNamesItAndTheNextStepWorks) {

@@ -8,8 +8,6 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <thread>
-
 #include "lockstep/parallel/data_parallel.h"
 
 namespace lockstep {
@@ -30,18 +28,6 @@ TEST(DeviceMemory, CountsWhatIsHeldAtOnce) {
   EXPECT_EQ(memory.peaks()[1], 0);
   memory.restart();
   EXPECT_EQ(memory.peaks()[0] / kMiB, 2);
-}
-
-TEST(DeviceMemory, AThreadCountsForItsDeviceAndFreesAnothers) {
-  parallel::DeviceMemory memory(Devices(2, at::kCPU));
-  at::Tensor made;
-  std::thread([&] {
-    const parallel::CountedFor counted(1);
-    made = mebibytes(5);
-  }).join();
-  made.reset();
-  memory.restart();
-  EXPECT_EQ(memory.peaks(), (std::vector<int64_t>{0, 0}));
 }
 
 struct Head : torch::nn::Cloneable<Head> {

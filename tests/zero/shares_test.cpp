@@ -47,14 +47,5 @@ TEST(Shares, CutOnMultiplesOf64) {
   }
 }
 
-TEST(Shares, DealTheLargestFirst) {
-  const std::vector<Extent> params = {{10, true}, {70, true}, {30, true}, {25, true}, {999, false}};
-  const auto shares = deal_whole(params, 2);
-  expect_complete(shares, params);
-  EXPECT_EQ(load_of({shares[0][0]}), 70);
-  EXPECT_EQ(shares[0][0].param, 1u);
-  EXPECT_EQ(shares[1][0].param, 0u);
-}
-
 }  // namespace
 }  // namespace lockstep::zero

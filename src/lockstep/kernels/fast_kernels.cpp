@@ -24,11 +24,11 @@ const FastKernels& load() {
                      "build them with `cmake --build build/release --target lockstep_fast`, or set "
                      "train.kernels to exact");
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) throw InputError(format("the fast kernels do not load: {}", ::dlerror()), path, kOneBuild);
+  if (!library) throw InputError(format("cannot load the fast kernels: {}", ::dlerror()), path, kOneBuild);
   using Table = const FastKernels* (*)();
   const auto table = reinterpret_cast<Table>(::dlsym(library, kFastTableSymbol));
   if (table && table()->version == kFastTableVersion) return *table();
-  throw InputError("the fast kernels are from another version of lockstep", path, kOneBuild);
+  throw InputError("the fast kernels belong to another version of lockstep", path, kOneBuild);
 }
 
 }  // namespace

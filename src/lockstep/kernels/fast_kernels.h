@@ -10,7 +10,7 @@
 
 namespace lockstep::kernels {
 
-/// A torch::nn::Linear over memory that belongs to somebody else: x times weight transposed, plus bias.
+/// A torch::nn::Linear over the caller's memory: x times weight transposed, plus bias.
 struct DenseLayer {
   int64_t inputs = 0, outputs = 0;
   const float* weight = nullptr;  // [outputs, inputs]
@@ -24,17 +24,17 @@ struct DenseLayer {
 class DenseChain {
  public:
   virtual ~DenseChain() = default;
-  /// Where its memory is now; inputs and outputs stay.
+  /// To set its memory; inputs and outputs stay the same.
   virtual DenseLayer& layer(size_t i) = 0;
   /// The last layer's outputs [rows, outputs] for x [rows, inputs], kept until the next forward.
   virtual const float* forward(const float* x, int64_t rows) = 0;
-  /// As many numbers, for the gradient of what forward gave.
+  /// Memory of the same size, for the gradient of the outputs.
   virtual float* output_gradient() = 0;
-  /// All gradients, from x as it was given to forward and from output_gradient().
+  /// Computes all gradients from the forward's x and from output_gradient().
   virtual void backward(const float* x) = 0;
 };
 
-/// at::cross_entropy_loss's choices; targets of -100 do not count.
+/// The options of at::cross_entropy_loss; targets of -100 are ignored.
 struct CrossEntropy {
   std::vector<float> class_weights = {};  // empty: 1 each
   double label_smoothing = 0;

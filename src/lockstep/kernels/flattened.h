@@ -1,5 +1,5 @@
 #pragma once
-// Images as rows of numbers, which a linear layer takes.
+// Flattens images into rows for a linear layer.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,9 +9,8 @@
 
 namespace lockstep {
 
-/// x.flatten(1), channel by channel. Within an autocast to bf16, images of floats on a CPU that lie channels
-/// last are rounded in the same pass: to the bits that autocast would give a linear layer. What it does not
-/// know is flattened by libtorch.
+/// x.flatten(1), channel by channel. With autocast to bf16 it also rounds float images in channels_last on a
+/// CPU in the same pass, to the bits that autocast would give. libtorch flattens everything else.
 at::Tensor flattened(const at::Tensor& x);
 
 }  // namespace lockstep

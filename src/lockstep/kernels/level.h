@@ -8,7 +8,7 @@
 
 namespace lockstep::kernels {
 
-/// gcc 12 compares vectors of AVX-512 one number at a time: what compares does so at AVX2, or in halves.
+/// gcc 12 compares vectors of AVX-512 one number at a time, so loops that compare use AVX2, or halves.
 enum class SimdLevel { portable, avx2, avx512 };
 
 /// What libtorch's own kernels use here: the widest that this processor has, or ATEN_CPU_CAPABILITY's.
@@ -21,7 +21,7 @@ inline SimdLevel level() {
   return here;
 }
 
-/// Part of the loop that calls it, and so compiled for the same processor.
+/// Inlines a function into the loop that calls it, so that it is compiled for the same processor.
 #define LOCKSTEP_INLINE __attribute__((always_inline))
 
 /// How many floats a register holds.

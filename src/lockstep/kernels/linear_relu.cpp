@@ -28,15 +28,15 @@ bool in_rows(const at::Tensor& matrix) {
   return matrix.stride(1) == 1 && matrix.stride(0) == matrix.size(1);
 }
 
-// Others stand in another way before libtorch's products, which have their own bits.
+// libtorch computes others in another order, with other bits.
 bool is_known(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return is_plain(x, 2) && is_plain(weight, 2) && is_plain(bias, 1) && in_rows(weight) &&
          x.size(1) == weight.size(1) && bias.size(0) == weight.size(0) &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
-// The formulas of libtorch's AddmmBackward0, TBackward0 and ReluBackward0. A gradient that is asked for with
-// a graph of its own gets one: they are libtorch's operations.
+// The formulas of libtorch's AddmmBackward0, TBackward0 and ReluBackward0. They use libtorch's operations, so
+// second derivatives work.
 class LinearBackward : public torch::autograd::Node {
  public:
   LinearBackward(const at::Tensor& x, const at::Tensor& weight) : x_(x, false), weight_(weight, false) {}
@@ -59,15 +59,14 @@ class LinearBackward : public torch::autograd::Node {
     if (!at::GradMode::is_enabled()) no_graph.emplace();
     if (result_) gradient = at::threshold_backward(gradient, result_->unpack(getptr()), 0);
     variable_list inputs(kInputs);
-    // the engine sums it over the batch, as it does for a bias that addmm has spread
+    // the engine sums it over the batch, as for a bias that addmm has broadcast
     if (task_should_compute_output(kBias)) inputs[kBias] = gradient;
     if (task_should_compute_output(kX)) inputs[kX] = input_gradient(gradient);
     if (task_should_compute_output(kWeight)) inputs[kWeight] = gradient.t().mm(x_.unpack());
     return inputs;
   }
 
-  // In addmm's order, which is that of the gradients; the transposed weight's comes before an earlier
-  // layer's.
+  // In addmm's order, which is the order of the gradients; the weight's comes before those of earlier layers.
   static constexpr size_t kBias = 0, kWeight = 1, kX = 2, kInputs = 3;
 
  private:

@@ -11,8 +11,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// How the windows of a row lie in memory: channels last, an element's channels stand side by side, and each
-// has a window of its own; else, the elements of an image's row do.
+// The layout of a row's windows: in channels_last an element's channels are contiguous, and each has its own
+// window; otherwise the elements of an image's row are contiguous.
 struct Window {
   bool channels_last;
   int64_t right;  // from an element to the one on its right
@@ -53,7 +53,7 @@ LOCKSTEP_INLINE inline Floats<lanes> relu(Floats<lanes> x) {
   return x < zero ? zero : x;
 }
 
-// As ATen reads them: the first of equal ones wins, the last of those that are no number.
+// As in ATen: the first of equal ones wins, and the last NaN.
 template <int lanes, class T>
 LOCKSTEP_INLINE inline void pool(const Four<lanes>& four, T* out, uint8_t* winner) {
   auto best = relu<lanes>(four[0]);

@@ -6,8 +6,8 @@
 namespace lockstep {
 
 /// Equal to at::max_pool2d(at::relu(x), 2) in every bit of its result and its gradients, ties, NaN and -0
-/// included. It keeps a byte for each output where the two keep x and an index of eight. What it does not
-/// know (another device, element type or memory format) goes through the two.
+/// included. For backward it keeps one byte for each output, where the two keep x and an index of eight
+/// bytes. Other devices, element types and memory formats use the two functions.
 at::Tensor pool_relu(const at::Tensor& x);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 
 namespace lockstep::kernels {
 
-/// Who wins where relu stopped all four.
+/// The winner if relu set all four to zero.
 constexpr uint8_t kNobody = 4;
 
 /// Of each window, in the order of reading.

@@ -5,7 +5,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// More elements than this ATen shares among its threads.
+// ATen divides more elements than this among its threads.
 constexpr int64_t kOneThreads = 32768;
 
 // a + b * c as ATen's add with alpha has it: with one rounding from AVX2 on. This file is compiled without

@@ -7,17 +7,17 @@
 
 namespace lockstep::kernels {
 
-/// torch.optim.SGD's numbers, as its operations on floats round them.
+/// torch.optim.SGD's options, rounded to float as its operations do.
 struct SgdFactors {
   float lr = 0, momentum = 0, dampening_left = 1, weight_decay = 0;  // dampening_left: 1 - dampening
   bool nesterov = false;
 };
 
-/// Is one pass right and quicker? ATen's roundings are known on x86 alone, and several threads of ATen's are
-/// quicker.
+/// True if one pass has the right bits and is faster. ATen's rounding is known only on x86, and ATen is
+/// faster with several threads.
 bool pays_sgd(int64_t count);
 
-/// One step of `count` parameters, on this thread; `buffer` is momentum's, nullptr where there is none.
+/// One step of `count` parameters on this thread; `buffer` is the momentum buffer or nullptr.
 void take_sgd_step(const SgdFactors& sgd, float* parameters, const float* gradients, float* buffer,
                    int64_t count, SimdLevel level);
 

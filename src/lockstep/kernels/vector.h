@@ -1,5 +1,5 @@
 #pragma once
-// Vectors of gcc's and clang's own kind: the compiler makes of them what the processor has.
+// gcc's and clang's vector types: the compiler uses the processor's vector instructions.
 
 #include <cstdint>
 #include <cstring>
@@ -55,14 +55,14 @@ LOCKSTEP_INLINE inline void store_floats(float* to, Vector<float, lanes> values)
   store(to, values);
 }
 
-/// Of numbers that were bfloat16 before.
+/// For numbers that were bfloat16 before.
 template <int lanes>
 LOCKSTEP_INLINE inline void store_floats(uint16_t* to, Vector<float, lanes> values) {
   const auto wide = load<Vector<uint32_t, lanes>>(&values) >> 16;
   store(to, __builtin_convertvector(wide, Vector<uint16_t, lanes>));
 }
 
-/// Bytes, to and from the numbers that masks are made of.
+/// Bytes, converted to and from the integers of masks.
 template <int lanes>
 LOCKSTEP_INLINE inline Vector<int32_t, lanes> load_bytes(const uint8_t* from) {
   return __builtin_convertvector((load<Vector<uint8_t, lanes>>(from)), Vector<int32_t, lanes>);
@@ -124,13 +124,13 @@ LOCKSTEP_INLINE inline auto joined(V one, V other) {
   return detail::joined(one, other, std::make_integer_sequence<int, 2 * kLanesOf<V>>());
 }
 
-/// work(i) for i from 0, as straight code: what it indexes by i can live in registers.
+/// work(i) for i from 0, unrolled: arrays that it indexes by i can stay in registers.
 template <int count, class Work>
 LOCKSTEP_INLINE inline void unrolled(const Work& work) {
   detail::unrolled(work, std::make_integer_sequence<int, count>());
 }
 
-/// Of numbers in a row, those at even places (first 0) or odd ones (1).
+/// Of consecutive numbers, those at even (first 0) or odd (1) indices.
 template <int lanes, int first, class V>
 LOCKSTEP_INLINE inline V every_second(V one, V other) {
   return detail::every_second<first>(one, other, std::make_integer_sequence<int, lanes>());
@@ -163,7 +163,7 @@ LOCKSTEP_INLINE inline void transpose_square(const T* from, int64_t row, T* to, 
   }
 }
 
-/// [rows][columns] to [columns][rows], by squares; `row`: how far one row is from the next.
+/// [rows][columns] to [columns][rows], by squares; `row`: the distance from one row to the next.
 template <class T, int side>
 LOCKSTEP_INLINE inline void turn(Lanes<side> square, const T* from, int64_t row, int64_t rows,
                                  int64_t columns, T* to) {
@@ -177,7 +177,7 @@ LOCKSTEP_INLINE inline void turn(Lanes<side> square, const T* from, int64_t row,
   });
 }
 
-/// Memory that a loop works in, on a cache line.
+/// Zeroed memory for a loop, aligned to a cache line.
 template <class T>
 class Scratch {
  public:

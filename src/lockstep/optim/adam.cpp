@@ -50,7 +50,7 @@ bool Adam::fuse() {
   return true;
 }
 
-// Counted on the host, unless the kernel is to count as well.
+// Counted on the host, unless the fused kernel needs the count.
 at::TensorOptions Adam::step_options(size_t index) const {
   return at::TensorOptions(at::kFloat)
       .device(is_fused() ? parameters()[index].device() : at::Device(at::kCPU));
@@ -88,7 +88,7 @@ void Adam::update_one(const Slot& slot, size_t group) {
       slot.param.mul_(base::python_scalar(1 - lr(group) * options.weight_decay));
     } else {
       at::add_out(memory, grad, slot.param, options.weight_decay);
-      grad = memory;  // read for the last time before the memory becomes the denominator
+      grad = memory;  // read before the memory becomes the denominator
     }
   }
   grad = as_real(grad);

@@ -18,12 +18,11 @@ struct AdamOptions {
 /// torch.optim.Adam, and AdamW with decoupled_weight_decay.
 class Adam : public KernelOptimizer {
  public:
-  /// What a group is given.
+  /// The options of a group.
   using Options = AdamOptions;
   /// One group.
   Adam(std::vector<at::Tensor> params, const AdamOptions& options);
-  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
-  /// group's.
+  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: groups do not share options.
   explicit Adam(const std::vector<ParameterGroup<AdamOptions>>& groups);
   double momentum(size_t group) const override { return options_.at(group).beta1; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
@@ -67,7 +66,7 @@ struct AdamWOptions {
 /// torch.optim.AdamW: Adam with decoupled_weight_decay.
 class AdamW : public Adam {
  public:
-  /// What a group is given.
+  /// The options of a group.
   using Options = AdamWOptions;
   /// One group.
   explicit AdamW(std::vector<at::Tensor> params, const AdamWOptions& options = {})

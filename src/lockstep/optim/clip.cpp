@@ -15,7 +15,7 @@ std::vector<at::Tensor> grads_of(const std::vector<at::Tensor>& params) {
   return grads;
 }
 
-// The places of those of one device and type, in the order in which Python goes through them.
+// The indices of those of each device and type, in Python's order.
 std::vector<std::vector<size_t>> kinds_of(const std::vector<at::Tensor>& grads) {
   std::vector<std::vector<size_t>> kinds;
   if (grads.empty()) return kinds;
@@ -42,7 +42,7 @@ std::vector<at::Tensor> norms_of(const std::vector<at::Tensor>& grads) {
   return norms;
 }
 
-// Multiplying by 1 where nothing is clipped spares the wait for the norm, and is what Python does.
+// Multiplying by 1 where nothing is clipped avoids waiting for the norm, as in Python.
 void scale_down(const std::vector<at::Tensor>& grads, const at::Tensor& total, double max_norm) {
   const auto factor = at::clamp_max((total + 1e-6).reciprocal() * max_norm, 1.0);
   for (const auto& places : kinds_of(grads)) {

@@ -12,11 +12,11 @@ namespace lockstep {
 /// (not yet waited for on a GPU).
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm);
 
-/// Made of the norms of this process's gradients (undefined where a parameter has none): the norms of the
-/// whole model's, as one tensor of one dimension.
+/// Takes the norms of this process's gradients (undefined for a parameter without one) and returns those of
+/// the whole model as a tensor of one dimension.
 using AllNorms = std::function<at::Tensor(const std::vector<at::Tensor>& own)>;
 
-/// The same where other processes hold the rest of the model.
+/// The same if other processes hold the rest of the model.
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm, const AllNorms& all_norms);
 
 }  // namespace lockstep

@@ -19,21 +19,22 @@ struct GradScalerOptions {
 };
 
 /// scale(loss).backward(); unscale_(optimizer) if gradients are clipped; step(optimizer); update(). All ranks
-/// agree by themselves, because each looks at gradients that have been all-reduced.
+/// skip the same steps, because they check the same all-reduced gradients.
 class GradScaler {
  public:
   explicit GradScaler(at::Device device, GradScalerOptions options = {});
 
   /// The loss to call backward() on.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Where ranks hold other parameters than this one: given the number that is not 0 where a gradient was not
-  /// finite, makes it the largest of theirs. Collective.
+  /// For ranks with different parameters: `share` replaces `found` (not 0 if a gradient was not finite) by
+  /// the largest of all ranks. Collective.
   void share_with(std::function<void(at::Tensor& found)> share) { share_ = std::move(share); }
   /// Divides the gradients by the scale and notes whether one is not finite.
   void unscale_(Optimizer& optimizer);
-  /// Unscales if that has not been done, and steps unless a gradient was not finite. Did it step?
+  /// Unscales if that has not been done, and steps unless a gradient was not finite. Returns whether it
+  /// stepped.
   bool step(Optimizer& optimizer);
-  /// Moves the scale by what step() found; once a step.
+  /// Updates the scale after step().
   void update();
   /// Waits for the device.
   double current_scale() const;

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// Which parameters decay: by parts of their names, as transformers' Trainer and its examples divide them.
+// Which parameters decay: by parts of their names, as in transformers' Trainer.
 
 namespace {
 
@@ -27,9 +27,8 @@ void check_parts(const std::vector<std::string>& parts, const std::vector<NamedP
   for (const auto& part : parts) {
     const auto in_name = [&](const auto& parameter) { return has(parameter, part); };
     if (!part.empty() && std::any_of(parameters.begin(), parameters.end(), in_name)) continue;
-    throw InputError(
-        format("no parameter's name has '{}' in it", base::printable(part)), "optim.no_decay",
-        "give parts of the names that `lockstep inspect` lists of a checkpoint, or leave it out");
+    throw InputError(format("no parameter's name contains '{}'", base::printable(part)), "optim.no_decay",
+                     "use parts of the names that `lockstep inspect CHECKPOINT` lists, or leave it out");
   }
 }
 
@@ -40,7 +39,7 @@ OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedP
   check_parts(parts, parameters);
   OptimGroups groups{{{}, settings}, {{}, settings}};
   groups[1].options.weight_decay = 0;
-  std::unordered_set<const c10::TensorImpl*> seen;  // a tied one goes by its first name
+  std::unordered_set<const c10::TensorImpl*> seen;  // a tied parameter has its first name
   for (const auto& parameter : parameters) {
     if (!seen.insert(parameter.second.unsafeGetTensorImpl()).second) continue;
     const bool spared =
@@ -64,8 +63,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups) {
   if (row.make_groups) return base::made(row.make_groups(groups), "optimiser", name, "optim.name");
   if (groups.size() > 1)
     throw InputError(
-        format("the optimiser {} has one group of parameters, and optim.no_decay makes two", name),
-        "optim.no_decay", "leave it out, or take sgd, adam or adamw");
+        format("the optimiser {} supports one group of parameters, and optim.no_decay makes two", name),
+        "optim.no_decay", "leave it out, or use sgd, adam or adamw");
   return base::made(row.make(groups[0].options, groups[0].params), "optimiser", name, "optim.name");
 }
 
@@ -93,7 +92,7 @@ void Optimizer::set_groups(const std::vector<ParameterGroup<double>>& rates) {
     groups_.push_back({begin, params_.size(), lr, {}});
   }
   if (params_.empty())
-    throw InputError("the optimiser got no parameters", "Optimizer", "give it the module's parameters()");
+    throw InputError("the optimiser has no parameters", "Optimizer", "pass the module's parameters()");
 }
 
 void Optimizer::set_lr(double lr) {
@@ -216,8 +215,8 @@ void Optimizer::refuse_other_groups(const std::vector<Tree>& groups) const {
 
 void Optimizer::load_group(size_t group, const Tree& saved) {
   if (const auto maximize = find(saved, "maximize"); maximize && as_bool(*maximize, "maximize")) {
-    throw InputError("the checkpoint's optimiser maximises, which is not supported", "optimizer.param_groups",
-                     kFreshOptimizer);
+    throw InputError("the checkpoint's optimiser uses maximize, which is not supported",
+                     "optimizer.param_groups", kFreshOptimizer);
   }
   auto& own = groups_[group];
   set_lr(as_double(get(saved, "lr"), "lr"), group);
@@ -244,9 +243,10 @@ size_t Optimizer::group_of(size_t index) const {
 at::Tensor Optimizer::fit(size_t index, const Tree& value, const std::string& name) const {
   const auto& param = params_[index];
   if (!value.isTensor() || value.toTensor().sizes() != param.sizes()) {
-    throw InputError(format("\"{}\" of parameter {} in the checkpoint's optimiser is no tensor of shape {}",
-                            name, index, c10::str(param.sizes())),
-                     "optimizer.state", kSameConfig);
+    throw InputError(
+        format("\"{}\" of parameter {} in the checkpoint's optimiser is not a tensor of shape {}", name,
+               index, c10::str(param.sizes())),
+        "optimizer.state", kSameConfig);
   }
   return at::empty_like(param, param.options().requires_grad(false)).copy_(value.toTensor());
 }

@@ -1,6 +1,6 @@
 #pragma once
-// SGD, Adam and AdamW whose parameters equal those of Python's torch.optim bit for bit on the CPU, and whose
-// state torch.optim's classes load.
+// Optimisers that update as Python's torch.optim does, bit for bit on the CPU, and whose state torch.optim
+// loads.
 
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
@@ -25,61 +25,60 @@ struct ParameterGroup {
   Options options;
 };
 
-/// What all optimisers share: groups of parameters, their rates, and a state that torch.optim reads.
+/// The base of all optimisers: groups of parameters, their rates, and a state that torch.optim reads.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update from the gradients that are there. Parameters without a gradient are left alone.
+  /// One update. Parameters without a gradient do not change.
   virtual void step();
-  /// Forgets the gradients, or fills them with zeros.
+  /// Drops the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
-  /// Of all groups, one group after the other.
+  /// Those of all groups, group after group.
   const std::vector<at::Tensor>& parameters() const { return params_; }
-  /// How many parameter groups there are; they are counted from 0.
+  /// The number of parameter groups.
   size_t group_count() const { return groups_.size(); }
-  /// A group's present rate.
+  /// A group's current rate.
   virtual double lr(size_t group = 0) const { return groups_.at(group).lr; }
   /// Sets a group's rate.
   virtual void set_lr(double lr, size_t group);
   /// Of every group.
   void set_lr(double lr);
-  /// SGD's momentum, Adam's first beta: what OneCycleLR cycles.
+  /// SGD's momentum or Adam's first beta, which OneCycleLR cycles.
   virtual double momentum(size_t group) const = 0;
   /// Sets what momentum() gives.
   virtual void set_momentum(double momentum, size_t group) = 0;
   /// Is momentum() a beta?
   virtual bool has_betas() const { return false; }
 
-  /// What the state of a parameter takes once it has had a gradient, in bytes: a dry run asks before there is
-  /// one.
+  /// The bytes of a parameter's state after its first gradient; a dry run calls it before there is one.
   virtual int64_t state_bytes(size_t index) const = 0;
 
-  /// Is each element of a parameter updated from that element's gradient and state alone, so that a part of
-  /// it may be updated without the rest? Then ranks may share a parameter (ShardedOptimizer).
+  /// True if the update of an element depends only on that element's gradient and state: then ranks may
+  /// divide a parameter (ShardedOptimizer).
   virtual bool elementwise() const { return false; }
 
-  /// From the next step on: all parameters in one kernel, at a rate that lies on their device, so that a step
-  /// which was captured follows set_lr(). Python's fused=True with the rate as a tensor. False, and nothing
-  /// changes, where an optimiser has no such way.
+  /// From the next step on, updates all parameters in one kernel, with a rate on their device, so that a
+  /// captured step follows set_lr(). As Python's fused=True with the rate as a tensor. Returns false, and
+  /// changes nothing, if the optimiser cannot.
   virtual bool fuse() { return false; }
 
-  /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied. Of an
-  /// optimiser that ranks share: collective, and whole on rank 0.
+  /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied. For a
+  /// sharded optimiser: collective, and complete on rank 0.
   virtual Tree state_dict() const;
   /// Takes a state_dict of this class or of the same torch.optim class. InputError where it doesn't fit.
   virtual void load_state_dict(const Tree& state);
   /// The states that this process holds, by the parameter's number.
   Tree held_state() const;
 
-  /// What schedules leave in a parameter group, in order: initial_lr, max_lr, ...
+  /// What schedules store in a parameter group, in order: initial_lr, max_lr, ...
   std::vector<std::pair<std::string, double>>& extras(size_t group) { return groups_.at(group).extras; }
 
  protected:
-  /// A parameter that appears twice in a group (tied weights) is taken once; one that is in two groups is an
+  /// A parameter that appears twice in a group (tied weights) counts once; one in two groups is an
   /// InputError, as in Python. Options need a member lr.
   template <typename Options>
   explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
@@ -90,7 +89,7 @@ class Optimizer {
   /// One group.
   Optimizer(std::vector<at::Tensor> params, double lr) { set_groups({{std::move(params), lr}}); }
 
-  /// What to do about a state of Python's that cannot be taken over.
+  /// The hint for a state from Python that cannot be loaded.
   static constexpr const char* kFreshOptimizer =
       "in Python, save the checkpoint without \"optimizer\": training then begins with a fresh one";
 
@@ -99,7 +98,7 @@ class Optimizer {
     size_t index;  // of the parameter, over all groups
     at::Tensor param, grad;
   };
-  /// Error where a gradient is this rank's alone though ddp() averages it: for a step() of one's own.
+  /// Error if a gradient is local to this rank although ddp() averages it; for your own step().
   void refuse_local_gradients() const;
   /// Slots of one group.
   virtual void update(const std::vector<Slot>& slots, size_t group) = 0;
@@ -109,9 +108,9 @@ class Optimizer {
   virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;  // not lr, params and extras
   /// Takes an entry of param_groups, or throws an InputError.
   virtual void set_options_of(size_t group, const Tree& options) = 0;
-  /// Memory shaped like `like`, good until the next call: spares an allocation a parameter and step.
+  /// Memory shaped like `like`, valid until the next call: saves an allocation per parameter and step.
   at::Tensor scratch(const at::Tensor& like);
-  /// For fuse(): rates lie on the parameters' device as well.
+  /// For fuse(): keeps rates on the parameters' device, too.
   void keep_rates_on_device();
   /// A group's, float [], after keep_rates_on_device().
   const at::Tensor& rate_on_device(size_t group) const { return rates_.at(group); }
@@ -121,7 +120,7 @@ class Optimizer {
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
  private:
-  friend class ShardedOptimizer;  // asks another optimiser for what is protected here
+  friend class ShardedOptimizer;  // calls protected members of another optimiser
   struct Group {
     size_t begin, end;  // in params_
     double lr;
@@ -173,10 +172,10 @@ void require_not_negative(double value, const std::string& name, const std::stri
 
 }  // namespace optim
 
-/// Groups of parameters, each with the settings that it is to have.
+/// Groups of parameters, each with its settings.
 using OptimGroups = std::vector<ParameterGroup<OptimSettings>>;
 
-/// A row of the table of optimisers: RowOf's fields, and for those that know groups how several are made.
+/// A row of the table of optimisers: RowOf's fields, and `make_groups` for those that support groups.
 struct OptimizerRow {
   std::string help = {};
   std::vector<std::string> reads = {};
@@ -186,18 +185,16 @@ struct OptimizerRow {
   std::function<std::unique_ptr<Optimizer>(const OptimGroups&)> make_groups = {};  ///< in place of make
 };
 
-/// The optimiser a config names, with one parameter group. InputError for an impossible value, with Python's
-/// rules.
+/// The optimiser that a config names, with one parameter group. InputError for values that Python refuses.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
-/// The same with a group or several, all of one name.
+/// The same with one or more groups, all with the same name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups);
 
-/// A parameter, and its name in the model.
+/// A parameter and its name in the model.
 using NamedParameter = std::pair<std::string, at::Tensor>;
 
-/// The parameters as settings.no_decay divides them: first those that decay, then those whose name has one of
-/// its parts, without weight decay; one group where nothing is divided. InputError where a part is in no
-/// name.
+/// Divides the parameters by settings.no_decay: first those that decay, then, without weight decay, those
+/// whose name contains one of its texts. One group if either is empty. InputError if no name contains a text.
 OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedParameter>& parameters);
 
 }  // namespace lockstep

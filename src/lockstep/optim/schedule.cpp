@@ -48,7 +48,16 @@ void check_groups(const Optimizer& optimizer, const std::string& name, size_t va
 /// What Python's LRScheduler keeps: every schedule except plateau.
 class RecursiveSchedule : public Schedule {
  public:
-  explicit RecursiveSchedule(Optimizer& optimizer) : optimizer_(optimizer) {}
+  RecursiveSchedule(const ScheduleSettings& s, Optimizer& optimizer) : s_(s), optimizer_(optimizer) {}
+
+  /// Sets the rates of the first step; once.
+  void start() {
+    for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+      set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
+      base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
+    }
+    advance(/*initial=*/true);
+  }
   void step(std::optional<double>) override { advance(/*initial=*/false); }
 
   Tree state_dict() const override {
@@ -79,15 +88,7 @@ class RecursiveSchedule : public Schedule {
   /// Names and values of a schedule's own parameters.
   virtual std::vector<std::pair<Tree, Tree>> parameters() const = 0;
 
-  /// To be called at the end of the constructor.
-  void start() {
-    for (size_t group = 0; group < optimizer_.group_count(); ++group) {
-      set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
-      base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
-    }
-    advance(/*initial=*/true);
-  }
-
+  const ScheduleSettings s_;
   Optimizer& optimizer_;
   int64_t last_epoch_ = -1;
   std::vector<double> base_lrs_;  // one per group
@@ -103,6 +104,13 @@ class RecursiveSchedule : public Schedule {
   int64_t step_count_ = 0;
 };
 
+template <class Kind>
+std::unique_ptr<Schedule> started(const ScheduleSettings& s, Optimizer& optimizer) {
+  auto schedule = std::make_unique<Kind>(s, optimizer);
+  schedule->start();
+  return schedule;
+}
+
 }  // namespace
 
 // StepLR, LinearLR and CosineAnnealingLR: torch/optim/lr_scheduler.py, get_lr(). The order of the operations
@@ -112,110 +120,89 @@ namespace {
 
 class StepLR : public RecursiveSchedule {
  public:
-  StepLR(const ScheduleSettings& s, Optimizer& optimizer)
-      : RecursiveSchedule(optimizer), step_size_(s.step_size), gamma_(s.gamma) {
-    optim::require(step_size_ > 0, format("step_size is {}; it must be positive", step_size_),
+  StepLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(s, optimizer) {
+    optim::require(s.step_size > 0, format("step_size is {}; it must be positive", s.step_size),
                    "schedule.step_size", "give 1 epoch or more");
-    start();
   }
 
  private:
   double next_lr(size_t group, bool) override {
-    if (last_epoch_ == 0 || last_epoch_ % step_size_ != 0) return optimizer_.lr(group);
-    return optimizer_.lr(group) * gamma_;
+    if (last_epoch_ == 0 || last_epoch_ % s_.step_size != 0) return optimizer_.lr(group);
+    return optimizer_.lr(group) * s_.gamma;
   }
   std::vector<std::pair<Tree, Tree>> parameters() const override {
-    return {{"step_size", step_size_}, {"gamma", gamma_}};
+    return {{"step_size", s_.step_size}, {"gamma", s_.gamma}};
   }
-
-  int64_t step_size_;
-  double gamma_;
 };
 
 class LinearLR : public RecursiveSchedule {
  public:
-  LinearLR(const ScheduleSettings& s, Optimizer& optimizer)
-      : RecursiveSchedule(optimizer),
-        start_factor_(s.start_factor),
-        end_factor_(s.end_factor),
-        total_iters_(s.total_iters) {
-    optim::require(start_factor_ > 0 && start_factor_ <= 1,
+  LinearLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(s, optimizer) {
+    optim::require(s_.start_factor > 0 && s_.start_factor <= 1,
                    "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
                    "schedule.start_factor", "give the first rate as a share of optim.lr, for example 0.1");
-    optim::require(end_factor_ >= 0 && end_factor_ <= 1,
+    optim::require(s_.end_factor >= 0 && s_.end_factor <= 1,
                    "Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
                    "give the last rate as a share of optim.lr, for example 1");
-    optim::require(total_iters_ > 0, "total_iters must be positive", "schedule.total_iters",
+    optim::require(s_.total_iters > 0, "total_iters must be positive", "schedule.total_iters",
                    "give 1 epoch or more");
-    start();
   }
 
  private:
   double next_lr(size_t group, bool initial) override {
     const auto lr = optimizer_.lr(group);
-    if (last_epoch_ == 0) return lr * start_factor_;
-    if (initial || last_epoch_ > total_iters_) return lr;
-    const auto total = static_cast<double>(total_iters_);
+    if (last_epoch_ == 0) return lr * s_.start_factor;
+    if (initial || last_epoch_ > s_.total_iters) return lr;
+    const auto total = static_cast<double>(s_.total_iters);
     const auto before = static_cast<double>(last_epoch_ - 1);
-    return lr * (1.0 + (end_factor_ - start_factor_) /
-                           (total * start_factor_ + before * (end_factor_ - start_factor_)));
+    return lr * (1.0 + (s_.end_factor - s_.start_factor) /
+                           (total * s_.start_factor + before * (s_.end_factor - s_.start_factor)));
   }
   std::vector<std::pair<Tree, Tree>> parameters() const override {
-    return {{"start_factor", start_factor_}, {"end_factor", end_factor_}, {"total_iters", total_iters_}};
+    return {
+        {"start_factor", s_.start_factor}, {"end_factor", s_.end_factor}, {"total_iters", s_.total_iters}};
   }
-
-  double start_factor_, end_factor_;
-  int64_t total_iters_;
 };
 
 class CosineAnnealingLR : public RecursiveSchedule {
  public:
-  CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer)
-      : RecursiveSchedule(optimizer), T_max_(s.T_max), eta_min_(s.eta_min) {
-    optim::require(T_max_ > 0, format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
+  CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(s, optimizer) {
+    optim::require(s_.T_max > 0, format("T_max is {}; it must be positive", s_.T_max), "schedule.T_max",
                    "give 1 epoch or more; 0 in a config means the run's epochs");
-    start();
   }
 
  private:
   double next_lr(size_t group, bool initial) override {
     constexpr auto pi = std::numbers::pi;
     const auto lr = optimizer_.lr(group);
-    const auto t_max = static_cast<double>(T_max_);
+    const auto t_max = static_cast<double>(s_.T_max);
     if (initial) return lr;
-    if ((last_epoch_ - 1 - T_max_) % (2 * T_max_) == 0) {
-      return lr + (base_lrs_[group] - eta_min_) * (1 - std::cos(pi / t_max)) / 2;
+    if ((last_epoch_ - 1 - s_.T_max) % (2 * s_.T_max) == 0) {
+      return lr + (base_lrs_[group] - s_.eta_min) * (1 - std::cos(pi / t_max)) / 2;
     }
     const auto now = static_cast<double>(last_epoch_);
-    return (1 + std::cos(pi * now / t_max)) / (1 + std::cos(pi * (now - 1) / t_max)) * (lr - eta_min_) +
-           eta_min_;
+    return (1 + std::cos(pi * now / t_max)) / (1 + std::cos(pi * (now - 1) / t_max)) * (lr - s_.eta_min) +
+           s_.eta_min;
   }
   std::vector<std::pair<Tree, Tree>> parameters() const override {
-    return {{"T_max", T_max_}, {"eta_min", eta_min_}};
+    return {{"T_max", s_.T_max}, {"eta_min", s_.eta_min}};
   }
-
-  int64_t T_max_;
-  double eta_min_;
 };
 
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
     step, .help = "times gamma every step_size epochs", .reads = {"step_size", "gamma"},
-    .make = [](const auto& s, auto& optimizer, const auto&) {
-      return std::make_unique<StepLR>(s, optimizer);
-    })
+    .make = [](const auto& s, auto& optimizer, const auto&) { return started<StepLR>(s, optimizer); })
 LOCKSTEP_SCHEDULE(
     warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
     .reads = {"start_factor", "end_factor", "total_iters"},
-    .make = [](const auto& s, auto& optimizer, const auto&) {
-      return std::make_unique<LinearLR>(s, optimizer);
-    })
+    .make = [](const auto& s, auto& optimizer, const auto&) { return started<LinearLR>(s, optimizer); })
 LOCKSTEP_SCHEDULE(
     cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
     .make = [](auto s, auto& optimizer, const auto& run) {
       if (s.T_max == 0) s.T_max = run.epochs;
-      return std::make_unique<CosineAnnealingLR>(s, optimizer);
+      return started<CosineAnnealingLR>(s, optimizer);
     })
 
 // transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Steps once an
@@ -225,11 +212,7 @@ namespace {
 
 class LinearWarmup : public RecursiveSchedule {
  public:
-  LinearWarmup(const ScheduleSettings& s, Optimizer& optimizer)
-      : RecursiveSchedule(optimizer), warmup_steps_(s.warmup_steps), total_steps_(s.total_steps) {
-    start();
-  }
-
+  using RecursiveSchedule::RecursiveSchedule;
   bool per_step() const override { return true; }
 
  private:
@@ -238,9 +221,10 @@ class LinearWarmup : public RecursiveSchedule {
   }
 
   double next_lr(size_t group, bool) override {
-    const auto factor = last_epoch_ < warmup_steps_
-                            ? share(last_epoch_, warmup_steps_)
-                            : std::max(0.0, share(total_steps_ - last_epoch_, total_steps_ - warmup_steps_));
+    const auto factor =
+        last_epoch_ < s_.warmup_steps
+            ? share(last_epoch_, s_.warmup_steps)
+            : std::max(0.0, share(s_.total_steps - last_epoch_, s_.total_steps - s_.warmup_steps));
     return base_lrs_[group] * factor;
   }
 
@@ -250,15 +234,13 @@ class LinearWarmup : public RecursiveSchedule {
     for (size_t group = 0; group < optimizer_.group_count(); ++group) append(lambdas, make_dict());
     return {{"lr_lambdas", lambdas}};
   }
-
-  int64_t warmup_steps_, total_steps_;
 };
 
 // A total_steps of 0 is the run's steps.
 ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
   if (s.total_steps == 0) s.total_steps = run.steps;
   if (s.total_steps >= run.steps) return s;
-  throw InputError(format("the schedule ends after {} steps, and the run has {}", s.total_steps, run.steps),
+  throw InputError(format("the schedule ends after {} steps, but the run has {}", s.total_steps, run.steps),
                    "schedule.total_steps", "leave it out: the schedule is then as long as the run");
 }
 
@@ -267,7 +249,7 @@ ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
 LOCKSTEP_SCHEDULE(
     linear_warmup, .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
     .reads = {"warmup_steps", "total_steps"}, .make = [](const auto& s, auto& optimizer, const auto& run) {
-      return std::make_unique<LinearWarmup>(for_steps_of(run, s), optimizer);
+      return started<LinearWarmup>(for_steps_of(run, s), optimizer);
     })
 
 // OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
@@ -311,11 +293,10 @@ void check_cycle(const ScheduleSettings& s) {
 
 class OneCycleLR : public RecursiveSchedule {
  public:
-  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(optimizer), s_(s) {
+  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(s, optimizer) {
     check_cycle(s_);
     phases_ = phases_of(s_);
     for (size_t group = 0; group < optimizer_.group_count(); ++group) begin(group);
-    start();
   }
 
   bool per_step() const override { return true; }
@@ -345,7 +326,7 @@ class OneCycleLR : public RecursiveSchedule {
     if (last_epoch_ > s_.total_steps) {
       throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
                          s_.total_steps),
-                  "schedule.total_steps", "give as many as the run takes, or in a config leave it out");
+                  "schedule.total_steps", "set the run's number of steps, or leave it out in a config");
     }
     double phase_start = 0;
     const auto& phase = present(phase_start);
@@ -380,7 +361,6 @@ class OneCycleLR : public RecursiveSchedule {
     return all;
   }
 
-  ScheduleSettings s_;
   std::vector<Phase> phases_;
 };
 
@@ -392,7 +372,7 @@ LOCKSTEP_SCHEDULE(
               "max_momentum", "div_factor", "final_div_factor", "three_phase"},
     .needs = {{"max_lr", "set schedule.max_lr, for example to ten times optim.lr"}},
     .make = [](const auto& s, auto& optimizer, const auto& run) {
-      return std::make_unique<OneCycleLR>(for_steps_of(run, s), optimizer);
+      return started<OneCycleLR>(for_steps_of(run, s), optimizer);
     })
 
 // ReduceLROnPlateau: torch/optim/lr_scheduler.py. Steps once an epoch, on the metric.
@@ -420,8 +400,8 @@ class ReduceLROnPlateau : public Schedule {
 
   void step(std::optional<double> metric) override {
     if (!metric)
-      throw Error("the plateau schedule steps on a metric and got none", "Schedule::step",
-                  "give it the epoch's metric, such as the evaluation loss");
+      throw Error("the plateau schedule needs a metric", "Schedule::step",
+                  "pass the epoch's metric, such as the evaluation loss");
     ++last_epoch_;
     if (is_better(*metric)) {
       best_ = *metric;

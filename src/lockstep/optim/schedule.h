@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-/// Moves the rates of an optimiser, of every parameter group from its own.
+/// Changes the rates of an optimiser; each parameter group starts from its own.
 class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  /// Call after every optimiser step if per_step(), else after every epoch. The plateau schedule wants the
-  /// metric.
+  /// Call after every optimiser step if per_step(), otherwise after every epoch. The plateau schedule needs
+  /// the metric.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
-  /// Does it step once an optimiser step, not once an epoch?
+  /// True if it steps once per optimiser step, not once per epoch.
   virtual bool per_step() const { return false; }
   /// Does step() need a metric?
   virtual bool wants_metric() const { return false; }
@@ -30,7 +30,7 @@ class Schedule {
   virtual void load_state_dict(const Tree& state) = 0;
 };
 
-/// How long the run is that a schedule is made for.
+/// The length of the run.
 struct RunLength {
   int64_t steps = 0;  ///< of the optimiser
   int64_t epochs = 0;
@@ -39,8 +39,8 @@ struct RunLength {
 /// A row of the table of schedules.
 using ScheduleRow = RowOf<std::unique_ptr<Schedule>(const ScheduleSettings&, Optimizer&, const RunLength&)>;
 
-/// The schedule a config names, at its start: the optimiser's rate is set for the first step. A T_max of 0 is
-/// the run's epochs, a total_steps of 0 its steps.
+/// The schedule that a config names; it sets the optimiser's rate for the first step. A T_max of 0 means the
+/// run's epochs, a total_steps of 0 its steps.
 std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
                                         int64_t total_steps, int64_t epochs);
 

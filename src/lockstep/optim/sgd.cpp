@@ -56,7 +56,7 @@ bool Sgd::update_in_one_pass(const Slot& slot, size_t group) {
   kernels::take_sgd_step(numbers, slot.param.mutable_data_ptr<float>(), slot.grad.const_data_ptr<float>(),
                          has_momentum ? buffer.mutable_data_ptr<float>() : nullptr, slot.param.numel(),
                          kernels::level());
-  slot.param.unsafeGetTensorImpl()->bump_version();  // a graph that still needs the old values says so
+  slot.param.unsafeGetTensorImpl()->bump_version();  // so that a graph that needs the old values throws
   return true;
 }
 
@@ -120,7 +120,7 @@ void Sgd::update_together(const std::vector<Slot>& slots, size_t group) {
 void Sgd::update_fused(const std::vector<Slot>& slots, size_t group) {
   struct {
     std::vector<at::Tensor> params, grads, buffers;
-  } all[2];  // those that have a buffer, and those whose first gradient becomes it
+  } all[2];  // those with a buffer, and those whose first gradient becomes it
   const auto& options = options_[group];
   for (const auto& slot : slots) {
     auto& buffer = buffers_[slot.index];

@@ -17,12 +17,11 @@ struct SgdOptions {
 /// torch.optim.SGD.
 class Sgd : public KernelOptimizer {
  public:
-  /// What a group is given.
+  /// The options of a group.
   using Options = SgdOptions;
   /// One group.
   Sgd(std::vector<at::Tensor> params, const SgdOptions& options);
-  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
-  /// group's.
+  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: groups do not share options.
   explicit Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups);
   double momentum(size_t group) const override { return options_.at(group).momentum; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }

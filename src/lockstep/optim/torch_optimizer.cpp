@@ -20,7 +20,7 @@ namespace {
 namespace theirs = torch::optim;
 using Betas = std::tuple<double, double>;
 
-// A value of theirs under Python's name.
+// A value of libtorch's under Python's name.
 struct TorchField {
   const char* name;
   std::variant<double*, bool*, int64_t*, at::Tensor*, Betas*> value;
@@ -79,7 +79,7 @@ TorchFields fields_of(Of& of) {
             {"max_exp_avg_sq", &of.max_exp_avg_sq()}};
 }
 
-// What differs between their classes.
+// What differs between libtorch's classes.
 struct TorchKind {
   const char* name;
   std::optional<bool> decoupled_weight_decay;         // by which Python tells Adam from AdamW
@@ -164,8 +164,8 @@ TorchOptimizer::TorchOptimizer(torch::optim::Optimizer& optimizer)
 
 void TorchOptimizer::step() {
   if (optimizer_.param_groups().size() != group_count())
-    throw Error("the optimiser got a parameter group after it was wrapped", "TorchOptimizer",
-                "add all groups first, and make the TorchOptimizer then");
+    throw Error("the optimiser has a parameter group that was added after it was wrapped", "TorchOptimizer",
+                "add all groups before you make the TorchOptimizer");
   refuse_local_gradients();
   optimizer_.step();
 }
@@ -275,7 +275,7 @@ void TorchOptimizer::set_options_of(size_t group, const Tree& saved) {
     const auto found = find(saved, name);
     if (!found || other)
       throw InputError(format("the checkpoint's optimiser state is not {}'s", kind.name),
-                       "optimizer.param_groups", "make the optimiser that wrote it");
+                       "optimizer.param_groups", "use the optimiser that wrote it");
     if (auto* const* number = std::get_if<double*>(&value)) **number = as_double(*found, name);
     if (auto* const* flag = std::get_if<bool*>(&value)) **flag = as_bool(*found, name);
     if (auto* const* betas = std::get_if<Betas*>(&value)) {

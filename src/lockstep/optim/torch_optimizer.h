@@ -1,5 +1,5 @@
 #pragma once
-// libtorch's own optimisers where lockstep takes one: save() and load(), make_schedule(), a GradScaler.
+// libtorch's own optimisers for save(), load(), make_schedule() and GradScaler.
 //
 //   torch::optim::Adagrad adagrad(model->parameters(), 0.01);
 //   lockstep::TorchOptimizer optimizer(adagrad);
@@ -13,19 +13,19 @@ class Optimizer;
 
 namespace lockstep {
 
-/// SGD, Adam, AdamW, RMSprop and Adagrad of torch::optim, and what derives from them. Their state has
+/// Wraps SGD, Adam, AdamW, RMSprop or Adagrad of torch::optim, or a class derived from them. Their state has
 /// Python's form.
 class TorchOptimizer : public Optimizer {
  public:
-  /// It stays the program's and has to live as long. All its parameter groups are there.
+  /// `optimizer` must outlive it and must already have all its parameter groups.
   explicit TorchOptimizer(torch::optim::Optimizer& optimizer);
 
-  /// Its own, after the check that every optimiser of lockstep makes.
+  /// Checks for local gradients as every optimiser of lockstep does, and steps.
   void step() override;
-  /// As it is in `optimizer` now.
+  /// The current rate of `optimizer`.
   double lr(size_t group = 0) const override;
   using Optimizer::set_lr;
-  /// In `optimizer`, too.
+  /// Sets the rate of `optimizer`.
   void set_lr(double lr, size_t group) override;
   double momentum(size_t group) const override;
   void set_momentum(double momentum, size_t group) override;

@@ -12,8 +12,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/plugins/tables.h"
 
-// The built-in comm hooks but PowerSGD.
-
 namespace lockstep {
 
 int64_t GradBucket::index() const {
@@ -120,10 +118,10 @@ LOCKSTEP_COMM_HOOK(
     allreduce, .help = "the mean, by a hook: the same bits",
     .make = [](ProcessGroup group, const RowOptions&) { return hooks::allreduce(std::move(group)); })
 LOCKSTEP_COMM_HOOK(
-    fp16, .help = "half the bytes: gradients travel as float16",
+    fp16, .help = "sends gradients as float16, half the bytes",
     .make = [](ProcessGroup group, const RowOptions&) { return hooks::fp16_compress(std::move(group)); })
 LOCKSTEP_COMM_HOOK(
-    bf16, .help = "half the bytes with float32's range: gradients travel as bfloat16",
+    bf16, .help = "sends gradients as bfloat16, half the bytes with float32's range",
     .make = [](ProcessGroup group, const RowOptions&) { return hooks::bf16_compress(std::move(group)); })
 
 }  // namespace lockstep
@@ -135,24 +133,6 @@ namespace lockstep::hooks {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-// numpy's RandomState(seed).randint(1'000'000'000): MT19937, masked to 30 bits, drawn again where too large.
-class SeedSequence {
- public:
-  explicit SeedSequence(uint32_t seed) : engine_(seed) {}
-  uint64_t next() {
-    ++drawn_;
-    uint32_t value = 0;
-    do value = engine_() & 0x3FFFFFFF;
-    while (value > 999'999'999);
-    return value;
-  }
-  int64_t drawn() const { return drawn_; }
-
- private:
-  std::mt19937 engine_;
-  int64_t drawn_ = 0;
-};
 
 void gram_schmidt(const at::Tensor& matrices, double epsilon) {
   const auto columns = matrices.size(2);
@@ -174,24 +154,24 @@ void orthogonalize(at::Tensor matrices, double epsilon) {
   at::linalg_qr_out(matrices, r, matrices);
 }
 
-// The bucket's gradients, parted into matrices worth compressing and the rest.
+// The bucket's gradients, divided into matrices worth compressing and the rest.
 struct Parts {
-  std::vector<Tensors> shapes;  // matrices of equal shape stand together, in order of first appearance
+  std::vector<Tensors> shapes;  // matrices grouped by shape, in order of first appearance
   Tensors uncompressed;
 };
 
 class PowerSgd {
  public:
   PowerSgd(ProcessGroup group, PowerSgdOptions options)
-      : group_(std::move(group)), options_(options), seeds_(options.random_seed) {
+      : group_(std::move(group)), options_(options), engine_(options.random_seed) {
     if (options_.matrix_approximation_rank < 1)
       throw InputError(format("matrix_approximation_rank is {}", options_.matrix_approximation_rank),
-                       "powersgd", "choose 1 or more: the rank of the matrices that stand for a gradient");
+                       "powersgd", "choose 1 or more: the rank of the matrices that approximate a gradient");
     if ((options_.use_error_feedback || options_.warm_start) && options_.start_powerSGD_iter <= 1)
       throw InputError(
           "start_powerSGD_iter is below 2", "powersgd",
-          "DDP rebuilds its buckets after the first step: with warm_start or use_error_feedback start at "
-          "2 or later");
+          "set it to 2 or more with warm_start or use_error_feedback: DDP rebuilds its buckets after the "
+          "first step");
   }
 
   GradFuture operator()(GradBucket& bucket) {
@@ -202,12 +182,12 @@ class PowerSgd {
 
   HookState state() const {
     HookState state{{"iteration", at::scalar_tensor(iteration_, at::kLong)},
-                    {"drawn", at::scalar_tensor(seeds_.drawn(), at::kLong)}};
+                    {"drawn", at::scalar_tensor(drawn_, at::kLong)}};
     for (const auto& [bucket, memory] : memory_) {
       if (memory.error.defined()) state[format("error.{}", bucket)] = memory.error;
       if (memory.q.defined()) state[format("q.{}", bucket)] = memory.q;
     }
-    state.insert(loaded_.begin(), loaded_.end());  // what stands already is newer
+    state.insert(loaded_.begin(), loaded_.end());  // existing entries are newer
     return state;
   }
 
@@ -219,14 +199,15 @@ class PowerSgd {
           found != state.end() && found->second.numel() == 1 && found->second.scalar_type() == at::kLong;
       const auto value = is_one ? found->second.item<int64_t>() : -1;
       if (value >= 0 && value <= kMost) return value;
-      throw InputError(format("PowerSGD's memory has no \"{}\" that could be right", name), "comm_hook",
-                       "take another checkpoint");
+      throw InputError(format("the checkpoint's PowerSGD state has no valid \"{}\"", name), "comm_hook",
+                       "use another checkpoint");
     };
     iteration_ = number("iteration");
-    seeds_ = SeedSequence(options_.random_seed);
-    for (const auto drawn = number("drawn"); seeds_.drawn() < drawn;) seeds_.next();
+    engine_.seed(options_.random_seed);
+    drawn_ = 0;
+    for (const auto drawn = number("drawn"); drawn_ < drawn;) next_seed();
     memory_.clear();
-    loaded_ = state;  // taken bucket by bucket, as those come
+    loaded_ = state;  // each bucket takes its part when it is first used
   }
 
  private:
@@ -234,7 +215,7 @@ class PowerSgd {
     at::Tensor error, p, q;
   };
 
-  // A tensor of the checkpoint's; undefined where there is none.
+  // A tensor of the checkpoint; undefined where there is none.
   at::Tensor take_loaded(const char* name, int64_t bucket, const at::TensorOptions& like) {
     const auto found = loaded_.extract(format("{}.{}", name, bucket));
     if (found.empty()) return {};
@@ -252,7 +233,7 @@ class PowerSgd {
     return found->second;
   }
 
-  // Buckets may be others than those that were saved: another ddp.bucket_cap_mb.
+  // The saved buckets may differ, for example after a change of ddp.bucket_cap_mb.
   void forget_what_does_not_fit(Memory& memory, const at::Tensor& input, const Parts& parts) {
     const bool fits = (!memory.error.defined() || memory.error.numel() == input.numel()) &&
                       (!memory.q.defined() || memory.q.numel() == total(parts, 2));
@@ -260,7 +241,7 @@ class PowerSgd {
     memory = {};
     if (!std::exchange(warned_, true) && group_->getRank() == 0)
       log::warning(
-          "PowerSGD: what it kept is of other buckets of gradients than now: its errors and Q begin afresh");
+          "PowerSGD: the saved state is for other gradient buckets than now; its errors and Q start again");
   }
 
   // Waits in place: chained in callbacks, as in Python, two buckets could start their collectives in an order
@@ -330,9 +311,18 @@ class PowerSgd {
     return size;
   }
 
+  // numpy's RandomState(seed).randint(1'000'000'000): MT19937, masked to 30 bits, drawn again if too large.
+  uint64_t next_seed() {
+    ++drawn_;
+    uint32_t value = 0;
+    do value = engine_() & 0x3FFFFFFF;
+    while (value > 999'999'999);
+    return value;
+  }
+
   // The same random start on every rank, another one at each use.
   void randomize(const Tensors& qs) {
-    const auto generator = at::detail::createCPUGenerator(seeds_.next());
+    const auto generator = at::detail::createCPUGenerator(next_seed());
     for (const auto& q : qs) {
       q.copy_(at::randn(q.sizes(), generator, at::TensorOptions().dtype(q.scalar_type())));
       orthogonalize(q, options_.orthogonalization_epsilon);
@@ -406,10 +396,11 @@ class PowerSgd {
 
   ProcessGroup group_;
   PowerSgdOptions options_;
-  SeedSequence seeds_;
+  std::mt19937 engine_;
+  int64_t drawn_ = 0;  // seeds
   int64_t iteration_ = 0;
   std::map<int64_t, Memory> memory_;  // by bucket
-  HookState loaded_;                  // that no bucket has taken yet
+  HookState loaded_;                  // what no bucket has taken yet
   bool warned_ = false;
 };
 

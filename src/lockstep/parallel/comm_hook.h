@@ -1,6 +1,5 @@
 #pragma once
-// How gradients travel: the hook that DDP calls for each full bucket, the built-in ones, and room for your
-// own.
+// Communication hooks: the function that DDP calls for each full bucket, the built-in ones, and your own.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -25,10 +24,10 @@ class GradBucket;
 
 namespace lockstep {
 
-/// A tensor that will be there later: the reduced bucket.
+/// The future of a reduced bucket.
 using GradFuture = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// One bucket of gradients, as a hook meets it: a flat buffer and the parameters it belongs to.
+/// A bucket of gradients as a hook gets it: a flat buffer and the parameters it belongs to.
 class GradBucket {
  public:
   explicit GradBucket(c10d::GradBucket& bucket) : bucket_(bucket) {}
@@ -38,9 +37,9 @@ class GradBucket {
   bool is_last() const;
   /// All gradients of the bucket in one flat tensor; writing to it changes them.
   at::Tensor buffer() const;
-  /// Another tensor in its place, of another type or size: what a wrapper sends on its way.
+  /// Replaces the buffer, also by one of another type or size: for hooks that wrap another hook.
   void set_buffer(at::Tensor buffer);
-  /// Views of the buffer, one a parameter, in the parameters' shapes.
+  /// Views of the buffer, one per parameter, in the parameters' shapes.
   std::vector<at::Tensor> gradients() const;
   /// The parameters themselves, in the same order.
   std::vector<at::Tensor> parameters() const;
@@ -49,38 +48,38 @@ class GradBucket {
   c10d::GradBucket& bucket_;
 };
 
-/// What a hook keeps from one step to the next on this rank: tensors by name.
+/// A hook's state on this rank: tensors by name.
 using HookState = std::map<std::string, at::Tensor>;
 
-/// How that gets into a checkpoint and back. A hook that keeps nothing leaves both empty.
+/// How to save and load that state. A stateless hook leaves both empty.
 struct HookMemory {
-  std::function<HookState()> state = {};            ///< as it is now
-  std::function<void(const HookState&)> load = {};  ///< takes back what `state` gave, on the same rank
+  std::function<HookState()> state = {};            ///< the current state
+  std::function<void(const HookState&)> load = {};  ///< restores what `state` returned on the same rank
 };
 
-/// Called for each full bucket; its future holds the tensor that becomes the gradients. DDP no longer divides
-/// by the world size: that is the hook's work, as in Python. Any function that takes a GradBucket& is one.
+/// Called for each full bucket; its future holds the tensor that becomes the gradients. The hook divides by
+/// the world size, as in Python. Any function of a GradBucket& converts to it.
 class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
  public:
-  /// What it does to a bucket.
+  /// The function.
   using Call = std::function<GradFuture(GradBucket&)>;
   /// No hook.
   CommHook() = default;
-  /// What says nothing of what it keeps.
+  /// A hook whose state, if any, is not saved.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, CommHook> &&
            std::is_invocable_r_v<GradFuture, F&, GradBucket&>) CommHook(F call)
       : call_(std::move(call)) {}
   // NOLINTEND(google-explicit-constructor)
-  /// With what it keeps, so that a resumed run has the same bits.
+  /// A hook with its state, so that a resumed run has the same bits.
   CommHook(Call call, HookMemory memory)
       : call_(std::move(call)), memory_(std::make_shared<const HookMemory>(std::move(memory))) {}
-  /// Around another hook, whose memory it keeps.
+  /// A hook around another one, whose state is saved.
   CommHook(Call call, const CommHook& inner) : call_(std::move(call)), memory_(inner.memory_) {}
 
   GradFuture operator()(GradBucket& bucket) const { return call_(bucket); }
   explicit operator bool() const { return static_cast<bool>(call_); }
-  /// Null where the hook does not say what it keeps: a checkpoint goes without.
+  /// Null where the hook's state cannot be saved.
   const HookMemory* memory() const { return memory_.get(); }
 
  private:
@@ -88,23 +87,23 @@ class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
   std::shared_ptr<const HookMemory> memory_;
 };
 
-/// The built-in hooks, and the pieces that one of your own is made of.
+/// The built-in hooks, and helpers for your own.
 namespace hooks {
 
 /// Sums over the ranks; the future holds the tensor given.
 GradFuture all_reduce(const ProcessGroup& group, at::Tensor tensor);
-/// A future that is done already.
+/// A future that is already complete.
 GradFuture ready(at::Tensor tensor);
-/// What `next` makes of the tensor once it is there.
+/// Applies `next` to the tensor when it is ready.
 GradFuture then(const GradFuture& future, std::function<at::Tensor(at::Tensor)> next);
 
 /// The mean over the ranks, as without a hook.
 CommHook allreduce(ProcessGroup group);
-/// Half the bytes: gradients travel as float16 (Python's fp16_compress_hook).
+/// Sends gradients as float16, half the bytes (Python's fp16_compress_hook).
 CommHook fp16_compress(ProcessGroup group);
-/// Half the bytes with float32's range: gradients travel as bfloat16 (Python's bf16_compress_hook).
+/// Sends gradients as bfloat16, half the bytes with float32's range (Python's bf16_compress_hook).
 CommHook bf16_compress(ProcessGroup group);
-/// `hook`, with the bucket in float16 (bfloat16) on its way in and out (Python's *_compress_wrapper).
+/// `hook` with the bucket converted to float16 (bfloat16) and back (Python's *_compress_wrapper).
 CommHook fp16_compress_wrapper(CommHook hook);
 CommHook bf16_compress_wrapper(CommHook hook);
 
@@ -123,8 +122,8 @@ struct PowerSgdOptions {
 /// Low-rank compression of each weight's gradient (Vogels et al. 2019, Python's powerSGD_hook).
 CommHook powersgd(ProcessGroup group, PowerSgdOptions options = {});
 
-/// A hook by its name in the table of hooks, with the texts of `ddp.options`; an empty one for none.
-/// InputError for a name that is not there.
+/// A hook by its name in the table of hooks, with the texts of `ddp.options`; empty for `none`. InputError
+/// for an unknown name.
 CommHook by_name(const std::string& name, ProcessGroup group, const RowOptions& options = {});
 
 }  // namespace hooks

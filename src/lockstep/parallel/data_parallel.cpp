@@ -59,14 +59,14 @@ std::string name_of_device(size_t index, const Devices& devices) {
   return format("device {} of {} ({})", index, devices.size(), devices[index].str());
 }
 
-// A tensor as that device gets it: logical devices of one CPU get copies, too.
+// A tensor on that device; logical devices of the CPU also get copies.
 at::Tensor sent(const at::Tensor& tensor, size_t index, c10::Device device) {
   const CountedFor counted(index);
   const bool is_there = index > 0 && tensor.device() == device;
   return is_there ? tensor.clone() : tensor.to(device, /*non_blocking=*/true);
 }
 
-// --- a thread for each device, kept from step to step
+// --- a thread for each device, kept between steps
 
 // at::ThreadLocalState carries whether autocast is on, but not its types.
 class AutocastTypes {
@@ -97,7 +97,7 @@ class AutocastTypes {
 
 class DeviceThreads {
  public:
-  /// The calling thread's share of the cores is divided among them.
+  /// They share the calling thread's cores.
   explicit DeviceThreads(const Devices& devices) : devices_(devices) {
     for (size_t i = 0; i < devices.size(); ++i) workers_.push_back(std::make_unique<c10::ThreadPool>(1));
     const int all = at::get_num_threads();
@@ -159,7 +159,7 @@ using Named = torch::OrderedDict<std::string, at::Tensor>;
 
 [[noreturn]] void refuse_replica(const std::string& what) {
   throw InputError("a replica differs from the module: " + what, "data_parallel",
-                   "make it as the module was made; a Cloneable makes its layers in reset()");
+                   "create it as the module was created; a Cloneable creates its layers in reset()");
 }
 
 /// A parameter of a replica that wants a gradient, and the place of the module's own in Replicas::sources().
@@ -182,9 +182,10 @@ class Replicas {
     for (const auto& device : devices) {
       const CountedFor counted(copies_.size());
       auto& copy = copies_.emplace_back(Copy{device, make(device), {}, {}});
-      if (!copy.module) refuse_replica("there is none");
+      if (!copy.module) refuse_replica("the function returned null");
       if (copy.module == module_) refuse_replica("it is the module itself");
-      if (copy.module->modules().size() != module_->modules().size()) refuse_replica("it has other parts");
+      if (copy.module->modules().size() != module_->modules().size())
+        refuse_replica("it has other submodules");
       copy.parameters = pairs(module_->named_parameters(), copy.module->named_parameters());
       copy.buffers = pairs(module_->named_buffers(), copy.module->named_buffers());
     }
@@ -204,7 +205,7 @@ class Replicas {
         pair.own.set_requires_grad(pair.original.requires_grad());
         if (i == 0 || !keep || !is_equal(pair.own, pair.original)) update(pair, i, replica.device);
       }
-      // a graph that saved a running mean does not read it again: the copy is no change to it
+      // a graph that saved a running mean does not read it again: hide the copy from autograd
       const at::AutoDispatchBelowADInplaceOrView unseen;
       for (auto& pair : replica.buffers) update(pair, i, replica.device);
     }
@@ -234,7 +235,7 @@ class Replicas {
     std::vector<Pair> parameters, buffers;
   };
 
-  // Shared parameters stand under each of their names, and are paired once.
+  // Shared parameters appear under each of their names, and are paired once.
   std::vector<Pair> pairs(const Named& originals, const Named& own) const {
     if (originals.size() != own.size()) refuse_replica("it has other parameters or buffers");
     std::vector<Pair> result;
@@ -242,7 +243,8 @@ class Replicas {
     for (size_t i = 0; i < own.size(); ++i) {
       const auto& name = originals[i].key();
       const auto& original = originals[i].value();
-      if (own[i].key() != name) refuse_replica("'" + own[i].key() + "' is in the place of '" + name + "'");
+      if (own[i].key() != name)
+        refuse_replica("it has '" + own[i].key() + "' where the module has '" + name + "'");
       if (own[i].value().sizes() != original.sizes()) refuse_replica("'" + name + "' has another shape");
       if (!seen.insert(own[i].value().unsafeGetTensorImpl()).second) continue;
       const auto source = std::ranges::find_if(
@@ -267,13 +269,13 @@ class Replicas {
     own.copy_(original.detach(), /*non_blocking=*/true);
   }
 
-  // By value: libtorch's optimisers change a parameter without counting it as a change.
+  // By value: libtorch's optimisers do not increase a parameter's version.
   static bool is_equal(const at::Tensor& own, const at::Tensor& original) {
     return own.scalar_type() == original.scalar_type() && own.sizes() == original.sizes() &&
            own.equal(original.to(own.device()));
   }
 
-  // Part by part: a BatchNorm may be kept in evaluation mode.
+  // For each submodule: a BatchNorm may stay in evaluation mode.
   static void copy_modes(const torch::nn::Module& from, torch::nn::Module& to) {
     const auto originals = from.modules(), own = to.modules();
     for (size_t i = 0; i < own.size(); ++i) {
@@ -286,9 +288,8 @@ class Replicas {
   std::vector<Copy> copies_;
 };
 
-// --- gather: one node of the graph joins the devices' outputs. In the backward it scatters the gradient,
-// lets each device compute (a GPU on the engine's thread for it, a CPU's logical device on its own), and
-// sums.
+// --- gather: one node of the graph joins the devices' outputs. Its backward scatters the gradient, runs each
+// device's backward (a GPU on the engine's thread, a logical device on its own), and sums.
 
 /// Where a device's piece of a gathered tensor lies, and where its own graph goes on.
 struct Piece {
@@ -350,13 +351,21 @@ class GatherNode : public torch::autograd::Node {
       throw InputError("data_parallel has no gradient of a gradient", "data_parallel",
                        "compute it with the bare module");
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
-    if (!graphs_.front().device.is_cpu()) return sum(backward_on_gpus(gradients, keep));
-    std::vector<variable_list> found(graphs_.size());
+    if (!graphs_.front().device.is_cpu()) {
+      // One backward through all graphs. The engine has one thread for each GPU, and this is the first GPU's:
+      // a backward on another thread that needs this GPU would wait for this one forever.
+      Backward all;
+      for (size_t i = 0; i < graphs_.size(); ++i) all.add(i, graphs_[i], gradients);
+      return sum(all.run(keep));
+    }
+    std::vector<variable_list> parts(graphs_.size());
     threads_->run(graphs_.size(), [&](size_t i) {
       Backward own;
       own.add(i, graphs_[i], gradients);
-      found[i] = own.run(keep);
+      parts[i] = own.run(keep);
     });
+    variable_list found;
+    for (const auto& part : parts) found.insert(found.end(), part.begin(), part.end());
     return sum(found);
   }
 
@@ -369,44 +378,22 @@ class GatherNode : public torch::autograd::Node {
   std::weak_ptr<void> pending() const { return pending_; }
 
  private:
-  // One backward through all graphs. The engine has one thread for each GPU, and this is the first one's: a
-  // backward on another thread that comes to this GPU would wait for this one for ever.
-  std::vector<variable_list> backward_on_gpus(const variable_list& gradients, bool keep) const {
-    Backward all;
-    std::vector<size_t> counts;
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto before = all.wanted.size();
-      all.add(i, graphs_[i], gradients);
-      counts.push_back(all.wanted.size() - before);
-    }
-    const auto found = all.run(keep);
-    std::vector<variable_list> parts;
-    auto begin = found.begin();
-    for (const size_t count : counts) {
-      const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      parts.emplace_back(begin, end);
-      begin = end;
-    }
-    return parts;
-  }
-
-  // In the order of the devices, so that the bits do not depend on who was done first.
-  variable_list sum(const std::vector<variable_list>& found) const {
-    variable_list result(sources_);
-    const auto first = graphs_.front().device;
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto& leaves = graphs_[i].leaves;
-      for (size_t k = 0; k < leaves.size(); ++k) {
-        if (!found[i][k].defined()) continue;
-        auto& total = result[leaves[k].source];
-        const auto own = found[i][k].to(first);
+  // `found`: for each device the gradients of its parameters, then of its inputs. In the order of the
+  // devices, so that the bits do not depend on which one finished first.
+  variable_list sum(const variable_list& found) const {
+    variable_list result(sources_), of_inputs;
+    auto next = found.begin();
+    for (const auto& graph : graphs_) {
+      for (const auto& leaf : graph.leaves) {
+        const auto& gradient = *next++;
+        if (!gradient.defined()) continue;
+        auto& total = result[leaf.source];
+        const auto own = gradient.to(graphs_.front().device);
         total = total.defined() ? total + own : own;
       }
+      for (size_t i = 0; i < graph.inputs.size(); ++i) of_inputs.push_back(*next++);
     }
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto begin = found[i].begin() + static_cast<std::ptrdiff_t>(graphs_[i].leaves.size());
-      result.insert(result.end(), begin, found[i].end());
-    }
+    result.insert(result.end(), of_inputs.begin(), of_inputs.end());
     return result;
   }
 
@@ -421,7 +408,7 @@ void check_outputs_alike(const std::vector<DeviceShare>& shares, const Devices& 
   for (size_t i = 1; i < shares.size(); ++i) {
     if (!std::ranges::equal(shares[i].outputs, shares[0].outputs, same_dimensions))
       throw InputError("the devices' outputs differ in their number of tensors or of dimensions",
-                       name_of_device(i, devices), "let forward return the same for every batch");
+                       name_of_device(i, devices), "let forward return the same structure for every batch");
   }
 }
 
@@ -477,7 +464,7 @@ Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& 
   return gathered;
 }
 
-// A single device has the module itself.
+// A single device uses the module itself.
 Devices replicated(const Devices& devices) {
   return devices.size() > 1 ? devices : Devices();
 }
@@ -487,9 +474,8 @@ void require_one_batch(const std::vector<at::Tensor>& whole) {
   for (const auto& tensor : whole) {
     if (tensor.dim() == 0) continue;
     if (samples >= 0 && tensor.size(0) != samples)
-      throw InputError(format("the inputs have {} and {} samples: they cannot be split into the same parts",
-                              samples, tensor.size(0)),
-                       "data_parallel", "give tensors whose first dimension is the batch");
+      throw InputError(format("the inputs have different batch sizes: {} and {}", samples, tensor.size(0)),
+                       "data_parallel", "pass tensors whose first dimension is the batch");
     samples = tensor.size(0);
   }
 }
@@ -519,8 +505,8 @@ struct DataParallelCore::State {
         threads(std::make_shared<DeviceThreads>(replicated(devices))),
         replicas(module, replicated(devices), make) {}
 
-  // The CPU has one generator for all: devices that draw from it take turns, so that the same seed gives the
-  // same bits. The first step finds out whether they do.
+  // All logical devices share the CPU's generator: a model that draws from it runs them one by one, so that
+  // the same seed gives the same bits. The first step finds out whether it draws.
   void parallel_apply(size_t count, const std::function<void(size_t)>& work) {
     if (!devices.front().is_cpu()) return threads->run(count, work);
     auto& take_turns = draws[module->is_training() ? 1 : 0];

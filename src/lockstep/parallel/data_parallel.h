@@ -1,6 +1,6 @@
 #pragma once
-// DataParallel: one process, many devices. Each forward deals the batch out, copies the module to every
-// device, runs all of them at once, and gathers what comes out on the first.
+// DataParallel: one process, many devices. Each forward scatters the batch, copies the module to every
+// device, runs all of them at once, and gathers the outputs on the first.
 //
 //   auto model = lockstep::data_parallel(Net());                      // every GPU; two threads without one
 //   auto loss = torch::nll_loss(model->forward(input), target);       // on the first device
@@ -30,17 +30,18 @@
 
 namespace lockstep {
 
-/// Every GPU that this process sees; on a CPU two logical devices, each a thread with a replica of its own.
+/// Every GPU that this process sees; without a GPU two logical devices of the CPU, each a thread with its own
+/// replica.
 std::vector<c10::Device> visible_devices();
 
-/// The first `count` GPUs where `first` is one, else `count` logical devices of the CPU; 0 =
-/// visible_devices() of that kind. InputError where there are fewer.
+/// The first `count` GPUs if `first` is a GPU, otherwise `count` logical devices of the CPU; 0 = all GPUs, or
+/// two logical devices. InputError if there are fewer.
 std::vector<c10::Device> devices_like(c10::Device first, int count);
 
 /// DataParallel without its module's type; made and called by it.
 class DataParallelCore {
  public:
-  /// Makes one more module like it, for a device.
+  /// Makes a replica of the module for a device.
   using MakeReplica = std::function<std::shared_ptr<torch::nn::Module>(c10::Device)>;
   /// A device's forward: its replica, and its part of the tensors.
   using Forward = std::function<std::vector<at::Tensor>(size_t device, torch::nn::Module& replica,
@@ -52,10 +53,10 @@ class DataParallelCore {
   DataParallelCore(const DataParallelCore&) = delete;
   DataParallelCore& operator=(const DataParallelCore&) = delete;
 
-  /// As they were given.
+  /// As given to the constructor.
   const std::vector<c10::Device>& devices() const;
-  /// [device][tensor]: each tensor in chunks along its first dimension, as Python's; fewer than there are
-  /// devices where the batch is small. A number without dimensions goes to all.
+  /// [device][tensor]: each tensor in chunks along its first dimension, as in Python; fewer than devices for
+  /// a small batch. Tensors without dimensions go to all.
   std::vector<std::vector<at::Tensor>> scatter(const std::vector<at::Tensor>& whole) const;
   /// Replicates, runs `forward` on each device that has a share, and gathers on the first device.
   std::vector<at::Tensor> run(std::vector<std::vector<at::Tensor>> shares, const Forward& forward);
@@ -65,21 +66,21 @@ class DataParallelCore {
   std::unique_ptr<State> state_;
 };
 
-/// What a batch's loss weighs beside the other devices': a number without dimensions.
+/// The weight of a device's loss in the mean: a tensor without dimensions.
 using LossWeight = std::function<at::Tensor(const at::Tensor& target)>;
 
 /// A module replicated over the devices of one process. Made by data_parallel().
 template <class M>
 class DataParallel {
  public:
-  /// `another` makes a module like it; unset, the module is cloned.
+  /// `another` makes a replica; unset, the module is cloned.
   DataParallel(std::shared_ptr<M> module, std::vector<c10::Device> devices,
                const std::function<std::shared_ptr<M>()>& another = {})
       : module_(std::move(module)),
         core_(module_, devices.empty() ? visible_devices() : std::move(devices), maker(*module_, another)) {}
 
-  /// The module's forward over the whole batch, gathered on the first device. Numbers without dimensions
-  /// come back as one a device.
+  /// The module's forward over the whole batch, gathered on the first device. Outputs without dimensions
+  /// become a row with one number per device.
   template <class... Args>
   auto forward(const Args&... args) {
     return apply([](M& replica, auto&... its) { return replica.forward(its...); }, args...);
@@ -89,8 +90,8 @@ class DataParallel {
     return forward(args...);
   }
 
-  /// Each device computes `criterion(output, target)`, a mean, on its own thread and weighs it by its samples
-  /// (or by `weight`): the same as the whole batch's mean, whatever the batch's size.
+  /// Each device computes `criterion(output, target)`, a mean, on its own thread. The result is their mean,
+  /// weighted by samples (or by `weight`): the mean of the whole batch, whatever its size.
   template <class Criterion>
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target, const Criterion& criterion,
                   const LossWeight& weight = samples) {
@@ -103,8 +104,8 @@ class DataParallel {
     return (losses * (weights / weights.sum()).to(losses)).sum();
   }
 
-  /// `work(replica, args...)` on each device, with its part of every tensor in the arguments; what comes out
-  /// is gathered.
+  /// `work(replica, args...)` on each device, with its part of every tensor in the arguments; the outputs are
+  /// gathered.
   template <class Work, class... Args>
   auto apply(const Work& work, const Args&... args) {
     using Output = std::decay_t<std::invoke_result_t<Work, M&, std::decay_t<Args>&...>>;
@@ -134,13 +135,13 @@ class DataParallel {
     return std::move(*outputs.front());
   }
 
-  /// The module itself, on the first device: what an optimiser and a checkpoint take.
+  /// The module itself, on the first device: for optimisers and checkpoints.
   const std::shared_ptr<M>& module() const { return module_; }
-  /// Where the replicas are.
+  /// The replicas' devices.
   const std::vector<c10::Device>& devices() const { return core_.devices(); }
   /// The module's own.
   std::vector<at::Tensor> parameters() const { return module_->parameters(); }
-  /// The module's own; each forward tells the replicas.
+  /// The module's own; each forward updates the replicas.
   void train(bool on = true) { module_->train(on); }
   /// The module's own.
   void eval() { module_->eval(); }
@@ -149,7 +150,7 @@ class DataParallel {
   /// The part that does not know the module's type.
   const DataParallelCore& core() const { return core_; }
 
-  /// The usual weight: how many samples there are.
+  /// The default weight: the number of samples.
   static at::Tensor samples(const at::Tensor& target) {
     return at::full({}, static_cast<double>(target.size(0)), target.options().dtype(at::kDouble));
   }
@@ -168,12 +169,12 @@ class DataParallel {
       return std::dynamic_pointer_cast<M>(static_cast<const torch::nn::Module&>(module).clone(device));
     } catch (const c10::Error&) {
       throw InputError("a module of type " + module.name() + " cannot be cloned", "data_parallel",
-                       "derive it from torch::nn::Cloneable and make its layers in reset(), or give "
-                       "data_parallel a function that makes another");
+                       "derive it from torch::nn::Cloneable and create its layers in reset(), or pass "
+                       "data_parallel a function that makes a replica");
     }
   }
 
-  // The tensors of the arguments, in their order; a copy's are exchanged in the same.
+  // The tensors of the arguments; place() replaces those of a copy in the same order.
   template <class Tuple>
   static std::vector<at::Tensor> tensors_of(Tuple& args) {
     std::vector<at::Tensor> found;
@@ -197,9 +198,9 @@ class DataParallel {
   DataParallelCore core_;
 };
 
-/// Wraps a module for one process and many devices; without any, for visible_devices(). A device of the CPU
-/// may be given several times. The module moves to the first device, and its inputs follow it there.
-/// `another()` makes a module like it, as a shared pointer, where it is no torch::nn::Cloneable.
+/// Wraps a module for the devices of one process; by default visible_devices(). The CPU may be given several
+/// times. The module moves to the first device, and so do its inputs. If the module is not a
+/// torch::nn::Cloneable, pass `another()`, which makes a replica as a shared pointer.
 template <class Module, class Another = std::nullptr_t>
 auto data_parallel(Module&& module, std::vector<c10::Device> devices = {}, Another another = {}) {
   auto shared = parallel::shared(std::forward<Module>(module));

@@ -34,7 +34,7 @@ constexpr bool is_shared_module = false;
 template <class M>
 constexpr bool is_shared_module<std::shared_ptr<M>> = is_module<M>;
 
-// A module however a program holds it: a value, libtorch's holder, a pointer.
+// A shared pointer to a module that the program holds by value, holder or pointer.
 template <class Held>
 auto shared(Held&& held) {
   using T = std::remove_cvref_t<Held>;
@@ -55,7 +55,7 @@ auto shared(Held&& held) {
 
 }  // namespace parallel
 
-/// While it lives, gradients stay local and add up; the forward has to run inside, too.
+/// While it lives, gradients stay local and add up; the forward must run inside, too.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(DdpCore& core) : core_(core), before_(core.syncs()) { core_.set_syncs(false); }
@@ -75,13 +75,13 @@ class DistributedDataParallel {
   DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group, DdpOptions options = {})
       : module_(std::move(module)), core_(module_, std::move(group), std::move(options)) {}
 
-  /// The module's forward, with whatever it takes and returns.
+  /// The module's forward, with its arguments and result.
   template <class... Args>
   auto forward(Args&&... args) {
     return call([](M& module, auto&&... its) { return module.forward(std::forward<decltype(its)>(its)...); },
                 std::forward<Args>(args)...);
   }
-  /// `model->forward({a, b})`, where the module's takes a list of tensors.
+  /// `model->forward({a, b})`, if the module's takes a list of tensors.
   auto forward(std::initializer_list<at::Tensor> tensors) {
     using List = std::vector<at::Tensor>;
     constexpr bool takes_list = requires(M & module, List list) {
@@ -94,8 +94,8 @@ class DistributedDataParallel {
                     "lockstep: write the type before the braces, as in model->forward(Batch{a, b})");
     }
   }
-  /// Another method in place of forward, synchronised alike:
-  /// `model->call([](Net& net, at::Tensor x) { return net.encode(x); }, x)`. One call a backward.
+  /// Another method instead of forward, synchronised in the same way:
+  /// `model->call([](Net& net, at::Tensor x) { return net.encode(x); }, x)`. One call per backward.
   template <class Work, class... Args>
   auto call(const Work& work, Args&&... args) {
     core_.before_forward();
@@ -106,7 +106,7 @@ class DistributedDataParallel {
       core_.after_forward({});
     } else {
       std::decay_t<Output> output = work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
-      // Copies: some types give out their tensors for the time of the visit alone.
+      // Copies: some types lend their tensors only during the visit.
       std::vector<at::Tensor> tensors;
       if (core_.watches_outputs())
         for_each_tensor(output, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
@@ -127,24 +127,24 @@ class DistributedDataParallel {
   const std::shared_ptr<M>& module() const { return module_; }
   /// The ranks that share the gradients.
   const ProcessGroup& group() const { return core_.group(); }
-  /// As they were given.
+  /// As given to the constructor.
   const DdpOptions& options() const { return core_.options(); }
 
   /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
   NoSync no_sync() { return NoSync(core_); }
 
-  /// Runs `training` where ranks may have different numbers of batches: those that are done follow the
+  /// Runs `training` where ranks may have different numbers of batches: those that have finished join the
   /// others' collectives, and all end with the model of the rank that ran longest.
   void join(const std::function<void()>& training, const JoinOptions& options = {}) {
     core_.join(training, options);
   }
 
-  /// How buckets travel; once, before the first backward. `name` is for messages and checkpoints.
+  /// Sets how buckets are reduced; once, before the first backward. `name` is for messages and checkpoints.
   void register_comm_hook(CommHook hook, const std::string& name = "user") {
     core_.register_comm_hook(std::move(hook), name);
   }
 
-  /// Every parameter once, shared ones too: what an optimiser wants.
+  /// Every parameter once, also shared ones: for an optimiser.
   std::vector<at::Tensor> parameters() const {
     std::vector<at::Tensor> parameters;
     for (auto& [name, parameter] : core_.named_parameters()) parameters.push_back(std::move(parameter));
@@ -154,7 +154,7 @@ class DistributedDataParallel {
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const {
     return core_.named_parameters();
   }
-  /// Also right with gradient_as_bucket_view, where Optimizer::zero_grad throws.
+  /// Works also with gradient_as_bucket_view, where Optimizer::zero_grad throws.
   void zero_grad(bool set_to_none = true) { core_.zero_grad(set_to_none); }
   /// The module's own.
   void train(bool on = true) { module_->train(on); }
@@ -164,19 +164,19 @@ class DistributedDataParallel {
   bool is_training() const { return module_->is_training(); }
   /// The module's own.
   auto named_buffers() const { return module_->named_buffers(); }
-  /// For programs that move their model: an error unless its parameters are there. ddp() moves it before.
+  /// For programs that move their model: an error unless its parameters are already there.
   void to(c10::Device device) { core_.to(device); }
 
-  /// Forgets a step that an exception cut short; call it on every rank before going on.
+  /// Discards a step that an exception interrupted; call it on every rank before the next step.
   void reset() { core_.reset(); }
-  /// Throws where the last backward did not reduce every bucket.
+  /// Throws if the last backward did not reduce every bucket.
   void check_finalized() const { core_.check_finalized(); }
   /// The names of the parameters in each bucket, in the order of reduction.
   std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
-  /// The same as the next step will find them, to be kept with a checkpoint. Collective.
+  /// The same for the next step, to be saved with a checkpoint. Collective.
   std::vector<std::vector<std::string>> settle_buckets() { return core_.settle_buckets(); }
-  /// Begins with these: beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its bucket,
-  /// and a resumed run that begins with DDP's first buckets has other bits.
+  /// Starts with these buckets. Beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its
+  /// bucket, so a resumed run must continue with the saved ones to get the same bits.
   void restore_buckets(const std::vector<std::vector<std::string>>& names) { core_.restore_buckets(names); }
 
   /// The part that does not know the module's type.
@@ -187,8 +187,8 @@ class DistributedDataParallel {
   DdpCore core_;
 };
 
-/// Wraps a module for data-parallel training over the group: a value, a holder or a shared pointer. It stays
-/// on the device where it is. Collective: every rank calls it, with the same parameters and options.
+/// Wraps a module (a value, a holder or a shared pointer) for data-parallel training over the group. The
+/// module stays on its device. Collective: every rank calls it, with the same parameters and options.
 template <class Module>
 auto ddp(Module&& module, ProcessGroup group, DdpOptions options = {}) {
   auto shared = parallel::shared(std::forward<Module>(module));
@@ -197,8 +197,8 @@ auto ddp(Module&& module, ProcessGroup group, DdpOptions options = {}) {
                                                       std::move(options));
 }
 
-/// The same over the session's ranks. The module moves to the session's device (one that lies on several
-/// GPUs overrides to()), and its inputs follow it there.
+/// The same over the session's ranks. The module moves to the session's device (a module on several GPUs
+/// overrides to()), and so do its inputs.
 template <class Module>
 auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
   auto shared = parallel::shared(std::forward<Module>(module));
@@ -207,7 +207,7 @@ auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
   return ddp(std::move(shared), session.group(), std::move(options));
 }
 
-/// torch::save(model, path) and torch::load(model, path): the module's own. On one rank, where all see the
+/// torch::save(model, path) and torch::load(model, path) for the module. Save on one rank if all see the
 /// file.
 template <class M>
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

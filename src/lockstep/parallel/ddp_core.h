@@ -1,6 +1,5 @@
 #pragma once
-// What DDP does around a forward pass, whatever the module's type: the part of DistributedDataParallel
-// without templates.
+// The part of DistributedDataParallel that does not depend on the module's type.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -17,11 +16,9 @@
 
 namespace lockstep {
 
-// DDP's switches, with Python's names, defaults and meanings.
-
-/// What Python's DistributedDataParallel takes beside the module and the group.
+/// The options of Python's DistributedDataParallel, with its names, defaults and meanings.
 struct DdpOptions {
-  /// Parameters may stay without a gradient, on some steps or some ranks; costs a walk over the graph a step.
+  /// Parameters may have no gradient in some steps or on some ranks; costs a walk over the graph per step.
   bool find_unused_parameters = false;
   /// The graph is the same in every step: unused parameters and reuse are learned in the first one.
   bool static_graph = false;
@@ -30,27 +27,25 @@ struct DdpOptions {
   /// Buffers (BatchNorm's statistics) are rank 0's at construction (with init_sync), before each forward and
   /// after join().
   bool broadcast_buffers = true;
-  /// If set, it decides about each forward and join() in place of broadcast_buffers; at construction buffers
-  /// are then always rank 0's (with init_sync).
+  /// If set, it replaces broadcast_buffers for each forward and join(); at construction buffers are then
+  /// always rank 0's (with init_sync).
   std::optional<bool> forward_sync_buffers = std::nullopt;
-  /// Parameters are compared over the ranks and set to rank 0's at construction.
+  /// At construction, compares the ranks' parameters and sets them to rank 0's.
   bool init_sync = true;
-  /// Parameters unused on all ranks travel not at all (needs find_unused_parameters; libtorch 2.8 and later).
+  /// Does not send parameters unused on all ranks (needs find_unused_parameters; libtorch 2.8 and later).
   bool skip_all_reduce_unused_params = false;
   /// Size of a bucket. Unset: 1 MiB for the first, 25 MiB for the others.
   std::optional<double> bucket_cap_mb = std::nullopt;
   /// A size for each bucket (libtorch 2.11 and later).
   std::vector<double> bucket_cap_mb_list = {};
-  /// A bucket's gradients are copied into it and out of it at once, and divided at once: fewer kernels on a
-  /// GPU (libtorch 2.12 and later).
+  /// Copies and divides a bucket's gradients together: fewer kernels on a GPU (libtorch 2.12 and later).
   bool batched_grad_copy = false;
-  /// A bucket is there from its first gradient to the end of backward: less memory, and no bucket lies in
+  /// A bucket exists only from its first gradient to the end of backward: less memory, but no bucket is in
   /// shared memory (libtorch 2.15 and later).
   bool lazy_bucket_allocation = false;
-  /// Names of parameters and buffers that stay each rank's own.
+  /// Names of parameters and buffers that stay local to each rank.
   std::vector<std::string> ignore = {};
-  /// Inputs are moved to this device (Python's device_ids), also inside containers and plain structs; unset,
-  /// they stay where they are.
+  /// Moves inputs to this device (Python's device_ids), also inside containers and plain structs.
   std::optional<c10::Device> device = std::nullopt;
 
   /// Whether buffers are synchronised before each forward and after join().
@@ -59,9 +54,9 @@ struct DdpOptions {
   bool syncs_first_buffers() const { return forward_sync_buffers.has_value() || broadcast_buffers; }
 };
 
-/// What Python's model.join() takes.
+/// The options of Python's model.join().
 struct JoinOptions {
-  /// Divide by the world size even when ranks have run out of input; false divides by those still running.
+  /// Divide by the world size even if ranks have run out of input; false divides by those still running.
   bool divide_by_initial_world_size = true;
   /// False: join() only runs the training.
   bool enable = true;
@@ -77,8 +72,7 @@ class Module;
 
 namespace lockstep {
 
-/// DistributedDataParallel without its module's type; made and called by it. Its members of the same names
-/// say what each does.
+/// DistributedDataParallel without its module's type, which documents the members of the same names.
 class DdpCore {
  public:
   DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, DdpOptions options);
@@ -86,18 +80,18 @@ class DdpCore {
   DdpCore(const DdpCore&) = delete;
   DdpCore& operator=(const DdpCore&) = delete;
 
-  /// Buffers are made alike and the reducer prepared.
+  /// Synchronises buffers and prepares the Reducer.
   void before_forward();
-  /// True where after_forward needs to see the outputs.
+  /// True if after_forward needs the outputs.
   bool watches_outputs() const;
-  /// Puts watched tensors in the outputs' places.
+  /// Replaces the outputs by watched tensors.
   void after_forward(const std::vector<at::Tensor*>& outputs);
 
   /// Are gradients exchanged in a backward pass? Not while a NoSync lives.
   bool syncs() const;
   /// For NoSync.
   void set_syncs(bool syncs);
-  /// How buckets travel.
+  /// Sets how buckets are reduced.
   void register_comm_hook(CommHook hook, const std::string& name);
   /// The hook that was registered; empty without one.
   const CommHook& comm_hook() const;
@@ -107,11 +101,11 @@ class DdpCore {
   void join(const std::function<void()>& training, const JoinOptions& options);
   /// The Reducer measures no further steps: that would wait for the GPU, which a captured step cannot.
   void stop_timing();
-  /// Forgets a step that was cut short.
+  /// Discards an interrupted step.
   void reset();
-  /// Throws where a bucket was not reduced.
+  /// Throws if a bucket was not reduced.
   void check_finalized() const;
-  /// Right with gradients that are views, too.
+  /// Works also with gradients that are views.
   void zero_grad(bool set_to_none);
   /// An error unless the exchanged parameters are on this device; the rest of the module moves there.
   void to(c10::Device device);
@@ -119,12 +113,12 @@ class DdpCore {
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   /// The parameters' names, bucket by bucket.
   std::vector<std::vector<std::string>> bucket_names() const;
-  /// The buckets as the next step will find them; collective.
+  /// The buckets of the next step; collective.
   std::vector<std::vector<std::string>> settle_buckets();
-  /// Begins with the buckets of a checkpoint.
+  /// Starts with the buckets of a checkpoint.
   void restore_buckets(const std::vector<std::vector<std::string>>& names);
 
-  /// The switches it was made with.
+  /// As given to the constructor.
   const DdpOptions& options() const;
   /// The group that it averages over.
   const ProcessGroup& group() const;

@@ -9,23 +9,22 @@
 
 namespace lockstep {
 
-/// How many ranks each way of being parallel takes.
+/// The number of ranks for each kind of parallelism.
 struct MeshShape {
-  int data = 0;      ///< 0 = what the others leave of the world
-  int tensor = 1;    ///< share each layer
-  int pipeline = 1;  ///< hold a stage of the layers each
+  int data = 0;      ///< ranks with the same parameters; 0 = world / (tensor * pipeline)
+  int tensor = 1;    ///< ranks that share each layer
+  int pipeline = 1;  ///< stages of the layers
 
   bool operator==(const MeshShape&) const = default;
 };
 
-/// Rank = (stage * data + row) * tensor + column: ranks that share a layer are neighbours, and on one node
-/// where it holds that many.
+/// Rank = (stage * data + row) * tensor + column: ranks that share a layer are neighbours, on one node if it
+/// has enough ranks.
 class Mesh {
  public:
   /// Collective. InputError, on every rank alike, where the shape does not fit the world.
   explicit Mesh(const Session& session, MeshShape shape = {});
-  /// The same for ranks that come by their parts in another way: `split` gives the team of those that name
-  /// the same part.
+  /// The same with another way to split: `split` returns the team of the ranks that give the same part.
   Mesh(const Team& all, MeshShape shape, const std::function<Team(int part, const std::string& name)>& split);
   /// Every rank has the whole model.
   explicit Mesh(const Team& all);
@@ -34,9 +33,9 @@ class Mesh {
   const MeshShape& shape() const { return shape_; }
   /// Every rank.
   const Team& all() const { return all_; }
-  /// The ranks that hold the same parameters as this one, and take other samples: DDP's.
+  /// The ranks with the same parameters and other samples: DDP's.
   const Team& data() const { return data_; }
-  /// The ranks that share this rank's layers; alone where each has them whole.
+  /// The ranks that share this rank's layers; one rank where each has whole layers.
   const Team& tensor() const { return tensor_; }
   /// The ranks with the other stages of this rank's copy of the model, in the order of the stages.
   const Team& pipeline() const { return pipeline_; }

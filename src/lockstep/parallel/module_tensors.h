@@ -1,5 +1,5 @@
 #pragma once
-// A module's parameters and buffers as Python's DDP lists them: order, names, duplicates, what is left out.
+// A module's parameters and buffers as Python's DDP lists them: order, names, duplicates, ignored ones.
 
 #include <torch/nn/module.h>
 
@@ -21,7 +21,7 @@ struct ReducedParameter {
 
 using Names = std::vector<std::string>;
 
-/// All parameters but the ignored, each once even where modules share it.
+/// All parameters except the ignored ones; each once, even if modules share it.
 std::vector<NamedTensor> unique_parameters(const torch::nn::Module& module, const Names& ignore = {});
 std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module, const Names& ignore = {});
 
@@ -35,7 +35,7 @@ std::vector<at::Tensor> tensors_of(const std::vector<Named>& named) {
   return tensors;
 }
 
-/// Where a module's parameters and buffers are, each device once.
+/// The devices of a module's parameters and buffers.
 std::vector<at::Device> devices_of(const torch::nn::Module& module);
 
 }  // namespace lockstep::parallel

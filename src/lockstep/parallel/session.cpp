@@ -21,8 +21,8 @@
 namespace lockstep {
 namespace {
 
-// A job is joined once: its ranks meet under names and ports that are gone when they have met, and MPI does
-// not come back.
+// A process joins its job once: names and ports are used up when the ranks have met, and MPI cannot start
+// again.
 class OnlyOne {
  public:
   OnlyOne() {
@@ -44,13 +44,13 @@ class OnlyOne {
   static inline bool is_open = false, was_joined = false;
 };
 
-// libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
+// libtorch logs its warnings on every rank; as in our own log, other ranks log only errors.
 void leave_warnings_to_rank_zero(const Job& job) {
   const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
   if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
 }
 
-// LOCKSTEP_TIMEOUT=8: for who runs a program and cannot change it
+// LOCKSTEP_TIMEOUT=8: to shorten the timeout of a program that you cannot change
 LaunchOptions hurried(LaunchOptions options) {
   const auto seconds = launch::number_of(launch::current_environment(), "LOCKSTEP_TIMEOUT");
   if (seconds)
@@ -72,7 +72,7 @@ parallel::Joining joining_of(const LaunchOptions& options, std::vector<int64_t> 
   return {.options = options, .gpus = std::move(gpus), .facts = facts};
 }
 
-// Before libtorch is asked anything. All ranks choose, and all are of one mind.
+// Before any use of libtorch. All ranks choose, and compare what they chose.
 launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::Joining& joining) {
   launch::DeviceChoice device;
   auto options = joining.options;
@@ -96,7 +96,7 @@ int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& dev
   return share.threads;
 }
 
-// The CUDA half comes before any other call of libtorch's.
+// The CUDA half is loaded before any other call of libtorch.
 void prepare_torch(const launch::DeviceChoice& device, int threads) {
   if (device.is_cuda()) comm::cuda().set_device(device.index);
   at::set_num_threads(threads);
@@ -143,14 +143,14 @@ Session::Session(const LaunchOptions& options, std::vector<int64_t> gpus)
 Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}
 
-// By an exception: this rank has the cause, also where another is quicker to see that it is gone. A group of
-// NCCL's stays as it is: to end it may take as long as a collective's timeout, and the cause is still unsaid.
+// After an exception this rank reports the cause, even if another rank notices first that it has left. An
+// NCCL group is leaked: to end it may take as long as a collective's timeout, before the cause is printed.
 Session::~Session() {
   try {
     if (std::uncaught_exceptions() <= state_->exceptions_at_birth) return;
     launch::claim_error_report();
     if (device().is_cuda()) static_cast<void>(new ProcessGroup(group()));
-  } catch (const std::exception&) {  // no memory, say: then whoever is quicker speaks
+  } catch (const std::exception&) {  // out of memory, for example: then the first rank to notice reports it
   }
 }
 
@@ -198,7 +198,7 @@ void Session::print_line(const std::string& line) {
 
 int run(const std::function<void()>& body) {
   ExitStatus status = kFailed;
-  std::string text = "something was thrown that is no std::exception";
+  std::string text = "an exception was thrown that is not a std::exception";
   try {
     body();
     return kDone;
@@ -206,7 +206,7 @@ int run(const std::function<void()>& body) {
     status = exit_status(error);
     text = launch::report_of(error);
     launch::note_fault(error);
-  } catch (...) {  // no other rank may be left waiting for this one
+  } catch (...) {  // so that no other rank waits for this one
   }
   return launch::leave_failed(status, text);
 }

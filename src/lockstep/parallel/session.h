@@ -1,5 +1,6 @@
 #pragma once
-// The way in: join the job, choose the device, share the cores, open the group; leave in the right order.
+// Session: joins the job, chooses the device, shares the cores, opens the group, and leaves in the right
+// order.
 
 #include <c10/core/Device.h>
 
@@ -25,14 +26,14 @@ namespace parallel {
 struct Joining;
 }
 
-/// This process as a rank of its job; one in a process. Make it first thing in main: with a GPU the CUDA half
-/// of libtorch has to come before anything else asks for it.
+/// This process as a rank of its job; one per process. Make it first in main: with a GPU the CUDA half of
+/// libtorch must be loaded before anything else uses libtorch.
 class Session {
  public:
-  /// `gpus`: which of its own GPUs each rank computes on, counted from 0, where a module lies on several:
-  /// {0, 1} gives local rank 1 the node's GPUs 2 and 3. The first is the rank's device. Nothing on CPUs.
+  /// `gpus`: for a module on several GPUs, the indices of a rank's own GPUs: {0, 1} gives local rank 1 the
+  /// node's GPUs 2 and 3. The first is the rank's device. Ignored on CPUs.
   explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
-  /// For the program, which learns its options over a runtime that is there already.
+  /// For the program, which reads its options after the runtime has started.
   Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining);
   ~Session();
   Session(const Session&) = delete;
@@ -42,18 +43,18 @@ class Session {
   int rank() const;
   /// How many ranks there are.
   int world() const;
-  /// Who this rank is, and how that was found out.
+  /// This rank's place in its job, and how it was detected.
   const Job& job() const;
-  /// Where this rank computes.
+  /// The device of this rank.
   c10::Device device() const;
   /// How many threads libtorch uses here: this rank's share of the cores.
   int threads() const;
   /// All ranks, for whatever takes a c10d::ProcessGroup.
   const ProcessGroup& group() const;
-  /// The small exchanges: sums, texts, errors that all ranks meet alike.
+  /// Small exchanges: sums, texts, and errors that all ranks throw.
   const Team& team() const;
-  /// The ranks that name the same part, in rank order, as a team with a group of its own. `name` tells splits
-  /// apart: each call needs another one. Collective.
+  /// The ranks that give the same part, in rank order, as a team with its own group. Each call needs another
+  /// `name`. Collective.
   Team split(int part, const std::string& name) const;
 
   /// A line on rank 0's standard output: session.print("Epoch {}", epoch).
@@ -71,23 +72,23 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-/// Runs a program's body: what it throws is said once for the job, no rank is left waiting, and the exit
-/// status comes back. `int main() { return lockstep::run([] { ... }); }`
+/// Runs a program's body and returns the exit status. An exception is printed once for the job, and no rank
+/// is left waiting. `int main() { return lockstep::run([] { ... }); }`
 int run(const std::function<void()>& body);
 
 }  // namespace lockstep
 
 namespace lockstep::parallel {
 
-// What the program tells a Session beside its options.
+// What the program gives a Session besides its options.
 
 struct Joining {
   LaunchOptions options;
-  bool grouped = true;        // false: no process group, each process is alone
+  bool grouped = true;        // false: no process group
   launch::OwnGpus gpus = {};  // of each rank
   int threads = 0;            // of each rank; 0 = its share of the cores
-  /// What has to be the same on all ranks. Called once the device is chosen and before libtorch is
-  /// touched; an Error of it is thrown on all ranks.
+  /// What must be the same on all ranks. Called after the device is chosen and before libtorch is used; all
+  /// ranks throw an Error that it throws.
   std::function<comm::Facts(const launch::DeviceChoice&)> facts;
 };
 

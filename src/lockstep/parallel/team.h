@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-/// Every call but the getters is collective. A rank without others answers itself, and each call is free.
+/// Every call except the getters is collective. With one rank the calls cost nothing.
 class Team {
  public:
-  /// Without a group each process is alone. `device`: where the group's backend wants its tensors.
+  /// Without a group each process is alone. `device`: where the group's backend expects its tensors.
   Team(Job job, ProcessGroup group, at::Device device)
       : job_(std::move(job)), group_(std::move(group)), device_(device) {}
 
@@ -33,7 +33,7 @@ class Team {
   /// Where tensors are exchanged and computed with.
   at::Device device() const { return device_; }
 
-  /// Where what lies on the host is best exchanged: on the CPU, if the group has a backend for it.
+  /// Where to exchange data of the host: on the CPU, if the group has a backend for it.
   at::Device host_device() const;
 
   /// In place, element by element, over the ranks.
@@ -48,17 +48,17 @@ class Team {
   std::vector<std::string> all_gather(const std::string& text) const;
   /// Rank 0's text on every rank.
   std::string broadcast(const std::string& text) const;
-  /// Returns when every rank has come.
+  /// Returns when every rank has called it.
   void barrier() const;
-  /// Collective: a sum on the GPU that this call does not wait for. NCCL's watchdog times it, and with it all
-  /// that lies before it, as a captured step does, which is not timed itself. Nothing on a CPU.
+  /// Starts a sum on the GPU and does not wait for it. NCCL's watchdog times it and everything queued before
+  /// it, such as a captured step, which is not timed itself. Does nothing on a CPU.
   void time_what_is_under_way() const;
 
-  /// What rank 0's work returns, on every rank. Its error is thrown on every rank, of the same kind and in
-  /// the same words.
+  /// What rank 0's work returns, on every rank. Every rank throws its error, of the same kind and with the
+  /// same text.
   std::string from_first(const std::function<std::string()>& work) const;
-  /// Work that any rank may fail at: if one does, all throw the first such rank's error, of the same kind and
-  /// in the same words.
+  /// Work that may fail on any rank: then all throw the error of the first such rank, of the same kind and
+  /// with the same text.
   void together(const std::function<void()>& work) const;
 
  private:
@@ -71,8 +71,7 @@ class Team {
 
 // A running mean that ranks can merge.
 
-/// `mean.add(loss)` in the loop, `session.all_reduce(mean)` for the log. add() keeps tensors unread, so that
-/// a GPU is not waited for.
+/// `mean.add(loss)` in the loop, `session.all_reduce(mean)` for the log. add() does not wait for a GPU.
 class Mean {
  public:
   /// A scalar, or a tensor whose elements are all counted.

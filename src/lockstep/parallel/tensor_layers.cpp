@@ -16,10 +16,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What happens to a tensor on its way; a seam is one of them forward and another one backward.
+// What happens to a tensor between layers: one of these forward and another one backward.
 enum class Move : int64_t { same, sum, part, whole, part_of_sum };
 
-// Half types are summed in float on a CPU, which has no fast way of its own for them.
+// A CPU sums half types in float: it has no faster way.
 at::Tensor summable(const at::Tensor& tensor) {
   const bool widen = tensor.is_cpu() && c10::isReducedFloatingType(tensor.scalar_type());
   return widen ? tensor.to(at::kFloat) : tensor;
@@ -40,7 +40,7 @@ at::Tensor whole_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& g
   return at::cat(comm::all_gather(group, tensor), dim);
 }
 
-// In one tensor: libtorch 2.7's gloo takes no list of them.
+// In one tensor: gloo of libtorch 2.7 takes no list.
 at::Tensor part_of_sum_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
   const auto chunks = summable(tensor).chunk(group->getSize(), dim);
   auto parts = at::cat(chunks);
@@ -125,8 +125,8 @@ at::Tensor reduce_scatter_from_group(const at::Tensor& tensor, const Team& team,
 int64_t share_of(int64_t count, const Team& team, const std::string& what) {
   const int64_t ranks = team.world();
   if (count % ranks == 0) return count / ranks;
-  throw InputError(format("{} {} do not split evenly among {} ranks", count, what, ranks), "parallel.tensor",
-                   format("take a multiple of {}, or another parallel.tensor", ranks));
+  throw InputError(format("{} {} cannot be divided evenly among {} ranks", count, what, ranks),
+                   "parallel.tensor", format("use a multiple of {}, or another parallel.tensor", ranks));
 }
 
 VocabParallelEmbedding::VocabParallelEmbedding(int64_t count, int64_t width, const Team& team)
@@ -137,7 +137,7 @@ VocabParallelEmbedding::VocabParallelEmbedding(int64_t count, int64_t width, con
   weight = register_parameter("weight", whole->weight.detach().narrow(0, first_, own).clone());
 }
 
-// A token that no rank has would come out as zeros. A GPU is not waited for: it stops by itself.
+// A token that no rank has would become zeros. A GPU stops by itself, without a wait for it here.
 void VocabParallelEmbedding::check_range(const at::Tensor& tokens) const {
   if (tokens.numel() == 0) return;
   const auto outside = at::logical_or(tokens < 0, tokens >= count_);
@@ -145,7 +145,7 @@ void VocabParallelEmbedding::check_range(const at::Tensor& tokens) const {
   if (!outside.any().item<bool>()) return;
   throw InputError(format("token {} is not one of the {} rows of the embedding",
                           tokens.masked_select(outside)[0].item<int64_t>(), count_),
-                   "VocabParallelEmbedding", "take the vocabulary that the tokens were made with");
+                   "VocabParallelEmbedding", "use the vocabulary that made the tokens");
 }
 
 at::Tensor VocabParallelEmbedding::forward(const at::Tensor& tokens) {
@@ -212,7 +212,7 @@ at::Tensor RowParallelLinear::forward(const at::Tensor& input) {
   auto sum = options_.scatter_tokens ? reduce_scatter_from_group(product, team_, 1)
                                      : reduce_from_group(product, team_);
   if (!bias.defined()) return sum;
-  // a rank that adds it to its own tokens alone sees a part of its gradient
+  // a rank that adds it only to its own tokens sees only a part of its gradient
   return sum + (options_.scatter_tokens ? copy_to_group(bias, team_) : bias).to(sum.scalar_type());
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where the tensors are in a value: what a module's forward takes or returns, walked in Python's order.
+// Finds the tensors in a value that a module's forward takes or returns, in Python's order.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -21,7 +21,7 @@
 
 namespace lockstep {
 
-/// Called with each tensor of a value; may put another in its place.
+/// Called with each tensor of a value; may replace it.
 using TensorVisitor = std::function<void(at::Tensor&)>;
 
 /// The value TorchScript returns, with its lists, tuples and dicts. `copies`: lists and dicts are shared, so
@@ -49,7 +49,7 @@ template <class T>
 constexpr bool has_own_walk = requires(T& value, const TensorVisitor& visit) {
   value.for_each_tensor(visit);
 };
-// visit_tensors(value, visit), a function beside a type that cannot have the member
+// visit_tensors(value, visit), a function next to a type that cannot have the member
 template <class T>
 constexpr bool has_free_walk = requires(T& value, const TensorVisitor& visit) {
   visit_tensors(value, visit);
@@ -87,7 +87,7 @@ template <class T>
 constexpr bool is_variant = false;
 template <class... Ts>
 constexpr bool is_variant<std::variant<Ts...>> = true;
-// numbers, text and tags; constants cannot be replaced, and vector<bool>'s elements are no references
+// numbers, text and tags; constants cannot be replaced, and the elements of vector<bool> are not references
 template <class T>
 constexpr bool holds_none =
     std::is_const_v<T> || is_plain<T> || std::is_empty_v<T> || std::is_same_v<T, std::vector<bool>>;
@@ -99,7 +99,7 @@ void walk_fields(T& value, const Each& each) {
   const auto all = [&each](auto&... fields) { (each(fields), ...); };
   constexpr int count = field_count<T>();
   static_assert(count > 0,
-                "a field cannot be made from one value: give the struct a member for_each_tensor(visit)");
+                "lockstep cannot count this struct's fields: give it a member for_each_tensor(visit)");
   static_assert(count < 9, "more than eight fields: give the struct a member for_each_tensor(visit)");
   if constexpr (count == 1) {
     auto& [a] = value;
@@ -217,7 +217,7 @@ void walk(T& value, const TensorVisitor& visit) {
         always_false<T>,
         "lockstep cannot see the tensors in this type: give it a member "
         "`void for_each_tensor(const lockstep::TensorVisitor& visit)` that calls visit for each, or a "
-        "function `visit_tensors(T&, const lockstep::TensorVisitor&)` beside it");
+        "function `visit_tensors(T&, const lockstep::TensorVisitor&)` in its namespace");
   }
 }
 
@@ -239,7 +239,7 @@ class Placed {
   Placed(const Placed&) = delete;
   Placed& operator=(const Placed&) = delete;
 
-  /// The argument to hand on.
+  /// The argument to pass on.
   Arg&& get() {
     if constexpr (kMoves) {
       if (copy_) return static_cast<Arg&&>(*copy_);
@@ -258,7 +258,7 @@ class Placed {
 
 /// Walks tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of these
 /// (up to eight fields), a PackedSequence, and any type with a member `void for_each_tensor(const
-/// TensorVisitor&)` or a function `void visit_tensors(T&, const TensorVisitor&)` beside it.
+/// TensorVisitor&)` or a function `void visit_tensors(T&, const TensorVisitor&)` in its namespace.
 template <class T>
 void for_each_tensor(T& value, const TensorVisitor& visit) {
   tensors::walk<false>(value, visit);

@@ -1,6 +1,6 @@
 #pragma once
-// Activation checkpointing: what a part of a model would keep for backward is dropped, and computed again
-// when backward comes to it. Memory for time; the bits are the same.
+// Activation checkpointing: drops what a part of a model would keep for backward, and computes it again in
+// backward. Saves memory, costs time; the bits are the same.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -16,15 +16,15 @@ namespace lockstep {
 
 namespace recompute {
 
-/// What is computed again.
+/// A part to compute again.
 struct RecomputedPart {
   std::function<void(const std::vector<at::Tensor>& inputs)> compute;
   std::vector<at::Tensor> inputs;
-  std::shared_ptr<torch::nn::Module> module = nullptr;  ///< whose buffers stay as the first time left them
+  std::shared_ptr<torch::nn::Module> module = nullptr;  ///< its buffers stay as after the first time
 };
 
-/// While it lives, what autograd would keep in this thread is dropped instead. Where no gradient is asked
-/// for, or within another one, it changes nothing.
+/// While it lives, drops what autograd would keep in this thread. Without grad mode, or within another one,
+/// it does nothing.
 class Dropping {
  public:
   explicit Dropping(RecomputedPart part);

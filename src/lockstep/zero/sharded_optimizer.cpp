@@ -18,8 +18,6 @@
 namespace lockstep::zero {
 namespace {
 
-// What the ranks tell each other in each step: the elements that each has updated.
-
 using parallel::Stretches;
 
 constexpr int64_t kAlign = 64;
@@ -55,7 +53,7 @@ void exchange_round(const Team& team, const std::vector<Stretches>& shares, int6
   }
 }
 
-/// Every trained parameter as its owners have it. Collective.
+/// Sends each rank's updated elements to all ranks. Collective.
 void exchange_updates(const Team& team, const Shares& shares, const std::vector<at::Tensor>& params) {
   const torch::NoGradGuard no_grad;
   std::vector<Stretches> all;
@@ -86,21 +84,19 @@ struct Rate {
   double lr;
 };
 
-void refuse_scattered(const Optimizer& plain) {
-  for (const auto& param : plain.parameters()) {
-    if (param.is_non_overlapping_and_dense()) continue;
-    throw InputError(
-        format("a parameter of shape {} does not lie in one piece of memory, so it cannot be shared out",
-               c10::str(param.sizes())),
-        "optim.sharded", "make it contiguous(), or leave optim.sharded out");
-  }
-}
-
 zero::Shares share_out(const Optimizer& plain, int world) {
-  refuse_scattered(plain);
+  if (!plain.elementwise())
+    throw InputError("this optimiser cannot be sharded: its update is not elementwise", "optim.sharded",
+                     "override elementwise() if it is, or leave optim.sharded out");
   std::vector<zero::Extent> extents;
-  for (const auto& param : plain.parameters()) extents.push_back({param.numel(), param.requires_grad()});
-  return plain.elementwise() ? zero::cut_evenly(extents, world) : zero::deal_whole(extents, world);
+  for (const auto& param : plain.parameters()) {
+    if (!param.is_non_overlapping_and_dense())
+      throw InputError(format("a parameter of shape {} is not dense in memory, so ranks cannot share it",
+                              c10::str(param.sizes())),
+                       "optim.sharded", "make it contiguous(), or leave optim.sharded out");
+    extents.push_back({param.numel(), param.requires_grad()});
+  }
+  return zero::cut_evenly(extents, world);
 }
 
 }  // namespace
@@ -144,7 +140,7 @@ ShardedOptimizer::ShardedOptimizer(const Make& make, std::unique_ptr<Optimizer> 
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-// In the order of the parameters, and so of the places. An optimiser wants one parameter at least.
+// In the order of the parameters, and so of `places`. An optimiser needs at least one parameter.
 std::unique_ptr<Optimizer> ShardedOptimizer::make_own(const Make& make) const {
   std::vector<std::vector<at::Tensor>> groups(group_count());
   for (const auto& piece : share_->pieces)
@@ -181,10 +177,6 @@ bool ShardedOptimizer::has_betas() const {
   return share_->own->has_betas();
 }
 
-bool ShardedOptimizer::elementwise() const {
-  return share_->own->elementwise();
-}
-
 int64_t ShardedOptimizer::state_bytes(size_t index) const {
   return share_->has(index) ? share_->own->state_bytes(share_->places[index]) : 0;
 }
@@ -201,7 +193,7 @@ void ShardedOptimizer::set_state_of(size_t index, const Tree& state) {
   share_->own->set_state_of(share_->places[index], zero::cut_state(param, piece, state));
 }
 
-// Before they are cut, so that the error tells the parameter's shape and no piece's.
+// Before they are cut, so that the error names the parameter's shape, not a piece's.
 void ShardedOptimizer::refuse_misfits(size_t index, const Tree& state) const {
   for (const auto& [key, value] : items(state)) {
     const bool misfit = value.isTensor() && value.toTensor().dim() > 0 &&
@@ -239,7 +231,7 @@ Tree ShardedOptimizer::state_dict() const {
   return make_dict({{"state", state}, {"param_groups", group_dicts()}});
 }
 
-// A share that does not fit is an error of all.
+// All ranks throw if a share does not fit.
 void ShardedOptimizer::load_state_dict(const Tree& state) {
   share_->team.together([&] { Optimizer::load_state_dict(state); });
 }

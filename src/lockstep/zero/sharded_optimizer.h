@@ -1,5 +1,5 @@
 #pragma once
-// ZeRO's first stage: ranks with the same parameters share the optimiser's state out, to the same bits.
+// ZeRO stage 1: ranks with the same parameters divide the optimiser's state; the results have the same bits.
 //
 //   auto optimizer = lockstep::sharded<lockstep::Adam>(model->parameters(), session, {.lr = 1e-3});
 
@@ -13,17 +13,16 @@
 
 namespace lockstep {
 
-/// An optimiser of which each rank keeps and updates a share, and then gets the others' updates. Its state in
-/// a checkpoint is the plain optimiser's, so a run resumes with or without sharing, and at another world
-/// size. step(), state_dict() and load_state_dict() are collective; the gradients must be the same on all
-/// ranks, as DDP leaves them.
+/// An optimiser whose state the ranks divide: each updates its share and then gets the others' updates. A
+/// checkpoint has the plain optimiser's state, so a run resumes with or without sharing, and at another world
+/// size. step(), state_dict() and load_state_dict() are collective. The gradients must be the same on all
+/// ranks, as after DDP.
 class ShardedOptimizer : public Optimizer {
  public:
   /// Makes an optimiser over these groups of parameters, each with that group's options.
   using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
 
-  /// Parameters are cut into even shares where the optimiser is elementwise(), and dealt out whole where it
-  /// is not.
+  /// Cuts the parameters into equal shares. InputError if the optimiser is not elementwise().
   ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups, const Team& team);
   ~ShardedOptimizer() override;
 
@@ -33,7 +32,6 @@ class ShardedOptimizer : public Optimizer {
   double momentum(size_t group) const override;
   void set_momentum(double momentum, size_t group) override;
   bool has_betas() const override;
-  bool elementwise() const override;
   /// This rank's share.
   int64_t state_bytes(size_t index) const override;
 

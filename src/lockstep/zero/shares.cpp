@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace lockstep::zero {
 namespace {
@@ -115,24 +114,6 @@ Shares cut_evenly(const std::vector<Extent>& params, int world) {
     }
     offset += weight;
   }
-  return shares;
-}
-
-Shares deal_whole(const std::vector<Extent>& params, int world) {
-  std::vector<size_t> order(params.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return weight_of(params[a]) > weight_of(params[b]); });
-  Shares shares(static_cast<size_t>(world));
-  std::vector<int64_t> loads(static_cast<size_t>(world));
-  for (const auto i : order) {
-    const auto rank = static_cast<size_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
-    shares[rank].push_back({i, 0, params[i].elements});
-    loads[rank] += weight_of(params[i]);
-  }
-  for (auto& share : shares)
-    std::sort(share.begin(), share.end(),
-              [](const ParameterPiece& a, const ParameterPiece& b) { return a.param < b.param; });
   return shares;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which elements of which parameter are whose: the same answer on every rank, from the sizes alone.
+// Which rank owns which elements of a parameter: computed from the sizes, the same on every rank.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,39 +22,32 @@ struct ParameterPiece {
   bool operator==(const ParameterPiece&) const = default;
 };
 
-/// A parameter, as far as sharing it out goes.
+/// A parameter's size.
 struct Extent {
   int64_t elements;
-  bool trained;  // a frozen one weighs nothing
+  bool trained;  // a frozen one does not count
 };
 
 /// A rank's pieces in the order of the parameters, at most one of each.
 using Shares = std::vector<std::vector<ParameterPiece>>;
 
-/// Even but for 64 elements, whatever the parameters' sizes. A cut within a parameter lies on a multiple of
-/// 64 elements, so that a kernel's vectors begin and end where they do over the whole.
+/// Equal shares up to 64 elements, whatever the parameters' sizes. A cut within a parameter is at a multiple
+/// of 64 elements, so that a kernel's vectors begin and end where they do for the whole parameter.
 Shares cut_evenly(const std::vector<Extent>& params, int world);
 
-/// Each parameter whole, the largest first to whoever has least.
-Shares deal_whole(const std::vector<Extent>& params, int world);
-
-// A piece of a parameter, of its gradient and of its state: views where there is memory to look at, and the
-// way from a whole state to a piece's and back.
-
-/// A dense tensor's elements in a row, as they lie in memory; shares it.
+/// A view of a dense tensor's elements in memory order.
 at::Tensor flat(const at::Tensor& tensor);
 
-/// What an optimiser sees of a parameter: all of it in its own shape, or some of its elements in a row.
+/// The view of a parameter that an optimiser gets: the whole parameter, or a row of its elements.
 at::Tensor piece_of(const at::Tensor& param, const ParameterPiece& piece);
 
-/// The gradient of that piece. A copy where the gradient does not lie in memory as the parameter does.
+/// The gradient of that piece; a copy if its layout differs from the parameter's.
 at::Tensor gradient_of(const at::Tensor& param, const ParameterPiece& piece);
 
-/// A piece's entry of a state: what is as large as the parameter is cut, the rest (Adam's step) is taken as
-/// it is.
+/// A piece's entry of a state: tensors of the parameter's size are cut, the rest (Adam's step) is kept.
 Tree cut_state(const at::Tensor& param, const ParameterPiece& piece, const Tree& whole);
 
-/// The whole from all pieces' entries; on the CPU.
+/// The whole entry from all pieces' entries; on the CPU.
 Tree join_states(const at::Tensor& param, const std::vector<std::pair<ParameterPiece, Tree>>& parts);
 
 }  // namespace lockstep::zero

@@ -88,7 +88,7 @@ TEST_P(MeshTest, AGridThatDoesNotFitIsAnErrorOfAllRanks) {
     FAIL() << "15 ranks are not there";
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what())
-                  .find("cannot be shared out as parallel.data 3 x parallel.tensor 5 x parallel.pipeline 1"),
+                  .find("cannot be divided into parallel.data 3 x parallel.tensor 5 x parallel.pipeline 1"),
               std::string::npos)
         << error.what();
   }

@@ -156,7 +156,7 @@ TEST(TensorLayersStart, AWidthThatDoesNotSplitIsAnErrorOfAllRanks) {
   try {
     ColumnParallelLinear(kIn, 33, team);
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("33 outputs of a linear layer do not split evenly among"),
+    EXPECT_NE(std::string(error.what()).find("33 outputs of a linear layer cannot be divided evenly among"),
               std::string::npos)
         << error.what();
   }

@@ -246,52 +246,6 @@ TEST(Sharded, KeepsGroupsWithOptionsOfTheirOwn) {
   pair.expect_alike("groups");
 }
 
-// Not element by element: the whole parameter's norm decides.
-class Normed : public Optimizer {
- public:
-  explicit Normed(std::vector<at::Tensor> params)
-      : Optimizer(std::move(params), 0.1), sums_(parameters().size()) {}
-  double momentum(size_t) const override { return 0; }
-  void set_momentum(double, size_t) override {}
-  int64_t state_bytes(size_t index) const override {
-    return static_cast<int64_t>(parameters()[index].nbytes());
-  }
-
- protected:
-  void update(const std::vector<Slot>& slots, size_t group) override {
-    for (const auto& [index, param, grad] : slots) {
-      auto& sum = sums_[index];
-      if (!sum.defined()) sum = at::zeros_like(param);
-      sum.add_(grad / (grad.norm() + 1));
-      param.add_(sum, -lr(group));
-    }
-  }
-  Tree state_of(size_t index) const override {
-    return sums_[index].defined() ? make_dict({{"sum", sums_[index]}}) : Tree();
-  }
-  void set_state_of(size_t index, const Tree& state) override {
-    sums_[index] = state.isNone() ? at::Tensor() : fit(index, get(state, "sum"), "sum");
-  }
-  std::vector<std::pair<Tree, Tree>> options_of(size_t) const override { return {}; }
-  void set_options_of(size_t, const Tree&) override {}
-
- private:
-  std::vector<at::Tensor> sums_;
-};
-
-TEST(Sharded, DealsParametersWholeWhereElementsBelongTogether) {
-  Pair pair([](auto params) { return std::make_unique<Normed>(params); },
-            [](auto params) {
-              const auto make = [](const std::vector<std::vector<at::Tensor>>& groups) {
-                return std::make_unique<Normed>(groups[0]);
-              };
-              const std::vector<std::vector<at::Tensor>> groups{params};
-              return std::make_unique<ShardedOptimizer>(make, groups, team());
-            });
-  for (int step = 0; step < 5; ++step) pair.step(step);
-  pair.expect_alike("whole parameters");
-}
-
 TEST(Sharded, TrainsLessThanThereAreRanks) {
   std::vector<at::Tensor> plain_params = {at::ones({}, torch::requires_grad())},
                           params = {plain_params[0].clone()};
@@ -344,7 +298,8 @@ TEST(Sharded, RefusesAlikeOnAllRanks) {
   adam->step();
   EXPECT_THAT(
       error_of([&] { ours->load_state_dict(adam->state_dict()); }),
-      HasSubstr("\"exp_avg\" of parameter 1 in the checkpoint's optimiser is no tensor of shape [3, 1001]"));
+      HasSubstr(
+          "\"exp_avg\" of parameter 1 in the checkpoint's optimiser is not a tensor of shape [3, 1001]"));
   EXPECT_THAT(error_of([&] {
                 sharded<Adam>({{params, {.lr = -1}}}, team());
               }),

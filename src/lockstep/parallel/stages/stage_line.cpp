@@ -125,8 +125,8 @@ StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(l
   if (groups_) connect();
 }
 
-// NCCL connects two ranks at their first message, and two that are alone both ways at once: where one's first
-// group goes one way and the other's both ways (a single micro-batch), that is an error there.
+// NCCL connects two ranks at their first message, and a pair of ranks in both directions at once. It fails if
+// one rank's first group goes one way and the other's both ways (a single micro-batch).
 void StageLine::connect() {
   std::vector<Parcel> parcels;
   for (const int peer : {stage() - 1, stage() + 1}) {
@@ -175,40 +175,38 @@ at::Tensor StageLine::empty(const Form& form) const {
   return at::empty_strided(form.sizes, form.strides, at::dtype(form.dtype).device(line_.device()));
 }
 
-StageLine::Key StageLine::key(What what, const Sizes& batch) {
-  return {what, torch::GradMode::is_enabled(), batch};
+StageLine::Key StageLine::key(const Sizes& batch) {
+  return {torch::GradMode::is_enabled(), batch};
 }
 
 StageLine::Parcel StageLine::output(const at::Tensor& tensor, const Sizes& batch) {
   auto whole = dense(tensor.detach());
   auto form = form_of(whole);
   form.needs_gradient = tensor.requires_grad();
-  const auto [known, is_new] = sent_forms_.try_emplace(key(What::output, batch), form);
+  const auto [known, is_new] = sent_forms_.try_emplace(key(batch), form);
   if (is_new) {
     const Parcel header{true, stage() + 1, packed(form)};
     sent_.push_back({post(header), {header.tensor}, false});
   }
   if (known->second != form)
-    throw Error(format("the output of stage {} changed between batches: {}, before {}", stage(), form.text(),
-                       known->second.text()),
-                "parallel.pipeline",
-                "a stage's output may depend on its input's shape only: cut elsewhere, let the stage give "
-                ".contiguous() "
-                "tensors, freeze it before the first batch, or train without parallel.pipeline");
+    throw Error(format("the output of stage {} changed between batches", stage()),
+                format("before: {}; now: {}", known->second.text(), form.text()),
+                "cut the model elsewhere, make the output contiguous(), freeze parameters before the first "
+                "batch, or train without parallel.pipeline");
   return {true, stage() + 1, whole};
 }
 
 StageLine::Parcel StageLine::input(const Sizes& batch) {
-  auto known = known_forms_.find(key(What::output, batch));
-  if (known == known_forms_.end()) {
+  auto known = received_forms_.find(key(batch));
+  if (known == received_forms_.end()) {
     const Parcel header{false, stage() - 1, torch::empty({kHeader}, torch::kInt64)};
     post(header)->wait();
-    known = known_forms_.emplace(key(What::output, batch), unpacked(header.tensor)).first;
+    known = received_forms_.emplace(key(batch), unpacked(header.tensor)).first;
   }
   return {false, stage() - 1, empty(known->second).requires_grad_(known->second.needs_gradient)};
 }
 
-// Autograd lays the gradient of a dense leaf out like the leaf, so that nothing is copied here.
+// Autograd gives a dense leaf's gradient the leaf's layout, so nothing is copied here.
 StageLine::Parcel StageLine::gradient_of(const at::Tensor& input) const {
   const auto& gradient = input.grad();
   if (gradient.defined() && gradient.strides() == input.strides()) return {true, stage() - 1, gradient};
@@ -218,7 +216,7 @@ StageLine::Parcel StageLine::gradient_of(const at::Tensor& input) const {
 }
 
 StageLine::Parcel StageLine::gradient(const Sizes& batch) const {
-  return {false, stage() + 1, empty(sent_forms_.at(key(What::output, batch)))};
+  return {false, stage() + 1, empty(sent_forms_.at(key(batch)))};
 }
 
 StageLine::WorkPtr StageLine::post(const Parcel& parcel) const {
@@ -227,7 +225,7 @@ StageLine::WorkPtr StageLine::post(const Parcel& parcel) const {
   return parcel.sends ? group->send(tensors, parcel.peer, kTag) : group->recv(tensors, parcel.peer, kTag);
 }
 
-// One piece of work for a group, one a message where the backend knows no groups.
+// One Work for a group; one per message if the backend does not support groups.
 std::vector<StageLine::Posted> StageLine::post_all(const std::vector<Parcel>& parcels) const {
   std::vector<Posted> posted;
   std::optional<Group> group;
@@ -254,8 +252,8 @@ void StageLine::exchange(const std::vector<Parcel>& parcels) {
   release(unanswered());
 }
 
-// An output and a gradient for each micro-batch that a stage keeps alive, and one more: whatever is older was
-// answered, so that waiting for it takes no time and frees its memory.
+// An output and a gradient for each micro-batch that a stage keeps alive, and one more. Older messages have
+// been received, so waiting for them takes no time and frees their memory.
 size_t StageLine::unanswered() const {
   return 2 * static_cast<size_t>(stages() - stage() + 1);
 }
@@ -272,12 +270,11 @@ at::Tensor StageLine::from_last(const at::Tensor& mine, const Sizes& batch) {
     line_.group()->broadcast(tensors, options)->wait();
   };
   const auto whole = is_last() ? dense(mine.detach()) : at::Tensor();
-  const auto place = key(What::result, batch);
-  auto known = known_forms_.find(place);
-  if (known == known_forms_.end()) {
+  auto known = result_forms_.find(key(batch));
+  if (known == result_forms_.end()) {
     const auto header = is_last() ? packed(form_of(whole)) : torch::empty({kHeader}, torch::kInt64);
     share(header);
-    known = known_forms_.emplace(place, unpacked(header)).first;
+    known = result_forms_.emplace(key(batch), unpacked(header)).first;
   }
   auto result = is_last() ? whole : empty(known->second);
   share(flat(result));

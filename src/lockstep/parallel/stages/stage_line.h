@@ -1,5 +1,5 @@
 #pragma once
-// The line of ranks along which a pipeline's activations and gradients travel, from stage to stage.
+// A pipeline's line of ranks: sends activations and gradients from stage to stage.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -16,14 +16,14 @@
 
 namespace lockstep::parallel {
 
-/// Shape, dtype and strides go ahead of an output once for each shape of what the batch began with, which
-/// every stage knows: a model whose outputs' shapes depend on more than that is refused. They go from CPU to
-/// CPU, whatever carries the tensors. A gradient has the form of the output that it is of.
+/// Shape, dtype and strides are sent before an output, once for each shape of the pipeline's input, which
+/// every stage knows. A model whose outputs' shapes depend on anything else is refused. They go from CPU to
+/// CPU, whatever sends the tensors. A gradient has the form of its output.
 class StageLine {
  public:
   using Sizes = std::vector<int64_t>;
 
-  /// A tensor on its way, or the place for one that comes.
+  /// A tensor to send, or the memory for one to receive.
   struct Parcel {
     bool sends;
     int peer;
@@ -39,28 +39,28 @@ class StageLine {
   bool is_last() const { return stage() + 1 == stages(); }
   const Team& team() const { return line_; }
 
-  // What travels; `batch` is what the micro-batch looked like when it came in.
+  // What is sent; `batch` is the shape of the micro-batch as the pipeline's input.
 
   /// To the next stage.
   Parcel output(const at::Tensor& tensor, const Sizes& batch);
-  /// From the stage before, which is waited for where the form is not known yet; the tensor asks for a
-  /// gradient where the sender's does.
+  /// From the stage before; waits for the form if it is not known yet. The tensor requires a gradient if the
+  /// sender's does.
   Parcel input(const Sizes& batch);
-  /// Back to the stage before, of what came from there; zeros where it has no gradient.
+  /// The gradient of `input`, back to the stage before; zeros if there is none.
   Parcel gradient_of(const at::Tensor& input) const;
-  /// From the next stage, of an output that went there.
+  /// From the next stage, the gradient of an output.
   Parcel gradient(const Sizes& batch) const;
 
-  /// As one group, where the backend knows groups. What is received is there for whatever comes next on this
-  /// device; what is sent is kept until it has gone.
+  /// As one group, if the backend supports groups. What is received is ready for the next operation on this
+  /// device; what is sent is kept until it has been sent.
   void exchange(const std::vector<Parcel>& parcels);
-  /// Returns when all that was sent has gone; a batch ends with it.
+  /// Returns when everything has been sent; ends a batch.
   void flush() { release(0); }
   /// The last stage's tensor on every stage.
   at::Tensor from_last(const at::Tensor& mine, const Sizes& batch);
 
  private:
-  /// What a receiver has to know before the bytes come.
+  /// What a receiver needs to know before the bytes.
   struct Form {
     at::ScalarType dtype;
     bool needs_gradient;
@@ -68,8 +68,7 @@ class StageLine {
     bool operator==(const Form&) const = default;
     std::string text() const;
   };
-  enum class What : int { output = 1, result = 2 };
-  using Key = std::tuple<What, bool, Sizes>;
+  using Key = std::pair<bool, Sizes>;  // grad mode, and the shape of the pipeline's input
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   struct Posted {
     WorkPtr work;
@@ -81,7 +80,7 @@ class StageLine {
   static Form unpacked(const at::Tensor& header);
   static at::Tensor dense(const at::Tensor& tensor);
   at::Tensor empty(const Form& form) const;
-  static Key key(What what, const Sizes& batch);
+  static Key key(const Sizes& batch);
   void connect();
   WorkPtr post(const Parcel& parcel) const;
   std::vector<Posted> post_all(const std::vector<Parcel>& parcels) const;
@@ -89,8 +88,8 @@ class StageLine {
   void release(size_t kept);
 
   Team line_;
-  bool groups_;  // does the backend of the tensors know groups?
-  std::map<Key, Form> sent_forms_, known_forms_;
+  bool groups_;  // does the backend of the tensors support groups?
+  std::map<Key, Form> sent_forms_, received_forms_, result_forms_;
   std::deque<Posted> sent_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Trees between ranks: a checkpoint that rank 0 has read, on every rank, and what each rank has, on rank 0.
-// They travel between the CPUs where the group can, and a rank holds one piece beside the trees.
+// Trees between ranks: sends a checkpoint from rank 0 to all, and gathers every rank's state on rank 0. The
+// data goes from CPU to CPU if the group can, and a rank holds one piece besides the trees.
 
 #include <ATen/core/Tensor.h>
 
@@ -14,12 +14,10 @@
 
 namespace lockstep::parallel {
 
-// The bytes of many tensors in a row, which travel in pieces that know nothing of where a tensor ends.
-
-/// How many bytes an exchange of state holds at a time, whatever it exchanges.
+/// The bytes that an exchange of state holds at a time.
 constexpr int64_t kInFlight = int64_t{64} << 20;
 
-/// Flat tensors of bytes, one after the other.
+/// Flat tensors of bytes, one after the other; exchanged in pieces, whatever the tensors' sizes.
 struct Stretches {
   std::vector<at::Tensor> bytes;
   int64_t total = 0;
@@ -30,7 +28,7 @@ struct Stretches {
   }
 };
 
-/// Calls copy(part of a stretch, its place in the slot) for all that lies in [from, from + slot's size).
+/// Calls copy(part of a stretch, its place in the slot) for all bytes in [from, from + slot's size).
 template <class Copy>
 void for_each_part(const Stretches& all, int64_t from, const at::Tensor& slot, const Copy& copy) {
   int64_t begin = 0;
@@ -50,12 +48,12 @@ inline void put_into(const Stretches& all, int64_t from, const at::Tensor& slot)
   for_each_part(all, from, slot, [](at::Tensor part, const at::Tensor& place) { part.copy_(place); });
 }
 
-/// What rank 0's `read` returns, on every rank; its error, too. `piece`: the most bytes under way.
+/// What rank 0's `read` returns, or its error, on every rank. `piece`: the most bytes sent at once.
 /// Collective.
 Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t piece = kInFlight);
 
-/// Every rank's, in rank order, on rank 0; nothing elsewhere. Rank after rank, so that nobody holds more than
-/// one beside what rank 0 puts together. Collective.
+/// Every rank's tree, in rank order, on rank 0; empty on the others. Rank after rank, so that no other rank
+/// holds more than its own. Collective.
 std::vector<Tree> gather_trees(const Team& team, const Tree& own, int64_t piece = kInFlight);
 
 }  // namespace lockstep::parallel
