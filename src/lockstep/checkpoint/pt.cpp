@@ -206,9 +206,7 @@ class Archive {
     if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item)
       throw InputError(format("the file is damaged: storage {} is shorter than it should be", storage.key),
                        name_, checkpoint::kCopyAgain);
-    loaded = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
-    std::copy(bytes.begin(), bytes.end(), loaded.mutable_data_ptr<uint8_t>());
-    return loaded;
+    return loaded = checkpoint::copy_of(bytes);
   }
 
   const std::string& name_;

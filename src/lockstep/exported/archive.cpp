@@ -124,12 +124,10 @@ namespace {
 constexpr size_t kMostText = size_t{64} << 20;
 constexpr const char* kCopy = "copy the file again, or export it again";
 
-constexpr checkpoint::FileWords kWords = {"the exported model", "the file is empty",
-                                          "name the .pt2 file that torch.export.save wrote", kCopy};
-
 }  // namespace
 
-Archive::Archive(const std::string& path) : file_(path, kWords), zip_(open()) {
+Archive::Archive(const std::string& path)
+    : file_(path, "the exported model", "name the .pt2 file that torch.export.save wrote"), zip_(open()) {
   check_layout();
 }
 

@@ -7,7 +7,6 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -272,17 +271,6 @@ static_assert(std::ranges::is_sorted(kDraws));
       "write it with operators of torch alone: a custom operator needs the library that defines it");
 }
 
-// A result that is one of the arguments, too, is what libtorch's kernels do not all expect. This one does,
-// with its check: torch's spectral_norm normalises so.
-constexpr std::string_view kMayWriteOut = "torch.ops.aten.div.out";
-
-c10::OperatorHandle checked(const c10::OperatorHandle& found, const std::string& target) {
-  if (target == kMayWriteOut) return found;
-  if (std::ranges::none_of(found.schema().arguments(), &c10::Argument::is_out)) return found;
-  throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),
-                "write that part of the model without out=");
-}
-
 /// By the name in the file, "torch.ops.aten.linear.default". Refusal for one that is not libtorch's, that
 /// this libtorch lacks, that is not in the list (operators.inc), or that has an out=.
 c10::OperatorHandle find_operator(const std::string& target) {
@@ -293,14 +281,20 @@ c10::OperatorHandle find_operator(const std::string& target) {
   const std::string name = rest.substr(0, dot);
   auto overload = rest.substr(dot + 1);
   if (overload == "default") overload.clear();
-  if (!std::ranges::binary_search(kAllowed, name)) {
+  if (!std::ranges::binary_search(kAllowed, name))
     throw Refusal(format("the operator {} is not one that an exported model may call", shown(target)),
                   "export without run_decompositions(), and write that part with other operators of torch");
-  }
   const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-  if (found) return checked(*found, target);
-  throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
-                "export the model with a torch of this version, or take a lockstep with a newer libtorch");
+  if (!found)
+    throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
+                  "export the model with a torch of this version, or use a lockstep with a newer libtorch");
+  // Not all kernels expect a result that is one of the arguments. This one does, with its check: torch's
+  // spectral_norm normalises so.
+  if (target != "torch.ops.aten.div.out" &&
+      std::ranges::any_of(found->schema().arguments(), &c10::Argument::is_out))
+    throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),
+                  "write that part of the model without out=");
+  return *found;
 }
 
 /// Does it draw random numbers whatever mode the model is in?
@@ -310,67 +304,40 @@ bool always_draws(const std::string& name) {
          std::ranges::binary_search(kDraws, std::string_view(name).substr(space.size()));
 }
 
-// What eval mode changes in a graph that was exported in train mode: dropout and norms, as
-// torch.nn.Module.eval() changes them.
-
-/// How many training flags of a node are on, and off.
-struct Flags {
-  int on = 0, off = 0;
-};
-
-constexpr std::array<std::string_view, 3> kTrainingFlags = {"train", "training", "use_input_stats"};
-
-bool is_training_flag(const c10::Argument& argument, const Argument& given) {
-  return given.kind == Argument::Kind::constant && given.value.isBool() &&
-         std::find(kTrainingFlags.begin(), kTrainingFlags.end(), argument.name()) != kTrainingFlags.end();
-}
-
-bool is_dropout(const c10::Argument& argument, const Argument& given) {
-  return argument.name() == "dropout_p" && given.kind == Argument::Kind::constant && given.value.isDouble();
-}
-
-// Without running statistics a norm takes the batch's own in eval mode, too.
-bool is_norm_without_statistics(const Node& node) {
-  const auto& name = node.op->schema().name();
-  if (name != "aten::batch_norm" && name != "aten::instance_norm") return false;
-  const auto mean = static_cast<size_t>(*node.op->schema().argumentIndexWithName("running_mean"));
-  const auto& given = node.arguments[mean];
-  return given.kind == Argument::Kind::constant && given.value.isNone();
-}
-
-/// Fills in what is different of the node then. `counts_batches`: it adds to a norm's number of batches.
-Flags set_eval_mode(Node& node, bool counts_batches) {
-  Flags flags;
-  node.only_in_training = counts_batches;
-  if (is_norm_without_statistics(node)) return flags;
-  const auto& wanted = node.op->schema().arguments();
-  for (size_t i = 0; i < wanted.size(); ++i) {
+/// Fills in what eval mode changes: dropout and norms, as torch.nn.Module.eval() changes them.
+void set_eval_mode(Node& node, GraphCalls& calls) {
+  const auto& schema = node.op->schema();
+  const auto mean = schema.argumentIndexWithName("running_mean");
+  if (mean && (schema.name() == "aten::batch_norm" || schema.name() == "aten::instance_norm")) {
+    // without running statistics a norm takes the batch's own in eval mode, too
+    const auto& given = node.arguments[static_cast<size_t>(*mean)];
+    if (given.kind == Kind::constant && given.value.isNone()) return;
+  }
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
+    const auto& name = schema.arguments()[i].name();
     const auto& given = node.arguments[i];
-    if (is_training_flag(wanted[i], given)) {
+    if (given.kind != Kind::constant) continue;
+    const bool is_flag = name == "train" || name == "training" || name == "use_input_stats";
+    if (is_flag && given.value.isBool()) {
       const bool is_on = given.value.toBool();
-      ++(is_on ? flags.on : flags.off);
+      ++(is_on ? calls.on : calls.off);
       if (is_on) node.eval_arguments.emplace_back(i, false);
-    } else if (is_dropout(wanted[i], given)) {
+    } else if (name == "dropout_p" && given.value.isDouble()) {
       node.eval_arguments.emplace_back(i, 0.0);
     }
   }
-  return flags;
 }
 
 constexpr size_t kMostNodes = 1'000'000;
 constexpr int kMostNested = 8;
 constexpr std::string_view kOperators = "torch.ops.", kHigherOrder = "torch.ops.higher_order.";
 
-const std::map<std::string, Node::Kind>& higher_order() {
-  static const std::map<std::string, Node::Kind> known = {
-      {"cond", Node::Kind::branch},
-      {"wrap_with_set_grad_enabled", Node::Kind::set_grad},
-      {"wrap_with_autocast", Node::Kind::autocast},
-      {"tag_activation_checkpoint", Node::Kind::nested},
-      {"wrap", Node::Kind::nested},
-  };
-  return known;
-}
+const std::map<std::string, Node::Kind> kHigherOrderKinds = {
+    {"cond", Node::Kind::branch},
+    {"wrap_with_set_grad_enabled", Node::Kind::set_grad},
+    {"wrap_with_autocast", Node::Kind::autocast},
+    {"tag_activation_checkpoint", Node::Kind::nested},
+    {"wrap", Node::Kind::nested}};
 
 class Compiler {
  public:
@@ -456,11 +423,9 @@ class Compiler {
     const auto& name = node.op->schema().name();
     ++calls_.operators[name];
     if (always_draws(name)) calls_.draws.insert(name);
-    const bool counts = counts_batches(node, json);
-    if (counts) counters_.insert(text_at(only_field(json.at("outputs").at(0)).value, "name"));
-    const auto flags = set_eval_mode(node, counts);
-    calls_.on += flags.on;
-    calls_.off += flags.off;
+    node.only_in_training = counts_batches(node, json);
+    if (node.only_in_training) counters_.insert(text_at(only_field(json.at("outputs").at(0)).value, "name"));
+    set_eval_mode(node, calls_);
   }
 
   bool counts_batches(const Node& node, const Json& json) const {
@@ -488,8 +453,8 @@ class Compiler {
 
   void add_higher_order(Node& node, const Json& json) {
     const auto name = node.target.substr(kHigherOrder.size());
-    const auto found = higher_order().find(name);
-    if (found == higher_order().end()) {
+    const auto found = kHigherOrderKinds.find(name);
+    if (found == kHigherOrderKinds.end()) {
       throw Refusal("a higher-order operator that lockstep does not run",
                     "write that part of the model without it");
     }

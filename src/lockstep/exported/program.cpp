@@ -79,19 +79,16 @@ Input input_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
   if (kind == "user_input") return user_input(value.at("arg"), graph);
   if (kind == "constant_input") return constant_input(text_at(value, "name"), only_field(value.at("value")));
-  const std::map<std::string, std::pair<Input::Kind, const char*>> tensors = {
-      {"parameter", {Input::Kind::parameter, "parameter_name"}},
-      {"buffer", {Input::Kind::buffer, "buffer_name"}},
-      {"tensor_constant", {Input::Kind::constant_tensor, "tensor_constant_name"}}};
-  const auto found = tensors.find(kind);
-  if (found == tensors.end()) {
+  const bool is_parameter = kind == "parameter", is_buffer = kind == "buffer";
+  if (!is_parameter && !is_buffer && kind != "tensor_constant")
     throw Refusal(format("the model takes an input of the kind {}", shown(kind)),
                   "only tensors, numbers and texts can be given to it");
-  }
-  Input input{.kind = found->second.first,
-              .name = text_at(value, found->second.second),
+  Input input{.kind = is_parameter ? Input::Kind::parameter
+                      : is_buffer  ? Input::Kind::buffer
+                                   : Input::Kind::constant_tensor,
+              .name = text_at(value, (kind + "_name").c_str()),
               .argument = text_at(value.at("arg"), "name")};
-  if (kind == "buffer") input.saved = value.value("persistent", true);
+  if (is_buffer) input.saved = value.value("persistent", true);
   return input;
 }
 

@@ -52,19 +52,12 @@ class Reader {
     // the same view of a record is the same tensor
     auto& same = seen_[format("{} {} {}", record, meta.dump(), is_parameter)];
     if (same.defined()) return same;
+    auto& bytes = records_[folder_ + record];
+    if (!bytes.defined()) bytes = checkpoint::copy_of(archive_.zip().bytes(folder_ + record));
     const checkpoint::Cursor input({}, archive_.path() + ": " + shown(name));
-    same = checkpoint::rebuild_tensor(copy_of(folder_ + record), claim, input).detach();
+    same = checkpoint::rebuild_tensor(bytes, claim, input).detach();
     if (is_parameter && meta.at("requires_grad").get<bool>()) same.requires_grad_();
     return same;
-  }
-
-  at::Tensor copy_of(const std::string& record) {
-    auto& copy = records_[record];
-    if (copy.defined()) return copy;
-    const auto bytes = archive_.zip().bytes(record);
-    copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
-    std::copy(bytes.begin(), bytes.end(), copy.mutable_data_ptr<uint8_t>());
-    return copy;
   }
 
   const Archive& archive_;
