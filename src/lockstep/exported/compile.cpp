@@ -32,14 +32,13 @@ class SlotNames {
   int add(const std::string& name, Holds holds) {
     const auto number = static_cast<int>(graph_.slots.size());
     if (!slots_.emplace(name, number).second)
-      throw Refusal(format("the graph gives two values the name {}", shown(name)));
+      throw Refusal(format("two values of the graph have the name {}", shown(name)));
     graph_.slots.push_back(holds);
     return number;
   }
   Argument find(const std::string& name) const {
     const auto found = slots_.find(name);
-    if (found == slots_.end())
-      throw Refusal(format("the graph uses {} before anything gives it", shown(name)));
+    if (found == slots_.end()) throw Refusal(format("the graph uses {} before it is computed", shown(name)));
     const auto number = found->second;
     return {.kind = Kind::slot, .slot = number, .holds = graph_.slots[static_cast<size_t>(number)]};
   }
@@ -70,7 +69,7 @@ Argument symbol(const Json& json, const SlotNames& names) {
   if (kind == "as_int") return constant(whole_number(value));
   if (kind == "as_float") return constant(number_of(value));
   if (kind == "as_bool") return constant(value.get<bool>());
-  throw Refusal("a size of the graph is of the kind " + shown(kind));
+  throw Refusal("a size of the graph has the kind " + shown(kind));
 }
 
 Argument optional_tensor(const Json& json, const SlotNames& names) {
@@ -242,7 +241,7 @@ bool is_of_kind(const Json& json, c10::TypePtr type) {
 Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names) {
   auto argument = read_argument(json, names);
   if (is_of_kind(json, wanted.real_type()) && fit(argument, wanted.type(), wanted.N())) return argument;
-  throw Refusal(format("its argument {} is of the kind {}, and it takes {}", wanted.name(),
+  throw Refusal(format("its argument {} has the kind {}, but must be {}", wanted.name(),
                        shown(only_field(json).name), wanted.type()->str()));
 }
 
@@ -266,9 +265,8 @@ constexpr std::string_view kDraws[] = {
 static_assert(std::ranges::is_sorted(kDraws));
 
 [[noreturn]] void refuse_space(const std::string& target) {
-  throw Refusal(
-      format("the operator {} is not libtorch's own", shown(target)),
-      "write it with operators of torch alone: a custom operator needs the library that defines it");
+  throw Refusal(format("the operator {} is not libtorch's own", shown(target)),
+                "use only torch's operators: a custom operator needs the library that defines it");
 }
 
 /// By the name in the file, "torch.ops.aten.linear.default". Refusal for one that is not libtorch's, that
@@ -361,7 +359,7 @@ class Compiler {
     const auto [kind, value] = only_field(json);
     if (kind == "as_tensor") return names_.add(text_at(value, "name"), Holds::tensor);
     if (is_symbol(kind)) return names_.add(text_at(value, "as_name"), held_by(kind));
-    if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object");
+    if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object, which is not supported");
     return -1;
   }
 
@@ -399,7 +397,7 @@ class Compiler {
     add_outputs(node, json.at("outputs"));
     const auto results = schema.returns().size();
     if (node.gives_list ? results != 1 : node.outputs.size() > results)
-      throw Refusal("it does not give what the graph takes from it");
+      throw Refusal("it does not return what the graph expects");
     count(node, json);
   }
 
@@ -438,7 +436,7 @@ class Compiler {
   void add_arithmetic(Node& node, const Json& json) {
     const auto* found = find_arithmetic(node.target);
     if (!found) {
-      throw Refusal("a Python function that lockstep does not know",
+      throw Refusal("a Python function that lockstep does not support",
                     "write that part of the model with operators of torch");
     }
     node.kind = Node::Kind::arithmetic;
@@ -448,7 +446,7 @@ class Compiler {
     if (node.arguments.size() != found->arguments)
       throw Refusal(format("it takes {} arguments", found->arguments));
     add_outputs(node, json.at("outputs"));
-    if (node.outputs.size() != 1 || node.outputs[0] < 0) throw Refusal("it gives one number");
+    if (node.outputs.size() != 1 || node.outputs[0] < 0) throw Refusal("it returns one number");
   }
 
   void add_higher_order(Node& node, const Json& json) {
@@ -520,10 +518,10 @@ class Compiler {
       } else if (kind == "as_none" || kind == "as_int" || kind == "as_bool" || kind == "as_float") {
         node.outputs.push_back(-1);
       } else {
-        throw Refusal("it gives something of the kind " + shown(kind));
+        throw Refusal("it returns a value of the kind " + shown(kind));
       }
     }
-    if (node.gives_list && json.size() != 1) throw Refusal("it gives a list and something else");
+    if (node.gives_list && json.size() != 1) throw Refusal("it returns a list and another value");
   }
 
   static bool is_symbol(const std::string& kind) {

@@ -113,7 +113,7 @@ Output output_of(const Json& spec, const Json& graph) {
     return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
   if (kind == "parameter_mutation")
     return {.kind = Output::Kind::mutation, .name = text_at(value, "parameter_name")};
-  throw Refusal(format("the model gives an output of the kind {}", shown(kind)),
+  throw Refusal(format("the model returns an output of the kind {}", shown(kind)),
                 "export it with torch.export.export, for training, and without run_decompositions()");
 }
 
@@ -254,7 +254,7 @@ void read_version(const Json& model, ExportedProgram& program) {
     program.torch_version = shown(torch->get<std::string>());
   if (major != kMajor || minor < kLeastMinor) {
     throw Refusal(
-        format("the graph is written in form {}{}, and forms {}.{} to {}.x can be read", program.schema,
+        format("the graph has schema version {}{}; lockstep reads {}.{} to {}.x", program.schema,
                program.torch_version.empty() ? "" : " (torch " + program.torch_version + ")", kMajor,
                kLeastMinor, kMajor),
         std::string("with a torch between 2.9 and the one this lockstep is built with ") + kExportAgain);
@@ -297,7 +297,7 @@ void read_graph(const Json& model, ExportedProgram& program) {
       compile(model.at("graph_module").at("graph"), counters_of(program.signature), program.calls);
   if (program.signature.inputs.size() != program.graph.inputs.size() ||
       program.signature.outputs.size() != program.graph.outputs.size())
-    throw Refusal("its signature is of another graph");
+    throw Refusal("its signature belongs to another graph");
 }
 
 }  // namespace

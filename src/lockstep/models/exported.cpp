@@ -269,7 +269,7 @@ torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
   for (auto& value : run(inputs_for(input, program)))
     if (value.isTensor()) tensors.push_back(std::move(value));
   if (tensors.size() == 1) return tensors[0].toTensor();
-  throw InputError(format("the exported model gives {} tensors, and a task takes one", tensors.size()),
+  throw InputError(format("the exported model returns {} tensors, but a task takes one", tensors.size()),
                    program.path, "let its forward return one tensor, and export it again");
 }
 

@@ -71,7 +71,7 @@ int32_t require_token(const text::Vocabulary& vocabulary, const std::string& tok
 void check_text(std::string_view text) {
   if (text.size() >= std::numeric_limits<uint32_t>::max())
     throw InputError("a text of 4 GiB or more cannot be encoded", format("{} bytes", text.size()),
-                     "cut it into parts");
+                     "split it into parts");
   const auto wrong = base::invalid_utf8(text);
   if (!wrong) return;
   throw InputError(format("a text is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*wrong])),

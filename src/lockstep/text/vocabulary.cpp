@@ -209,7 +209,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::string where)
     const auto [first, is_new] = numbers_.emplace(token, static_cast<int32_t>(i));
     if (!is_new)
       throw InputError(
-          format("the vocabulary has {} twice, as the tokens {} and {}",
+          format("the vocabulary holds {} twice, as tokens {} and {}",
                  token.empty() ? "an empty line" : "\"" + base::printable(token) + "\"", first->second, i),
           where_, kVocabularyHint);
   }
