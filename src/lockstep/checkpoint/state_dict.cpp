@@ -26,7 +26,7 @@ void collect(const torch::nn::Module& module, const std::string& prefix, const T
   const auto* own = dynamic_cast<const OwnStateDict*>(&module);
   if (!own) return;
   for (const auto& [name, first] : own->tied()) put(into, prefix + name, *find(into, prefix + first));
-  for (const auto& name : own->unsaved()) into.toGenericDict().erase(prefix + name);
+  for (const auto& name : own->unsaved()) static_cast<void>(into.toGenericDict().erase(prefix + name));
 }
 
 bool is_state_dict(const Tree& tree) {

@@ -326,6 +326,21 @@ void set_eval_mode(Node& node, GraphCalls& calls) {
   }
 }
 
+/// The line of Python that a node of the file stands for, "model.py:12"; empty where it has none.
+std::string place_of(const Json& node) {
+  const auto trace = Json::json_pointer("/metadata/stack_trace");
+  if (!node.contains(trace) || !node[trace].is_string()) return {};
+  std::string_view text = node[trace].get_ref<const std::string&>();
+  constexpr std::string_view begin = "File \"", line = "\", line ";
+  const auto at = text.rfind(begin);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + begin.size());
+  const auto path = text.substr(0, text.find(line));
+  if (path.size() == text.size()) return {};
+  const auto number = text.substr(path.size() + line.size());
+  return shown(format("{}:{}", path.substr(path.rfind('/') + 1), number.substr(0, number.find(','))));
+}
+
 constexpr size_t kMostNodes = 1'000'000;
 constexpr int kMostNested = 8;
 constexpr std::string_view kOperators = "torch.ops.", kHigherOrder = "torch.ops.higher_order.";
@@ -565,24 +580,6 @@ class Compiler {
 
 Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls) {
   return Compiler(counters, calls, 0).run(graph);
-}
-
-std::string place_of(const Json& node) {
-  const auto metadata = node.find("metadata");
-  if (metadata == node.end() || !metadata->is_object()) return {};
-  const auto trace = metadata->find("stack_trace");
-  if (trace == metadata->end() || !trace->is_string()) return {};
-  const auto& text = trace->get_ref<const std::string&>();
-  constexpr std::string_view begin = "File \"", line = "\", line ";
-  const auto at = text.rfind(begin);
-  if (at == std::string::npos) return {};
-  const auto name_end = text.find(line, at);
-  const auto number_end = text.find(',', name_end == std::string::npos ? name_end : name_end + line.size());
-  if (name_end == std::string::npos || number_end == std::string::npos) return {};
-  const auto slash = text.rfind('/', name_end);
-  const auto name_begin = slash != std::string::npos && slash > at ? slash + 1 : at + begin.size();
-  const auto number = text.substr(name_end + line.size(), number_end - name_end - line.size());
-  return shown(text.substr(name_begin, name_end - name_begin) + ":" + number);
 }
 
 }  // namespace lockstep::exported

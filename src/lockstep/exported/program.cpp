@@ -92,29 +92,21 @@ Input input_of(const Json& spec, const Json& graph) {
   return input;
 }
 
-// "as_none" as "none"
-std::string word_of(const std::string& kind) {
-  return shown(kind.starts_with("as_") ? kind.substr(3) : kind);
-}
-
-Output tensor_output(const std::string& name, const Json& graph) {
-  return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
-}
-
 Output output_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
+  std::string name;
   if (kind == "user_output") {
     const auto argument = only_field(value.at("arg"));
-    if (argument.name != "as_tensor") return {.kind = Output::Kind::user, .name = word_of(argument.name)};
-    return tensor_output(text_at(argument.value, "name"), graph);
+    if (argument.name != "as_tensor")
+      return {.name = shown(argument.name.starts_with("as_") ? argument.name.substr(3) : argument.name)};
+    name = text_at(argument.value, "name");
+  } else if (kind == "loss_output") {
+    name = text_at(value.at("arg"), "name");
+  } else {
+    throw Refusal(format("the model returns an output of the kind {}", shown(kind)),
+                  "export it with torch.export.export, for training, and without run_decompositions()");
   }
-  if (kind == "loss_output") return tensor_output(text_at(value.at("arg"), "name"), graph);
-  if (kind == "buffer_mutation")
-    return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
-  if (kind == "parameter_mutation")
-    return {.kind = Output::Kind::mutation, .name = text_at(value, "parameter_name")};
-  throw Refusal(format("the model returns an output of the kind {}", shown(kind)),
-                "export it with torch.export.export, for training, and without run_decompositions()");
+  return {.name = name, .meta = meta_of_value(graph, name)};
 }
 
 int64_t bound(const Json& range, const char* key, int64_t otherwise) {

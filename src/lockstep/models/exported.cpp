@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-using exported::ExportedProgram, exported::Input, exported::Output;
+using exported::ExportedProgram, exported::Input;
 
 // What an exported file says of itself, as users read it.
 
@@ -75,10 +75,8 @@ ExportedFacts facts_of(const ExportedProgram& program, bool has_eval) {
     const auto& input = program.signature.inputs[number];
     facts.inputs.push_back(value_of(input.name, input.meta, input.value));
   }
-  for (const auto& output : program.signature.outputs) {
-    if (output.kind == Output::Kind::user)
-      facts.outputs.push_back(value_of(output.name, output.meta, output.name));
-  }
+  for (const auto& output : program.signature.outputs)
+    facts.outputs.push_back(value_of(output.name, output.meta, output.name));
   for (const auto& [symbol, range] : program.signature.ranges)
     facts.sizes[symbol] = {range.least, range.most};
   return facts;
@@ -126,31 +124,6 @@ Values with_tensors(Values given, const ExportedProgram& program) {
   Values inputs(program.tensors.begin(), program.tensors.end());
   for (size_t i = 0; i < given.size(); ++i) inputs[signature.given[i]] = std::move(given[i]);
   return inputs;
-}
-
-// A functional graph returns the new values of buffers, which are written back.
-void change(const ExportedProgram& program, const std::string& name, const c10::IValue& value) {
-  if (!value.isTensor())
-    throw Error(
-        format("the exported model changes {} to a value that is not a tensor", base::printable(name)));
-  const auto& inputs = program.signature.inputs;
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!exported::is_given(inputs[i]) && inputs[i].name == name)
-      at::Tensor(program.tensors[i]).copy_(value.toTensor());
-  }
-}
-
-Values results_of(Values outputs, const ExportedProgram& program) {
-  Values results;
-  const auto& wanted = program.signature.outputs;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].kind == Output::Kind::user)
-      results.push_back(std::move(outputs[i]));
-    else
-      change(program, wanted[i].name, outputs[i]);
-  }
-  return results;
 }
 
 std::optional<int64_t> text_row(const std::string& name) {
@@ -255,9 +228,8 @@ Values ExportedNet::run(Values inputs) {
   }
   const auto device = state_->device();
   const auto& program = state_->program(is_training());
-  auto outputs = exported::run(program.graph, with_tensors(std::move(inputs), program),
-                               {.device = device, .home = program.home, .eval = flips});
-  return results_of(std::move(outputs), program);
+  return exported::run(program.graph, with_tensors(std::move(inputs), program),
+                       {.device = device, .home = program.home, .eval = flips});
 }
 
 torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
