@@ -1,6 +1,8 @@
 // The model that a config names, from the table of models.
 #include "lockstep/models/model.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -11,17 +13,12 @@
 namespace lockstep {
 namespace {
 
-std::string text_of(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (int64_t size : shape) sizes.push_back(format("{}", size));
-  return "[" + base::join(sizes, ", ") + "]";
-}
-
 void check_fit(const std::string& name, const ModelRow& row, const WantedModel& wanted) {
   if (row.input_shape.empty()) return;
   if (row.input_shape == wanted.input_shape && row.classes == wanted.classes) return;
   throw InputError(format("the model {} maps {} to {} classes, but the data has {} and {} classes", name,
-                          text_of(row.input_shape), row.classes, text_of(wanted.input_shape), wanted.classes),
+                          c10::str(at::IntArrayRef(row.input_shape)), row.classes,
+                          c10::str(at::IntArrayRef(wanted.input_shape)), wanted.classes),
                    "model.name", "use mlp or a torchscript model");
 }
 
