@@ -276,7 +276,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(made, export, tmp_
         (["--pt2", "out.pt2", "--output", "out"], "either a folder or a file"),
         (["--pt2", "out.pt2", *sets(model__name="pima_net", model__path="", model__eval_path="")],
          "only the model exported has a .pt2 file"),
-        (["--pt2", "out.pt2", *sets(model__path=made / "image/model.pt2")], "the checkpoint is of another model"),
+        (["--pt2", "out.pt2", *sets(model__path=made / "image/model.pt2")], "the checkpoint belongs to another model"),
         (["--pt2", "out.pt2", *sets(model__path=bad)], "data/weights/weight_0 is damaged in the archive"),
     ]:
         result = export(*words)

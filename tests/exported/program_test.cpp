@@ -71,11 +71,11 @@ std::ostream& operator<<(std::ostream& out, const Spoilt& spoilt) {
 }
 
 const Spoilt kSpoilt[] = {
-    {"Major", "the graph is written in form 9.20", [](Json& m) { m["schema_version"]["major"] = 9; }},
-    {"OldMinor", "the graph is written in form 8.13", [](Json& m) { m["schema_version"]["minor"] = 13; }},
+    {"Major", "the graph has schema version 9.20", [](Json& m) { m["schema_version"]["major"] = 9; }},
+    {"OldMinor", "the graph has schema version 8.13", [](Json& m) { m["schema_version"]["minor"] = 13; }},
     {"CustomOperator", "is not libtorch's own",
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.mine.op.default"; }},
-    {"PythonFunction", "a Python function that lockstep does not know",
+    {"PythonFunction", "a Python function that lockstep does not support",
      [](Json& m) { nodes(m)[0]["target"] = "os.system"; }},
     {"ReadsFiles", "is not one that an exported model may call",
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.from_file.default"; }},
@@ -91,7 +91,7 @@ const Spoilt kSpoilt[] = {
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.native_batch_norm.default"; }},
     {"GivenResult", "writes into a tensor that it is given",
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.abs.out"; }},
-    {"NumberForDtype", "its argument dtype is of the kind as_int",
+    {"NumberForDtype", "its argument dtype has the kind as_int",
      [](Json& m) {
        nodes(m)[0] = {{"target", "torch.ops.aten.zeros.default"},
                       {"inputs", {named("size", {{"as_ints", {1}}}), named("dtype", {{"as_int", -5}})}},
@@ -105,7 +105,7 @@ const Spoilt kSpoilt[] = {
                         named("sparse", {{"as_bool", true}})}},
                       {"outputs", {as_tensor("conv2d")}}};
      }},
-    {"HugeWhole", "a whole number of the graph is something else",
+    {"HugeWhole", "a value of the graph is not a whole number",
      [](Json& m) {
        inputs(m).push_back(named("groups", {{"as_int", std::numeric_limits<uint64_t>::max()}}));
      }},
@@ -118,21 +118,21 @@ const Spoilt kSpoilt[] = {
        inputs(m).push_back(named("nope", {{"as_int", 1}}));
      }},
     {"MissingArgument", "it lacks the argument input", [](Json& m) { inputs(m).erase(0); }},
-    {"TextForTensor", "its argument input is of the kind as_string, and it takes Tensor",
+    {"TextForTensor", "its argument input has the kind as_string, but must be Tensor",
      [](Json& m) {
        inputs(m)[0]["arg"] = {{"as_string", "hello"}};
      }},
-    {"NumbersForTensor", "its argument weight is of the kind as_ints",
+    {"NumbersForTensor", "its argument weight has the kind as_ints",
      [](Json& m) {
        inputs(m)[1]["arg"] = {{"as_ints", {1, 2}}};
      }},
-    {"TensorForNumbers", "its argument stride is of the kind as_tensor",
+    {"TensorForNumbers", "its argument stride has the kind as_tensor",
      [](Json& m) { inputs(m).push_back(named("stride", as_tensor("input"))); }},
-    {"FractionForWhole", "its argument groups is of the kind as_float",
+    {"FractionForWhole", "its argument groups has the kind as_float",
      [](Json& m) {
        inputs(m).push_back(named("groups", {{"as_float", 1.5}}));
      }},
-    {"FractionAsWhole", "a whole number of the graph is something else",
+    {"FractionAsWhole", "a value of the graph is not a whole number",
      [](Json& m) {
        inputs(m).push_back(named("groups", {{"as_int", 1.5}}));
      }},
@@ -144,15 +144,15 @@ const Spoilt kSpoilt[] = {
      [](Json& m) {
        inputs(m)[0]["arg"] = {{"as_dream", 1}};
      }},
-    {"TwoKinds", "is of two kinds at once", [](Json& m) { inputs(m)[0]["arg"]["as_int"] = 1; }},
+    {"TwoKinds", "has two kinds", [](Json& m) { inputs(m)[0]["arg"]["as_int"] = 1; }},
     {"NoKind", "is empty", [](Json& m) { inputs(m)[0]["arg"] = Json::object(); }},
-    {"ValueOfNothing", "the graph uses nope before anything gives it",
+    {"ValueOfNothing", "the graph uses nope before it is computed",
      [](Json& m) { inputs(m)[0]["arg"] = as_tensor("nope"); }},
-    {"UsedBefore", "before anything gives it",
+    {"UsedBefore", "before it is computed",
      [](Json& m) { std::reverse(nodes(m).begin(), nodes(m).end()); }},
-    {"GivenTwice", "the graph gives two values the name",
+    {"GivenTwice", "two values of the graph have the name",
      [](Json& m) { nodes(m)[1]["outputs"] = nodes(m)[0]["outputs"]; }},
-    {"TooManyResults", "it does not give what the graph takes from it",
+    {"TooManyResults", "it does not return what the graph expects",
      [](Json& m) { nodes(m)[0]["outputs"].push_back(as_tensor("another")); }},
     {"NodesAreNoList", "the graph has no list of nodes",
      [](Json& m) {
@@ -160,7 +160,7 @@ const Spoilt kSpoilt[] = {
      }},
     {"NoGraph", "not as torch.export writes it", [](Json& m) { m["graph_module"] = nullptr; }},
     {"NoSignature", "not as torch.export writes it", [](Json& m) { m["graph_module"].erase("signature"); }},
-    {"OtherSignature", "its signature is of another graph",
+    {"OtherSignature", "its signature belongs to another graph",
      [](Json& m) { m["graph_module"]["signature"]["input_specs"].erase(0); }},
     {"CustomObject", "takes an input of the kind custom_obj",
      [](Json& m) {

@@ -218,7 +218,7 @@ TEST_F(BertFolderTest, RefusesAConfigThatCannotBe) {
 TEST_F(BertFolderTest, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(error({{"num_attention_heads", "3"}}), HasSubstr("model.options"));
   EXPECT_THAT(error({{"hidden_dropout_prob", "much"}}), HasSubstr("a number, not 'much'"));
-  EXPECT_THAT(error({{"hidden_size", "16"}}), HasSubstr("leave sizes out of model.options"));
+  EXPECT_THAT(error({{"hidden_size", "16"}}), HasSubstr("remove sizes from model.options"));
 }
 
 TEST_F(BertFolderTest, RefusesWeightsOfAnotherModel) {
@@ -282,7 +282,7 @@ TEST(Bert, RefusesWhatIsNoTextOfItsVocabulary) {
   };
   EXPECT_THAT(error(at::zeros({2, 3, 4})), HasSubstr("Float [2, 3, 4]"));
   EXPECT_THAT(error(at::zeros({2, 4}, at::kLong)), HasSubstr("int64 [n, 3, tokens]"));
-  EXPECT_THAT(error(text(13)), HasSubstr("13 tokens, and the model knows 12"));
+  EXPECT_THAT(error(text(13)), HasSubstr("13 tokens, but the model takes at most 12"));
   EXPECT_THAT(error(text() + 19), HasSubstr("token 23 is not among the model's 20"));
   EXPECT_THAT(error(text() - 1), HasSubstr("token -1"));
   EXPECT_THAT(error(at::ones({1, 3, 4}, at::kLong) * 2), HasSubstr("token type 2"));

@@ -24,7 +24,7 @@ constexpr const char* kNewest = "tests/fixtures/exported/torch-2.15.0.pt2";
 // The file of an old torch, and what is said of it.
 const std::map<std::string, std::string> kOld = {
     {"torch-2.7.1.pt2", "the file is from a torch before 2.9, which wrote another layout"},
-    {"torch-2.8.0.pt2", "the graph is written in form 8.8 (torch 2.8.0+cu128), and forms 8.14 to 8.x can"},
+    {"torch-2.8.0.pt2", "the graph has schema version 8.8 (torch 2.8.0+cu128); lockstep reads 8.14 to 8.x"},
 };
 
 std::set<std::string> fixtures() {

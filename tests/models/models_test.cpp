@@ -34,22 +34,6 @@ TEST(Models, HavePythonsParametersAndOutputsBitForBit) {
   EXPECT_TRUE(peer == ours);
 }
 
-TEST(Models, CarryPythonsNames) {
-  const auto names = [](const torch::nn::Module& model) {
-    std::string text;
-    for (const auto& item : model.named_parameters()) text += item.key() + " ";
-    return text;
-  };
-  SimpleCNN cnn;
-  EXPECT_EQ(names(cnn),
-            "conv1.weight conv1.bias conv2.weight conv2.bias fc1.weight fc1.bias fc2.weight fc2.bias ");
-  int64_t count = 0;
-  for (const auto& parameter : cnn.parameters()) count += parameter.numel();
-  EXPECT_EQ(count, 421'642);
-  EXPECT_EQ(names(PimaNet()), "fc1.weight fc1.bias fc2.weight fc2.bias head.weight head.bias ");
-  EXPECT_EQ(names(Mlp(6, {5}, 3)), "layers.0.weight layers.0.bias layers.2.weight layers.2.bias ");
-}
-
 TEST(BertLayerNet, IsNamedLikeHuggingFacesBert) {
   BertLayerNet net({1, 6, 5}, 3, {.width = 8, .heads = 2, .intermediate = 16});
   std::string text;

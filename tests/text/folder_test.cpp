@@ -61,9 +61,9 @@ TEST_F(FolderTest, AVocabularyMustHaveWhatATextNeeds) {
 
 TEST_F(FolderTest, ATokenThatIsThereTwiceIsNamedWithItsNumbers) {
   folder.write("vocab.txt", std::string(kShortVocabulary) + "b\na \n");
-  refused("the vocabulary has \"a\" twice, as the tokens 4 and 6");
+  refused("the vocabulary holds \"a\" twice, as tokens 4 and 6");
   folder.write("vocab.txt", std::string(kShortVocabulary) + "\n\n");
-  refused("the vocabulary has an empty line twice, as the tokens 5 and 6");
+  refused("the vocabulary holds an empty line twice, as tokens 5 and 6");
 }
 
 TEST_F(FolderTest, AVocabularyThatIsNotUtf8IsRefusedWithItsLine) {

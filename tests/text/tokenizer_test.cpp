@@ -26,34 +26,6 @@ struct TokenizerTest : testing::Test {
   }
 };
 
-std::string words(const Tokenizer& tokenizer, const Encoding& encoding) {
-  std::string text;
-  for (const int32_t id : encoding.ids) text += (text.empty() ? "" : " ") + tokenizer.token(id);
-  return text;
-}
-
-std::string words(const Tokenizer& tokenizer, const TextPair& text, const EncodeOptions& options = {}) {
-  return words(tokenizer, tokenizer.encode(text, options));
-}
-
-TEST_F(TokenizerTest, TheSecondTextIsOfTypeOne) {
-  const auto tokenizer = made();
-  const auto encoding = tokenizer.encode({"a it", "it"});
-  EXPECT_EQ(words(tokenizer, encoding), "[CLS] a it [SEP] it [SEP]");
-  EXPECT_EQ(encoding.type_ids, (std::vector<uint8_t>{0, 0, 0, 0, 1, 1}));
-  EXPECT_EQ(words(tokenizer, {"a it", "it"}, {.special_tokens = false}), "a it it");
-}
-
-TEST_F(TokenizerTest, WhatCannotBeCutIsRefused) {
-  const auto tokenizer = made();
-  const TextPair pair{"a a a", "it it it"};
-  EXPECT_THROW(tokenizer.encode(pair, {.max_length = 6, .truncation = Truncation::kOnlyFirst}), InputError);
-  EXPECT_THROW(tokenizer.encode(pair, {.max_length = 6, .truncation = Truncation::kOnlySecond}), InputError);
-  EXPECT_THROW(tokenizer.encode({"a a a"}, {.max_length = 4, .truncation = Truncation::kOnlySecond}),
-               InputError);
-  EXPECT_THROW(tokenizer.encode(pair, {.max_length = 2}), InputError);
-}
-
 TEST_F(TokenizerTest, ATextThatIsNotUtf8IsRefusedWithItsByte) {
   const auto tokenizer = made();
   try {

@@ -11,17 +11,22 @@
 
 namespace lockstep::checkpoint {
 
-MappedFile::MappedFile(const std::string& path, const FileWords& words) : path_(path) {
-  const base::RegularFile file(path, words.what, words.another);
-  if (file.size() == 0) throw InputError(words.empty, path, words.again);
+MappedFile::MappedFile(const std::string& path, const char* what, const char* hint) : path_(path) {
+  const base::RegularFile file(path, what, hint);
+  if (file.size() == 0) throw InputError("the file is empty", path, hint);
   map_.emplace(file.number(), 0, file.size(), PROT_READ, MAP_PRIVATE, path);
+}
+
+at::Tensor copy_of(std::span<const uint8_t> bytes) {
+  auto copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
+  std::copy(bytes.begin(), bytes.end(), copy.mutable_data_ptr<uint8_t>());
+  return copy;
 }
 
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 48;
-constexpr int64_t kFreeToRepeat = int64_t{1}
-                                  << 24;  // bytes of an expanded tensor that need no storage of their own
+constexpr int64_t kMostRepeated = int64_t{1} << 24;  // bytes of an expanded tensor, whatever its storage
 
 /// The elements a storage must have, or -1 where the claim makes no sense. Sets numel.
 int64_t reach(const TensorClaim& claim, int64_t& numel) {
@@ -53,7 +58,7 @@ at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, con
                       c10::str(at::IntArrayRef(claim.sizes)), c10::str(at::IntArrayRef(claim.strides)),
                       bytes.numel()));
   }
-  if (numel * item > std::max(bytes.numel(), kFreeToRepeat)) {
+  if (numel * item > std::max(bytes.numel(), kMostRepeated)) {
     input.fail("the file holds an expanded tensor much larger than its data",
                "in Python, save a clone() of it");
   }

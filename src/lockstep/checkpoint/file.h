@@ -1,5 +1,6 @@
 #pragma once
-// A file of somebody else's: mapped, read within its bounds, its tensors checked before they are made.
+// A file that somebody else may have written: mapped, read within its bounds, its tensors checked before they
+// are made.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,11 +18,10 @@
 
 namespace lockstep::checkpoint {
 
-// Reads little-endian numbers and runs of bytes, and never past the end.
-
 /// What to do about a damaged file.
-inline constexpr const char* kCopyAgain = "copy the file again, or take an earlier checkpoint";
+inline constexpr const char* kCopyAgain = "copy the file again, or use an earlier checkpoint";
 
+/// Reads little-endian numbers and runs of bytes, and never past the end.
 class Cursor {
  public:
   Cursor(std::span<const uint8_t> bytes, std::string file) : bytes_(bytes), file_(std::move(file)) {}
@@ -76,30 +76,24 @@ struct NamedBytes {
   std::string name;
 };
 
-/// What errors call a file, and what they advise.
-struct FileWords {
-  const char* what = "the checkpoint";
-  const char* empty = "the file is empty";
-  const char* another = "name a .pt or .safetensors file, or a run's folder";
-  const char* again = kCopyAgain;
-};
-
-/// A file's bytes, read-only. InputError where it is missing, a folder, empty or unreadable.
+/// A file's bytes, read-only. InputError, which calls the file `what` and ends in `hint`, if it is missing, a
+/// folder, empty or unreadable.
 class MappedFile {
  public:
-  explicit MappedFile(const std::string& path, const FileWords& words = {});
+  explicit MappedFile(const std::string& path, const char* what = "the checkpoint",
+                      const char* hint = "name a .pt or .safetensors file, or a run's folder");
 
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const {
     return {reinterpret_cast<const uint8_t*>(map_->data()), map_->size()};
   }
-  /// What was read from it, unless the file became shorter meanwhile: then an Error.
+  /// What was read from it. Error if the file has become shorter meanwhile.
   template <class Value>
   Value whole(Value value) const {
     map_->refuse_cut();
     return value;
   }
-  /// Good as long as this is.
+  /// Valid as long as this object.
   NamedBytes named() const { return {bytes(), path_}; }
 
  private:
@@ -107,7 +101,9 @@ class MappedFile {
   std::optional<base::FileMap> map_;
 };
 
-/// What a file says of a tensor.
+at::Tensor copy_of(std::span<const uint8_t> bytes);
+
+/// How a file describes a tensor.
 struct TensorClaim {
   at::ScalarType dtype;
   int64_t offset = 0;  // in elements

@@ -1,8 +1,11 @@
 #pragma once
-// A tree in two parts: a frame, which is small whatever the tensors hold, and the tensors' bytes.
+// A tree in two parts: a pickle, which is small whatever the tensors hold, and the tensors' storages.
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -10,29 +13,28 @@
 
 namespace lockstep::checkpoint {
 
-/// A tree, and memory that tensors lie in: bytes in a row, each storage once.
+/// The pickle of a tree with dense tensors. Adds the bytes of each storage, once, to `storages`.
+std::string pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages);
+
+/// A tree, and the bytes of the storages that its tensors are views of.
 struct WithStorages {
   Tree tree;
   std::vector<at::Tensor> storages;
 };
 
-/// The frame has a small tensor in the place of each of the tree's, which are dense; the storages are theirs.
-WithStorages take_apart(const Tree& tree);
+/// The tree of pickle_tree(). The storages, on the CPU and in the same order, are to be filled. `name` is
+/// what errors call the pickle.
+WithStorages unpickle_tree(std::span<const uint8_t> pickle, const std::string& name);
 
-/// The tree of a frame; its storages, on the CPU, are to be filled, in the order of take_apart().
-WithStorages lay_out(const Tree& frame);
-
-// A tree like another one, with other things in the place of its tensors.
-
-/// Error unless its numbers lie in a storage, as files and messages carry them.
+/// Error unless the tensor's numbers are in a storage, which files and messages need.
 inline void require_dense(const at::Tensor& tensor) {
   if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized()) return;
   throw Error("only dense tensors can be in a checkpoint", "the tree",
               "make it dense first: to_dense() or dequantize()");
 }
 
-/// Calls visit(tensor) for every tensor and returns the tree with what it gave back. Error for values of a
-/// kind that no checkpoint holds.
+/// Calls visit(tensor) for every tensor and returns the tree with the results in their place. Error for
+/// values of a kind that no checkpoint holds.
 template <class Visit>
 Tree map_tensors(const Tree& tree, const Visit& visit) {
   if (tree.isTensor()) return visit(tree.toTensor());
@@ -43,7 +45,7 @@ Tree map_tensors(const Tree& tree, const Visit& visit) {
   }
   if (tree.isNone() || tree.isBool() || tree.isInt() || tree.isDouble() || tree.isString()) return tree;
   if (!tree.isList() && !tree.isTuple())
-    throw Error("a checkpoint holds no values of the kind " + tree.tagKind(), "the tree",
+    throw Error("a checkpoint cannot hold a value of the kind " + tree.tagKind(), "the tree",
                 "give tensors, numbers, text, None, and dictionaries, lists or tuples of them");
   std::vector<Tree> copies;
   for (const auto& value : elements(tree)) copies.push_back(map_tensors(value, visit));

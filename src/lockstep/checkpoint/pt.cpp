@@ -206,9 +206,7 @@ class Archive {
     if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item)
       throw InputError(format("the file is damaged: storage {} is shorter than it should be", storage.key),
                        name_, checkpoint::kCopyAgain);
-    loaded = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
-    std::copy(bytes.begin(), bytes.end(), loaded.mutable_data_ptr<uint8_t>());
-    return loaded;
+    return loaded = checkpoint::copy_of(bytes);
   }
 
   const std::string& name_;
@@ -269,11 +267,15 @@ Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
 
 static_assert(std::endian::native == std::endian::little, "the byteorder record says little");
 
-void write_pt(const base::ByteSink& sink, const Tree& tree) {
-  ChecksumSink with_checksum(sink);
+std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages) {
+  std::unordered_map<const c10::StorageImpl*, at::ScalarType> dtypes;
   // plain dictionaries and lists throughout: typed ones are pickled with TorchScript's tags
-  const auto copy = checkpoint::map_tensors(tree, [](const at::Tensor& tensor) -> Tree {
-    checkpoint::require_dense(tensor);
+  const auto copy = map_tensors(tree, [&](const at::Tensor& tensor) -> Tree {
+    require_dense(tensor);
+    const auto dtype = tensor.scalar_type();
+    if (dtypes.emplace(tensor.storage().unsafeGetStorageImpl(), dtype).first->second != dtype)
+      throw Error("two tensors of different dtypes share memory", "the tree",
+                  "give a clone() of one of them");
     return tensor.detach();
   });
   std::string pickle;
@@ -282,10 +284,36 @@ void write_pt(const base::ByteSink& sink, const Tree& tree) {
   pickler.protocol();
   pickler.pushIValue(copy);
   pickler.stop();
+  for (const auto& tensor : pickler.tensorData()) {
+    const auto size =
+        static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size() * tensor.element_size());
+    storages.push_back(
+        at::empty({0}, tensor.options().dtype(at::kByte)).set_(tensor.storage(), 0, {size}, {1}));
+  }
+  return pickle;
+}
+
+checkpoint::WithStorages checkpoint::unpickle_tree(std::span<const uint8_t> pickle, const std::string& name) {
+  WithStorages made;
+  Cursor input(pickle, name);
+  made.tree = unpickle(input, [&](const StorageRef& storage) {
+    if (storage.key == std::to_string(made.storages.size())) {
+      const auto item = static_cast<int64_t>(c10::elementSize(storage.dtype));
+      made.storages.push_back(at::empty({storage.numel * item}, at::kByte));
+    }
+    return made.storages.at(std::stoul(storage.key));
+  });
+  return made;
+}
+
+void write_pt(const base::ByteSink& sink, const Tree& tree) {
+  std::vector<at::Tensor> storages;
+  const auto pickle = checkpoint::pickle_tree(tree, storages);
+  ChecksumSink with_checksum(sink);
   const auto write = [&](const void* data, size_t size) { with_checksum.write(data, size); };
   checkpoint::write_archive(write, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
     archive.writeRecord("byteorder", "little", 6);
-    torch::jit::writeArchiveAndTensors("data", pickle.data(), pickle.size(), pickler.tensorData(), archive);
+    torch::jit::writeArchiveAndTensors("data", pickle.data(), pickle.size(), storages, archive);
   });
   with_checksum.finish();
 }

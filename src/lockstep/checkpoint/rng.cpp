@@ -23,9 +23,8 @@ void set_rng_state(const at::Tensor& state, at::Device device) {
     generator.set_state(state.to(at::kCPU).contiguous());
   } catch (const c10::Error&) {
     throw InputError(
-        format("the checkpoint's random generator state is no state of this libtorch's generator for {}",
-               device.str()),
-        "lockstep.rng", "resume with the libtorch that wrote the checkpoint, or take an earlier one");
+        format("the checkpoint's random state does not fit this libtorch's generator for {}", device.str()),
+        "lockstep.rng", "resume with the libtorch that wrote the checkpoint, or use an earlier one");
   }
 }
 

@@ -109,9 +109,7 @@ class Reader {
     auto tree = make_dict();
     for (const auto& entry : entries) {
       const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
-      auto copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
-      std::copy(bytes.begin(), bytes.end(), copy.mutable_data_ptr<uint8_t>());
-      put(tree, entry.name, checkpoint::rebuild_tensor(copy, entry.claim, input_));
+      put(tree, entry.name, checkpoint::rebuild_tensor(checkpoint::copy_of(bytes), entry.claim, input_));
     }
     return tree;
   }

@@ -16,10 +16,6 @@ namespace {
 constexpr std::string_view kPrefix = "module.";
 constexpr size_t kNamed = 5;  // mismatches an error names
 
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 /// Python's order: a module's parameters, its buffers, then its children.
 void collect(const torch::nn::Module& module, const std::string& prefix, const Tree& into) {
   for (const auto& entry : module.named_parameters(/*recurse=*/false))
@@ -27,21 +23,10 @@ void collect(const torch::nn::Module& module, const std::string& prefix, const T
   for (const auto& entry : module.named_buffers(/*recurse=*/false))
     put(into, prefix + entry.key(), entry.value());
   for (const auto& child : module.named_children()) collect(*child.value(), prefix + child.key() + ".", into);
-}
-
-/// What OwnStateDicts among the modules change, under full names.
-struct NameOverrides {
-  std::vector<std::string> unsaved = {};
-  std::vector<std::pair<std::string, std::string>> tied = {};
-};
-
-void collect_overrides(const torch::nn::Module& module, const std::string& prefix, NameOverrides& overrides) {
-  if (const auto* own = dynamic_cast<const OwnStateDict*>(&module)) {
-    for (const auto& name : own->unsaved()) overrides.unsaved.push_back(prefix + name);
-    for (const auto& [name, first] : own->tied()) overrides.tied.emplace_back(prefix + name, prefix + first);
-  }
-  for (const auto& child : module.named_children())
-    collect_overrides(*child.value(), prefix + child.key() + ".", overrides);
+  const auto* own = dynamic_cast<const OwnStateDict*>(&module);
+  if (!own) return;
+  for (const auto& [name, first] : own->tied()) put(into, prefix + name, *find(into, prefix + first));
+  for (const auto& name : own->unsaved()) static_cast<void>(into.toGenericDict().erase(prefix + name));
 }
 
 bool is_state_dict(const Tree& tree) {
@@ -59,37 +44,24 @@ Tree without_prefix(const Tree& state, const std::string& file) {
   if (!prefixed) return state;
   auto renamed = make_dict();
   for (const auto& [name, value] : entries) put(renamed, name.toStringRef().substr(kPrefix.size()), value);
-  log::info(format("{}: saved from a wrapped model, its names are taken without \"{}\"", file, kPrefix));
+  log::info(format("{}: saved from a wrapped model, so \"{}\" is removed from its names", file, kPrefix));
   return without_prefix(renamed, file);  // DDP around DataParallel
 }
 
-std::string shape(const at::Tensor& tensor) {
-  return c10::str(tensor.sizes());
-}
-
 std::string mismatch(const std::string& name, const at::Tensor& wanted, const at::Tensor& given) {
-  if (wanted.sizes() != given.sizes()) {
-    return format("{}: shape {} in the file, {} in the model", name, shape(given), shape(wanted));
-  }
-  if (wanted.scalar_type() != given.scalar_type()) {
-    return format("{}: {} in the file, {} in the model", name, c10::toString(given.scalar_type()),
-                  c10::toString(wanted.scalar_type()));
-  }
-  return {};
+  if (wanted.sizes() != given.sizes())
+    return format("{}: shape {} in the file, {} in the model", name, c10::str(given.sizes()),
+                  c10::str(wanted.sizes()));
+  if (wanted.scalar_type() == given.scalar_type()) return {};
+  return format("{}: {} in the file, {} in the model", name, c10::toString(given.scalar_type()),
+                c10::toString(wanted.scalar_type()));
 }
 
 }  // namespace
 
 Tree module_state_dict(const torch::nn::Module& module) {
-  auto all = make_dict();
-  collect(module, "", all);
-  NameOverrides overrides;
-  collect_overrides(module, "", overrides);
-  if (overrides.unsaved.empty() && overrides.tied.empty()) return all;
   auto state = make_dict();
-  for (const auto& [name, tensor] : items(all))
-    if (!has(overrides.unsaved, name.toStringRef())) put(state, name, tensor);
-  for (const auto& [name, first] : overrides.tied) put(state, name, *find(all, first));
+  collect(module, "", state);
   return state;
 }
 
@@ -123,7 +95,7 @@ std::vector<std::string> state_dict_mismatches(const Tree& expected, const Tree&
 void check_state_dict(const Tree& expected, const Tree& given, const std::string& file) {
   const auto found = state_dict_mismatches(expected, given);
   if (found.empty()) return;
-  auto text = format("the checkpoint is of another model ({} mismatch{})", found.size(),
+  auto text = format("the checkpoint belongs to another model ({} mismatch{})", found.size(),
                      found.size() > 1 ? "es" : "");
   for (size_t i = 0; i < std::min(found.size(), kNamed); ++i) text += "\n  " + found[i];
   if (found.size() > kNamed) text += format("\n  and {} more", found.size() - kNamed);

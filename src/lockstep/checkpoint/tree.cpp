@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kInspect =
-    "is it the right file? `lockstep inspect FILE` lists what a checkpoint holds";
+    "check that it is the right file: `lockstep inspect FILE` lists what a checkpoint holds";
 
 [[noreturn]] void wrong_kind(const std::string& name, const char* wanted, const Tree& value) {
   throw InputError(

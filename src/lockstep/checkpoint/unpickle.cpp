@@ -258,150 +258,11 @@ Number decode(const std::string& bytes) {
   return value;
 }
 
-// What a pickle's calls mean: each name on the list stands for a small function here. Nothing else is called.
-
-class Calls {
- public:
-  Calls(const Cursor& input, Nodes& nodes, const StorageLoader& load_storage)
-      : input_(input), nodes_(nodes), load_storage_(load_storage) {}
-
-  /// What the function that a global names would return.
-  NodeId call(NodeId function, const std::vector<NodeId>& arguments) {
-    const auto& name = nodes_.text(function, Kind::global);
-    switch (meaning_of(name)) {
-      case Global::rebuild_tensor:
-        return make_tensor(arguments, false);
-      case Global::rebuild_tensor_v3:
-        return make_tensor(arguments, true);
-      case Global::rebuild_subclass: {  // (function, type, arguments, state)
-        want(arguments.size() >= 3);
-        want(meaning_of(nodes_.text(arguments[0], Kind::global)) != Global::rebuild_subclass);
-        const auto inner = nodes_[arguments[2]].children;
-        return call(arguments[0], inner);
-      }
-      case Global::dict:
-        return make_dictionary(arguments);
-      case Global::list: {
-        const auto list = nodes_.add_list();
-        const auto values = arguments.empty() ? std::vector<NodeId>() : nodes_[arguments[0]].children;
-        nodes_.extend(list, values);
-        return list;
-      }
-      case Global::bytes_of_text:
-        return make_bytes(arguments);
-      case Global::numpy_scalar:
-        return make_number(arguments);
-      case Global::numpy_dtype:
-        return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::numpy);
-      case Global::rebuild_parameter:
-      case Global::first_argument:
-        return first_of(arguments);
-      case Global::object:
-        return nodes_.add_dict(Kind::object);
-      case Global::value:
-      case Global::refused:
-        break;
-    }
-    input_.fail(format("the checkpoint calls {}, which is not a function", name),
-                "in Python, save state_dict()s and plain values instead of whole objects");
-  }
-
-  /// What a persistent id stands for: ("storage", class, key, location, numel[, view]).
-  NodeId storage(NodeId id) {
-    const auto parts = nodes_[id].children;
-    want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
-    const auto& type = nodes_.text(parts[1], Kind::global);
-    if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none)
-      input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
-                  "load and save it again in Python");
-    const auto dtype = dtype_of(type);
-    if (!dtype)
-      input_.fail(format("the file holds a {}, which is not supported", type),
-                  "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
-    auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
-    return nodes_.add({.kind = Kind::storage, .bytes = std::move(bytes), .dtype = *dtype});
-  }
-
- private:
-  void want(bool holds) const { nodes_.want(holds); }
-
-  NodeId first_of(const std::vector<NodeId>& arguments) const {
-    want(!arguments.empty());
-    return arguments[0];
-  }
-
-  NodeId make_dictionary(const std::vector<NodeId>& arguments) {
-    const auto dict = nodes_.add_dict();
-    if (arguments.empty() || nodes_[arguments[0]].kind == Kind::global)
-      return dict;  // a defaultdict's factory
-    const auto source = nodes_[arguments[0]].children;
-    if (nodes_[arguments[0]].kind == Kind::dict) {
-      nodes_.set_items(dict, source);
-      return dict;
-    }
-    for (const auto pair : source) {
-      const auto values = nodes_[pair].children;
-      want(values.size() == 2);
-      nodes_.set_items(dict, values);
-    }
-    return dict;
-  }
-
-  NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype) {
-    want(arguments.size() >= (has_dtype ? 7u : 4u) && nodes_[arguments[0]].kind == Kind::storage);
-    const auto& storage = nodes_[arguments[0]];
-    TensorClaim claim{.dtype = storage.dtype,
-                      .offset = nodes_.integer(arguments[1]),
-                      .sizes = nodes_.integers(arguments[2]),
-                      .strides = nodes_.integers(arguments[3])};
-    if (has_dtype) {
-      const auto dtype = dtype_of(nodes_.text(arguments[6], Kind::global));
-      want(dtype.has_value());
-      claim.dtype = *dtype;
-    }
-    return nodes_.add({.kind = Kind::tensor, .tree = rebuild_tensor(storage.bytes, claim, input_)});
-  }
-
-  /// Latin-1 from UTF-8: each character is a byte.
-  NodeId make_bytes(const std::vector<NodeId>& arguments) {
-    const auto& utf8 = nodes_.text(first_of(arguments));
-    std::string bytes;
-    for (size_t i = 0; i < utf8.size(); ++i) {
-      const auto lead = static_cast<uint8_t>(utf8[i]);
-      if (lead < 0x80) {
-        bytes += utf8[i];
-      } else {
-        want((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size());
-        bytes += static_cast<char>((lead << 6) | (static_cast<uint8_t>(utf8[++i]) & 0x3f));
-      }
-    }
-    return nodes_.add_text(bytes);
-  }
-
-  /// numpy.float64(0.98) and the like, which training scripts often leave in checkpoints.
-  NodeId make_number(const std::vector<NodeId>& arguments) {
-    want(arguments.size() == 2);
-    if (nodes_[arguments[0]].kind != Kind::numpy || nodes_[arguments[1]].kind != Kind::text)
-      return nodes_.add_none();
-    const auto& code = nodes_.text(arguments[0], Kind::numpy);
-    const auto& bytes = nodes_.text(arguments[1]);
-    if (code == "f8" && bytes.size() == 8) return nodes_.add_real(decode<double>(bytes));
-    if (code == "f4" && bytes.size() == 4) return nodes_.add_real(decode<float>(bytes));
-    if (code == "i4" && bytes.size() == 4) return nodes_.add_integer(decode<int32_t>(bytes));
-    if (code == "i8" && bytes.size() == 8) return nodes_.add_integer(decode<int64_t>(bytes));
-    return nodes_.add_none();
-  }
-
-  const Cursor& input_;
-  Nodes& nodes_;
-  const StorageLoader& load_storage_;
-};
-
 /// The stack machine that a pickle is written for.
-class Machine {
+class Unpickler {
  public:
-  Machine(Cursor& input, const StorageLoader& load_storage)
-      : input_(input), nodes_(input), calls_(input, nodes_, load_storage) {}
+  Unpickler(Cursor& input, const StorageLoader& load_storage)
+      : input_(input), load_storage_(load_storage), nodes_(input) {}
 
   Tree run() {
     while (!stopped_) step(input_.number<uint8_t>());
@@ -516,7 +377,7 @@ class Machine {
         return push_global(nodes_.text(module), nodes_.text(name));
       }
       case 'Q':  // BINPERSID
-        return push(calls_.storage(pop()));
+        return push(storage(pop()));
       case 0x92:  // NEWOBJ_EX
         pop();    // keyword arguments
         return call();
@@ -534,7 +395,7 @@ class Machine {
   void push(NodeId id) { stack_.push_back(id); }
 
   NodeId& top() {
-    nodes_.want(stack_.size() > floor());
+    want(stack_.size() > floor());
     return stack_.back();
   }
 
@@ -547,7 +408,7 @@ class Machine {
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
   std::vector<NodeId> pop_mark() {
-    nodes_.want(!marks_.empty());
+    want(!marks_.empty());
     const auto start = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<NodeId> values(start, stack_.end());
     stack_.erase(start, stack_.end());
@@ -556,7 +417,7 @@ class Machine {
   }
 
   void push_tuple(size_t count) {
-    nodes_.want(stack_.size() >= floor() + count);
+    want(stack_.size() >= floor() + count);
     const std::vector<NodeId> values(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     push(nodes_.add_tuple(values));
@@ -583,7 +444,7 @@ class Machine {
 
   void recall(uint64_t index) {
     const auto found = memo_.find(index);
-    nodes_.want(found != memo_.end());
+    want(found != memo_.end());
     push(found->second);
   }
 
@@ -600,9 +461,138 @@ class Machine {
 
   void call() {
     const auto arguments = pop(), function = pop();
-    nodes_.want(nodes_[arguments].kind == Kind::tuple);
+    want(nodes_[arguments].kind == Kind::tuple);
     const auto values = nodes_[arguments].children;
-    push(calls_.call(function, values));
+    push(result_of(function, values));
+  }
+
+  // What a pickle's calls mean: each name on the list stands for a small function here. Nothing else is
+  // called.
+
+  /// What the function that a global names would return.
+  NodeId result_of(NodeId function, const std::vector<NodeId>& arguments) {
+    const auto& name = nodes_.text(function, Kind::global);
+    switch (meaning_of(name)) {
+      case Global::rebuild_tensor:
+        return make_tensor(arguments, false);
+      case Global::rebuild_tensor_v3:
+        return make_tensor(arguments, true);
+      case Global::rebuild_subclass: {  // (function, type, arguments, state)
+        want(arguments.size() >= 3);
+        want(meaning_of(nodes_.text(arguments[0], Kind::global)) != Global::rebuild_subclass);
+        const auto inner = nodes_[arguments[2]].children;
+        return result_of(arguments[0], inner);
+      }
+      case Global::dict:
+        return make_dictionary(arguments);
+      case Global::list: {
+        const auto list = nodes_.add_list();
+        const auto values = arguments.empty() ? std::vector<NodeId>() : nodes_[arguments[0]].children;
+        nodes_.extend(list, values);
+        return list;
+      }
+      case Global::bytes_of_text:
+        return make_bytes(arguments);
+      case Global::numpy_scalar:
+        return make_number(arguments);
+      case Global::numpy_dtype:
+        return nodes_.add_text(nodes_.text(first_of(arguments)), Kind::numpy);
+      case Global::rebuild_parameter:
+      case Global::first_argument:
+        return first_of(arguments);
+      case Global::object:
+        return nodes_.add_dict(Kind::object);
+      case Global::value:
+      case Global::refused:
+        break;
+    }
+    input_.fail(format("the checkpoint calls {}, which is not a function", name),
+                "in Python, save state_dict()s and plain values instead of whole objects");
+  }
+
+  /// What a persistent id stands for: ("storage", class, key, location, numel[, view]).
+  NodeId storage(NodeId id) {
+    const auto parts = nodes_[id].children;
+    want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
+    const auto& type = nodes_.text(parts[1], Kind::global);
+    if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none)
+      input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
+                  "load and save it again in Python");
+    const auto dtype = dtype_of(type);
+    if (!dtype)
+      input_.fail(format("the file holds a {}, which is not supported", type),
+                  "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
+    auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
+    return nodes_.add({.kind = Kind::storage, .bytes = std::move(bytes), .dtype = *dtype});
+  }
+
+  void want(bool holds) const { nodes_.want(holds); }
+
+  NodeId first_of(const std::vector<NodeId>& arguments) const {
+    want(!arguments.empty());
+    return arguments[0];
+  }
+
+  NodeId make_dictionary(const std::vector<NodeId>& arguments) {
+    const auto dict = nodes_.add_dict();
+    if (arguments.empty() || nodes_[arguments[0]].kind == Kind::global)
+      return dict;  // a defaultdict's factory
+    const auto source = nodes_[arguments[0]].children;
+    if (nodes_[arguments[0]].kind == Kind::dict) {
+      nodes_.set_items(dict, source);
+      return dict;
+    }
+    for (const auto pair : source) {
+      const auto values = nodes_[pair].children;
+      want(values.size() == 2);
+      nodes_.set_items(dict, values);
+    }
+    return dict;
+  }
+
+  NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype) {
+    want(arguments.size() >= (has_dtype ? 7u : 4u) && nodes_[arguments[0]].kind == Kind::storage);
+    const auto& storage = nodes_[arguments[0]];
+    TensorClaim claim{.dtype = storage.dtype,
+                      .offset = nodes_.integer(arguments[1]),
+                      .sizes = nodes_.integers(arguments[2]),
+                      .strides = nodes_.integers(arguments[3])};
+    if (has_dtype) {
+      const auto dtype = dtype_of(nodes_.text(arguments[6], Kind::global));
+      want(dtype.has_value());
+      claim.dtype = *dtype;
+    }
+    return nodes_.add({.kind = Kind::tensor, .tree = rebuild_tensor(storage.bytes, claim, input_)});
+  }
+
+  /// Latin-1 from UTF-8: each character is a byte.
+  NodeId make_bytes(const std::vector<NodeId>& arguments) {
+    const auto& utf8 = nodes_.text(first_of(arguments));
+    std::string bytes;
+    for (size_t i = 0; i < utf8.size(); ++i) {
+      const auto lead = static_cast<uint8_t>(utf8[i]);
+      if (lead < 0x80) {
+        bytes += utf8[i];
+      } else {
+        want((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size());
+        bytes += static_cast<char>((lead << 6) | (static_cast<uint8_t>(utf8[++i]) & 0x3f));
+      }
+    }
+    return nodes_.add_text(bytes);
+  }
+
+  /// numpy.float64(0.98) and the like, which training scripts often leave in checkpoints.
+  NodeId make_number(const std::vector<NodeId>& arguments) {
+    want(arguments.size() == 2);
+    if (nodes_[arguments[0]].kind != Kind::numpy || nodes_[arguments[1]].kind != Kind::text)
+      return nodes_.add_none();
+    const auto& code = nodes_.text(arguments[0], Kind::numpy);
+    const auto& bytes = nodes_.text(arguments[1]);
+    if (code == "f8" && bytes.size() == 8) return nodes_.add_real(decode<double>(bytes));
+    if (code == "f4" && bytes.size() == 4) return nodes_.add_real(decode<float>(bytes));
+    if (code == "i4" && bytes.size() == 4) return nodes_.add_integer(decode<int32_t>(bytes));
+    if (code == "i8" && bytes.size() == 8) return nodes_.add_integer(decode<int64_t>(bytes));
+    return nodes_.add_none();
   }
 
   /// What follows REDUCE: an object's attributes. Those of tensors and dictionaries are not needed.
@@ -622,8 +612,8 @@ class Machine {
   }
 
   Cursor& input_;
+  const StorageLoader& load_storage_;
   Nodes nodes_;
-  Calls calls_;
   std::vector<NodeId> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, NodeId> memo_;
@@ -633,7 +623,7 @@ class Machine {
 }  // namespace
 
 Tree unpickle(Cursor& input, const StorageLoader& load_storage) {
-  return Machine(input, load_storage).run();
+  return Unpickler(input, load_storage).run();
 }
 
 }  // namespace lockstep::checkpoint

@@ -214,7 +214,6 @@ namespace {
 
 constexpr size_t kPart = size_t{1} << 20;
 constexpr const char* kFetchAgain = "fetch or copy the archive again";
-constexpr FileWords kArchive = {"the archive", "the archive is empty", kFetchAgain, kFetchAgain};
 
 /// Decompresses into the sink. False if the data is damaged or ends early.
 bool inflate(std::span<const uint8_t> packed, const base::ByteSink& sink) {
@@ -241,7 +240,7 @@ bool inflate(std::span<const uint8_t> packed, const base::ByteSink& sink) {
 }  // namespace
 
 bool is_unpacked(const std::string& archive, const std::string& member, const std::string& path) {
-  const MappedFile mapped(archive, kArchive);
+  const MappedFile mapped(archive, "the archive", kFetchAgain);
   const ZipArchive zip(mapped.named(), kFetchAgain);
   const auto& record = zip.member(member);
   std::error_code none;
@@ -254,7 +253,7 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 }
 
 void unpack(const std::string& archive, const std::string& member, const std::string& path) {
-  const MappedFile mapped(archive, kArchive);
+  const MappedFile mapped(archive, "the archive", kFetchAgain);
   const ZipArchive zip(mapped.named(), kFetchAgain);
   const auto& record = zip.member(member);
   base::remove_dead_partials(path);

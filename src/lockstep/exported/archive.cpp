@@ -24,11 +24,11 @@ auto value_in(const Table& table, const Key& key, const char* what) {
 }  // namespace
 
 Field only_field(const Json& json) {
-  if (!json.is_object()) throw Refusal("a value of the graph is no object");
+  if (!json.is_object()) throw Refusal("a value of the graph is not an object");
   auto found = json.end();
   for (auto at = json.begin(); at != json.end(); ++at) {
     if (at->is_null()) continue;
-    if (found != json.end()) throw Refusal("a value of the graph is of two kinds at once");
+    if (found != json.end()) throw Refusal("a value of the graph has two kinds");
     found = at;
   }
   if (found == json.end()) throw Refusal("a value of the graph is empty");
@@ -46,7 +46,7 @@ std::string text_at(const Json& json, const char* key) {
 int64_t whole_number(const Json& json) {
   constexpr auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > most))
-    throw Refusal("a whole number of the graph is something else");
+    throw Refusal("a value of the graph is not a whole number");
   return json.get<int64_t>();
 }
 
@@ -113,7 +113,7 @@ at::Device device_of(const Json& json) {
   const bool has_index = type == at::kCUDA && index != json.end() && !index->is_null();
   const auto number = has_index ? whole_number(*index) : -1;
   if (number < -1 || number > std::numeric_limits<c10::DeviceIndex>::max())
-    throw Refusal(format("device number {} is not possible", number));
+    throw Refusal(format("invalid device number {}", number));
   return {type, static_cast<c10::DeviceIndex>(number)};
 }
 
@@ -124,12 +124,10 @@ namespace {
 constexpr size_t kMostText = size_t{64} << 20;
 constexpr const char* kCopy = "copy the file again, or export it again";
 
-constexpr checkpoint::FileWords kWords = {"the exported model", "the file is empty",
-                                          "name the .pt2 file that torch.export.save wrote", kCopy};
-
 }  // namespace
 
-Archive::Archive(const std::string& path) : file_(path, kWords), zip_(open()) {
+Archive::Archive(const std::string& path)
+    : file_(path, "the exported model", "name the .pt2 file that torch.export.save wrote"), zip_(open()) {
   check_layout();
 }
 

@@ -177,7 +177,7 @@ at::Tensor wrapped_number(const IValue& value) {
 int64_t integer_of(const IValue& value) {
   if (value.isBool()) return value.toBool();
   if (value.isInt()) return value.toInt();
-  throw Error("the exported graph takes a " + value.tagKind() + " for an integer");
+  throw Error("the exported graph uses a " + value.tagKind() + " as an integer");
 }
 
 const NamedArithmetic* find_arithmetic(const std::string& name) {

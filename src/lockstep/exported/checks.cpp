@@ -19,7 +19,7 @@ constexpr int64_t kMostHidden = int64_t{1} << 32;  // an expanded tensor may be 
 
 void expect(const char* what, const at::Tensor& tensor, at::IntArrayRef sizes) {
   if (tensor.defined() && tensor.sizes() == sizes) return;
-  throw Error(format("{} has the shape {}, and {} fits", what,
+  throw Error(format("{} has the shape {}, but must have {}", what,
                      tensor.defined() ? c10::str(tensor.sizes()) : "none", c10::str(sizes)));
 }
 

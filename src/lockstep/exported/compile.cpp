@@ -7,7 +7,6 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -33,14 +32,13 @@ class SlotNames {
   int add(const std::string& name, Holds holds) {
     const auto number = static_cast<int>(graph_.slots.size());
     if (!slots_.emplace(name, number).second)
-      throw Refusal(format("the graph gives two values the name {}", shown(name)));
+      throw Refusal(format("two values of the graph have the name {}", shown(name)));
     graph_.slots.push_back(holds);
     return number;
   }
   Argument find(const std::string& name) const {
     const auto found = slots_.find(name);
-    if (found == slots_.end())
-      throw Refusal(format("the graph uses {} before anything gives it", shown(name)));
+    if (found == slots_.end()) throw Refusal(format("the graph uses {} before it is computed", shown(name)));
     const auto number = found->second;
     return {.kind = Kind::slot, .slot = number, .holds = graph_.slots[static_cast<size_t>(number)]};
   }
@@ -71,7 +69,7 @@ Argument symbol(const Json& json, const SlotNames& names) {
   if (kind == "as_int") return constant(whole_number(value));
   if (kind == "as_float") return constant(number_of(value));
   if (kind == "as_bool") return constant(value.get<bool>());
-  throw Refusal("a size of the graph is of the kind " + shown(kind));
+  throw Refusal("a size of the graph has the kind " + shown(kind));
 }
 
 Argument optional_tensor(const Json& json, const SlotNames& names) {
@@ -243,7 +241,7 @@ bool is_of_kind(const Json& json, c10::TypePtr type) {
 Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names) {
   auto argument = read_argument(json, names);
   if (is_of_kind(json, wanted.real_type()) && fit(argument, wanted.type(), wanted.N())) return argument;
-  throw Refusal(format("its argument {} is of the kind {}, and it takes {}", wanted.name(),
+  throw Refusal(format("its argument {} has the kind {}, but must be {}", wanted.name(),
                        shown(only_field(json).name), wanted.type()->str()));
 }
 
@@ -267,20 +265,8 @@ constexpr std::string_view kDraws[] = {
 static_assert(std::ranges::is_sorted(kDraws));
 
 [[noreturn]] void refuse_space(const std::string& target) {
-  throw Refusal(
-      format("the operator {} is not libtorch's own", shown(target)),
-      "write it with operators of torch alone: a custom operator needs the library that defines it");
-}
-
-// A result that is one of the arguments, too, is what libtorch's kernels do not all expect. This one does,
-// with its check: torch's spectral_norm normalises so.
-constexpr std::string_view kMayWriteOut = "torch.ops.aten.div.out";
-
-c10::OperatorHandle checked(const c10::OperatorHandle& found, const std::string& target) {
-  if (target == kMayWriteOut) return found;
-  if (std::ranges::none_of(found.schema().arguments(), &c10::Argument::is_out)) return found;
-  throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),
-                "write that part of the model without out=");
+  throw Refusal(format("the operator {} is not libtorch's own", shown(target)),
+                "use only torch's operators: a custom operator needs the library that defines it");
 }
 
 /// By the name in the file, "torch.ops.aten.linear.default". Refusal for one that is not libtorch's, that
@@ -293,14 +279,20 @@ c10::OperatorHandle find_operator(const std::string& target) {
   const std::string name = rest.substr(0, dot);
   auto overload = rest.substr(dot + 1);
   if (overload == "default") overload.clear();
-  if (!std::ranges::binary_search(kAllowed, name)) {
+  if (!std::ranges::binary_search(kAllowed, name))
     throw Refusal(format("the operator {} is not one that an exported model may call", shown(target)),
                   "export without run_decompositions(), and write that part with other operators of torch");
-  }
   const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-  if (found) return checked(*found, target);
-  throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
-                "export the model with a torch of this version, or take a lockstep with a newer libtorch");
+  if (!found)
+    throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
+                  "export the model with a torch of this version, or use a lockstep with a newer libtorch");
+  // Not all kernels expect a result that is one of the arguments. This one does, with its check: torch's
+  // spectral_norm normalises so.
+  if (target != "torch.ops.aten.div.out" &&
+      std::ranges::any_of(found->schema().arguments(), &c10::Argument::is_out))
+    throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),
+                  "write that part of the model without out=");
+  return *found;
 }
 
 /// Does it draw random numbers whatever mode the model is in?
@@ -310,67 +302,55 @@ bool always_draws(const std::string& name) {
          std::ranges::binary_search(kDraws, std::string_view(name).substr(space.size()));
 }
 
-// What eval mode changes in a graph that was exported in train mode: dropout and norms, as
-// torch.nn.Module.eval() changes them.
-
-/// How many training flags of a node are on, and off.
-struct Flags {
-  int on = 0, off = 0;
-};
-
-constexpr std::array<std::string_view, 3> kTrainingFlags = {"train", "training", "use_input_stats"};
-
-bool is_training_flag(const c10::Argument& argument, const Argument& given) {
-  return given.kind == Argument::Kind::constant && given.value.isBool() &&
-         std::find(kTrainingFlags.begin(), kTrainingFlags.end(), argument.name()) != kTrainingFlags.end();
-}
-
-bool is_dropout(const c10::Argument& argument, const Argument& given) {
-  return argument.name() == "dropout_p" && given.kind == Argument::Kind::constant && given.value.isDouble();
-}
-
-// Without running statistics a norm takes the batch's own in eval mode, too.
-bool is_norm_without_statistics(const Node& node) {
-  const auto& name = node.op->schema().name();
-  if (name != "aten::batch_norm" && name != "aten::instance_norm") return false;
-  const auto mean = static_cast<size_t>(*node.op->schema().argumentIndexWithName("running_mean"));
-  const auto& given = node.arguments[mean];
-  return given.kind == Argument::Kind::constant && given.value.isNone();
-}
-
-/// Fills in what is different of the node then. `counts_batches`: it adds to a norm's number of batches.
-Flags set_eval_mode(Node& node, bool counts_batches) {
-  Flags flags;
-  node.only_in_training = counts_batches;
-  if (is_norm_without_statistics(node)) return flags;
-  const auto& wanted = node.op->schema().arguments();
-  for (size_t i = 0; i < wanted.size(); ++i) {
+/// Fills in what eval mode changes: dropout and norms, as torch.nn.Module.eval() changes them.
+void set_eval_mode(Node& node, GraphCalls& calls) {
+  const auto& schema = node.op->schema();
+  const auto mean = schema.argumentIndexWithName("running_mean");
+  if (mean && (schema.name() == "aten::batch_norm" || schema.name() == "aten::instance_norm")) {
+    // without running statistics a norm takes the batch's own in eval mode, too
+    const auto& given = node.arguments[static_cast<size_t>(*mean)];
+    if (given.kind == Kind::constant && given.value.isNone()) return;
+  }
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
+    const auto& name = schema.arguments()[i].name();
     const auto& given = node.arguments[i];
-    if (is_training_flag(wanted[i], given)) {
+    if (given.kind != Kind::constant) continue;
+    const bool is_flag = name == "train" || name == "training" || name == "use_input_stats";
+    if (is_flag && given.value.isBool()) {
       const bool is_on = given.value.toBool();
-      ++(is_on ? flags.on : flags.off);
+      ++(is_on ? calls.on : calls.off);
       if (is_on) node.eval_arguments.emplace_back(i, false);
-    } else if (is_dropout(wanted[i], given)) {
+    } else if (name == "dropout_p" && given.value.isDouble()) {
       node.eval_arguments.emplace_back(i, 0.0);
     }
   }
-  return flags;
+}
+
+/// The line of Python that a node of the file stands for, "model.py:12"; empty where it has none.
+std::string place_of(const Json& node) {
+  const auto trace = Json::json_pointer("/metadata/stack_trace");
+  if (!node.contains(trace) || !node[trace].is_string()) return {};
+  std::string_view text = node[trace].get_ref<const std::string&>();
+  constexpr std::string_view begin = "File \"", line = "\", line ";
+  const auto at = text.rfind(begin);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + begin.size());
+  const auto path = text.substr(0, text.find(line));
+  if (path.size() == text.size()) return {};
+  const auto number = text.substr(path.size() + line.size());
+  return shown(format("{}:{}", path.substr(path.rfind('/') + 1), number.substr(0, number.find(','))));
 }
 
 constexpr size_t kMostNodes = 1'000'000;
 constexpr int kMostNested = 8;
 constexpr std::string_view kOperators = "torch.ops.", kHigherOrder = "torch.ops.higher_order.";
 
-const std::map<std::string, Node::Kind>& higher_order() {
-  static const std::map<std::string, Node::Kind> known = {
-      {"cond", Node::Kind::branch},
-      {"wrap_with_set_grad_enabled", Node::Kind::set_grad},
-      {"wrap_with_autocast", Node::Kind::autocast},
-      {"tag_activation_checkpoint", Node::Kind::nested},
-      {"wrap", Node::Kind::nested},
-  };
-  return known;
-}
+const std::map<std::string, Node::Kind> kHigherOrderKinds = {
+    {"cond", Node::Kind::branch},
+    {"wrap_with_set_grad_enabled", Node::Kind::set_grad},
+    {"wrap_with_autocast", Node::Kind::autocast},
+    {"tag_activation_checkpoint", Node::Kind::nested},
+    {"wrap", Node::Kind::nested}};
 
 class Compiler {
  public:
@@ -394,7 +374,7 @@ class Compiler {
     const auto [kind, value] = only_field(json);
     if (kind == "as_tensor") return names_.add(text_at(value, "name"), Holds::tensor);
     if (is_symbol(kind)) return names_.add(text_at(value, "as_name"), held_by(kind));
-    if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object");
+    if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object, which is not supported");
     return -1;
   }
 
@@ -432,7 +412,7 @@ class Compiler {
     add_outputs(node, json.at("outputs"));
     const auto results = schema.returns().size();
     if (node.gives_list ? results != 1 : node.outputs.size() > results)
-      throw Refusal("it does not give what the graph takes from it");
+      throw Refusal("it does not return what the graph expects");
     count(node, json);
   }
 
@@ -456,11 +436,9 @@ class Compiler {
     const auto& name = node.op->schema().name();
     ++calls_.operators[name];
     if (always_draws(name)) calls_.draws.insert(name);
-    const bool counts = counts_batches(node, json);
-    if (counts) counters_.insert(text_at(only_field(json.at("outputs").at(0)).value, "name"));
-    const auto flags = set_eval_mode(node, counts);
-    calls_.on += flags.on;
-    calls_.off += flags.off;
+    node.only_in_training = counts_batches(node, json);
+    if (node.only_in_training) counters_.insert(text_at(only_field(json.at("outputs").at(0)).value, "name"));
+    set_eval_mode(node, calls_);
   }
 
   bool counts_batches(const Node& node, const Json& json) const {
@@ -473,7 +451,7 @@ class Compiler {
   void add_arithmetic(Node& node, const Json& json) {
     const auto* found = find_arithmetic(node.target);
     if (!found) {
-      throw Refusal("a Python function that lockstep does not know",
+      throw Refusal("a Python function that lockstep does not support",
                     "write that part of the model with operators of torch");
     }
     node.kind = Node::Kind::arithmetic;
@@ -483,13 +461,13 @@ class Compiler {
     if (node.arguments.size() != found->arguments)
       throw Refusal(format("it takes {} arguments", found->arguments));
     add_outputs(node, json.at("outputs"));
-    if (node.outputs.size() != 1 || node.outputs[0] < 0) throw Refusal("it gives one number");
+    if (node.outputs.size() != 1 || node.outputs[0] < 0) throw Refusal("it returns one number");
   }
 
   void add_higher_order(Node& node, const Json& json) {
     const auto name = node.target.substr(kHigherOrder.size());
-    const auto found = higher_order().find(name);
-    if (found == higher_order().end()) {
+    const auto found = kHigherOrderKinds.find(name);
+    if (found == kHigherOrderKinds.end()) {
       throw Refusal("a higher-order operator that lockstep does not run",
                     "write that part of the model without it");
     }
@@ -555,10 +533,10 @@ class Compiler {
       } else if (kind == "as_none" || kind == "as_int" || kind == "as_bool" || kind == "as_float") {
         node.outputs.push_back(-1);
       } else {
-        throw Refusal("it gives something of the kind " + shown(kind));
+        throw Refusal("it returns a value of the kind " + shown(kind));
       }
     }
-    if (node.gives_list && json.size() != 1) throw Refusal("it gives a list and something else");
+    if (node.gives_list && json.size() != 1) throw Refusal("it returns a list and another value");
   }
 
   static bool is_symbol(const std::string& kind) {
@@ -602,24 +580,6 @@ class Compiler {
 
 Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls) {
   return Compiler(counters, calls, 0).run(graph);
-}
-
-std::string place_of(const Json& node) {
-  const auto metadata = node.find("metadata");
-  if (metadata == node.end() || !metadata->is_object()) return {};
-  const auto trace = metadata->find("stack_trace");
-  if (trace == metadata->end() || !trace->is_string()) return {};
-  const auto& text = trace->get_ref<const std::string&>();
-  constexpr std::string_view begin = "File \"", line = "\", line ";
-  const auto at = text.rfind(begin);
-  if (at == std::string::npos) return {};
-  const auto name_end = text.find(line, at);
-  const auto number_end = text.find(',', name_end == std::string::npos ? name_end : name_end + line.size());
-  if (name_end == std::string::npos || number_end == std::string::npos) return {};
-  const auto slash = text.rfind('/', name_end);
-  const auto name_begin = slash != std::string::npos && slash > at ? slash + 1 : at + begin.size();
-  const auto number = text.substr(name_end + line.size(), number_end - name_end - line.size());
-  return shown(text.substr(name_begin, name_end - name_begin) + ":" + number);
 }
 
 }  // namespace lockstep::exported

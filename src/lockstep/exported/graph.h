@@ -68,7 +68,7 @@ struct Node {
   };
   Kind kind = Kind::op;
   std::string target;  // "aten.linear.default"
-  std::string place;   // in Python's source, "model.py:12, in forward"; may be empty
+  std::string place;   // in Python's source, "model.py:12"; may be empty
   std::optional<c10::OperatorHandle> op = {};
   ArgumentCheck check = nullptr;  // of op's arguments, before it is called
   Arithmetic arithmetic = nullptr;
@@ -103,9 +103,6 @@ struct GraphCalls {
 /// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot
 /// run.
 Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls);
-
-/// The line of Python that a node of the file stands for, "model.py:12, in forward"; empty where it has none.
-std::string place_of(const Json& node);
 
 /// max_pool2d(relu(x), 2), relu(linear(x)) and linear(x) become one node each, where one follows the other
 /// and nobody else reads what lies between them.

@@ -79,45 +79,34 @@ Input input_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
   if (kind == "user_input") return user_input(value.at("arg"), graph);
   if (kind == "constant_input") return constant_input(text_at(value, "name"), only_field(value.at("value")));
-  const std::map<std::string, std::pair<Input::Kind, const char*>> tensors = {
-      {"parameter", {Input::Kind::parameter, "parameter_name"}},
-      {"buffer", {Input::Kind::buffer, "buffer_name"}},
-      {"tensor_constant", {Input::Kind::constant_tensor, "tensor_constant_name"}}};
-  const auto found = tensors.find(kind);
-  if (found == tensors.end()) {
+  const bool is_parameter = kind == "parameter", is_buffer = kind == "buffer";
+  if (!is_parameter && !is_buffer && kind != "tensor_constant")
     throw Refusal(format("the model takes an input of the kind {}", shown(kind)),
                   "only tensors, numbers and texts can be given to it");
-  }
-  Input input{.kind = found->second.first,
-              .name = text_at(value, found->second.second),
+  Input input{.kind = is_parameter ? Input::Kind::parameter
+                      : is_buffer  ? Input::Kind::buffer
+                                   : Input::Kind::constant_tensor,
+              .name = text_at(value, (kind + "_name").c_str()),
               .argument = text_at(value.at("arg"), "name")};
-  if (kind == "buffer") input.saved = value.value("persistent", true);
+  if (is_buffer) input.saved = value.value("persistent", true);
   return input;
-}
-
-// "as_none" as "none"
-std::string word_of(const std::string& kind) {
-  return shown(kind.starts_with("as_") ? kind.substr(3) : kind);
-}
-
-Output tensor_output(const std::string& name, const Json& graph) {
-  return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
 }
 
 Output output_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
+  std::string name;
   if (kind == "user_output") {
     const auto argument = only_field(value.at("arg"));
-    if (argument.name != "as_tensor") return {.kind = Output::Kind::user, .name = word_of(argument.name)};
-    return tensor_output(text_at(argument.value, "name"), graph);
+    if (argument.name != "as_tensor")
+      return {.name = shown(argument.name.starts_with("as_") ? argument.name.substr(3) : argument.name)};
+    name = text_at(argument.value, "name");
+  } else if (kind == "loss_output") {
+    name = text_at(value.at("arg"), "name");
+  } else {
+    throw Refusal(format("the model returns an output of the kind {}", shown(kind)),
+                  "export it with torch.export.export, for training, and without run_decompositions()");
   }
-  if (kind == "loss_output") return tensor_output(text_at(value.at("arg"), "name"), graph);
-  if (kind == "buffer_mutation")
-    return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
-  if (kind == "parameter_mutation")
-    return {.kind = Output::Kind::mutation, .name = text_at(value, "parameter_name")};
-  throw Refusal(format("the model gives an output of the kind {}", shown(kind)),
-                "export it with torch.export.export, for training, and without run_decompositions()");
+  return {.name = name, .meta = meta_of_value(graph, name)};
 }
 
 int64_t bound(const Json& range, const char* key, int64_t otherwise) {
@@ -257,7 +246,7 @@ void read_version(const Json& model, ExportedProgram& program) {
     program.torch_version = shown(torch->get<std::string>());
   if (major != kMajor || minor < kLeastMinor) {
     throw Refusal(
-        format("the graph is written in form {}{}, and forms {}.{} to {}.x can be read", program.schema,
+        format("the graph has schema version {}{}; lockstep reads {}.{} to {}.x", program.schema,
                program.torch_version.empty() ? "" : " (torch " + program.torch_version + ")", kMajor,
                kLeastMinor, kMajor),
         std::string("with a torch between 2.9 and the one this lockstep is built with ") + kExportAgain);
@@ -300,7 +289,7 @@ void read_graph(const Json& model, ExportedProgram& program) {
       compile(model.at("graph_module").at("graph"), counters_of(program.signature), program.calls);
   if (program.signature.inputs.size() != program.graph.inputs.size() ||
       program.signature.outputs.size() != program.graph.outputs.size())
-    throw Refusal("its signature is of another graph");
+    throw Refusal("its signature belongs to another graph");
 }
 
 }  // namespace

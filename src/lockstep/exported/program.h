@@ -42,9 +42,7 @@ struct Input {
 bool is_given(const Input& input);
 
 struct Output {
-  enum class Kind { user, mutation };
-  Kind kind;
-  std::string name;  ///< of what a mutation changes
+  std::string name;  ///< in the graph, or what it is if it is no tensor: "int"
   std::optional<TensorMeta> meta = {};
 };
 

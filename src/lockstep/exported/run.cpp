@@ -98,7 +98,7 @@ bool is_true(const IValue& value) {
 }
 
 Values behind(const Values& values, size_t first) {
-  if (values.size() < first) throw Error("a node of the exported graph lacks arguments");
+  if (values.size() < first) throw Error("a node of the exported graph has too few arguments");
   return {values.begin() + static_cast<std::ptrdiff_t>(first), values.end()};
 }
 
@@ -221,7 +221,7 @@ IValue evaluate(const Argument& argument, const Slots& slots, const GraphMode& w
 
 void keep(const Node& node, std::vector<IValue>& results, Slots& slots) {
   if (results.size() < node.outputs.size())
-    throw Error(format("{} gave {} results, and the graph takes {}", node.target, results.size(),
+    throw Error(format("{} returned {} results, but the graph expects {}", node.target, results.size(),
                        node.outputs.size()));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] >= 0) slots[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
@@ -278,7 +278,7 @@ void run_node(const Node& node, Slots& slots, const GraphMode& way, torch::jit::
 
 std::vector<IValue> run(const Graph& graph, std::vector<IValue> inputs, const GraphMode& way) {
   if (inputs.size() != graph.inputs.size())
-    throw Error(format("a graph of {} inputs got {}", graph.inputs.size(), inputs.size()));
+    throw Error(format("a graph with {} inputs got {}", graph.inputs.size(), inputs.size()));
   Slots slots(graph.slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (graph.inputs[i] >= 0) slots[static_cast<size_t>(graph.inputs[i])] = std::move(inputs[i]);

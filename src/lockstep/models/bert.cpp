@@ -96,8 +96,8 @@ constexpr std::pair<const char*, Activation> kActivations[] = {
 Activation activation_named(const std::string& name) {
   for (const auto& [known, activation] : kActivations)
     if (name == known) return activation;
-  throw InputError(format("there is no activation {}", base::printable(name)), "model.options.hidden_act",
-                   "take one of " + base::join(bert_activations(), ", "));
+  throw InputError(format("unknown activation {}", base::printable(name)), "model.options.hidden_act",
+                   "use one of " + base::join(bert_activations(), ", "));
 }
 
 // Names with a dot of their own: a module between for each part.
@@ -197,8 +197,7 @@ namespace {
 
 void check_text_input(const std::vector<int64_t>& shape) {
   if (shape.size() == 2 && shape[0] == 3) return;
-  throw InputError("the model bert takes text, and the data is none", "model.name",
-                   "take a task of text, or another model");
+  throw InputError("the model bert needs text data", "model.name", "use a text task, or another model");
 }
 
 std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
@@ -277,7 +276,7 @@ void check_numbers(const at::Tensor& numbers, int64_t count, const char* what, c
   throw InputError(
       format("{} {} is not among the model's {} ({})", what,
              least.item<int64_t>() < 0 ? least.item<int64_t>() : most.item<int64_t>(), count, key),
-      "model", "take the vocabulary and the model of one folder");
+      "model", "use the vocabulary and the model of the same folder");
 }
 
 }  // namespace
@@ -350,11 +349,11 @@ BertForSequenceClassification::BertForSequenceClassification(const BertConfig& c
 
 void BertForSequenceClassification::check(const at::Tensor& input) const {
   if (input.dim() != 3 || input.size(1) != 3 || input.scalar_type() != at::kLong)
-    throw InputError(format("the model bert takes text, int64 [n, 3, tokens], and got {} {}",
+    throw InputError(format("the model bert takes text, int64 [n, 3, tokens], but got {} {}",
                             c10::toString(input.scalar_type()), c10::str(input.sizes())),
-                     "model.name", "take another model, or a task of text");
+                     "model.name", "use another model, or a text task");
   if (input.size(2) > config_.max_position_embeddings)
-    throw InputError(format("a text has {} tokens, and the model knows {} places", input.size(2),
+    throw InputError(format("a text has {} tokens, but the model takes at most {}", input.size(2),
                             config_.max_position_embeddings),
                      "task.max_length", format("give {} or less", config_.max_position_embeddings));
   check_numbers(input.select(1, 0), config_.vocab_size, "token", "vocab_size");

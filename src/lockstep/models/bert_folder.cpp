@@ -278,10 +278,9 @@ const char* hint_for(const Fit& fit) {
   const auto only_classifier = std::all_of(fit.misfits.begin(), fit.misfits.end(),
                                            [](const auto& text) { return is_of(text, kClassifier); });
   return only_classifier && !fit.misfits.empty()
-             ? "the file classifies into other classes: set model.options.new_classifier to true to begin a "
-               "new classifier, or take a data set of the file's classes"
-             : "take a folder whose config.json and weights belong together, and leave sizes out of "
-               "model.options";
+             ? "set model.options.new_classifier to true to train a new classifier, or use data with the "
+               "file's classes"
+             : "use a folder whose config.json and weights match, and remove sizes from model.options";
 }
 
 void check_weights(const Fit& fit, const std::string& file) {
@@ -372,8 +371,8 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
 void check_labels(const BertForSequenceClassification& net, const std::vector<std::string>& labels) {
   const auto classes = net.named_parameters()["classifier.bias"].size(0);
   if (classes == std::ssize(labels)) return;
-  throw InputError(format("the model has {} classes, and {} names are given", classes, labels.size()),
-                   "task.name", "take the config that the checkpoint was trained with");
+  throw InputError(format("the model has {} classes, but {} names are given", classes, labels.size()),
+                   "task.name", "use the config that the checkpoint was trained with");
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {

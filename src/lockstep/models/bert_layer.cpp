@@ -12,9 +12,9 @@ BertLayerNet::BertLayerNet(const std::vector<int64_t>& input_shape, int64_t clas
                            std::shared_ptr<const Layers> layers)
     : dropout_(shape.dropout), layers_(std::move(layers)) {
   if (input_shape.size() != 3) {
-    throw InputError(format("the model bert_layer takes images, and the data has {} numbers in a row",
+    throw InputError(format("the model bert_layer takes images, but a sample has {} numbers",
                             input_shape.empty() ? 0 : input_shape[0]),
-                     "model.name", "take mlp, or a task of images");
+                     "model.name", "use mlp, or a task with images");
   }
   const int64_t rows = input_shape[1], numbers = input_shape[0] * input_shape[2];
   embed_ = layers_->linear(numbers, shape.width);

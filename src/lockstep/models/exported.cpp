@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-using exported::ExportedProgram, exported::Input, exported::Output;
+using exported::ExportedProgram, exported::Input;
 
 // What an exported file says of itself, as users read it.
 
@@ -75,10 +75,8 @@ ExportedFacts facts_of(const ExportedProgram& program, bool has_eval) {
     const auto& input = program.signature.inputs[number];
     facts.inputs.push_back(value_of(input.name, input.meta, input.value));
   }
-  for (const auto& output : program.signature.outputs) {
-    if (output.kind == Output::Kind::user)
-      facts.outputs.push_back(value_of(output.name, output.meta, output.name));
-  }
+  for (const auto& output : program.signature.outputs)
+    facts.outputs.push_back(value_of(output.name, output.meta, output.name));
   for (const auto& [symbol, range] : program.signature.ranges)
     facts.sizes[symbol] = {range.least, range.most};
   return facts;
@@ -93,7 +91,6 @@ struct ExportedNet::State {
   std::optional<ExportedProgram> eval = {};
   exported::StateNames names = {};
   ExportedFacts facts = {};
-  std::string draws = {};  // what draws random numbers in evaluation, too
   at::Tensor parameter = {};
   at::Device constants_are_on = at::kCPU;
   bool is_noted = false;
@@ -128,43 +125,10 @@ Values with_tensors(Values given, const ExportedProgram& program) {
   return inputs;
 }
 
-// A functional graph returns the new values of buffers, which are written back.
-void change(const ExportedProgram& program, const std::string& name, const c10::IValue& value) {
-  if (!value.isTensor())
-    throw Error(
-        format("the exported model changes {} to a value that is not a tensor", base::printable(name)));
-  const auto& inputs = program.signature.inputs;
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!exported::is_given(inputs[i]) && inputs[i].name == name)
-      at::Tensor(program.tensors[i]).copy_(value.toTensor());
-  }
-}
-
-Values results_of(Values outputs, const ExportedProgram& program) {
-  Values results;
-  const auto& wanted = program.signature.outputs;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].kind == Output::Kind::user)
-      results.push_back(std::move(outputs[i]));
-    else
-      change(program, wanted[i].name, outputs[i]);
-  }
-  return results;
-}
-
-std::optional<int64_t> text_row(const std::string& name) {
-  const auto found = std::find(kTextInputs.begin(), kTextInputs.end(), name);
-  return found == kTextInputs.end() ? std::nullopt : std::optional(found - kTextInputs.begin());
-}
-
-bool is_text(const at::Tensor& input) {
-  return input.dim() == 3 && input.size(1) == static_cast<int64_t>(kTextInputs.size()) &&
-         input.scalar_type() == at::kLong;
-}
-
-bool names_text(const Input& input) {
-  return text_row(input.name) && input.meta && input.meta->sizes.size() == 2;
+// The row of text that an input is; kTextInputs.size() if it is none.
+int64_t text_row(const Input& input) {
+  if (!input.meta || input.meta->sizes.size() != 2) return std::ssize(kTextInputs);
+  return std::find(kTextInputs.begin(), kTextInputs.end(), input.name) - kTextInputs.begin();
 }
 
 [[noreturn]] void refuse_task(const std::string& what, const ExportedProgram& program) {
@@ -174,40 +138,28 @@ bool names_text(const Input& input) {
       "token_type_ids or attention_mask");
 }
 
-// What the task's one tensor is to the tensors that the model takes.
-std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<const Input*>& takes,
-                                  const ExportedProgram& program) {
-  std::vector<at::Tensor> tensors;
-  const auto named =
-      std::count_if(takes.begin(), takes.end(), [](const auto* one) { return names_text(*one); });
-  if (is_text(input) && named > 0) {
-    if (named != std::ssize(takes))
-      refuse_task("only some of the exported model's inputs are rows of text", program);
-    for (const auto* one : takes) tensors.push_back(input.select(1, *text_row(one->name)));
-  } else if (takes.size() == 1) {
-    tensors.push_back(input);
-  } else if (input.dim() > 1 && input.size(1) == std::ssize(takes)) {
-    for (int64_t i = 0; i < std::ssize(takes); ++i) tensors.push_back(input.select(1, i));
-  } else {
-    refuse_task(format("the exported model takes {} inputs, and the task gives one of {}", takes.size(),
-                       c10::str(input.sizes())),
-                program);
-  }
-  return tensors;
-}
-
 // A task's one tensor as the inputs that the model takes; constants are as the file has them.
 Values inputs_for(const at::Tensor& input, const ExportedProgram& program) {
-  const auto& signature = program.signature;
-  std::vector<const Input*> takes;
-  for (const auto number : signature.given)
-    if (signature.inputs[number].kind == Input::Kind::user) takes.push_back(&signature.inputs[number]);
-  const auto tensors = split_for(input, takes, program);
+  std::vector<const Input*> given;
+  for (const auto number : program.signature.given) given.push_back(&program.signature.inputs[number]);
+  const auto is_user = [](const Input* one) { return one->kind == Input::Kind::user; };
+  const auto is_row = [](const Input* one) { return text_row(*one) < std::ssize(kTextInputs); };
+  const auto takes = std::ranges::count_if(given, is_user);
+  const bool is_text =
+      input.dim() == 3 && input.size(1) == std::ssize(kTextInputs) && input.scalar_type() == at::kLong;
+  const auto rows = is_text ? std::ranges::count_if(given, is_row) : 0;
+  if (rows > 0 && rows < takes)
+    refuse_task("only some of the exported model's inputs are rows of text", program);
+  if (rows == 0 && takes != 1 && (input.dim() < 2 || input.size(1) != takes))
+    refuse_task(format("the exported model takes {} inputs, and the task gives one of {}", takes,
+                       c10::str(input.sizes())),
+                program);
   Values values;
-  auto next = tensors.begin();
-  for (const auto number : signature.given) {
-    const bool is_user = signature.inputs[number].kind == Input::Kind::user;
-    values.push_back(is_user ? c10::IValue(*next++) : c10::IValue());
+  int64_t next = 0;
+  for (const auto* one : given) {
+    auto& value = values.emplace_back();
+    if (!is_user(one)) continue;
+    value = rows > 0 ? input.select(1, text_row(*one)) : takes == 1 ? input : input.select(1, next++);
   }
   return values;
 }
@@ -217,7 +169,6 @@ Values inputs_for(const at::Tensor& input, const ExportedProgram& program) {
 ExportedNet::ExportedNet(const std::string& path, const std::string& eval_path)
     : state_(new State{.train = exported::read_program(path)}) {
   exported::bind(state_->train, *this, state_->names);
-  state_->draws = draws_of(state_->train);
   state_->facts = facts_of(state_->train, !eval_path.empty());
   const auto all = parameters();
   if (all.empty())
@@ -247,17 +198,16 @@ std::string ExportedNet::graph_digest() const {
 
 Values ExportedNet::run(Values inputs) {
   const bool flips = !is_training() && !state_->eval;
-  if (flips && !state_->draws.empty()) {
-    throw InputError("the exported model draws random numbers by itself (" + state_->draws +
-                         "): whether it does so in evaluation is not in the file",
-                     state_->train.path,
-                     "export it once more after model.eval(), and set model.eval_path to that file");
-  }
+  if (flips && !state_->train.calls.draws.empty())
+    throw InputError(
+        format("the exported model draws random numbers by itself ({}): the file does not say whether "
+               "it does in evaluation",
+               draws_of(state_->train)),
+        state_->train.path, "export it once more after model.eval(), and set model.eval_path to that file");
   const auto device = state_->device();
   const auto& program = state_->program(is_training());
-  auto outputs = exported::run(program.graph, with_tensors(std::move(inputs), program),
-                               {.device = device, .home = program.home, .eval = flips});
-  return results_of(std::move(outputs), program);
+  return exported::run(program.graph, with_tensors(std::move(inputs), program),
+                       {.device = device, .home = program.home, .eval = flips});
 }
 
 torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
@@ -269,7 +219,7 @@ torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
   for (auto& value : run(inputs_for(input, program)))
     if (value.isTensor()) tensors.push_back(std::move(value));
   if (tensors.size() == 1) return tensors[0].toTensor();
-  throw InputError(format("the exported model gives {} tensors, and a task takes one", tensors.size()),
+  throw InputError(format("the exported model returns {} tensors, but a task takes one", tensors.size()),
                    program.path, "let its forward return one tensor, and export it again");
 }
 

@@ -1,6 +1,8 @@
 // The model that a config names, from the table of models.
 #include "lockstep/models/model.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -11,18 +13,13 @@
 namespace lockstep {
 namespace {
 
-std::string text_of(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (int64_t size : shape) sizes.push_back(format("{}", size));
-  return "[" + base::join(sizes, ", ") + "]";
-}
-
 void check_fit(const std::string& name, const ModelRow& row, const WantedModel& wanted) {
   if (row.input_shape.empty()) return;
   if (row.input_shape == wanted.input_shape && row.classes == wanted.classes) return;
-  throw InputError(format("the model {} takes {} to {} classes, the data has {} and {} classes", name,
-                          text_of(row.input_shape), row.classes, text_of(wanted.input_shape), wanted.classes),
-                   "model.name", "take mlp or a torchscript model");
+  throw InputError(format("the model {} maps {} to {} classes, but the data has {} and {} classes", name,
+                          c10::str(at::IntArrayRef(row.input_shape)), row.classes,
+                          c10::str(at::IntArrayRef(wanted.input_shape)), wanted.classes),
+                   "model.name", "use mlp or a torchscript model");
 }
 
 std::string names_of_those_that(bool (*can)(const ModelRow&)) {
@@ -43,16 +40,17 @@ bool can_checkpoint(const ModelRow& row) {
 
 void check_splits(const std::string& name, const ModelRow& row, const Layers& layers) {
   if (can_split(row) || !layers.shared()) return;
-  throw InputError(format("the model {} has no layers that split among ranks", name),
+  throw InputError(format("the layers of the model {} cannot be split among ranks", name),
                    "model.name, parallel.tensor",
-                   format("take {}, or parallel.tensor 1", names_of_those_that(can_split)));
+                   format("use {}, or set parallel.tensor to 1", names_of_those_that(can_split)));
 }
 
 void check_checkpointing(const std::string& name, const ModelRow& row, const ModelSettings& settings) {
   if (can_checkpoint(row) || !settings.checkpointing) return;
-  throw InputError(format("the model {} cannot compute its activations again", name), "model.checkpointing",
-                   format("take {}, or leave it out; a model of your own calls "
-                          "lockstep::checkpoint_activations() and names `checkpointing` in its `reads`",
+  throw InputError(format("the model {} does not support activation checkpointing", name),
+                   "model.checkpointing",
+                   format("use {}, or leave it out; your own model must call "
+                          "lockstep::checkpoint_activations() and name `checkpointing` in its `reads`",
                           names_of_those_that(can_checkpoint)));
 }
 

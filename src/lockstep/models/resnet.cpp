@@ -144,8 +144,8 @@ namespace {
 
 void check_image_input(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[0] == 3) return;
-  throw InputError("the model resnet18 takes images in three colours, and the data is none", "model.name",
-                   "take another model, or the task folder");
+  throw InputError("the model resnet18 takes images with three colours", "model.name",
+                   "use another model, or the task folder");
 }
 
 std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {

@@ -60,7 +60,7 @@ constexpr const char* kKey = "model.devices";
 int64_t channels_of(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[1] >= 4 && shape[2] >= 4) return shape[0];
   throw InputError("the model two_stage takes images of 4 x 4 pixels or more", "model.name",
-                   "take mlp or a torchscript model");
+                   "use mlp or a torchscript model");
 }
 
 int64_t features_of(const std::vector<int64_t>& shape) {
@@ -71,7 +71,7 @@ int64_t features_of(const std::vector<int64_t>& shape) {
 torch::Device cpu_stage(int64_t wanted, torch::Device cpu) {
   if (wanted < kStages) return cpu;
   throw InputError(format("device {} does not exist: a CPU has the logical devices 0 and 1", wanted), kKey,
-                   "take [0, 1], or GPUs");
+                   "set it to [0, 1], or use GPUs");
 }
 
 // `first`: the number of the first stage's, which is `own`.
@@ -81,7 +81,7 @@ torch::Device gpu_stage(int64_t wanted, int64_t first, torch::Device own) {
   if (index >= 0 && index < visible) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
   throw InputError(format("GPU {} does not exist: the first stage is on {}, and this process sees {} GPUs",
                           index, own.str(), visible),
-                   kKey, "start fewer ranks a node, and let each see all of the node's GPUs");
+                   kKey, "start fewer ranks on each node, and let each see all of its GPUs");
 }
 
 /// simple_cnn in two stages, each on a device of its own: model parallelism inside one rank. The layers have
@@ -97,7 +97,7 @@ class TwoStage : public Net {
         fc2_(hidden, classes),
         devices_(std::move(devices)) {
     if (devices_.size() != kStages)
-      throw InputError(format("two_stage has {} stages, and {} devices are given", kStages, devices_.size()),
+      throw InputError(format("two_stage has {} stages, but {} devices are given", kStages, devices_.size()),
                        kKey, "give two, such as [0, 1]");
     register_module("conv1", conv1_);
     register_module("conv2", conv2_);

@@ -55,7 +55,7 @@ TorchScriptNet::TorchScriptNet(const std::string& path) : path_(path), script_(l
 torch::Tensor TorchScriptNet::forward(const torch::Tensor& input) {
   const auto output = script_.forward({input});
   if (!output.isTensor()) {
-    throw InputError("the TorchScript module gives a " + output.tagKind() + ", not one tensor", path_,
+    throw InputError("the TorchScript module returns a " + output.tagKind() + ", not one tensor", path_,
                      "let its forward return one tensor, and export it again");
   }
   return output.toTensor();

@@ -71,7 +71,7 @@ int32_t require_token(const text::Vocabulary& vocabulary, const std::string& tok
 void check_text(std::string_view text) {
   if (text.size() >= std::numeric_limits<uint32_t>::max())
     throw InputError("a text of 4 GiB or more cannot be encoded", format("{} bytes", text.size()),
-                     "cut it into parts");
+                     "split it into parts");
   const auto wrong = base::invalid_utf8(text);
   if (!wrong) return;
   throw InputError(format("a text is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*wrong])),
@@ -95,15 +95,10 @@ size_t worth_having(bool second, bool pair, size_t room, Truncation truncation) 
   return cut_alone ? room : kNoLimit;
 }
 
-template <class Values>
-void remove(Values& values, size_t from, size_t count) {
-  const auto at = values.begin() + static_cast<ptrdiff_t>(from);
-  values.erase(at, at + static_cast<ptrdiff_t>(count));
-}
-
 void remove_tokens(Encoding& encoding, size_t from, size_t count) {
-  remove(encoding.ids, from, count);
-  remove(encoding.offsets, from, count);
+  const auto first = static_cast<ptrdiff_t>(from), last = static_cast<ptrdiff_t>(from + count);
+  encoding.ids.erase(encoding.ids.begin() + first, encoding.ids.begin() + last);
+  encoding.offsets.erase(encoding.offsets.begin() + first, encoding.offsets.begin() + last);
 }
 
 void add_special(Encoding& encoding, int32_t id) {

@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kMostJsonBytes = size_t{256} << 20;
+constexpr size_t kMostBytes = size_t{256} << 20;  // of a file
+constexpr const char* kVocabularyHint = "copy the model's vocab.txt again, as it was published";
 constexpr const char* kFolderHint =
     "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 
@@ -29,52 +30,48 @@ struct Source {
 
   bool has(const char* key) const { return json.contains(key) && !json[key].is_null(); }
   [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, kFolderHint); }
-  Source at(const char* key) const;
-  std::vector<Source> items(const char* key) const;
-  std::optional<bool> truth(const char* key) const;
-  std::optional<std::string> text(const char* key) const;
-};
 
-Source Source::at(const char* key) const {
-  if (!has(key)) return {Json::object(), where + ": " + key};
-  if (!json[key].is_object()) refuse(format("{} is not an object", key));
-  return {json[key], where + ": " + key};
-}
-
-/// What a list or an object holds: tokens, each a text or an object with its "content".
-std::vector<Source> Source::items(const char* key) const {
-  std::vector<Source> found;
-  if (!has(key)) return found;
-  if (!json[key].is_structured()) refuse(format("{} is not a list", key));
-  for (const auto& [name, item] : json[key].items()) {
-    if (!item.is_string() && !item.is_object())
-      refuse(format("{}: {} is not a token", key, base::printable(name)));
-    Source token{item.is_object() ? item : Json{{"content", item}}, where + ": " + key};
-    if (!token.text("content")) token.refuse("a token has no content");
-    found.push_back(std::move(token));
+  Source at(const char* key) const {
+    if (!has(key)) return {Json::object(), where + ": " + key};
+    if (!json[key].is_object()) refuse(format("{} is not an object", key));
+    return {json[key], where + ": " + key};
   }
-  return found;
-}
 
-std::optional<bool> Source::truth(const char* key) const {
-  if (!has(key)) return std::nullopt;
-  if (!json[key].is_boolean()) refuse(format("{} is neither true nor false", key));
-  return json[key].get<bool>();
-}
+  /// What a list or an object holds: tokens, each a text or an object with its "content".
+  std::vector<Source> items(const char* key) const {
+    std::vector<Source> found;
+    if (!has(key)) return found;
+    if (!json[key].is_structured()) refuse(format("{} is not a list", key));
+    for (const auto& [name, item] : json[key].items()) {
+      if (!item.is_string() && !item.is_object())
+        refuse(format("{}: {} is not a token", key, base::printable(name)));
+      Source token{item.is_object() ? item : Json{{"content", item}}, where + ": " + key};
+      if (!token.text("content")) token.refuse("a token has no content");
+      found.push_back(std::move(token));
+    }
+    return found;
+  }
 
-std::optional<std::string> Source::text(const char* key) const {
-  if (!has(key)) return std::nullopt;
-  const Json& value =
-      json[key].is_object() && json[key].contains("content") ? json[key]["content"] : json[key];
-  if (!value.is_string() || value.get_ref<const std::string&>().empty())
-    refuse(format("{} is not a text", key));
-  return value.get<std::string>();
-}
+  std::optional<bool> truth(const char* key) const {
+    if (!has(key)) return std::nullopt;
+    if (!json[key].is_boolean()) refuse(format("{} is neither true nor false", key));
+    return json[key].get<bool>();
+  }
+
+  std::optional<std::string> text(const char* key) const {
+    if (!has(key)) return std::nullopt;
+    const Json& value =
+        json[key].is_object() && json[key].contains("content") ? json[key]["content"] : json[key];
+    if (!value.is_string() || value.get_ref<const std::string&>().empty())
+      refuse(format("{} is not a text", key));
+    return value.get<std::string>();
+  }
+};
 
 Source read_json(const fs::path& path) {
   Source source{Json::object(), path.string()};
   if (!fs::exists(path)) return source;
-  const std::string text = base::read_small_file(path.string(), kMostJsonBytes, path.filename().string());
+  const std::string text = base::read_small_file(path.string(), kMostBytes, path.filename().string());
   source.json = base::parse_json(text);
   if (!source.json.is_object())
     source.refuse(format("{} is not a JSON object, or is nested too deeply", path.filename().string()));
@@ -169,36 +166,21 @@ TokenizerFolder read_folder(const std::string& path) {
   return read;
 }
 
-namespace {
-
-constexpr size_t kMostVocabularyBytes = size_t{256} << 20;
-constexpr const char* kVocabularyHint = "copy the model's vocab.txt again, as it was published";
-
-void refuse_other_encodings(const std::string& text, const std::string& path) {
-  const auto at = base::invalid_utf8(text);
-  if (!at) return;
-  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(*at), '\n');
-  throw InputError(
-      format("the vocabulary is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*at])),
-      format("{}:{}", path, line), kVocabularyHint);
-}
-
-std::vector<std::string> lines_of(std::string_view text) {
+std::vector<std::string> read_vocabulary(const std::string& path) {
+  const std::string text = base::read_small_file(path, kMostBytes, "the vocabulary");
+  if (const auto at = base::invalid_utf8(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(*at), '\n');
+    throw InputError(
+        format("the vocabulary is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*at])),
+        format("{}:{}", path, line), kVocabularyHint);
+  }
   std::vector<std::string> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.emplace_back(without_blanks(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    lines.emplace_back(without_blanks(rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return lines;
-}
-
-}  // namespace
-
-std::vector<std::string> read_vocabulary(const std::string& path) {
-  const std::string text = base::read_small_file(path, kMostVocabularyBytes, "the vocabulary");
-  refuse_other_encodings(text, path);
-  return lines_of(text);
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::string where)
@@ -209,7 +191,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::string where)
     const auto [first, is_new] = numbers_.emplace(token, static_cast<int32_t>(i));
     if (!is_new)
       throw InputError(
-          format("the vocabulary has {} twice, as the tokens {} and {}",
+          format("the vocabulary holds {} twice, as tokens {} and {}",
                  token.empty() ? "an empty line" : "\"" + base::printable(token) + "\"", first->second, i),
           where_, kVocabularyHint);
   }

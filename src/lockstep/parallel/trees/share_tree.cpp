@@ -5,7 +5,6 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/checkpoint/frame.h"
-#include "lockstep/checkpoint/pt.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -14,14 +13,8 @@ using checkpoint::WithStorages;
 
 constexpr int kTag = 9;  // of gather_trees' messages
 
-std::string to_bytes(const Tree& frame) {
-  std::string bytes;
-  write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); }, frame);
-  return bytes;
-}
-
 WithStorages laid_out(const void* data, size_t size, const std::string& name) {
-  return checkpoint::lay_out(read_pt({static_cast<const uint8_t*>(data), size}, name));
+  return checkpoint::unpickle_tree({static_cast<const uint8_t*>(data), size}, name);
 }
 
 Stretches stretches_of(const std::vector<at::Tensor>& storages) {
@@ -66,12 +59,13 @@ at::Tensor receive(const Team& team, int rank, int64_t size, at::ScalarType type
 }
 
 void send_tree(const Team& team, const Tree& tree, int64_t piece) {
-  const auto framed = checkpoint::take_apart(snapshot(tree));
-  auto frame = to_bytes(framed.tree);
+  std::vector<at::Tensor> storages;
+  const auto copy = snapshot(tree);
+  auto frame = checkpoint::pickle_tree(copy, storages);
   const auto size = static_cast<int64_t>(frame.size());
   send(team, torch::tensor({size}));
   send(team, torch::from_blob(frame.data(), {size}, torch::kUInt8));
-  const auto all = stretches_of(framed.storages);
+  const auto all = stretches_of(storages);
   piece_by_piece(team, all.total, piece, [&](int64_t from, const at::Tensor& slot) {
     take_from(all, from, slot);
     send(team, slot);
@@ -97,9 +91,7 @@ Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t pie
   WithStorages own;
   const auto frame = team.from_first([&] {
     own.tree = read();
-    auto framed = checkpoint::take_apart(own.tree);
-    own.storages = std::move(framed.storages);
-    return to_bytes(framed.tree);
+    return checkpoint::pickle_tree(own.tree, own.storages);
   });
   team.together([&] {
     if (!team.first()) own = laid_out(frame.data(), frame.size(), "rank 0's checkpoint");
