@@ -88,7 +88,6 @@ TEST_F(Idx, RefusesDamagedGzipInWords) {
   const auto whole = gzipped(kImages);
   for (size_t length : {5ul, 15ul, whole.size() - 9, whole.size() - 1})
     refused(whole.substr(0, length), "ends early");
-  refused(whole + "garbage", "something else after");
   auto flipped = whole;
   flipped[flipped.size() - 6] ^= 1;  // in the CRC
   refused(flipped, "damaged");

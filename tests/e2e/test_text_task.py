@@ -314,7 +314,7 @@ def test_predict_refuses_another_vocabulary_and_half_a_pair(place, train, run, l
     ask = [lockstep, "predict", place / "config.yaml", "--checkpoint", place / "runs/text", "--input", "-"]
     half = run(*ask, cwd=place, input="one\ttwo\nonly one\n")
     assert half.returncode == 2, half.output
-    assert "one text where the model takes two" in half.stderr and "where: standard input:2" in half.stderr
+    assert "a line has one text, but the model takes two" in half.stderr and "where: standard input:2" in half.stderr
     (place / "words/vocab.txt").write_text((place / "words/vocab.txt").read_text().replace("nice\n", "neat\n"))
     other = run(*ask, cwd=place, input="one\ttwo\n")
     assert other.returncode == 2, other.output

@@ -158,15 +158,6 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
   return static_cast<float>(*value);
 }
 
-void check_name_lengths(const std::vector<std::string>& header, const std::string& where) {
-  constexpr size_t kLongestColumn = 4096;
-  for (size_t i = 0; i < header.size(); ++i) {
-    if (header[i].size() <= kLongestColumn) continue;
-    throw InputError(format("the name of column {} has {} bytes", i, header[i].size()), where,
-                     format("give it a name of at most {} bytes", kLongestColumn));
-  }
-}
-
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where) {
   if (named) {

@@ -35,9 +35,6 @@ std::string lower_case(std::string_view text);
 /// Is this label, target or class, in any case?
 bool is_called_label(std::string_view name);
 
-/// InputError for a name of more than 4,096 bytes: every rank, the checkpoint and predict keep copies of it.
-void check_name_lengths(const std::vector<std::string>& header, const std::string& where);
-
 /// The label's column: by name or index, -1 = the last. Where nothing is `wanted`, the one called label,
 /// target or class in any case, `taken` (by name or index) aside, else the last. InputError where two are
 /// called so and neither is the last.
