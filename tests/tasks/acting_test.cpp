@@ -18,7 +18,7 @@ TEST(CartPole, IsGymnasiumsStateForState) {
   const auto bytes = test::output_of(python + " tests/tasks/cart_pole_peer.py");
   struct Row {
     double action;
-    CartPole::State state;
+    std::array<double, CartPole::kNumbers> state;
     std::array<double, CartPole::kNumbers> observation;
     double terminated, truncated;
   };
@@ -30,15 +30,14 @@ TEST(CartPole, IsGymnasiumsStateForState) {
     CartPole::End end;
     if (row.action < 0) {
       ++episodes;
-      pole.set(row.state, 0);
+      pole = {row.state, 0};
     } else {
       end = pole.step(row.action == 1);
     }
-    std::array<float, CartPole::kNumbers> seen;
-    pole.observe(seen.data());
-    ASSERT_EQ(std::memcmp(pole.state().data(), row.state.data(), sizeof row.state), 0)
+    ASSERT_EQ(std::memcmp(pole.state.data(), row.state.data(), sizeof row.state), 0)
         << "episode " << episodes;
-    for (size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(static_cast<double>(seen[i]), row.observation[i]);
+    for (size_t i = 0; i < pole.state.size(); ++i)
+      ASSERT_EQ(static_cast<double>(static_cast<float>(pole.state[i])), row.observation[i]);
     ASSERT_EQ(end.fell, row.terminated == 1);
     ASSERT_EQ(end.time_up, row.truncated == 1);
     falls += end.fell;
@@ -55,7 +54,7 @@ TEST(CartPole, BeginsUprightWithinATwentieth) {
   for (int i = 0; i < 1000; ++i) {
     CartPole pole;
     pole.reset(random);
-    for (const double number : pole.state())
+    for (const double number : pole.state)
       least = std::min(least, number), largest = std::max(largest, number);
   }
   EXPECT_GE(least, -0.05);
