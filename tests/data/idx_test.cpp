@@ -75,7 +75,7 @@ TEST_F(Idx, RefusesBadFilesInWords) {
   refused("PK\x03\x04 this is a zip", "not an IDX file");
   refused(kLabels, "1 dimensions where images have");
   refused(kImages, "where labels have", true);
-  refused(header({0xd03, 1, 1, 1}) + "abcd", "floats");
+  refused(header({0xd03, 1, 1, 1}) + "abcd", "type 0x0d");
   refused(header({0x803, 0, 2, 2}), "no samples");
   refused(header({0x803, 3, 0, 2}), "no size");
   refused(kImages.substr(0, 20), "ends early: 4 of 12 bytes");

@@ -75,7 +75,7 @@ class Cells {
       ++of.endless;
     } else {
       ++of.texts;
-      if (of.some.size() < kFew) of.some.insert(base::printable(text, kLongestName));
+      if (of.some.size() <= kExamples) of.some.insert(base::printable(text, kLongestName));
     }
     note(column, first_row, where);
     return std::numeric_limits<float>::quiet_NaN();
@@ -113,25 +113,21 @@ class Cells {
   }
 
  private:
-  static constexpr size_t kFew = 10;
+  static constexpr size_t kExamples = 3;
 
   struct Column {
     std::string name;
     int64_t missing = 0, endless = 0, texts = 0;
-    std::set<std::string> some = {};  // of the texts
+    std::set<std::string> some = {};  // of the texts, one more than the examples
 
     std::string described() const {
-      std::vector<std::string> parts;
+      std::vector<std::string> parts, examples;
       if (missing > 0) parts.push_back(format("{} missing", missing));
       if (endless > 0) parts.push_back(format("{} not finite", endless));
-      if (texts > 0) parts.push_back(format("{} of text ({})", texts, examples(3)));
+      for (const auto& text : some) examples.push_back(examples.size() < kExamples ? text : "...");
+      if (texts > 0) parts.push_back(format("{} of text ({})", texts, base::join(examples, ", ")));
       return base::printable(name, kLongestName) + " " + base::join(parts, ", ");
     }
-    std::string examples(size_t most) const {
-      std::vector<std::string> list(some.begin(), std::next(some.begin(), std::min(some.size(), most)));
-      return base::join(list, ", ") + (some.size() > most ? ", ..." : "");
-    }
-    bool is_category() const { return some.size() < kFew && texts > static_cast<int64_t>(some.size()); }
   };
 
   void note(size_t column, bool first_row, const Where& where) {
@@ -152,37 +148,23 @@ class Cells {
   std::string hint() const {
     if (!options_.labelled) return "fill in these cells, or remove the rows: predict answers every row";
     if (in_first_row_) return "if the first line names the columns, set task.header: true";
-    std::vector<std::string> out, categories, parts;
+    std::vector<std::string> texts, parts;
     bool missing = false;
-    for (size_t i = 0; i + 1 < columns_.size(); ++i) {
-      const auto& of = columns_[i];
-      missing |= of.missing > 0;
-      if (of.texts + of.endless == 0) continue;
-      if (of.is_category()) {
-        categories.push_back(format("{} ({})", base::printable(of.name, kLongestName), of.examples(kFew)));
-      } else {
-        out.push_back(of.name);
-      }
+    for (size_t i = 0; i < label(); ++i) {
+      missing |= columns_[i].missing > 0;
+      if (columns_[i].texts + columns_[i].endless > 0) texts.push_back(columns_[i].name);
     }
-    const auto& label = columns_.back();
-    if (options_.label.empty() && !data::is_called_label(label.name) && out.size() + categories.size() > 0)
-      parts.push_back(format("set task.label if the label is not {}, the last column",
-                             base::printable(label.name, kLongestName)));
-    if (!out.empty())
+    if (!texts.empty())
       parts.push_back(
-          format("leave columns out with task.ignore: [{}], choose them with task.features, or "
-                 "learn from texts with task.name: text",
-                 base::printable(base::join(out, ", "), 300)));
-    if (!categories.empty())
-      parts.push_back(format("give {} a column of 0 and 1 for each value (one-hot), or use task.ignore",
-                             base::join(categories, ", ")));
+          format("leave columns out (task.ignore: [{}]), give a category a column of 0 and 1 for each "
+                 "value (one-hot), or learn from texts (task.name: text)",
+                 base::printable(base::join(texts, ", "), 300)));
     if (missing && options_.missing == Missing::refuse)
       parts.push_back(
-          "for missing cells set task.missing: drop leaves their rows out, mean fills in the training rows' "
-          "mean");
-    if (label.missing > 0 && options_.missing != Missing::drop)
+          "for missing cells set task.missing: drop leaves rows out, mean fills in the training rows' mean");
+    if (columns_.back().missing > 0 && options_.missing != Missing::drop)
       parts.push_back("for missing labels set task.missing: drop, which leaves their rows out");
-    if (label.texts > 0) parts.push_back("for labels that are names set task.kind: classification");
+    if (columns_.back().texts > 0) parts.push_back("for labels that are names set task.kind: classification");
     if (parts.empty())
       parts.push_back("write a finite number into each of these cells, or remove their rows");
     return base::join(parts, "; ");
@@ -268,25 +250,19 @@ void check_room(const std::string& path, const Extent& extent, const CsvOptions&
   while (rows->next(fields)) continue;
 }
 
-/// Whole numbers without a duplicate. The first rows exclude most columns.
 bool is_id(const at::Tensor& column) {
-  constexpr int64_t kSample = 1000;
-  for (const int64_t rows : {std::min(kSample, column.numel()), column.numel()}) {
-    const auto values = std::get<0>(column.narrow(0, 0, rows).contiguous().sort());
-    const float* value = values.const_data_ptr<float>();
-    for (int64_t i = 0; i < rows; ++i) {
-      if (!(value[i] == std::floor(value[i])) || (i > 0 && value[i] == value[i - 1])) return false;
-    }
-  }
-  return true;
+  return column.equal(column.floor()) && std::get<0>(at::_unique(column)).numel() == column.numel();
 }
 
+/// Features with a different whole number in every row. The first rows exclude most columns.
 std::vector<std::string> ids_in(const CsvTable& table) {
-  constexpr int64_t kFewestRows = 20;
+  constexpr int64_t kFewestRows = 20, kSample = 1000;
+  const auto rows = table.features.size(0);
   std::vector<std::string> ids;
-  if (table.features.size(0) < kFewestRows) return ids;
-  for (size_t i = 0; i < table.columns.size(); ++i)
-    if (is_id(table.features.select(1, static_cast<int64_t>(i)))) ids.push_back(table.columns[i]);
+  for (size_t i = 0; rows >= kFewestRows && i < table.columns.size(); ++i) {
+    const auto column = table.features.select(1, static_cast<int64_t>(i));
+    if (is_id(column.narrow(0, 0, std::min(kSample, rows))) && is_id(column)) ids.push_back(table.columns[i]);
+  }
   return ids;
 }
 
