@@ -119,7 +119,6 @@ TEST_F(Idx, TakesNoOtherBytesForAFlippedGzip) {
 TEST_F(Idx, RefusesWhatIsNoFile) {
   EXPECT_THROW(read_idx_images(folder / "missing", heap), InputError);
   EXPECT_THROW(read_idx_images(folder.path(), heap), InputError);
-  EXPECT_THROW(check_idx_pair(images(kImages), "a", labels(header({0x801, 1}) + "\x01"), "b"), InputError);
 }
 
 TEST_F(Idx, AnEmptyPromiseTakesNoMemory) {

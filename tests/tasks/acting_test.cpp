@@ -48,21 +48,6 @@ TEST(CartPole, IsGymnasiumsStateForState) {
   EXPECT_GT(late, 50);
 }
 
-TEST(CartPole, BeginsUprightWithinATwentieth) {
-  SplitMix64 random(1, 2);
-  double least = 1, largest = -1;
-  for (int i = 0; i < 1000; ++i) {
-    CartPole pole;
-    pole.reset(random);
-    for (const double number : pole.state)
-      least = std::min(least, number), largest = std::max(largest, number);
-  }
-  EXPECT_GE(least, -0.05);
-  EXPECT_LT(least, -0.049);
-  EXPECT_LE(largest, 0.05);
-  EXPECT_GT(largest, 0.049);
-}
-
 // By hand: one environment, gamma 0.5, lambda 0.5; a fall after the second step, then one more step.
 TEST(Advantages, StopAtAnEpisodesEndAndTakeInWhatFollowsTheRound) {
   const Trail trail = {.environments = 1,
@@ -72,15 +57,6 @@ TEST(Advantages, StopAtAnEpisodesEndAndTakeInWhatFollowsTheRound) {
                        .ended = {false, true, false}};
   const auto advantages = advantages_of(trail, 0.5, 0.5);
   EXPECT_EQ(advantages, (std::vector<double>{1 + 2 - 2 + 0.25 * -3, 1 + 0 - 4, 1 + 8 - 8}));
-}
-
-TEST(Advantages, KeepEnvironmentsApart) {
-  const Trail trail = {.environments = 2,
-                       .rewards = {1, 10, 1, 10},
-                       .values = {0, 0, 0, 0},
-                       .next_values = {0, 0, 0, 0},
-                       .ended = {false, false, false, false}};
-  EXPECT_EQ(advantages_of(trail, 1, 1), (std::vector<double>{2, 20, 1, 10}));
 }
 
 PolicyMethod small() {

@@ -123,13 +123,6 @@ at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classe
   return labels;
 }
 
-void check_idx_pair(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
-                    const std::string& labels_path) {
-  if (images.size(0) == labels.size(0)) return;
-  throw InputError(format("{} images but {} labels", images.size(0), labels.size(0)),
-                   images_path + " and " + labels_path, "both files must come from the same set");
-}
-
 // The operations are torchvision's own, so that the bits are its as well.
 at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<double>& std) {
   const auto bytes = at::arange(256, at::kByte).to(at::kFloat).div(255);

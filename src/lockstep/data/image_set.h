@@ -36,8 +36,4 @@ at::Tensor read_idx_images(const std::string& path, Arena& arena);
 /// Labels as uint8 [samples]; each must be below `classes` (0 = any).
 at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classes = 0);
 
-/// InputError if their numbers differ.
-void check_idx_pair(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
-                    const std::string& labels_path);
-
 }  // namespace lockstep
