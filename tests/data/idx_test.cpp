@@ -75,7 +75,7 @@ TEST_F(Idx, RefusesBadFilesInWords) {
   refused("PK\x03\x04 this is a zip", "not an IDX file");
   refused(kLabels, "1 dimensions where images have");
   refused(kImages, "where labels have", true);
-  refused(header({0xd03, 1, 1, 1}) + "abcd", "floats");
+  refused(header({0xd03, 1, 1, 1}) + "abcd", "type 0x0d");
   refused(header({0x803, 0, 2, 2}), "no samples");
   refused(header({0x803, 3, 0, 2}), "no size");
   refused(kImages.substr(0, 20), "ends early: 4 of 12 bytes");
@@ -88,7 +88,6 @@ TEST_F(Idx, RefusesDamagedGzipInWords) {
   const auto whole = gzipped(kImages);
   for (size_t length : {5ul, 15ul, whole.size() - 9, whole.size() - 1})
     refused(whole.substr(0, length), "ends early");
-  refused(whole + "garbage", "something else after");
   auto flipped = whole;
   flipped[flipped.size() - 6] ^= 1;  // in the CRC
   refused(flipped, "damaged");
@@ -120,7 +119,6 @@ TEST_F(Idx, TakesNoOtherBytesForAFlippedGzip) {
 TEST_F(Idx, RefusesWhatIsNoFile) {
   EXPECT_THROW(read_idx_images(folder / "missing", heap), InputError);
   EXPECT_THROW(read_idx_images(folder.path(), heap), InputError);
-  EXPECT_THROW(check_idx_pair(images(kImages), "a", labels(header({0x801, 1}) + "\x01"), "b"), InputError);
 }
 
 TEST_F(Idx, AnEmptyPromiseTakesNoMemory) {

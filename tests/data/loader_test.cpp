@@ -69,21 +69,6 @@ TEST(Loader, DropsALastBatchThatIsNotFull) {
   EXPECT_EQ(run(loader).sizes, (std::vector<int64_t>{6, 6, 6}));
 }
 
-TEST(Loader, StartsInTheMiddleOnce) {
-  DistributedSampler sampler(50, {});
-  for (int64_t workers : {0, 3}) {
-    Loader loader(std::make_shared<Numbers>(50), sampler, {.batch_size = 7, .workers = workers});
-    const auto all = sampler.indices();
-    loader.start_at(3);
-    EXPECT_EQ(run(loader).seen, std::vector<int64_t>(all.begin() + 21, all.end()));
-    EXPECT_EQ(run(loader).seen, all);
-    loader.start_at(8);  // behind the last: an empty pass
-    EXPECT_TRUE(run(loader).seen.empty());
-    loader.start_at(9);
-    EXPECT_THROW(loader.begin(), InputError);
-  }
-}
-
 TEST(Loader, BeginsAgainAfterAnEarlyBreak) {
   DistributedSampler sampler(60, {});
   Loader loader(std::make_shared<Numbers>(60), sampler, {.batch_size = 5, .workers = 3});

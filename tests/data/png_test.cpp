@@ -40,13 +40,5 @@ TEST(Png, ReadsThePixelsThatPythonReads) {
   EXPECT_THROW(data::is_png(folder / "missing.png"), InputError);
 }
 
-TEST(Png, RefusesADamagedFile) {
-  test::TempFolder folder;
-  const auto bad = folder.write("bad.png", "\x89PNG\r\n\x1a\n and then nonsense that is long enough");
-  EXPECT_TRUE(data::is_png(bad));
-  EXPECT_THROW(data::read_png(bad, 1), InputError);
-  EXPECT_THROW(data::read_png(folder / "missing.png", 1), InputError);
-}
-
 }  // namespace
 }  // namespace lockstep

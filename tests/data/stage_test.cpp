@@ -1,7 +1,14 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <thread>
+
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/data/catalog.h"
 #include "peer.h"
 
@@ -36,6 +43,15 @@ TEST(Stage, CopiesOnce) {
   EXPECT_EQ(text_of(data::stage_file(path, stage))[0], 'r') << "the file has changed";
 }
 
+TEST(Stage, KeepsFilesWithTheSameNameApart) {
+  test::TempFolder one, other;
+  const auto stage = one / "stage";
+  const auto first = data::stage_file(one.write("set.bin", "1"), stage);
+  const auto second = data::stage_file(other.write("set.bin", "2"), stage);
+  EXPECT_EQ(text_of(first), "1");
+  EXPECT_EQ(text_of(second), "2");
+}
+
 TEST(Stage, TakesNoOtherUsersCopyAndFollowsNoLink) {
   test::TempFolder folder;
   const auto path = folder.write("set.bin", "content"), stage = folder / "stage";
@@ -59,6 +75,39 @@ TEST(Stage, SaysWhatItCannotDo) {
   EXPECT_THROW(data::stage_file(path, path), InputError) << "the folder is a file";
   EXPECT_THROW(data::stage_file(folder / "missing", folder / "stage"), InputError);
   EXPECT_TRUE(fs::is_empty(folder / "stage"));
+}
+
+TEST(Fetch, EndsWithAnErrorIfTheServerSendsTwoBytesASecond) {
+  if (std::system("curl --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "curl is not installed";
+  for (const char* name : {"http_proxy", "all_proxy", "ALL_PROXY"}) ::unsetenv(name);
+  const base::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const place = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener.number(), place, size), 0);
+  ASSERT_EQ(::listen(listener.number(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.number(), place, &size), 0);
+  const std::jthread server([&] {
+    const base::Descriptor client(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::string head = "HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\n";
+    ::send(client.number(), head.data(), head.size(), MSG_NOSIGNAL);
+    while (::send(client.number(), "x", 1, MSG_NOSIGNAL) == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+  test::TempFolder folder;
+  const data::KnownFile file{.name = "set.bin", .bytes = 1000, .sha256 = std::string(64, '0')};
+  const auto mirror = format("http://127.0.0.1:{}", ntohs(address.sin_port));
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    data::fetch_file({}, file, folder.path(), {.mirrors = {mirror}, .stall_seconds = 1});
+    ADD_FAILURE() << "fetched";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.where(), mirror + "/: it took too long");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  ::shutdown(listener.number(), SHUT_RDWR);  // ends accept4() if nothing connected
 }
 
 TEST(FindDataFile, LooksWhereDownloadersPutFiles) {

@@ -83,13 +83,13 @@ TEST_F(TextRowsTest, NamesTheLineThatIsWrong) {
   refused("a.csv", "text,label\nx,y,z\n", "3 fields where the first line has 2", ":2");
   refused("a.tsv", "text\tlabel\nx\n", "1 field where the first line has 2", ":2");
   refused("a.csv", "text,label\nx,y\n\"open,z\nmore\n", "a quote that begins here does not end", ":3");
-  refused("a.csv", "text,label\n\"x\" y,z\n", "something stands between", ":2");
+  refused("a.csv", "text,label\n\"x\" y,z\n", "text between a closing quote", ":2");
   refused("a.csv", "text,label\nx,y\n", "there is no column 'lable'", "", {"text", "lable"});
   refused("a.csv", "text,text\nx,y\n", "two columns are called 'text'", "", {"text"});
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"x\",}\n", "the line is not JSON", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": 1e999}\n",
           "the line is not JSON: number overflow parsing '1e999'", ":2");
-  refused("a.jsonl", "{\"text\": \"x\"}\n[1]\n", "the line is no JSON object", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n[1]\n", "the line is not a JSON object", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"txt\": \"x\"}\n", "the object has no 'text'", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": null}\n", "'text' is null", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": [\"x\"]}\n", "'text' is a list", ":2");

@@ -70,22 +70,6 @@ SamplerOptions bucketed(int64_t rank, int64_t world, int64_t bucket, int64_t siz
   return {.rank = rank, .world = world, .seed = 3, .bucket = bucket, .lengths = some_lengths(size)};
 }
 
-// Numbers that a model reads, padding included, when ranks go through an epoch.
-int64_t tokens_read(int64_t world, int64_t bucket, int64_t size, int64_t batch_size) {
-  const auto lengths = some_lengths(size);
-  int64_t read = 0;
-  for (int64_t rank = 0; rank < world; ++rank) {
-    const auto mine = DistributedSampler(size, bucketed(rank, world, bucket, size)).indices();
-    for (size_t begin = 0; begin < mine.size(); begin += batch_size) {
-      const size_t end = std::min(begin + batch_size, mine.size());
-      int64_t longest = 0;
-      for (size_t i = begin; i < end; ++i) longest = std::max(longest, (*lengths)[mine[i]]);
-      read += longest * static_cast<int64_t>(end - begin);
-    }
-  }
-  return read;
-}
-
 TEST(Bucketing, IsAPermutationInsideOfEachWindow) {
   const int64_t size = 1003, bucket = 100;
   const auto plain = DistributedSampler(size, {.seed = 3}).indices();
@@ -100,13 +84,6 @@ TEST(Bucketing, IsAPermutationInsideOfEachWindow) {
       ASSERT_GE(turn * (*lengths)[ordered[i - 1]], turn * (*lengths)[ordered[i]]) << i;
   }
   EXPECT_EQ(ordered, DistributedSampler(size, bucketed(0, 1, bucket, size)).indices());
-}
-
-TEST(Bucketing, ReadsFewerTokens) {
-  for (const int64_t world : {1, 2, 4}) {
-    const auto plain = tokens_read(world, 0, 4096, 8), ordered = tokens_read(world, 512, 4096, 8);
-    EXPECT_LT(ordered, plain * 7 / 10) << world;
-  }
 }
 
 TEST(Bucketing, GoesOnInsideAnEpochAtAnotherWorld) {

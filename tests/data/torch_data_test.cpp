@@ -4,8 +4,6 @@
 #include <torch/data.h>
 #include <torch/types.h>
 
-#include "lockstep/data/loader.h"
-
 namespace lockstep {
 namespace {
 
@@ -35,21 +33,6 @@ TEST(TorchSampler, GivesTorchsLoaderThisRanksShareOfEachEpoch) {
     EXPECT_EQ(met, sampler.indices());
   }
   EXPECT_NE(epochs[0], epochs[1]);
-}
-
-TEST(TorchDataset, IsReadByOurLoaderStackedOrNot) {
-  const DistributedSampler sampler(10, {.rank = 0, .world = 2});
-  const auto read = [&](const auto& set) {
-    Indices met;
-    auto batches = loader(set, sampler, {.batch_size = 2, .workers = 2});
-    for (auto& [x, y] : batches) {
-      append(met, x);
-      EXPECT_TRUE(y.equal(x * x));
-    }
-    EXPECT_EQ(met, sampler.indices());
-  };
-  read(TorchDataset(Squares()));
-  read(TorchDataset(Squares().map(torch::data::transforms::Stack<>())));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ def test_a_model_of_another_width_is_refused_at_the_start(classes_config, lockst
     script = sets(model__name="torchscript", model__path=saved(tmp_path, 7))
     result = mpirun(2, lockstep, "train", classes_config, *script, cwd=tmp_path, quiet=True)
     assert result.returncode == 2, result.output
-    assert result.stderr.count("gives 7 numbers a sample where the data has 10 classes") == 1, result.stderr
+    assert result.stderr.count("returns 7 numbers per sample, but the data has 10 classes") == 1, result.stderr
     assert "net7.pt" in result.stderr and "to do:" in result.stderr
     wide = torch.nn.Sequential(torch.nn.Linear(4, CLASSES))
     torch.jit.script(wide).save(str(tmp_path / "wide.pt"))

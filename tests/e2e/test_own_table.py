@@ -120,7 +120,7 @@ def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpir
     result = mpirun(3, lockstep, "train", "own.yaml", cwd=place, quiet=True)
     assert result.returncode == 2 and result.stderr.count("error:") == 1, result.output
     for part in ("in 4 columns", "sex 60 of text (female, male)", "age 8 missing", "deck 3 missing", "name 60 of text",
-                 "task.ignore: [name]", "task.name: text", "task.missing: drop", "one-hot", "t.csv:2"):
+                 "task.ignore: [sex, name]", "task.name: text", "task.missing: drop", "one-hot", "t.csv:2"):
         assert part in result.stderr, (part, result.stderr)
     again = train(task__ignore="[name, sex]").stderr
     assert "age 8 missing" in again and "name" not in again.split("to do:")[1]

@@ -250,7 +250,7 @@ WRONG = [
     ("a.csv", GOOD + "no label,\n", {}, ["the label is missing", "a.csv:6"]),
     ("a.csv", GOOD.encode() + b"caf\xe9,good\n", {}, ["not UTF-8: byte 0xE9", "a.csv:6: byte 3", "iconv"]),
     ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "a" "label"}\n', {}, ["the line is not JSON", "a.jsonl:2"]),
-    ("a.csv", GOOD, {"task__kind": "regression"}, ["'good' is not a number", "a.csv:2"]),
+    ("a.csv", GOOD, {"task__kind": "regression"}, ["'good' is not a finite number", "a.csv:2"]),
     ("a.csv", GOOD, {"task__vocabulary": "empty"}, ["the folder has no vocabulary", "empty"]),
     ("a.csv", GOOD, {"task__eval_file": "eval.csv"}, ["the label 'meh' is none of the 2 classes", "eval.csv:3"]),
     ("a.csv", "id,text,by,label\n1,a,b,x\n2,c,d,y\n", {"task__text": "[]"}, ["3 columns beside the label", "task.text"]),
@@ -314,7 +314,7 @@ def test_predict_refuses_another_vocabulary_and_half_a_pair(place, train, run, l
     ask = [lockstep, "predict", place / "config.yaml", "--checkpoint", place / "runs/text", "--input", "-"]
     half = run(*ask, cwd=place, input="one\ttwo\nonly one\n")
     assert half.returncode == 2, half.output
-    assert "one text where the model takes two" in half.stderr and "where: standard input:2" in half.stderr
+    assert "a line has one text, but the model takes two" in half.stderr and "where: standard input:2" in half.stderr
     (place / "words/vocab.txt").write_text((place / "words/vocab.txt").read_text().replace("nice\n", "neat\n"))
     other = run(*ask, cwd=place, input="one\ttwo\n")
     assert other.returncode == 2, other.output

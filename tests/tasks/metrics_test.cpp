@@ -1,8 +1,11 @@
 #include "lockstep/tasks/metrics.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/sampler.h"
@@ -107,6 +110,45 @@ TEST(NumberMetrics, AreTheMeansOverAllSamples) {
   EXPECT_THROW(metrics.add(at::zeros({2}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError)
       << "would broadcast";
   EXPECT_THROW(metrics.add(at::zeros({2, 3}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError);
+}
+
+double loss_of(const at::Tensor& output, const at::Tensor& target, const at::Tensor& weights) {
+  return at::cross_entropy_loss(output, target, weights, at::Reduction::Sum).item<double>();
+}
+
+// Batches of 4 that reach from one part into the next count as each part alone.
+TEST(PartMetrics, CountsEachPartAlone) {
+  const auto output = at::randn({13, 3}, at::detail::createCPUGenerator(1));
+  const auto target = at::randint(0, 3, {13}, at::detail::createCPUGenerator(2), at::kLong);
+  for (const auto& weights : {at::Tensor(), at::tensor({0.5, 1.0, 2.0}, at::kFloat)}) {
+    PartMetrics both({{"matched", 6}, {"mismatched", 7}}, {"a", "b", "c"}, weights);
+    std::vector<int64_t> indices(13);
+    std::iota(indices.begin(), indices.end(), 0);
+    for (int64_t begin = 0; begin < 13; begin += 4) {
+      const int64_t end = std::min<int64_t>(begin + 4, 13);
+      const auto out = output.slice(0, begin, end), truth = target.slice(0, begin, end);
+      const double weight = weights.defined() ? weights.index_select(0, truth).sum().item<double>()
+                                              : static_cast<double>(end - begin);
+      both.add(out, truth, at::ArrayRef<int64_t>(indices).slice(begin, end - begin),
+               {loss_of(out, truth, weights), weight});
+    }
+    std::vector<std::pair<std::string, double>> wanted;
+    for (const auto& [name, begin, end] :
+         {std::tuple{std::string(), 0, 6}, std::tuple{std::string("mismatched_"), 6, 13}}) {
+      const auto out = output.slice(0, begin, end), truth = target.slice(0, begin, end);
+      const double weight = weights.defined() ? weights.index_select(0, truth).sum().item<double>()
+                                              : static_cast<double>(end - begin);
+      wanted.emplace_back(name + "loss", loss_of(out, truth, weights) / weight);
+      wanted.emplace_back(name + "accuracy", (out.argmax(1) == truth).to(at::kDouble).mean().item<double>());
+    }
+    const auto values = both.values();
+    ASSERT_EQ(values.size(), wanted.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(values[i].first, wanted[i].first);
+      EXPECT_NEAR(values[i].second, wanted[i].second, 1e-6) << values[i].first;
+    }
+    EXPECT_NE(both.report().find("matched\nloss"), std::string::npos);
+  }
 }
 
 }  // namespace

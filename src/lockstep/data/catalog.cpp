@@ -27,11 +27,12 @@ namespace lockstep::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kNoResume = 33;
+constexpr int kNoResume = 33;   // curl's exit code
 constexpr int kNotThere = 127;  // the shell's
 constexpr int kTooLong = -2;
-constexpr int64_t kSecondsToAnswer = 600, kSlowestBytesPerSecond = 10'000;
-// What curl's exit codes say, in words (man curl, EXIT CODES).
+constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
+constexpr int kUnreachable[] = {5, 6, 7, 28};
+// curl's exit codes (man curl, EXIT CODES)
 const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {6, "its name has no address"},
                                           {7, "no connection"},
@@ -39,88 +40,68 @@ const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {22, "it does not have the file"},
                                           {23, "writing failed: is the disk full?"},
                                           {28, "it took too long"},
-                                          {35, "no secure connection"},
                                           {kTooLong, "its file is longer than the known one"},
-                                          {56, "it broke off"},
-                                          {60, "its certificate is not trusted"}};
-constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
-constexpr int kUnreachable[] = {5, 6, 7, 28};
+                                          {56, "it broke off"}};
 
-// A mirror may send on and on, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
-int run_curl(const std::string& url, const std::string& part, int64_t bytes, bool progress) {
-  const auto most_blocks = std::to_string(bytes / 512 + 1);
-  const auto most_seconds = std::to_string(kSecondsToAnswer + bytes / kSlowestBytesPerSecond);
-  const std::string words =
-      "--fail --location --proto =http,https --continue-at - --connect-timeout 20 "
-      "--speed-limit 1000 --speed-time 60 " +
-      std::string(progress ? "--progress-bar" : "--silent");
-  const base::Program curl{.argv = {"sh", "-c",
-                                    "ulimit -c 0 && ulimit -f \"$1\" && exec curl -q " + words +
-                                        " --max-time \"$2\" --output \"$3\" -- \"$4\"",
-                                    "sh", most_blocks, most_seconds, part, url}};
+// A mirror may send without end, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
+int run_curl(const std::string& url, const std::string& part, int64_t bytes, const FetchOptions& options) {
+  constexpr int64_t kSecondsToAnswer = 600, kSlowestBytesPerSecond = 10'000;
+  const auto words = format(
+      "--fail --location --proto =http,https --continue-at - --connect-timeout 20 --speed-limit 1000 "
+      "--speed-time {} --max-time {} {}",
+      options.stall_seconds, kSecondsToAnswer + bytes / kSlowestBytesPerSecond,
+      options.progress ? "--progress-bar" : "--silent");
+  const base::Program curl{
+      .argv = {"sh", "-c",
+               "ulimit -c 0 && ulimit -f \"$1\" && exec curl -q " + words + " --output \"$2\" -- \"$3\"",
+               "sh", std::to_string(bytes / 512 + 1), part, url}};
   pid_t child;
-  if (const int failed = base::start_program(curl, child)) {
+  if (const int failed = base::start_program(curl, child))
     throw Error(format("cannot run a shell: {}", strerror(failed)), "", "copy the files by hand");
-  }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ) return kTooLong;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotThere)
-    throw Error("there is no curl", "", "install curl, or copy the files by hand");
+    throw Error("curl is not installed", "", "install curl, or copy the files by hand");
   if (WIFSIGNALED(status))
     throw Error(format("curl was ended by signal {}", WTERMSIG(status)), url,
-                "run the same command again: it goes on where it broke off");
+                "run the same command again, which resumes the download");
   return WEXITSTATUS(status);
 }
 
-/// What one mirror came to: empty = the file is there and whole.
 struct Answer {
   int code = 0;
-  std::string reason;
+  std::string reason;  // empty = the file is there and whole
 };
 
-Answer try_mirror(const std::string& url, const std::string& part, const KnownFile& file, bool progress) {
+Answer try_mirror(const std::string& url, const std::string& part, const KnownFile& file,
+                  const FetchOptions& options) {
   std::error_code none;
-  // Nothing to gain from a part that is already too long, or as long as the file and wrong.
+  // A part that is too long, or as long as the file and wrong, cannot be resumed.
   if (fs::file_size(part, none) >= static_cast<size_t>(file.bytes) && !none) fs::remove(part, none);
-  int code = run_curl(url, part, file.bytes, progress);
-  if (code == kNoResume) {  // the server cannot go on in the middle
+  int code = run_curl(url, part, file.bytes, options);
+  if (code == kNoResume) {
     fs::remove(part, none);
-    code = run_curl(url, part, file.bytes, progress);
+    code = run_curl(url, part, file.bytes, options);
   }
-  if (code == kTooLong) fs::remove(part, none);
-  if (code != 0) {
-    const auto reason = kReasons.find(code);
-    return {code, reason == kReasons.end() ? format("curl's exit status {}", code) : reason->second};
-  }
-  if (check_file(part, file) == FileState::good) return {};
-  fs::remove(part, none);
-  return {-1, "its file has another digest"};
+  if (code == 0 && check_file(part, file) == FileState::good) return {};
+  if (code == 0 || code == kTooLong) fs::remove(part, none);
+  if (code == 0) return {code, "its file has another digest"};
+  const auto reason = kReasons.find(code);
+  return {code, reason == kReasons.end() ? format("curl's exit status {}", code) : reason->second};
 }
 
 void keep(const std::string& part, const std::string& path) {
   const base::Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
-  const bool stored = file && ::fsync(file.number()) == 0;
-  std::error_code failed;
-  if (stored) fs::rename(part, path, failed);
-  if (!stored || failed)
+  if (!file || ::fsync(file.number()) != 0 || ::rename(part.c_str(), path.c_str()) != 0)
     throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
 }
 
-// A regular file of this user's, and no link.
+// A regular file of this user, not a link.
 bool is_own_file(const std::string& path) {
   struct stat facts {};
   return ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid();
-}
-
-[[noreturn]] void no_mirror_had_it(const KnownFile& file, const std::string& folder,
-                                   const std::vector<std::string>& answers, bool unreachable) {
-  throw Error(
-      format("{} could not be fetched{}", file.name,
-             unreachable ? ": no mirror was reached, so this node may have no way to the internet" : ""),
-      base::join(answers, "; "),
-      format("run this on a login node, set https_proxy, or copy the file into {}", folder));
 }
 
 }  // namespace
@@ -132,80 +113,65 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
   if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
   const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
   if (fs::exists(fs::symlink_status(part, failed)) && !is_own_file(part))
-    throw InputError("another user's file, or a link, is in the download's place", part, "remove it");
-  if (check_file(part, file) == FileState::good) return keep(part, path);  // all but the name was done
+    throw InputError("the partial download is another user's file, or a link", part, "remove it");
+  if (check_file(part, file) == FileState::good) return keep(part, path);
   std::vector<std::string> answers;
   bool unreachable = true;
   for (auto mirror : options.mirrors.empty() ? set.mirrors : options.mirrors) {
     if (!mirror.ends_with('/')) mirror += '/';
-    const auto answer = try_mirror(mirror + file.name, part, file, options.progress);
+    const auto answer = try_mirror(mirror + file.name, part, file, options);
     if (answer.reason.empty()) return keep(part, path);
     answers.push_back(mirror + ": " + answer.reason);
     unreachable =
         unreachable && std::count(std::begin(kUnreachable), std::end(kUnreachable), answer.code) > 0;
   }
-  no_mirror_had_it(file, folder, answers, unreachable);
+  throw Error(format("cannot fetch {}{}", file.name,
+                     unreachable ? ": no mirror answered, so this node may have no way to the internet" : ""),
+              base::join(answers, "; "),
+              format("run this on a login node, set https_proxy, or copy the file into {}", folder));
 }
 
-namespace {
-
-constexpr const char* kStageHint = "set data.stage to a node-local folder with room, or leave it empty";
-
-// The user is part of it, so that two users with one folder get a copy each.
-std::string digest_of_facts(const std::string& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0)
-    throw InputError(format("the data file cannot be read: {}", strerror(errno)), path,
-                     "check the path and its permissions");
-  const auto text = format("{} {} {} {}.{}", fs::absolute(path).lexically_normal().string(), ::geteuid(),
-                           facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
-  base::Sha256 sum;
-  sum.add(text.data(), text.size());
-  return sum.hex();
-}
-
-void make_stage(const std::string& folder) {
+std::string stage_file(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return path;
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed)
-    throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kStageHint);
+    throw InputError(format("cannot make the staging folder: {}", failed.message()), folder,
+                     "set data.stage to a node-local folder with room, or leave it empty");
   struct stat facts {};
   if (::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) && !(facts.st_mode & S_ISVTX))
     throw InputError("every user can replace the files in the staging folder", folder,
                      "set data.stage to a folder of your own");
-}
-
-void copy_file(const std::string& from, const base::ByteSink& sink) {
-  base::RegularFile file(from, "the data file");
-  std::vector<char> chunk(1 << 20);
-  while (const size_t got = file.read(chunk.data(), chunk.size())) sink(chunk.data(), got);
-}
-
-}  // namespace
-
-std::string stage_file(const std::string& path, const std::string& folder) {
-  constexpr size_t kDigits = 16;
-  if (folder.empty()) return path;
-  make_stage(folder);
-  std::error_code none;
-  if (fs::equivalent(fs::absolute(path).parent_path(), folder, none)) return path;
-  const auto facts = digest_of_facts(path);
-  const auto name = format("{}-{}", facts.substr(0, kDigits), fs::path(path).filename().string());
-  const auto copy = (fs::path(folder) / name).string();
-  if (is_own_file(copy) && fs::file_size(copy, none) == fs::file_size(path, none)) return copy;
-  base::remove_dead_partials(copy);  // of a job that was killed here
-  const auto check = [&] {
-    if (digest_of_facts(path) != facts)
-      throw InputError("the data file changed while it was copied", path, "start again once it is complete");
+  if (fs::equivalent(fs::absolute(path).parent_path(), folder, failed)) return path;
+  // with the user, so that two users of one folder have a copy each
+  const auto digest_of_facts = [&] {
+    if (::stat(path.c_str(), &facts) != 0)
+      throw InputError(format("cannot read the data file: {}", strerror(errno)), path,
+                       "check the path and its permissions");
+    const auto text = format("{} {} {} {}.{}", fs::absolute(path).lexically_normal().string(), ::geteuid(),
+                             facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+    base::Sha256 sum;
+    sum.add(text.data(), text.size());
+    return sum.hex();
   };
-  try {
-    base::write_whole(
-        copy, [&](const base::ByteSink& sink) { copy_file(path, sink); }, check, 0600);
-  } catch (const InputError&) {
-    throw;
-  } catch (const Error& error) {
-    throw InputError(error.what(), copy, kStageHint);
-  }
+  const auto digest = digest_of_facts();
+  const auto name = format("{}-{}", digest.substr(0, 16), fs::path(path).filename().string());
+  const auto copy = (fs::path(folder) / name).string();
+  if (is_own_file(copy) && fs::file_size(copy, failed) == static_cast<size_t>(facts.st_size)) return copy;
+  base::remove_dead_partials(copy);  // from a job that was killed here
+  base::write_whole(
+      copy,
+      [&](const base::ByteSink& sink) {
+        base::RegularFile file(path, "the data file");
+        std::vector<char> chunk(1 << 20);
+        while (const size_t got = file.read(chunk.data(), chunk.size())) sink(chunk.data(), got);
+      },
+      [&] {
+        if (digest_of_facts() == digest) return;
+        throw InputError("the data file changed while it was copied", path,
+                         "start again once it is complete");
+      },
+      0600);
   return copy;
 }
 

@@ -1,11 +1,9 @@
 #pragma once
-// Tables of numbers with a class column, read in two passes: memory for the numbers alone, errors at
-// file:line.
+// Tables of numbers with a class column, read in two passes: in memory are only the numbers.
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,14 +11,14 @@
 
 namespace lockstep {
 
-/// What becomes of a row with a cell that has no value.
+/// How to treat a row with an empty cell.
 enum class Missing {
   refuse,  ///< an error
-  drop,    ///< it is left out
-  mean,    ///< the cell is NaN, and the caller puts something in its place; a label has to be there
+  drop,    ///< the row is left out
+  mean,    ///< the cell is NaN, and the caller replaces it; an empty label is an error
 };
 
-/// What a file looks like.
+/// The layout of a file, and the columns to read.
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;
@@ -30,39 +28,30 @@ struct CsvOptions {
   std::vector<std::string> features = {};  // columns by name or index; empty = every other
   std::vector<std::string> ignore = {};    // columns that are no features, by name or index
   Missing missing = Missing::refuse;
-  int64_t classes = 0;  // labels are 0 to classes - 1; 0 = whatever distinct labels there are
-  std::vector<std::string> class_names =
-      {};  // the labels that may come, where they are known (an evaluation set)
+  int64_t classes = 0;                        // labels are 0 to classes - 1; 0 = any
+  std::vector<std::string> class_names = {};  // the allowed labels, if they are known (an evaluation set)
 };
 
-/// What a file held.
+/// The content of a file.
 struct CsvTable {
   at::Tensor features;                   // float [rows, columns]
   at::Tensor labels;                     // int64 [rows], or float [rows, 1]; undefined where not labelled
   std::vector<std::string> columns;      // the features' names, or their indices
   std::vector<std::string> class_names;  // in the order of their numbers; of numbers the column's name
-  std::string label = {};                // what CsvOptions calls the column that the labels are from
+  std::string label = {};                // the column of the labels, for CsvOptions::label
   int64_t label_column = -1;             // its index; -1 where not labelled
   int64_t dropped = 0;                   // rows that were left out
-  std::vector<std::pair<std::string, int64_t>> missing = {};  // columns with cells without a value: how many
+  std::vector<std::pair<std::string, int64_t>> missing = {};  // columns with empty cells, and their number
   std::vector<std::string> ids =
-      {};  // features with another whole number in every row, where none were chosen
+      {};  // features with a different whole number in every row, if all were taken
 };
 
-/// Throws InputError for rows of unequal length, text or no finite number where a number belongs (one error
-/// for all columns), two columns of one name, classes that look like measured numbers or are about as many as
-/// rows, no rows at all.
+/// InputError for rows of unequal length, cells without a finite number where one belongs (one error for all
+/// columns), two columns with the same name, classes that look like measured numbers or are about as many as
+/// the rows, or no rows.
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena);
 
-/// The fields of the file's first line; throws where there is none.
+/// The fields of the file's first line. InputError if there is none.
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter);
-
-namespace data {
-
-/// Does a class's name mean that there is none? A class may be called None; NA is a class unless rows without
-/// one are left out.
-bool is_missing_class(std::string_view text, Missing rule);
-
-}  // namespace data
 
 }  // namespace lockstep

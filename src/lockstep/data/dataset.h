@@ -1,5 +1,5 @@
 #pragma once
-// What a loader reads from: a fixed number of samples, and any of them stacked into one batch.
+// A fixed number of samples, any of which can be stacked into a batch.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,45 +15,44 @@ namespace lockstep {
 /// Samples stacked along dimension 0. `auto& [x, y] = batch` binds input and target.
 struct Batch {
   at::Tensor input;
-  at::Tensor target;                  // undefined where the samples have no label
-  std::vector<int64_t> indices = {};  // which samples these are; filled in by the Loader
+  at::Tensor target;                  // undefined if the samples have no label
+  std::vector<int64_t> indices = {};  // of the samples; the Loader fills them in
 
-  /// The input for 0, the target for 1: what a structured binding asks for.
+  /// The input for 0, the target for 1: for structured bindings.
   template <std::size_t I>
   at::Tensor& get() {
     return I == 0 ? input : target;
   }
-  /// The same of a batch that may not change.
+  /// The same for a const batch.
   template <std::size_t I>
   const at::Tensor& get() const {
     return I == 0 ? input : target;
   }
 };
 
-/// A set as the tensors that it is made of, one sample along each first dimension.
+/// A set's tensors. The first dimension is the sample.
 struct WholeSet {
-  at::Tensor samples;  // as in a batch's input, or the bytes that `table` makes it of
-  at::Tensor targets;  // as in a batch's target; undefined where there are none
-  at::Tensor table;    // what a byte becomes, [channels, 256]; undefined where samples are used as they are
+  at::Tensor samples;  // a batch's input, or bytes for `table`
+  at::Tensor targets;  // a batch's target; may be undefined
+  at::Tensor table;    // the value of each byte, [channels, 256]; undefined if samples are used unchanged
 };
 
-/// Samples by number. `get` is called from several threads at once.
+/// Samples by number. Several threads call `get` at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  /// How many samples there are.
+  /// The number of samples.
   virtual int64_t size() const = 0;
-  /// The samples named, in that order. `pinned`: straight into page-locked memory where the set can do so.
+  /// These samples, in this order. `pinned`: in page-locked memory if the set can do so.
   virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;
-  /// For data.resident: all of it, where the set lies in memory whole; none where samples are made when they
-  /// are asked for.
+  /// For data.resident: all of the set, if it is in memory.
   virtual std::optional<WholeSet> whole() const { return std::nullopt; }
-  /// The set as it is trained on in that epoch, where samples are another way each time: what was drawn for a
-  /// sample follows from the epoch and its number alone. nullptr: this set, always.
+  /// The set with the augmentation of that epoch, which depends only on the epoch and the sample's number.
+  /// nullptr: this set in every epoch.
   virtual std::shared_ptr<const Dataset> in_epoch(int64_t /*epoch*/) const { return nullptr; }
-  /// What a person calls the sample: its file, say. Empty: it has no name but its number.
+  /// A name for people, such as the sample's file. Empty: only the number.
   virtual std::string name_of(int64_t /*index*/) const { return {}; }
-  /// For data.bucket: how long each sample is, where samples differ in that; else nothing.
+  /// For data.bucket: the length of each sample, if lengths differ.
   virtual std::vector<int64_t> lengths() const { return {}; }
 };
 

@@ -69,23 +69,27 @@ bool is_hidden(const std::string& name) {
   return name.starts_with('.');
 }
 
-bool holds_folders(const std::string& folder) {
-  std::error_code none;
-  if (!fs::is_directory(folder, none)) return false;
-  const auto entries = entries_of(folder);
-  return std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
-    return !is_hidden(entry.path().filename()) && is_folder(entry);
-  });
+// Sorted.
+std::vector<std::string> visible_folders(const std::string& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_of(root)) {
+    const std::string name = entry.path().filename();
+    if (!is_hidden(name) && is_folder(entry)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-std::string lower_ending(const std::string& name) {
-  return lower_case(fs::path(name).extension().string());
+bool holds_folders(const std::string& folder) {
+  std::error_code none;
+  return fs::is_directory(folder, none) && !visible_folders(folder).empty();
 }
 
 // On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
-         std::find(kEndings.begin(), kEndings.end(), lower_ending(name)) != kEndings.end();
+         std::find(kEndings.begin(), kEndings.end(), lower_case(fs::path(name).extension().string())) !=
+             kEndings.end();
 }
 
 using FolderAndName = std::pair<std::string, std::string>;
@@ -104,7 +108,7 @@ void walk(FoundImages& found, const std::string& below, int depth, int64_t& fold
     } else if (is_image(name)) {
       files.emplace_back(below, name);
     } else {
-      ++found.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
+      found.left_out += !is_hidden(name);
     }
   }
 }
@@ -137,26 +141,18 @@ ImageFolders image_layout(const std::string& root) {
 }
 
 std::vector<std::string> class_folders(const std::string& root) {
-  std::vector<std::string> names;
-  for (const auto& entry : entries_of(root)) {
-    const std::string name = entry.path().filename();
-    if (is_hidden(name) || !is_folder(entry)) continue;
+  auto names = visible_folders(root);
+  for (const auto& name : names) {
     if (base::invalid_utf8(name))
       throw InputError("the class's name is not UTF-8", shown(root + "/" + name), "rename the folder");
-    names.push_back(name);
   }
   if (names.empty()) throw InputError("there are no class folders", shown(root), kLayout);
-  std::sort(names.begin(), names.end());
   return names;
 }
 
 FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
                         const std::vector<std::string>& classes) {
   FoundImages found{.root = root, .files = {}, .labels = {}};
-  for (const auto& entry : entries_of(root)) {
-    const std::string name = entry.path().filename();
-    if (!is_folder(entry)) ++found.left_out[is_image(name) ? "beside the class folders" : name];
-  }
   for (const auto& folder : folders) {
     const auto place = std::find(classes.begin(), classes.end(), folder);
     if (place == classes.end())
@@ -172,17 +168,6 @@ FoundImages find_images(const std::string& folder) {
   add_class("", 0, found);
   found.labels.clear();
   return found;
-}
-
-std::string left_out_text(const FoundImages& found) {
-  constexpr size_t kNamed = 6;
-  std::vector<std::string> kinds;
-  for (const auto& [kind, count] : found.left_out) {
-    if (kinds.size() < kNamed) kinds.push_back(format("{} {}", count, base::printable(kind)));
-  }
-  if (kinds.empty()) return {};
-  if (found.left_out.size() > kNamed) kinds.push_back("...");
-  return "skipped files that are no .png, .jpg or .jpeg of a class: " + base::join(kinds, ", ");
 }
 
 std::string ImageList::file(int64_t index) const {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,9 +29,9 @@ std::vector<std::string> class_folders(const std::string& root);
 /// The images of a folder, in ImageFolder's order.
 struct FoundImages {
   std::string root;
-  std::vector<std::string> files;                // under root
-  std::vector<int64_t> labels;                   // a class's place in `classes`; empty without classes
-  std::map<std::string, int64_t> left_out = {};  // other files, counted by their ending
+  std::vector<std::string> files;  // under root
+  std::vector<int64_t> labels;     // a class's place in `classes`; empty without classes
+  int64_t left_out = 0;            // other files
 };
 
 /// The .png, .jpg and .jpeg files (in any case) below these class folders. InputError for a folder that
@@ -42,9 +41,6 @@ FoundImages find_images(const std::string& root, const std::vector<std::string>&
 
 /// The images of one folder, without classes.
 FoundImages find_images(const std::string& folder);
-
-/// "skipped files that ...: 2 .txt, 1 .webp", or "".
-std::string left_out_text(const FoundImages& found);
 
 /// The same as tensors, so that the ranks of a node share one list of a million files.
 struct ImageList {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -20,13 +19,6 @@ constexpr const char* kVerifyHint =
 
 uint32_t big_endian(const unsigned char* b) {
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
-}
-
-const char* type_name(int type) {
-  static const std::map<int, const char*> names{
-      {0x09, "signed bytes"}, {0x0b, "shorts"}, {0x0c, "ints"}, {0x0d, "floats"}, {0x0e, "doubles"}};
-  const auto found = names.find(type);
-  return found == names.end() ? "no known type" : found->second;
 }
 
 uint32_t read_word(data::ByteSource& source) {
@@ -46,14 +38,13 @@ int read_dimensions(data::ByteSource& source, int least, int most) {
                      source.path(), kVerifyHint);
   }
   if (type != 0x08) {
-    throw InputError(
-        format("the IDX file holds {} (type {:#04x}), not unsigned bytes", type_name(type), type),
-        source.path(), "write the set as unsigned bytes (type 0x08)");
+    throw InputError(format("the IDX file has elements of type {:#04x}, not unsigned bytes (0x08)", type),
+                     source.path(), "write the set as unsigned bytes");
   }
   if (dimensions < least || dimensions > most) {
     throw InputError(format("the IDX file has {} dimensions where {} have {}", dimensions,
                             least == 1 ? "labels" : "images", least == 1 ? "1" : "3 or 4"),
-                     source.path(), "are the images' and the labels' files swapped?");
+                     source.path(), "check that the files of images and labels are not swapped");
   }
   return dimensions;
 }
@@ -78,8 +69,8 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
   return sizes;
 }
 
-/// A small gzipped file can promise a thousand times its size: before there is memory for that, the file is
-/// unpacked into nothing once.
+/// A small gzipped file can promise a thousand times its size. Unpacks it once without storing it before
+/// memory for that is allocated.
 void check_promise(const data::ByteSource& source, const std::vector<int64_t>& sizes) {
   constexpr int64_t kAlways = 64 << 20, kUsualShare = 32;  // of the most that deflate can hold
   const int64_t promised = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
@@ -127,16 +118,9 @@ at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classe
   if (bad != end) {
     throw InputError(format("label {} of sample {} where there are {} classes (0 to {})", int{*bad},
                             bad - label, classes, classes - 1),
-                     path, "is it the set's own file? for images of your own see task.classes");
+                     path, "check that the file belongs to the set, or set task.classes");
   }
   return labels;
-}
-
-void check_idx_pair(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
-                    const std::string& labels_path) {
-  if (images.size(0) == labels.size(0)) return;
-  throw InputError(format("{} images but {} labels", images.size(0), labels.size(0)),
-                   images_path + " and " + labels_path, "both files must come from the same set");
 }
 
 // The operations are torchvision's own, so that the bits are its as well.

@@ -1,5 +1,5 @@
 #pragma once
-// Images kept as bytes; a batch is gathered through a table of 256 floats a channel.
+// Images as bytes, converted by a table of 256 floats per channel as batches are made.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-/// What each byte becomes, float [channels, 256]: torchvision's ToTensor and Normalize, to the same bits.
+/// The value of each byte, float [channels, 256], with the bits of torchvision's ToTensor and Normalize.
 at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<double>& std);
 
-/// Images and their labels in memory, normalised as a batch is made.
+/// Images and their labels in memory, normalised as batches are made.
 class ImageSet : public Dataset {
  public:
   /// images uint8 [samples, channels, height, width]; labels uint8 [samples], or undefined.
@@ -28,16 +28,12 @@ class ImageSet : public Dataset {
   at::Tensor images_, labels_, table_;
 };
 
-// MNIST's file format: big-endian magic, sizes, then unsigned bytes; plain or gzipped.
+// IDX, MNIST's file format: big-endian magic, sizes, then unsigned bytes; plain or gzipped.
 
 /// Images as uint8 [samples, channels, height, width] from a file of 3 dimensions (one channel) or 4.
 at::Tensor read_idx_images(const std::string& path, Arena& arena);
 
 /// Labels as uint8 [samples]; each must be below `classes` (0 = any).
 at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classes = 0);
-
-/// Throws where images and labels are not equally many.
-void check_idx_pair(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
-                    const std::string& labels_path);
 
 }  // namespace lockstep

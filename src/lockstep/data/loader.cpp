@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -26,22 +25,18 @@ void pin(at::Tensor& tensor) {
 // One pass over the order. Batch n goes to slot n % slots; workers take the numbers in turn and never run
 // more than `slots` batches ahead of the consumer.
 struct Loader::Pass {
-  Pass(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options, int64_t first,
-       int64_t batches)
+  Pass(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options, int64_t batches)
       : dataset(dataset),
         order(sampler.order()),
         options(options),
-        next_taken(first),
-        next_given(first),
         batches(batches),
         slots(options.workers * std::max<int64_t>(options.prefetch, 1)) {
     try {
-      for (int64_t i = 0; i < std::min(options.workers, batches - first); ++i) {
+      for (int64_t i = 0; i < std::min(options.workers, batches); ++i) {
         workers.emplace_back([this] { work(); });
       }
     } catch (const std::system_error&) {
-      // No more threads to be had: those that run will do, and without any the consumer makes its batches
-      // itself.
+      // The system has no more threads: those that run will do. Without any, the consumer makes the batches.
     }
   }
 
@@ -128,8 +123,8 @@ struct Loader::Pass {
   const LoaderOptions options;
   std::mutex mutex;
   std::condition_variable changed;
-  int64_t next_taken;  // by a worker
-  int64_t next_given;  // to the consumer
+  int64_t next_taken = 0;  // by a worker
+  int64_t next_given = 0;  // to the consumer
   const int64_t batches;
   bool stopped = false;
   std::vector<Slot> slots;
@@ -144,7 +139,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Sampler& sampler, L
                      "LoaderOptions::batch_size", "set it to 1 or more");
   if (options_.workers < 0)
     throw InputError(format("workers must be at least 0 (got {})", options_.workers),
-                     "LoaderOptions::workers", "give 0 or more");
+                     "LoaderOptions::workers", "set it to 0 or more");
 }
 
 Loader::Loader(Loader&&) noexcept = default;
@@ -158,13 +153,7 @@ int64_t Loader::batches() const {
 
 Loader::iterator Loader::begin() {
   pass_.reset();  // a pass left early ends here
-  const int64_t all = batches();
-  const int64_t first = std::exchange(start_, 0);
-  if (first < 0 || first > all) {
-    throw InputError(format("batch {} is outside a pass of {} batches", first, all), "Loader::start_at",
-                     format("start at 0 to {}", all));
-  }
-  pass_ = std::make_unique<Pass>(*dataset_, *sampler_, options_, first, all);
+  pass_ = std::make_unique<Pass>(*dataset_, *sampler_, options_, batches());
   return iterator(this);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Batches in the sampler's order, made ahead by background workers; the order never depends on the workers.
+// Batches in the sampler's order, prepared by background workers. Their number never changes the order.
 
 #include <concepts>
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace lockstep {
 /// How a Loader makes batches.
 struct LoaderOptions {
   int64_t batch_size = 1;
-  int64_t workers = 0;  // background threads; 0 = made when asked for
+  int64_t workers = 0;  // background threads; 0 = the calling thread makes the batches
   bool pin_memory = false;
-  bool drop_last = false;  // the last batch, where it is not full
-  int64_t prefetch = 2;    // batches ahead, a worker
+  bool drop_last = false;  // the last batch, if it is not full
+  int64_t prefetch = 2;    // batches ahead, per worker
 };
 
 /// `for (auto& [x, y] : loader)`. Each begin() is a new pass over sampler.order() and ends the one before.
@@ -31,8 +31,6 @@ class Loader {
 
   /// How many batches a whole pass has.
   int64_t batches() const;
-  /// Where the next begin() starts, in batches; passes after that start at 0 again.
-  void start_at(int64_t batch) { start_ = batch; }
 
   /// One pass over the batches.
   class iterator {
@@ -55,11 +53,11 @@ class Loader {
     Loader* loader_ = nullptr;
     Batch* batch_ = nullptr;  // null = past the end
   };
-  /// A new pass, from start_at()'s batch.
+  /// A new pass.
   iterator begin();
-  /// Which samples the pass under way has, first to last; none where there is none.
+  /// The samples of the current pass; none outside of a pass.
   SampleOrder order() const;
-  /// Has a worker made the next batch of the pass, so that nobody waits for it?
+  /// Whether a worker has finished the next batch.
   bool is_ahead() const;
   /// Past the last batch.
   iterator end() { return iterator(); }
@@ -69,7 +67,6 @@ class Loader {
   std::shared_ptr<const Dataset> dataset_;
   const Sampler* sampler_;
   LoaderOptions options_;
-  int64_t start_ = 0;
   std::unique_ptr<Pass> pass_;
 };
 
@@ -77,12 +74,12 @@ class Loader {
 inline Loader loader(std::shared_ptr<const Dataset> set, const Sampler& sampler, LoaderOptions options = {}) {
   return Loader(std::move(set), sampler, options);
 }
-/// The same for a set at hand, whose copies share their samples.
+/// The same for a set by value. Copies of a set share their samples.
 template <std::derived_from<Dataset> Set>
 Loader loader(const Set& set, const Sampler& sampler, LoaderOptions options = {}) {
   return Loader(std::make_shared<Set>(set), sampler, options);
 }
-/// The loader asks the sampler at every pass.
+/// Not for a temporary: the loader needs the sampler in every pass.
 template <class Set>
 Loader loader(const Set& set, const Sampler&& sampler, LoaderOptions options = {}) = delete;
 

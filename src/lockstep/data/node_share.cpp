@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <sstream>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -22,6 +22,7 @@
 namespace lockstep {
 namespace {
 
+using Json = nlohmann::json;
 using Map = std::shared_ptr<base::FileMap>;
 
 constexpr const char* kWhere = "the memory that the ranks of this node share";
@@ -39,7 +40,7 @@ struct stat facts_of(const base::Descriptor& file) {
 
 }  // namespace
 
-/// An anonymous file in memory; each tensor begins on a page of its own.
+/// An anonymous file in memory. Each tensor begins on a page of its own.
 struct Arena::File {
   struct Part {
     int64_t offset;
@@ -48,17 +49,17 @@ struct Arena::File {
 
   File() : file(::memfd_create("lockstep-data", MFD_CLOEXEC)) {
     if (!file)
-      throw Error(format("the kernel makes no file in memory: {}", std::strerror(errno)), kWhere,
-                  "start one rank a node, or ask the administrator to allow memfd_create");
+      throw Error(format("cannot make a file in memory: {}", std::strerror(errno)), kWhere,
+                  "start one rank per node, or ask the administrator to allow memfd_create");
   }
 
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) {
     const auto bytes = static_cast<int64_t>(c10::multiply_integers(shape) * c10::elementSize(type));
     const auto mapped = std::max<int64_t>(bytes, 1);
-    // memory that is really there: a write to a page that cannot be had would be a SIGBUS
+    // allocates the memory now: without it, a later write would raise SIGBUS
     if (const int failed = ::posix_fallocate(file.number(), end, mapped))
       throw Error(format("no memory for {} bytes of the data set: {}", bytes, std::strerror(failed)), kWhere,
-                  "ask for more memory a node");
+                  "request more memory per node");
     const auto map = std::make_shared<base::FileMap>(file.number(), end, static_cast<size_t>(mapped),
                                                      PROT_READ | PROT_WRITE, MAP_SHARED, kWhere);
     parts.push_back({end, map});
@@ -101,11 +102,10 @@ class NodeLoad {
       set_ = load(arena_);
       return arena_.file_ ? offer() : std::string();
     });
-    // the file stays open until the others have mapped it
+    // the file stays open until the other ranks have mapped it
     exchange([&] {
       if (!loads() && !map(loaded)) {
-        log::warning(
-            "the memory of the rank that loaded the data set cannot be opened: this rank loads it, too");
+        log::warning("cannot open the memory of the rank that loaded the data set: this rank loads it, too");
         set_ = load(arena_);
       }
       return std::string();
@@ -118,7 +118,7 @@ class NodeLoad {
  private:
   bool loads() const { return node_.local_rank == 0; }
 
-  /// What each rank's work gave; throws the error of the first rank that had one, on every rank.
+  /// The result of each rank's work. Throws the error of the first rank that has one, on every rank.
   std::vector<std::string> exchange(const std::function<std::string()>& work) {
     std::exception_ptr own;
     auto texts = node_.exchange(base::pack_outcome([&] {
@@ -134,48 +134,47 @@ class NodeLoad {
     return texts;
   }
 
-  // node, file, inode, bytes, the set's text, and the place, type and shape of each tensor
   std::string offer() {
-    std::vector<std::string> tensors;
-    for (auto& tensor : set_.tensors) {
-      auto text = format("{} {}", arena_.file_->place(tensor), static_cast<int>(tensor.scalar_type()));
-      for (const int64_t size : tensor.sizes()) text += format(" {}", size);
-      tensors.push_back(text);
-    }
+    auto tensors = Json::array();
+    for (auto& tensor : set_.tensors)
+      tensors.push_back({{"place", arena_.file_->place(tensor)},
+                         {"type", static_cast<int>(tensor.scalar_type())},
+                         {"shape", tensor.sizes().vec()}});
     const auto& file = arena_.file_->file;
     const auto facts = facts_of(file);
-    return base::pack_texts({format("{}", node_.node_rank),
-                             format("/proc/{}/fd/{}", ::getpid(), file.number()), format("{}", facts.st_ino),
-                             format("{}", facts.st_size), set_.text, base::pack_texts(tensors)});
+    std::string bytes;  // not as text: a set's text may contain any byte
+    Json::to_msgpack({{"node", node_.node_rank},
+                      {"path", format("/proc/{}/fd/{}", ::getpid(), file.number())},
+                      {"inode", facts.st_ino},
+                      {"size", facts.st_size},
+                      {"text", set_.text},
+                      {"tensors", tensors}},
+                     bytes);
+    return bytes;
   }
 
+  /// False if the ranks cannot open each other's files, for example in separate PID namespaces.
   bool map(const std::vector<std::string>& offers) {
-    for (const auto& offer : offers) {
-      const auto texts = base::unpack_texts(offer);
-      if (texts.size() == 6 && texts[0] == format("{}", node_.node_rank)) return map_offer(texts);
+    for (const auto& bytes : offers) {
+      if (bytes.empty()) continue;
+      const auto offer = Json::from_msgpack(bytes);
+      if (offer.at("node") == node_.node_rank) return map_offer(offer);
     }
     return false;
   }
 
-  /// False where the ranks do not see each other's processes, as in a PID namespace each.
-  bool map_offer(const std::vector<std::string>& texts) {
-    const base::Descriptor file(::open(texts[1].c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    const auto bytes = std::stoll(texts[3]);
-    if (!file || facts_of(file).st_size != bytes || format("{}", facts_of(file).st_ino) != texts[2])
-      return false;
-    set_.text = texts[4];
-    if (bytes == 0) return true;  // no tensors
-    const auto map = std::make_shared<base::FileMap>(file.number(), 0, static_cast<size_t>(bytes), PROT_READ,
-                                                     MAP_SHARED, kWhere);
-    for (const auto& text : base::unpack_texts(texts[5])) {
-      std::istringstream numbers(text);
-      int64_t place = 0, size = 0;
-      int type = 0;
-      numbers >> place >> type;
-      std::vector<int64_t> shape;
-      while (numbers >> size) shape.push_back(size);
-      set_.tensors.push_back(view_of(map, place, shape, static_cast<at::ScalarType>(type)));
-    }
+  bool map_offer(const Json& offer) {
+    const auto path = offer.at("path").get<std::string>();
+    const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    const auto facts = facts_of(file);
+    if (!file || offer.at("size") != facts.st_size || offer.at("inode") != facts.st_ino) return false;
+    offer.at("text").get_to(set_.text);
+    if (facts.st_size == 0) return true;  // no tensors
+    const auto map = std::make_shared<base::FileMap>(file.number(), 0, static_cast<size_t>(facts.st_size),
+                                                     PROT_READ, MAP_SHARED, kWhere);
+    for (const auto& tensor : offer.at("tensors"))
+      set_.tensors.push_back(view_of(map, tensor.at("place"), tensor.at("shape").get<std::vector<int64_t>>(),
+                                     static_cast<at::ScalarType>(tensor.at("type").get<int>())));
     return true;
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Data read once a node: the node's first rank loads, the others map the same memory and open no data file.
+// Data read once per node: the node's first rank loads, the others map the same memory.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,12 +15,11 @@ struct NodeShare {
   int local_rank = 0;
   int local_world = 1;
   int node_rank = 0;
-  /// Every rank's text on every rank, however long the slowest one loads. Collective. Empty: this process
-  /// loads for itself.
+  /// Every rank's text on every rank, without a time limit. Collective. Empty: this process loads for itself.
   std::function<std::vector<std::string>(const std::string& text)> exchange;
 };
 
-/// The memory that a set is loaded into: private, or of a file in memory that other ranks of the node map.
+/// The memory that a set is loaded into: private, or a file in memory that the other ranks of the node map.
 class Arena {
  public:
   Arena();
@@ -36,15 +35,14 @@ class Arena {
   std::unique_ptr<File> file_;  // null: private memory
 };
 
-/// What loading gives: tensors (from the arena, else they are copied into it), and a text that goes along.
+/// A loaded set: tensors, which are copied into the arena if they are not from it, and any other data.
 struct SharedSet {
   std::vector<at::Tensor> tensors;
   std::string text;
 };
 
-/// Calls `load` on each node's first rank and returns its result on all ranks of that node. An error of any
-/// of them is thrown on every rank of the job. Collective. The file has no name, so a killed job leaves
-/// nothing.
+/// Calls `load` on each node's first rank and returns its result on all ranks of that node. An error on any
+/// of them is thrown on every rank of the job. Collective. A killed job leaves no file behind.
 SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ ResidentSet::ResidentSet(const WholeSet& set, at::Device device) : samples_(set.
 }
 
 Batch ResidentSet::get(at::ArrayRef<int64_t> indices, bool) const {
-  // page-locked, or the copy would wait for all that the device still has to do
+  // page-locked: otherwise the copy would wait for the device's queued work
   const auto options = at::TensorOptions(at::kLong).pinned_memory(samples_.is_cuda());
   const auto numbers = at::empty({static_cast<int64_t>(indices.size())}, options);
   std::copy(indices.begin(), indices.end(), numbers.mutable_data_ptr<int64_t>());

@@ -18,7 +18,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 void check_rank(int64_t rank, int64_t world) {
   if (world >= 1 && rank >= 0 && rank < world) return;
-  throw Error(format("rank {} cannot be in a world of {}", rank, world), "SamplerOptions",
+  throw Error(format("rank {} is not in a world of {}", rank, world), "SamplerOptions",
               "ranks go from 0 to world - 1");
 }
 
@@ -30,7 +30,7 @@ void check_bucket(const SamplerOptions& options, int64_t size) {
               "SamplerOptions", format("give a length for each of the {} samples", size));
 }
 
-// Of the whole list, before it is dealt to ranks: any number of them sees the same.
+// Before the list is split, so that the order does not depend on the number of ranks.
 void order_by_length(std::vector<int64_t>& list, const SamplerOptions& options) {
   const auto& lengths = *options.lengths;
   bool longest_first = true;
@@ -44,7 +44,7 @@ void order_by_length(std::vector<int64_t>& list, const SamplerOptions& options) 
   }
 }
 
-/// What an epoch goes through, all ranks together.
+/// The samples of an epoch, for all ranks together.
 std::vector<int64_t> epoch_list(int64_t size, const SamplerOptions& options, int64_t epoch) {
   std::vector<int64_t> list(static_cast<size_t>(size));
   std::iota(list.begin(), list.end(), 0);
@@ -76,13 +76,13 @@ DistributedSampler::DistributedSampler(int64_t size, SamplerOptions options)
   check_bucket(options_, size);
   if (size < 0)
     throw Error("the size of a data set cannot be negative", "DistributedSampler",
-                "give the data set's size()");
+                "pass the data set's size()");
 }
 
 void DistributedSampler::resume(EpochPosition position) {
   if (position.consumed < 0)
     throw Error("a position inside an epoch cannot be negative", "DistributedSampler::resume",
-                "give what position_after() said, or take another checkpoint");
+                "pass a position from position_after(), or use another checkpoint");
   position_ = position;
 }
 
@@ -90,8 +90,8 @@ EpochPosition DistributedSampler::position_after(int64_t samples) const {
   return {position_.epoch, position_.consumed + samples * options_.world};
 }
 
-// Ranks take turns along the epoch's list, so what all of them have taken is a prefix of it, whatever the
-// world size was; the rest is shared out as Python shares out a whole epoch (which is the case consumed = 0).
+// Ranks take turns along the epoch's list, so at any world size they have taken a prefix of it. The rest is
+// split as Python splits a whole epoch, where consumed = 0.
 int64_t DistributedSampler::num_samples() const {
   const int64_t rest = std::max<int64_t>(size_ - position_.consumed, 0);
   return options_.drop_last ? rest / options_.world : ceil_div(rest, options_.world);

@@ -1,5 +1,5 @@
 #pragma once
-// Which samples a rank takes, and in which order: index for index Python's, and resumable inside an epoch.
+// The samples of a rank, in Python's order, resumable inside an epoch.
 
 #include <cstdint>
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A rank's sample indices for one pass: random access, computed on demand where no shuffle is asked for.
+/// A rank's sample indices for one pass, with random access. Without a shuffle they are computed on demand.
 class SampleOrder {
  public:
   /// Every `stride`-th place of an epoch's list from `first` on; place p holds list[p % size].
@@ -15,7 +15,7 @@ class SampleOrder {
       : first_(first), stride_(stride), count_(count), size_(size) {}
   explicit SampleOrder(std::vector<int64_t> indices);
 
-  /// How many samples the rank takes.
+  /// The number of samples.
   int64_t size() const { return count_; }
   int64_t operator[](int64_t place) const {
     return indices_ ? (*indices_)[place] : (first_ + place * stride_) % size_;
@@ -26,38 +26,38 @@ class SampleOrder {
   int64_t stride_ = 1;
   int64_t count_ = 0;
   int64_t size_ = 1;
-  std::shared_ptr<const std::vector<int64_t>> indices_;  // set where the order is a stored one
+  std::shared_ptr<const std::vector<int64_t>> indices_;  // null if computed
 };
 
-/// What a Loader asks of a sampler.
+/// The order of a Loader's samples.
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  /// How many samples order() holds.
+  /// The size of order().
   virtual int64_t num_samples() const = 0;
-  /// Which samples come, in order.
+  /// The samples, in order.
   virtual SampleOrder order() const = 0;
   /// The same as a list.
   std::vector<int64_t> indices() const;
 };
 
-/// Which share of the samples is this rank's, with Python's names and defaults.
+/// This rank's share, with Python's names and defaults.
 struct SamplerOptions {
   int64_t rank = 0;
   int64_t world = 1;
   bool shuffle = true;
   int64_t seed = 0;
   bool drop_last = false;
-  /// Not Python's: so many samples of an epoch's list at a time are put in the order of their lengths, the
-  /// longest first and last in turn, so that batches hold samples of one length. 0 = as the list has them.
+  /// Not in Python: sorts this many samples of an epoch's list at a time by length, longest first and last in
+  /// turn, so that a batch has samples of similar length. 0 = off.
   int64_t bucket = 0;
   std::shared_ptr<const std::vector<int64_t>> lengths = {};  ///< of all samples; for `bucket`
 };
 
-/// A place inside an epoch that means the same at any world size.
+/// A position inside an epoch, for any world size.
 struct EpochPosition {
   int64_t epoch = 0;
-  int64_t consumed = 0;  // samples that all ranks together have taken
+  int64_t consumed = 0;  // samples, of all ranks together
 };
 
 /// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch, shuffle and
@@ -65,25 +65,25 @@ struct EpochPosition {
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(int64_t size, SamplerOptions options);
-  /// This rank's share among the ranks of a Session or a Team, which say `rank` and `world`.
+  /// With the rank and the world of a Session or a Team.
   template <class Ranks>
   requires requires(const Ranks& ranks) { ranks.rank(), ranks.world(); }
   DistributedSampler(int64_t size, const Ranks& ranks, SamplerOptions options = {})
       : DistributedSampler(size, placed(options, ranks.rank(), ranks.world())) {}
 
-  /// From this epoch's first sample.
+  /// Starts at this epoch's first sample.
   void set_epoch(int64_t epoch) { position_ = {epoch, 0}; }
-  /// The one set, or the one that resume() went on with.
+  /// As set by set_epoch() or resume().
   int64_t epoch() const { return position_.epoch; }
-  /// The rest of an epoch, also one begun at another world size: no sample of it twice, none missed. As in
-  /// every epoch, samples from the head of the epoch's list fill up the last round unless drop_last is set.
+  /// Continues with the rest of an epoch, also from another world size, without missing or repeating a
+  /// sample. As in every epoch, samples from the head of its list pad the last round unless drop_last is set.
   void resume(EpochPosition position);
-  /// Where the job is once each rank has taken `samples` more of this pass.
+  /// The job's position after each rank has taken `samples` of this pass.
   EpochPosition position_after(int64_t samples) const;
 
   int64_t num_samples() const override;
   SampleOrder order() const override;
-  /// What it was made with.
+  /// As given to the constructor.
   const SamplerOptions& options() const { return options_; }
 
  private:
@@ -98,7 +98,7 @@ class DistributedSampler : public Sampler {
   EpochPosition position_;
 };
 
-/// Evaluation: a block of consecutive samples each rank, each sample on exactly one rank, nothing padded.
+/// For evaluation: each rank has a block of consecutive samples, without padding.
 class ShardSampler : public Sampler {
  public:
   ShardSampler(int64_t size, int64_t rank, int64_t world);

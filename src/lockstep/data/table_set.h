@@ -1,5 +1,5 @@
 #pragma once
-// Rows of floats with a class each, gathered as they are.
+// Rows of floats with a label each.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 // A pole on a cart that is pushed left or right: CartPole-v1 as Gymnasium has it (Barto, Sutton and Anderson,
-// 1983), state for state.
+// 1983), state for state, and an actor that learns it by PPO (Schulman et al., arXiv:1707.06347) or by the
+// plain policy gradient with a baseline (Williams, 1992).
 
 #include <ATen/core/Tensor.h>
 
@@ -14,20 +15,17 @@
 
 namespace lockstep::tasks {
 
-// Random numbers of which each environment has its own: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014),
-// whose whole state is one number.
-
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the whole state is one number.
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t state = 0) : state_(state) {}
-  /// The stream of this number under this seed. Of one seed no two numbers begin alike: each step is a
-  /// one-to-one map.
+  /// The stream with this number under this seed. Each step is a one-to-one map, so no two numbers of one
+  /// seed begin with the same state.
   SplitMix64(uint64_t seed, uint64_t number) : state_(mixed(mixed(seed + kStep) + number)) {}
 
   uint64_t next() { return mixed(state_ += kStep); }
   /// From 0 to below 1.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  double uniform(double low, double high) { return low + (high - low) * uniform(); }
 
   uint64_t state() const { return state_; }
 
@@ -41,73 +39,67 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-class CartPole {
- public:
+struct CartPole {
   static constexpr int64_t kNumbers = 4;      // of an observation
   static constexpr int64_t kMostSteps = 500;  // of an episode
 
-  /// Position, speed, angle and angular speed.
-  using State = std::array<double, kNumbers>;
-
   struct End {
-    bool fell = false;     // or left the track: nothing more is to be had
-    bool time_up = false;  // more would be to be had
+    bool fell = false;     // or left the track
+    bool time_up = false;  // could have continued
     explicit operator bool() const { return fell || time_up; }
   };
 
   /// Each number from -0.05 to 0.05.
   void reset(SplitMix64& random);
-  void set(const State& state, int64_t steps) {
-    state_ = state;
-    steps_ = steps;
-  }
-  /// Pushes once, to the right or to the left: worth 1, whatever comes of it.
+  /// Pushes once, to the right or to the left. The reward is 1.
   End step(bool right);
 
-  const State& state() const { return state_; }
-  /// So far, which is its reward, too.
-  int64_t steps() const { return steps_; }
-  void observe(float* into) const;
-
- private:
-  State state_{};
-  int64_t steps_ = 0;
+  std::array<double, kNumbers> state{};  // position, speed, angle and angular speed
+  int64_t steps = 0;                     // so far, which is the reward, too
 };
 
-// How a policy learns from what it did: PPO (Schulman et al., arXiv:1707.06347), or the plain policy gradient
-// with a baseline (Williams, 1992). A sample's target is packed: see Packed.
-
-/// `task.options`; what `method` does not say otherwise is PPO's.
+/// `task.options`
 struct PolicyMethod {
   bool clips = true;          // PPO
   int64_t environments = 16;  // of a rank
-  int64_t steps = 128;        // of each, a round
+  int64_t steps = 128;        // of each environment in a round
   int64_t passes = 4;         // over a round's samples; plain: 1
-  double gamma = 0.99;        // what a reward is worth one step later
+  double gamma = 0.99;        // discount per step
   double lambda = 0.95;       // of the advantages; plain: 1
   double clip = 0.2;
   double entropy = 0.01;  // its weight in the loss
-  double value = 0.5;     // the baseline's
-  double solved = 475;    // mean reward over 100 episodes; 0 = goes on
+  double value = 0.5;     // the baseline's weight
+  double solved = 475;    // the mean reward over 100 episodes that ends the run; 0 = none
 };
 
-/// InputError for nonsense.
+/// InputError for an impossible value.
 PolicyMethod policy_method(const RowOptions& options);
 
-/// The columns of a target.
+/// The columns of a sample's target.
 struct Packed {
   enum Column : int64_t { action, advantage, value, log_probability, columns };
 };
 
-/// `output`: a logit an action, and the value last.
+/// `output`: a logit for each action, then the value.
 at::Tensor policy_loss(const PolicyMethod& method, const at::Tensor& output, const at::Tensor& target,
                        at::Reduction::Reduction reduction);
 
-// Acts on some cart-poles at once, one forward for all of them, and tells what each action was worth.
+/// A round's steps, one time after another, and in each all environments.
+struct Trail {
+  int64_t environments = 1;
+  std::vector<double> rewards;
+  std::vector<double> values;       // by the model, before the step
+  std::vector<double> next_values;  // after it: 0 after a fall, but not when the time was up
+  std::vector<bool> ended;          // the episode, either way
+};
 
+/// Generalised advantages (Schulman et al., arXiv:1506.02438).
+std::vector<double> advantages_of(const Trail& trail, double gamma, double lambda);
+
+/// Acts in several environments at once, with one forward for all of them.
 class CartPoleActor : public Actor {
  public:
-  /// Environment e of rank r draws from the stream r x environments + e of the seed.
+  /// Environment e of rank r draws from the seed's stream r x environments + e.
   CartPoleActor(const PolicyMethod& method, int64_t seed, const ActingRank& rank);
   int64_t samples() const override { return method_.environments * method_.steps; }
   int64_t passes() const override { return method_.passes; }
@@ -118,36 +110,11 @@ class CartPoleActor : public Actor {
   std::vector<double> play(const Policy& policy, int64_t first, int64_t count) const override;
 
  private:
-  struct Environment {
-    CartPole pole;
-    SplitMix64 random;
-  };
-  struct Round;
-
-  at::Tensor observations() const;
-  void take_step(Round& round, int64_t number, const at::Tensor& output);
-  void value_what_followed(Round& round, const Policy& policy) const;
-  void normalise(std::vector<double>& advantages) const;
-
   const PolicyMethod method_;
   const uint64_t seed_;
   const ActingRank rank_;
-  const double reward_;  // of a step: scaled, so that values are numbers around 1
-  std::vector<Environment> environments_;
+  std::vector<CartPole> poles_;
+  std::vector<SplitMix64> randoms_;  // one per pole
 };
-
-// What an action was worth beyond what was expected: generalised advantages (Schulman et al.,
-// arXiv:1506.02438).
-
-/// A round's steps, one time after another, and in each all environments.
-struct Trail {
-  int64_t environments = 1;
-  std::vector<double> rewards;
-  std::vector<double> values;       // that the model gave what was seen
-  std::vector<double> next_values;  // and what came of it: 0 after a fall, though not when the time was up
-  std::vector<bool> ended;          // the episode, either way
-};
-
-std::vector<double> advantages_of(const Trail& trail, double gamma, double lambda);
 
 }  // namespace lockstep::tasks

@@ -79,12 +79,13 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
                             const std::vector<std::string>& classes, std::vector<std::string>& notes) {
   auto images = data::find_images(root, data::class_folders(root), classes);
-  const auto left_out = data::left_out_text(images);
   if (images.files.empty())
-    throw InputError("there are no images in the classes' folders", base::printable(root, 4096),
-                     left_out.empty() ? "put .png, .jpg or .jpeg files there" : left_out);
+    throw InputError("there are no images in the class folders", base::printable(root, 4096),
+                     "put .png, .jpg or .jpeg files there");
   check_images(settings, images);
-  if (!left_out.empty()) notes.push_back(left_out);
+  if (images.left_out > 0)
+    notes.push_back(format("{}: skipped {} files that are not .png, .jpg or .jpeg",
+                           base::printable(root, 4096), images.left_out));
   return images;
 }
 

@@ -29,7 +29,10 @@ void load_pair(const std::string& images, const std::string& labels, int64_t cla
                const std::string& stage, Arena& arena, SharedSet& set) {
   set.tensors.push_back(read_idx_images(data::stage_file(images, stage), arena));
   set.tensors.push_back(read_idx_labels(data::stage_file(labels, stage), arena, classes));
-  check_idx_pair(set.tensors.end()[-2], images, set.tensors.back(), labels);
+  const auto count = set.tensors.end()[-2].size(0), labelled = set.tensors.back().size(0);
+  if (count != labelled)
+    throw InputError(format("{} images but {} labels", count, labelled), images + " and " + labels,
+                     "give both files of the same set");
 }
 
 SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena& arena) {

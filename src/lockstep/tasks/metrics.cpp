@@ -15,7 +15,7 @@ double ratio(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / whole;
 }
 
-// The chance that a sample of class 1 scores above one of class 0, ties as one half (Mann-Whitney).
+// The probability that a sample of class 1 scores above one of class 0, with ties as one half (Mann-Whitney).
 double area_under_curve(const at::Tensor& scores, const at::Tensor& labels) {
   const double* score = scores.const_data_ptr<double>();
   const int8_t* label = labels.const_data_ptr<int8_t>();
@@ -68,8 +68,8 @@ void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::A
   const auto classes = static_cast<int64_t>(names_.size());
   if (out.dim() != 2 || out.size(1) != classes) {
     throw InputError(
-        format("the model gives {} a sample where the data has {} classes", words_of(out), classes), "",
-        "give the model one output a class, or set task.classes to the model's");
+        format("the model returns {} per sample, but the data has {} classes", words_of(out), classes), "",
+        "give the model one output per class, or set task.classes to the model's");
   }
   const auto truth = target.to(at::kCPU);
   const auto cells = truth * classes + out.argmax(1);
@@ -131,7 +131,7 @@ void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::
                         const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kDouble);
   if (out.sizes() != target.sizes()) {
-    throw InputError(format("the model gives {} a sample where one is to be predicted", words_of(out)), "",
+    throw InputError(format("the model returns {} per sample, but the task predicts one", words_of(out)), "",
                      "give the model one output, or set task.kind: classification");
   }
   const auto error = out - target.to(at::kCPU, at::kDouble);
@@ -157,7 +157,7 @@ PartMetrics::PartMetrics(const Parts& parts, const std::vector<std::string>& cla
   for (const auto& [name, samples] : parts) metrics_.emplace_back(class_names, samples);
 }
 
-// A batch's loss is one number: where the batch reaches into two parts, each computes its own.
+// If a batch belongs to two parts, each computes its own loss.
 void PartMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
                       const LossSum& loss) {
   int64_t begin = 0;

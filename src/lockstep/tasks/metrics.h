@@ -1,5 +1,5 @@
 #pragma once
-// What an evaluation counts: sums over samples that add up exactly over ranks.
+// Metrics of an evaluation: sums over samples that add up exactly over ranks.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,25 +10,25 @@
 
 namespace lockstep {
 
-/// A batch's losses: sum / weight is what the loss with Reduction::Mean gives.
+/// A batch's losses: sum / weight is the loss with Reduction::Mean.
 struct LossSum {
   double sum = 0;
-  double weight = 0;  // of its samples together: their number, or the sum of their classes' weights
+  double weight = 0;  // the number of samples, or the sum of their classes' weights
 };
 
-/// Fed batch by batch on each rank (each sample once in the whole job); then sums() are all-reduced in place
-/// by SUM, and values() hold for the whole set on every rank.
+/// Each rank adds its batches (each sample once in the whole job). Then sums() are all-reduced in place, and
+/// values() are those of the whole set on every rank.
 class Metrics {
  public:
   virtual ~Metrics() = default;
-  /// `indices` are the samples' numbers in the set.
+  /// `indices`: the samples' numbers in the set.
   virtual void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
                    const LossSum& loss) = 0;
   /// CPU tensors, the same shapes on every rank.
   virtual std::vector<at::Tensor> sums() = 0;
-  /// Name and value, in the order to print; "loss" first, and "accuracy" where there is one.
+  /// Name and value, in the order to print: "loss" first, then "accuracy" if there is one.
   virtual std::vector<std::pair<std::string, double>> values() const = 0;
-  /// A table for people: the values, a confusion matrix where there is one.
+  /// A table for people: the values, and a confusion matrix if there is one.
   virtual std::string report() const = 0;
 };
 
@@ -43,9 +43,9 @@ class ClassMetrics : public Metrics {
   std::vector<std::pair<std::string, double>> values() const override;
   std::string report() const override;
 
-  /// How many samples have been counted.
+  /// The number of samples.
   int64_t samples() const;
-  /// How many of them were told right.
+  /// The number of correct predictions.
   int64_t correct() const;
   /// Row = the true class, column = the predicted one; int64.
   const at::Tensor& confusion() const { return confusion_; }
@@ -55,17 +55,17 @@ class ClassMetrics : public Metrics {
   at::Tensor confusion_;
   at::Tensor loss_;    // double: sum and weight
   at::Tensor scores_;  // two classes: double, by sample number
-  at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, 0 where this rank has not seen it
+  at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, or 0 on another rank
 };
 
-/// How the numbers that are predicted were standardised: a model learns (number - mean) / std.
+/// The scale of the predicted numbers: a model learns (number - mean) / std.
 struct LabelScale {
   double mean = 0;
   double std = 1;
 };
 
-/// loss, mse and mae: the mean squared and the mean absolute error of one number a sample,
-/// in the unit of the label where the model learns it by a scale; the loss is the model's own.
+/// loss, mse and mae: the mean squared and mean absolute error of one number per sample, in the label's unit.
+/// The loss is in the model's scale.
 class NumberMetrics : public Metrics {
  public:
   explicit NumberMetrics(const LabelScale& scale = {});
@@ -77,15 +77,14 @@ class NumberMetrics : public Metrics {
 
  private:
   at::Tensor sums_;  // double: samples, squares, absolutes, loss, loss's weight
-  double unit_;      // what an error of 1 is in the label's
+  double unit_;      // of the label, for an error of 1
 };
-
-// Metrics of a set made of parts that each count alone: MultiNLI's matched and mismatched.
 
 /// A set's consecutive parts, by name and size.
 using Parts = std::vector<std::pair<std::string, int64_t>>;
 
-/// A ClassMetrics a part. values() are the first one's, then the others' with their part's name.
+/// A ClassMetrics for each part, such as MultiNLI's matched and mismatched. values() are the first part's,
+/// then the others' with their part's name.
 class PartMetrics : public Metrics {
  public:
   /// `weights` are the classes' in the loss; may be undefined.

@@ -27,8 +27,8 @@ std::unique_ptr<Metrics> Task::metrics(const TaskData& data) const {
 
 std::shared_ptr<const Dataset> Task::inputs(const TaskConfig& settings, const TaskData&,
                                             const std::string&) const {
-  throw InputError(format("the task '{}' does not say how to read new inputs", settings.task.name),
-                   "task.name", "override Task::inputs");
+  throw InputError(format("the task '{}' cannot read new inputs", settings.task.name), "task.name",
+                   "override Task::inputs");
 }
 
 std::unique_ptr<Task> make_task(const TaskConfig& settings) {

@@ -87,20 +87,17 @@ TaskVocabulary open_vocabulary(const TaskConfig& settings) {
   return {digest_of(base::pack_texts(texts)), Tokenizer(folder.string())};  // checkpoints contain the digest
 }
 
-// The same key means the same tokens.
+// The same key means the same tokens, as long as the file stays in its state.
 std::string key_of(const TextFile& file, const TextColumns& columns, const std::string& vocabulary,
-                   int64_t max_length, const fs::path& cache) {
+                   int64_t max_length) {
   const auto& layout = file.layout;
-  std::vector<std::string> texts = {
-      vocabulary,
-      format("{} {} {} {} {} {}", max_length, static_cast<int>(layout.kind),
-             static_cast<int>(layout.delimiter), layout.quotes, layout.header, layout.short_rows),
-      columns.label, columns.numbers ? "number" : "class", columns.left_out};
-  texts.insert(texts.end(), columns.texts.begin(), columns.texts.end());
-  std::error_code none;
-  const auto path = fs::absolute(file.path).lexically_normal();
-  if (!fs::equivalent(path.parent_path(), cache, none)) texts.push_back(path.string());
-  return digest_of(base::pack_texts(texts));
+  const nlohmann::json facts = {
+      vocabulary,        max_length,    layout.kind,
+      layout.delimiter,  layout.quotes, layout.header,
+      layout.short_rows, columns.label, columns.numbers,
+      columns.left_out,  columns.texts, fs::absolute(file.path).lexically_normal().string()};
+  const auto bytes = nlohmann::json::to_msgpack(facts);
+  return digest_of({bytes.begin(), bytes.end()});
 }
 
 fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
@@ -114,7 +111,7 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
 Tokenised tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
                     const TextColumns& columns, std::vector<std::string>& notes) {
   const auto folder = cache_folder(settings, file.path);
-  auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length, folder);
+  auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length);
   const auto name = format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12));
   const auto kept = (folder / name).string();
   const auto state = state_of_file(file.path);

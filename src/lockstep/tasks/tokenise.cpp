@@ -162,7 +162,7 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
       continue;
     }
     if (columns.numbers) {
-      numbers.push_back(data::number_at(fields.back(), columns.label, false, where));
+      numbers.push_back(data::number_at(fields.back(), columns.label, where));
     } else if (!columns.label.empty()) {
       classes.push_back(labels.number(fields.back(), where));
       if (made.first_seen.size() < labels.names().size()) made.first_seen.push_back(rows->line());

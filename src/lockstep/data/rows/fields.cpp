@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -15,25 +14,6 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kMostClasses = 10'000;
-
-enum class Kind { names, whole_numbers, fractions };
-
-Kind kind_of(const std::vector<std::string>& names) {
-  auto kind = Kind::whole_numbers;
-  for (const auto& name : names) {
-    const auto value = as_number(name);
-    if (!value) return Kind::names;
-    if (*value != std::floor(*value)) kind = Kind::fractions;
-  }
-  return kind;
-}
-
-// So few may be classes whatever they look like.
-const std::map<Kind, int64_t> kSurelyClasses = {
-    {Kind::names, 4}, {Kind::whole_numbers, 20}, {Kind::fractions, 20}};
-// Rows that a class has, on average, where there are more.
-const std::map<Kind, int64_t> kFewestRows = {
-    {Kind::names, 2}, {Kind::whole_numbers, 5}, {Kind::fractions, std::numeric_limits<int32_t>::max()}};
 
 }  // namespace
 
@@ -61,19 +41,22 @@ int64_t Labels::number(std::string_view text, const Where& where) {
 
 void Labels::check_classes(int64_t rows, const std::string& column, const std::string& path) const {
   const auto classes = static_cast<int64_t>(names_.size());
-  const auto kind = open_ ? kind_of(names_) : Kind::names;
-  if (!open_ || classes <= kSurelyClasses.at(kind) || rows >= kFewestRows.at(kind) * classes) return;
+  if (!open_) return;
+  bool numbers = true, fractions = false;
+  for (const auto& name : names_) {
+    const auto value = as_number(name);
+    numbers = numbers && value;
+    fractions = fractions || (value && *value != std::floor(*value));
+  }
   const auto found = format("{} different ones in {} rows", classes, rows);
-  if (kind == Kind::names) {
+  if (!numbers && classes > 4 && rows < 2 * classes)
     throw InputError(
         format("the label column {} has about one class a row: {}", base::printable(column), found), path,
-        "set task.label to the column that says a row's class");
-  }
-  throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
-                          base::printable(column), found),
-                   path,
-                   "set task.kind: regression to predict the number; if they are classes, give them names "
-                   "that are no numbers");
+        "set task.label to the column with the class");
+  if (numbers && classes > 20 && (fractions || rows < 5 * classes))
+    throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
+                            base::printable(column), found),
+                     path, "set task.kind: regression to predict the number, or rename the classes to texts");
 }
 
 std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
@@ -96,10 +79,10 @@ std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
 }
 
 std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, const Where& where) {
-  if (name.empty()) throw InputError("the label is missing", where(), "fill it in, or drop the row");
+  if (name.empty()) throw InputError("the label is missing", where(), "fill it in, or remove the row");
   if (const auto value = as_number(name); value && !std::isfinite(*value)) {
-    throw InputError(format("the label '{}' is no class", base::printable(name)), where(),
-                     "write a name or a finite number, or drop the row");
+    throw InputError(format("the label '{}' is not a class", base::printable(name)), where(),
+                     "write a name or a finite number, or remove the row");
   }
   if (!open_) {
     throw InputError(format("the label '{}' is none of the {} classes {}", base::printable(name),
@@ -108,7 +91,7 @@ std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, co
   }
   if (names_.size() == kMostClasses) {
     throw InputError(format("more than {} different labels: is this column a class?", kMostClasses), where(),
-                     "task.label names the label's column; task.kind: regression predicts a number");
+                     "set task.label to the label's column, or task.kind: regression to predict a number");
   }
   names_.push_back(name);
   return numbers_.emplace(name, names_.size() - 1).first;
@@ -137,34 +120,15 @@ std::optional<double> as_number(std::string_view text) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size() || text.empty()) return std::nullopt;
-  // Out of range: as good as infinite. (A number too small for a double is out of range too, and is refused
-  // as well.)
+  // out of range, also if too small for a double
   return status == std::errc() ? value : std::numeric_limits<double>::infinity();
 }
 
-float number_at(std::string_view field, const std::string& column, bool first_row, const Where& where) {
-  const auto text = trimmed(field);
-  const auto value = as_number(text);
-  const char* hint = "every feature must be a finite number: fill or drop what is missing";
-  if (text.empty()) throw InputError(format("column {}: missing value", column), where(), hint);
-  if (!value) {
-    throw InputError(format("column {}: '{}' is not a number", column, base::printable(text, 40)), where(),
-                     first_row ? "if this line names the columns, set task.header: true" : hint);
-  }
-  if (!(std::abs(*value) <= std::numeric_limits<float>::max())) {
-    throw InputError(format("column {}: '{}' is not a finite number", column, base::printable(text, 40)),
-                     where(), hint);
-  }
-  return static_cast<float>(*value);
-}
-
-void check_name_lengths(const std::vector<std::string>& header, const std::string& where) {
-  constexpr size_t kLongestColumn = 4096;
-  for (size_t i = 0; i < header.size(); ++i) {
-    if (header[i].size() <= kLongestColumn) continue;
-    throw InputError(format("the name of column {} has {} bytes", i, header[i].size()), where,
-                     format("give it a name of at most {} bytes", kLongestColumn));
-  }
+float number_at(std::string_view field, const std::string& column, const Where& where) {
+  const auto value = as_number(trimmed(field));
+  if (value && std::abs(*value) <= std::numeric_limits<float>::max()) return static_cast<float>(*value);
+  throw InputError(format("column {}: '{}' is not a finite number", column, base::printable(field, 40)),
+                   where(), "write a finite number, or remove the row");
 }
 
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
@@ -200,7 +164,7 @@ size_t find_label(const std::string& wanted, const std::vector<std::string>& hea
   if (found.size() == 1) return found[0];
   throw InputError(format("the label may be column '{}' or '{}'", base::printable(header[found[0]]),
                           base::printable(header[found[1]])),
-                   where, "set task.label to the one that is to be learned");
+                   where, "set task.label to one of them");
 }
 
 std::string column_key(const std::vector<std::string>& header, bool named, size_t column) {

@@ -1,5 +1,5 @@
 #pragma once
-// What is in one field of a row: a number, or a column's name.
+// Fields of a row: numbers, columns by name, and labels as classes.
 
 #include <cstdint>
 #include <functional>
@@ -11,56 +11,50 @@
 
 namespace lockstep::data {
 
-/// "file:line", asked for where something is wrong.
+/// "file:line", for an error.
 using Where = std::function<std::string()>;
 
 /// Without blanks around it.
 std::string_view trimmed(std::string_view text);
 
-/// Infinite where it is out of range; nothing for what is no number.
+/// Infinite if it is out of range; nothing if it is not a number.
 std::optional<double> as_number(std::string_view text);
 
-/// A finite number that a float holds; InputError for anything else. `first_row` where the line may be a
-/// header.
-float number_at(std::string_view field, const std::string& column, bool first_row, const Where& where);
+/// A finite number that a float can hold; InputError for anything else.
+float number_at(std::string_view field, const std::string& column, const Where& where);
 
-/// The place of a column by its name, where the columns are `named`, or by its index. InputError where there
-/// is none, with the nearest name.
+/// The place of a column by its name, if the columns are `named`, or by its index. InputError with the
+/// nearest name if there is none.
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where);
 
-/// With ASCII's capitals made small, whatever the locale.
+/// Only ASCII, in any locale.
 std::string lower_case(std::string_view text);
 
-/// Is this label, target or class, in any case?
+/// Whether this is label, target or class, in any case.
 bool is_called_label(std::string_view name);
 
-/// InputError for a name of more than 4,096 bytes: every rank, the checkpoint and predict keep copies of it.
-void check_name_lengths(const std::vector<std::string>& header, const std::string& where);
-
-/// The label's column: by name or index, -1 = the last. Where nothing is `wanted`, the one called label,
-/// target or class in any case, `taken` (by name or index) aside, else the last. InputError where two are
-/// called so and neither is the last.
+/// The label's column: by name or index, -1 = the last. If `wanted` is empty, the column called label, target
+/// or class that is not among `taken` (by name or index), else the last. InputError if two are called so and
+/// neither is the last.
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,
                   const std::vector<std::string>& taken, const std::string& where);
 
-/// What find_column() finds that column by: its name where it has one of its own, else its index.
+/// The key of a column for find_column(): its name if no other column has it, else its index.
 std::string column_key(const std::vector<std::string>& header, bool named, size_t column);
 
-// Labels to numbers: which classes there are, and which one a row has.
-
-/// Numbers the labels as they come; sorted() then gives each its place in the order of the classes.
+/// Numbers the labels in order of appearance; sorted() then gives each its place in the order of the classes.
 class Labels {
  public:
-  /// Those that may come, where they are known: `names`, else 0 to `classes` - 1, else (0) any.
+  /// The allowed ones: `names`, else 0 to `classes` - 1, else (0) any.
   explicit Labels(int64_t classes = 0, std::vector<std::string> names = {});
 
   int64_t number(std::string_view text, const Where& where);
-  /// So far, in the order of their numbers.
+  /// In the order of their numbers.
   const std::vector<std::string>& names() const { return names_; }
-  /// InputError for measured numbers and for texts: each would become a class of its own.
+  /// InputError for measured numbers and for texts, where each row would be a class.
   void check_classes(int64_t rows, const std::string& column, const std::string& path) const;
-  /// The classes in order (as numbers where all are numbers), and what each number so far becomes.
+  /// The classes in order (as numbers if all are numbers), and the new number for each old one.
   std::vector<std::string> sorted(std::vector<int64_t>& place) const;
 
  private:

@@ -1,43 +1,39 @@
 #pragma once
-// A text file line by line in bounded memory: LF or CRLF, a BOM skipped, gzip understood.
+// A text file line by line in bounded memory: LF or CRLF, with or without a BOM, gzipped or not.
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/files/file.h"
+struct gzFile_s;
 
 namespace lockstep::data {
 
-// A file's bytes, plain or gzipped (told by its content), with the gzip checksum checked.
-
-/// Errors are InputErrors that name the file and what is wrong with it.
+/// A file's bytes, plain or gzipped (by its content), with the gzip checksum verified. Errors are InputErrors
+/// with the file and the flaw.
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path);
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
   ~ByteSource();
-  ByteSource(ByteSource&&) noexcept;
 
-  /// Fills `into` with `size` bytes, or with fewer where the data ends there.
+  /// Fills `into` with `size` bytes, or with fewer at the end of the data.
   size_t read(char* into, size_t size);
-  /// True once nothing is left; a gzipped file has then been checked to its last byte.
+  /// True once nothing is left; a gzipped file is then verified to its last byte.
   bool at_end();
-  /// More bytes than this the file cannot hold, compressed or not.
+  /// An upper limit of the data's size.
   int64_t most_bytes() const;
   const std::string& path() const { return path_; }
 
  private:
-  struct Gzip;
-  size_t read_some(char* into, size_t size);
-  size_t inflate_some(char* into, size_t size);
+  void check() const;
 
   std::string path_;
-  base::RegularFile file_;
-  std::unique_ptr<Gzip> gzip_;  // null for a plain file
-  int peeked_ = -1;             // a byte that at_end() read ahead
+  size_t file_bytes_;
+  gzFile_s* stream_;
 };
 
 class LineReader {
@@ -50,8 +46,6 @@ class LineReader {
   bool next_of_all(std::string_view& line);
   /// The line's number, from 1.
   int64_t number() const { return number_; }
-  /// "file:line".
-  std::string where() const;
 
  private:
   bool raw_line(std::string_view& line);
