@@ -17,7 +17,6 @@
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/sync_batch_norm.h"
-#include "trainer/modes/tensor_model.h"
 
 namespace lockstep::train {
 namespace {

@@ -36,7 +36,6 @@
 #include "trainer/config/yaml.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
-#include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
 
 namespace lockstep::train {
