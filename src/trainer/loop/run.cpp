@@ -1,7 +1,7 @@
 #include "trainer/loop/run.h"
 
 #include <cstdlib>
-#include <sstream>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 // The folder as every rank knows it; held by rank 0.
 struct RunPlace {
   std::shared_ptr<run_folder::HeldFolder> held;
-  std::string path;
+  std::string path;  // empty: a new run, whose folder is not made yet
   bool goes_on = false;
   int64_t attempt = 1;
   std::optional<run_folder::RunStatus> before = {};  // rank 0's, of the attempt before
@@ -59,33 +59,44 @@ void write_job_scripts_file(const fs::path& folder) {
   if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
 }
 
-// What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
+// What --resume names: the folder of a run, or a checkpoint to start a new one from. Found before a long
+// load.
 struct Resume {
-  std::string folder;         // "auto" too
-  std::optional<Saved> file;  // a checkpoint to start from
+  RunPlace place;
+  std::optional<Saved> file;
 };
 
 Resume find_resume(const Setup& setup, const std::string& asked) {
   const auto& team = *setup.team;
   const bool provokes = setup.settings.train.provokes();
-  if (asked.empty() || asked == "auto") return {provokes ? "" : asked, {}};
+  if (asked.empty() || (provokes && asked == "auto")) return {};
   if (provokes)
     throw InputError("a fault can be injected only into a new run", "--resume",
                      "leave out --resume, or --provoke");
-  const auto folder = team.from_first([&] {
-    auto path = find_saved(asked);
-    if (!fs::is_directory(path)) return std::string();
-    run_folder::check_run_folder(path);
-    return path;
+  const auto named = team.from_first([&] {
+    auto path = asked == "auto" ? asked : find_saved(asked);
+    return asked == "auto" || fs::is_directory(path) ? path : std::string();
   });
-  if (!folder.empty()) return {folder, {}};
-  return {"", read_saved(team, asked)};
+  if (named.empty()) return {{}, read_saved(team, asked)};
+  RunPlace place;
+  place.path = team.from_first([&] {
+    auto folder = run_folder::resume_run(setup.settings, named);
+    if (!folder) return std::string();
+    place.before = status_before(folder->path);
+    place.held = std::make_shared<run_folder::HeldFolder>(std::move(*folder));
+    return place.held->path().string();
+  });
+  place.goes_on = !place.path.empty();
+  if (place.goes_on)
+    place.attempt = std::stoll(
+        team.from_first([&] { return std::to_string(place.before ? place.before->attempt + 1 : 2); }));
+  return {std::move(place), {}};
 }
 
 // Before a long load; nothing is made yet.
-void check_place(const Setup& setup, const Resume& from) {
+void check_place(const Setup& setup, const RunPlace& place) {
   setup.team->from_first([&] {
-    if (from.folder.empty() || from.folder == "auto") run_folder::check_run_dir(setup.settings.run);
+    if (!place.goes_on) run_folder::check_run_dir(setup.settings.run);
     if (const auto file = job_scripts_file(); !file.empty()) base::check_output(file, kAnotherFile);
     return std::string();
   });
@@ -100,27 +111,16 @@ void refuse_idle_early_stop(const Setup& setup) {
 // What a run chooses when it begins it keeps, whatever it would choose today.
 void go_on_as_begun(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
-  const auto text =
-      setup.team->from_first([&] { return run_folder::config_to_go_on_with(setup.settings, from.folder); });
-  if (!text.empty()) config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
+  if (!from.place.goes_on) return;
+  const auto text = setup.team->from_first([&] { return run_folder::config_text_of(from.place.path); });
+  config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
 }
 
-RunPlace open_place(const Setup& setup, const Settings& asked, const std::string& resume) {
-  RunPlace place;
-  const auto text = setup.team->from_first([&] {
-    auto folder = run_folder::open_run_folder(asked, resume, setup.settings);
-    for (const auto& note : folder.notes) log::info(note);
-    const auto path = folder.path;
-    const bool goes_on = folder.goes_on;
-    if (goes_on) place.before = status_before(path);
-    const auto attempt = !goes_on ? 1 : place.before ? place.before->attempt + 1 : 2;
-    place.held = std::make_shared<run_folder::HeldFolder>(std::move(folder));
-    return format("{:d} {} {}", goes_on, attempt, path.string());
+void make_folder(const Setup& setup, RunPlace& place) {
+  place.path = setup.team->from_first([&] {
+    place.held = std::make_shared<run_folder::HeldFolder>(run_folder::new_run(setup.settings));
+    return place.held->path().string();
   });
-  std::istringstream words(text);
-  words >> place.goes_on >> place.attempt;
-  std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
-  return place;
 }
 
 // From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
@@ -244,8 +244,7 @@ int train(const Command& command, const std::string& asked) {
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   compare_ranks(setup);
   auto from = find_resume(setup, asked);
-  check_place(setup, from);
-  const auto open = setup.settings;
+  check_place(setup, from.place);
   go_on_as_begun(setup, from);
   load_data(setup);
   settle_layout(setup);
@@ -261,7 +260,8 @@ int train(const Command& command, const std::string& asked) {
                                                       setup.settings.checkpoint.before_deadline);
     start.deadline = [end] { return end->known(); };
   }
-  auto place = open_place(setup, open, from.folder);
+  auto& place = from.place;
+  if (!place.goes_on) make_folder(setup, place);
   start.attempt.number = place.attempt;
   start.attempt.before = place.before;
   start.attempt.folder = place.held;
