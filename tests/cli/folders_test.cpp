@@ -91,9 +91,7 @@ TEST_F(CliFolders, ARunThatIsOnIsAsked) {
   const auto held = run_folder::RunLock::take(folder);
   const auto text = printed([&] { EXPECT_EQ(call("stop --no-wait " + folder), kDone); });
   EXPECT_EQ(text, "asked, not waited for: " + folder + "/stop.request\n");
-  std::string attempt;
-  std::ifstream(folder + "/stop.request") >> attempt;
-  EXPECT_EQ(attempt, "3");
+  EXPECT_TRUE(fs::exists(folder + "/stop.request"));
   EXPECT_TRUE(has(refusal<Error>([&] { call("checkpoint --timeout 0 " + folder); }),
                   "not done within 0 s, and still asked for / " + folder));
 }

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/support.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/config_text.h"
 
 namespace lockstep::test {

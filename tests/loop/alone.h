@@ -17,7 +17,7 @@ namespace lockstep::test {
 struct Alone {
   Alone() {
     settings.run = {.name = "alone", .dir = scratch.path().string(), .seed = 0};
-    attempt.folder = std::make_shared<run_folder::HeldFolder>(run_folder::open_run_folder(settings, ""));
+    attempt.folder = std::make_shared<run_folder::HeldFolder>(run_folder::new_run(settings));
   }
   std::filesystem::path folder() const { return scratch.path() / "alone"; }
   run_folder::RunStatus status() const { return run_folder::read_status(folder()); }

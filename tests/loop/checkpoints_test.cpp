@@ -36,7 +36,7 @@ class CheckpointsTest : public ::testing::Test {
  protected:
   CheckpointsTest() {
     rules_ = {.every_epochs = 0, .every_steps = 0, .every_minutes = 0, .keep = 0, .best = true};
-    requests_.emplace(run_.folder(), 1);
+    requests_.emplace(run_.folder());
   }
   Checkpoints open(const TrainingState& state = {}) {
     return Checkpoints({run_.settings, run_.mesh, learner_, "run: {name: alone}\n"}, state, run_.attempt,
@@ -93,7 +93,7 @@ TEST_F(CheckpointsTest, AreWantedEverySoManyMinutes) {
 }
 
 TEST_F(CheckpointsTest, AnswerWhoAskedForOneWhenItIsWhole) {
-  run_folder::ask(run_.folder(), run_folder::RunRequest::checkpoint, 1);
+  run_folder::ask(run_.folder(), run_folder::RunRequest::checkpoint);
   const auto file = run_folder::request_file(run_.folder(), run_folder::RunRequest::checkpoint);
   auto checkpoints = open();
   EXPECT_TRUE(checkpoints.is_wanted(at(3)));

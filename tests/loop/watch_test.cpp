@@ -42,13 +42,13 @@ class WatchTest : public ::testing::Test {
     return ending ? ending->reason : "";
   }
   void ask_to_stop() {
-    requests_ = run_folder::Requests(run_.folder(), 1);  // looks at once
-    run_folder::ask(run_.folder(), run_folder::RunRequest::stop, 1);
+    requests_ = run_folder::Requests(run_.folder());  // looks at once
+    run_folder::ask(run_.folder(), run_folder::RunRequest::stop);
   }
 
   test::Alone run_;
   TrainSettings& train_ = run_.settings.train;
-  run_folder::Requests requests_{run_.folder(), 1};
+  run_folder::Requests requests_{run_.folder()};
   TrainingState state_;
   LossTrace losses_;
   RunLog log_{run_.settings, run_.mesh, state_, 100, run_.attempt};

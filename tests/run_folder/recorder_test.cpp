@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 class RecorderTest : public ::testing::Test {
  protected:
   std::shared_ptr<HeldFolder> hold(std::chrono::milliseconds beat = 1h) {
-    return std::make_shared<HeldFolder>(open_run_folder(settings(), ""), beat);
+    return std::make_shared<HeldFolder>(new_run(settings()), beat);
   }
   Settings settings() const {
     Settings settings;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -20,9 +19,9 @@ class Asking : public ::testing::Test {
   fs::path folder_ = scratch_.path();
 };
 
-TEST_F(Asking, ReachesTheAttemptThatIsMeantUntilItIsAnswered) {
-  Requests requests(folder_, 3);
-  ask(folder_, RunRequest::checkpoint, 3);
+TEST_F(Asking, HoldsUntilItIsAnswered) {
+  Requests requests(folder_);
+  ask(folder_, RunRequest::checkpoint);
   EXPECT_TRUE(requests.asked(RunRequest::checkpoint));
   EXPECT_FALSE(requests.asked(RunRequest::stop));
   requests.answer(RunRequest::checkpoint);
@@ -31,39 +30,26 @@ TEST_F(Asking, ReachesTheAttemptThatIsMeantUntilItIsAnswered) {
 }
 
 TEST_F(Asking, AStaleOneStopsNoLaterAttempt) {
-  ask(folder_, RunRequest::stop, 2);
-  Requests next(folder_, 3);  // forgets what it finds
+  ask(folder_, RunRequest::stop);
+  Requests next(folder_);  // removes what it finds
   EXPECT_FALSE(fs::exists(request_file(folder_, RunRequest::stop)));
-  ask(folder_, RunRequest::stop, 2);  // came late, for the attempt before
-  EXPECT_FALSE(next.asked(RunRequest::stop));
-}
-
-TEST_F(Asking, OneThatComesAsItsAttemptBeginsIsHeard) {
-  ask(folder_, RunRequest::stop, 3);
-  EXPECT_TRUE(Requests(folder_, 3).asked(RunRequest::stop));
-}
-
-TEST_F(Asking, AnEmptyFileMeansTheAttemptThatIsOn) {
-  Requests requests(folder_, 7);
-  std::ofstream(request_file(folder_, RunRequest::stop)).flush();
-  EXPECT_TRUE(requests.asked(RunRequest::stop));
 }
 
 TEST_F(Asking, AFolderOfThatNameIsInTheWay) {
   fs::create_directory(request_file(folder_, RunRequest::checkpoint));
-  EXPECT_THROW(ask(folder_, RunRequest::checkpoint, 1), InputError);
+  EXPECT_THROW(ask(folder_, RunRequest::checkpoint), InputError);
 }
 
 TEST_F(Asking, APipeOfThatNameIsNotWaitedFor) {
-  Requests requests(folder_, 1);
+  Requests requests(folder_);
   ASSERT_EQ(::mkfifo(request_file(folder_, RunRequest::stop).c_str(), 0600), 0);
   EXPECT_FALSE(requests.asked(RunRequest::stop));
 }
 
 TEST_F(Asking, LooksOnceASecond) {
-  Requests requests(folder_, 1);
+  Requests requests(folder_);
   EXPECT_FALSE(requests.asked(RunRequest::stop));
-  ask(folder_, RunRequest::stop, 1);
+  ask(folder_, RunRequest::stop);
   EXPECT_FALSE(requests.asked(RunRequest::stop)) << "looked at a moment ago";
   std::this_thread::sleep_for(1100ms);
   EXPECT_TRUE(requests.asked(RunRequest::stop));

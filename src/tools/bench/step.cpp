@@ -10,7 +10,7 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/step_report.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::bench {

@@ -12,7 +12,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/numbers.h"
 #include "trainer/config/value.h"
 

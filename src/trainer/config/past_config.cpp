@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/load.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"

@@ -7,7 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/device.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/value.h"
 
 namespace lockstep::config {

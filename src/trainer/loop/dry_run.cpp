@@ -12,7 +12,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/spawn_ranks.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/run_folder/console.h"

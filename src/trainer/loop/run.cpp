@@ -1,7 +1,7 @@
 #include "trainer/loop/run.h"
 
 #include <cstdlib>
-#include <sstream>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -29,15 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder as every rank knows it; held by rank 0.
-struct RunPlace {
-  std::shared_ptr<run_folder::HeldFolder> held;
-  std::string path;
-  bool goes_on = false;
-  int64_t attempt = 1;
-  std::optional<run_folder::RunStatus> before = {};  // rank 0's, of the attempt before
-};
-
 std::optional<run_folder::RunStatus> status_before(const fs::path& folder) {
   try {
     return run_folder::read_status(folder);
@@ -59,33 +50,44 @@ void write_job_scripts_file(const fs::path& folder) {
   if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
 }
 
-// What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
+// What --resume names: the folder of a run, or a checkpoint to start a new one from. Found before a long
+// load.
 struct Resume {
-  std::string folder;         // "auto" too
-  std::optional<Saved> file;  // a checkpoint to start from
+  RunAttempt attempt;
+  std::optional<Saved> file;
 };
 
 Resume find_resume(const Setup& setup, const std::string& asked) {
   const auto& team = *setup.team;
   const bool provokes = setup.settings.train.provokes();
-  if (asked.empty() || asked == "auto") return {provokes ? "" : asked, {}};
+  if (asked.empty() || (provokes && asked == "auto")) return {};
   if (provokes)
     throw InputError("a fault can be injected only into a new run", "--resume",
                      "leave out --resume, or --provoke");
-  const auto folder = team.from_first([&] {
-    auto path = find_saved(asked);
-    if (!fs::is_directory(path)) return std::string();
-    run_folder::check_run_folder(path);
-    return path;
+  const auto named = team.from_first([&] {
+    auto path = asked == "auto" ? asked : find_saved(asked);
+    return asked == "auto" || fs::is_directory(path) ? path : std::string();
   });
-  if (!folder.empty()) return {folder, {}};
-  return {"", read_saved(team, asked)};
+  if (named.empty()) return {{}, read_saved(team, asked)};
+  RunAttempt attempt;
+  attempt.path = team.from_first([&] {
+    auto folder = run_folder::resume_run(setup.settings, named);
+    if (!folder) return std::string();
+    attempt.before = status_before(folder->path);
+    attempt.folder = std::make_shared<run_folder::HeldFolder>(std::move(*folder));
+    return attempt.folder->path().string();
+  });
+  attempt.goes_on = !attempt.path.empty();
+  if (attempt.goes_on)
+    attempt.number = std::stoll(
+        team.from_first([&] { return std::to_string(attempt.before ? attempt.before->attempt + 1 : 2); }));
+  return {std::move(attempt), {}};
 }
 
 // Before a long load; nothing is made yet.
-void check_place(const Setup& setup, const Resume& from) {
+void check_place(const Setup& setup, const RunAttempt& attempt) {
   setup.team->from_first([&] {
-    if (from.folder.empty() || from.folder == "auto") run_folder::check_run_dir(setup.settings.run);
+    if (!attempt.goes_on) run_folder::check_run_dir(setup.settings.run);
     if (const auto file = job_scripts_file(); !file.empty()) base::check_output(file, kAnotherFile);
     return std::string();
   });
@@ -100,32 +102,21 @@ void refuse_idle_early_stop(const Setup& setup) {
 // What a run chooses when it begins it keeps, whatever it would choose today.
 void go_on_as_begun(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
-  const auto text =
-      setup.team->from_first([&] { return run_folder::config_to_go_on_with(setup.settings, from.folder); });
-  if (!text.empty()) config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
+  if (!from.attempt.goes_on) return;
+  const auto text = setup.team->from_first([&] { return run_folder::config_text_of(from.attempt.path); });
+  config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
 }
 
-RunPlace open_place(const Setup& setup, const Settings& asked, const std::string& resume) {
-  RunPlace place;
-  const auto text = setup.team->from_first([&] {
-    auto folder = run_folder::open_run_folder(asked, resume, setup.settings);
-    for (const auto& note : folder.notes) log::info(note);
-    const auto path = folder.path;
-    const bool goes_on = folder.goes_on;
-    if (goes_on) place.before = status_before(path);
-    const auto attempt = !goes_on ? 1 : place.before ? place.before->attempt + 1 : 2;
-    place.held = std::make_shared<run_folder::HeldFolder>(std::move(folder));
-    return format("{:d} {} {}", goes_on, attempt, path.string());
+void make_folder(const Setup& setup, RunAttempt& attempt) {
+  attempt.path = setup.team->from_first([&] {
+    attempt.folder = std::make_shared<run_folder::HeldFolder>(run_folder::new_run(setup.settings));
+    return attempt.folder->path().string();
   });
-  std::istringstream words(text);
-  words >> place.goes_on >> place.attempt;
-  std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
-  return place;
 }
 
 // From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
-void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& place) {
-  const auto saved = newest_saved(*setup.team, place.path);
+void go_on(Start& start, Learner& learner, const Setup& setup) {
+  const auto saved = newest_saved(*setup.team, start.attempt.path);
   if (!saved) {
     log::info("no checkpoint there yet: starting from the first step");
     return;
@@ -146,13 +137,13 @@ void start_from(Start& start, Learner& learner, const Setup& setup, const Saved&
 
 // Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
 // not been told of it takes the attempt for refused.
-std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const Start& start,
-                                      const RunPlace& place) {
+std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const Start& start) {
+  const auto& folder = start.attempt.folder;
   std::unique_ptr<Trainer> trainer;
   setup.team->together([&] {
-    if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
+    if (folder && start.attempt.goes_on) run_folder::begin_in(folder->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
-    if (place.held) write_job_scripts_file(place.held->path());
+    if (folder) write_job_scripts_file(folder->path());
   });
   return trainer;
 }
@@ -184,13 +175,13 @@ bool has_bf16_instructions() {
   return (base::field(facts, "flags") + base::field(facts, "Features")).find("bf16") != std::string::npos;
 }
 
-void log_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
+void log_start(const Setup& setup, const Rounds& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
                    setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
                    setup.team->group() ? setup.backend : "no group", setup.session->threads(),
-                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
+                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, folder));
   if (!setup.mesh->is_plain()) {
     const auto& shape = setup.mesh->shape();
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
@@ -224,14 +215,14 @@ RunEnding run_and_report(Trainer& trainer) {
   }
 }
 
-void log_ending(const RunEnding& ending, const RunPlace& place) {
+void log_ending(const RunEnding& ending, const std::string& folder) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");
   } else if (ending.reason != "epochs") {
     log::info("stopped: " + ending.reason);
   }
-  log::info("results saved to " + place.path);
+  log::info("results saved to " + folder);
 }
 
 }  // namespace
@@ -244,8 +235,7 @@ int train(const Command& command, const std::string& asked) {
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   compare_ranks(setup);
   auto from = find_resume(setup, asked);
-  check_place(setup, from);
-  const auto open = setup.settings;
+  check_place(setup, from.attempt);
   go_on_as_begun(setup, from);
   load_data(setup);
   settle_layout(setup);
@@ -261,18 +251,17 @@ int train(const Command& command, const std::string& asked) {
                                                       setup.settings.checkpoint.before_deadline);
     start.deadline = [end] { return end->known(); };
   }
-  auto place = open_place(setup, open, from.folder);
-  start.attempt.number = place.attempt;
-  start.attempt.before = place.before;
-  start.attempt.folder = place.held;
+  if (!from.attempt.goes_on) make_folder(setup, from.attempt);
+  start.attempt = from.attempt;
+  const auto& folder = from.attempt.path;
   if (setup.team->group() && setup.team->device().is_cuda())
-    comm::cuda().record_hangs_in(place.path, setup.team->rank());
-  if (place.goes_on) go_on(start, learner, setup, place);
-  const auto trainer = make_trainer(setup, std::move(learner), start, place);
-  log_start(setup, rounds, place, own_kernels);
+    comm::cuda().record_hangs_in(folder, setup.team->rank());
+  if (start.attempt.goes_on) go_on(start, learner, setup);
+  const auto trainer = make_trainer(setup, std::move(learner), start);
+  log_start(setup, rounds, folder, own_kernels);
   const auto ending = run_and_report(*trainer);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
-  log_ending(ending, place);
+  log_ending(ending, folder);
   return ending.stopped() ? kStoppedEarly : kDone;
 }
 

@@ -20,9 +20,11 @@ namespace lockstep::train {
 /// Where an attempt is in its run, and where it writes.
 struct RunAttempt {
   int64_t number = 1;
-  std::optional<run_folder::RunStatus> before = {};  // how the one before ended
-  std::shared_ptr<run_folder::HeldFolder> folder;    // rank 0's; without it nothing is written
-  std::string found = {};  // the checkpoint of that folder which it goes on from, if it does
+  std::string path = {};                                // the folder's; empty before a new run has one
+  bool goes_on = false;                                 // an earlier attempt was there
+  std::string found = {};                               // its checkpoint that this one goes on from
+  std::shared_ptr<run_folder::HeldFolder> folder = {};  // rank 0's; without it nothing is written
+  std::optional<run_folder::RunStatus> before = {};     // rank 0's: how the attempt before ended
 };
 
 struct GpuMemory {

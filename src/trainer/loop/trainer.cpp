@@ -189,11 +189,6 @@ void RunFacts::write() noexcept {
 
 namespace {
 
-std::optional<run_folder::Requests> requests_of(const RunAttempt& attempt) {
-  if (!attempt.folder) return std::nullopt;
-  return run_folder::Requests(attempt.folder->path(), attempt.number);
-}
-
 struct Statistics {
   std::vector<std::string> names;  // an entry for each number
   std::vector<at::Tensor> values;
@@ -232,11 +227,6 @@ std::string norm_drift(const Team& team, const torch::nn::Module& module) {
       all[high][worst].item<double>(), in_job(high));
 }
 
-template <class Part>
-Part* pointer_to(std::optional<Part>& part) {
-  return part ? &*part : nullptr;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
@@ -245,13 +235,14 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       state_(start.state),
       feed_(learner_.source->feed(setup.settings)),
       step_(setup, learner_),
-      requests_(requests_of(start.attempt)),
+      requests_(start.attempt.folder ? std::make_unique<run_folder::Requests>(start.attempt.folder->path())
+                                     : nullptr),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
       trace_(*setup.team, learner_.tracer, start.attempt.folder),
       facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
-                   pointer_to(requests_), log_),
-      watch_(setup.settings, *setup.team, start.deadline, pointer_to(requests_), log_),
+                   requests_.get(), log_),
+      watch_(setup.settings, *setup.team, start.deadline, requests_.get(), log_),
       fault_(injected_fault(setup.settings)) {
   losses_.restart(state_.loss_sum, state_.loss_count);
   if (learner_.graph && setup.team->world() > 1) watch_captured_steps();

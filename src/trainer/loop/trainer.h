@@ -103,7 +103,7 @@ class Trainer {
   LossTrace losses_;
   Feed feed_;
   TrainingStep step_;
-  std::optional<run_folder::Requests> requests_;  // rank 0's
+  std::unique_ptr<run_folder::Requests> requests_;  // rank 0's
   RunLog log_;
   TraceKeeper trace_;
   RunFacts facts_;

@@ -17,7 +17,6 @@
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/sync_batch_norm.h"
-#include "trainer/modes/tensor_model.h"
 
 namespace lockstep::train {
 namespace {
@@ -28,22 +27,12 @@ using Wrapped = DataParallel<Net>;
 
 class DataParallelModel : public TrainedModel {
  public:
-  DataParallelModel(std::shared_ptr<Net> net, std::unique_ptr<Wrapped> wrapped)
-      : TrainedModel(std::move(net)), wrapped_(std::move(wrapped)) {}
-  at::Tensor forward(const at::Tensor& input) override { return wrapped_->forward(input); }
-  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
-  std::vector<at::Device> devices() const override { return wrapped_->devices(); }
+  DataParallelModel(std::shared_ptr<Net> net, std::unique_ptr<Wrapped> wrapped, bool loss_in_forward)
+      : TrainedModel(std::move(net)), wrapped_(std::move(wrapped)), loss_in_forward_(loss_in_forward) {}
 
- protected:
-  std::unique_ptr<Wrapped> wrapped_;
-};
-
-// Each device computes its own loss, and nothing but these numbers is gathered.
-class LossInForward : public DataParallelModel {
- public:
-  using DataParallelModel::DataParallelModel;
   at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
-    const auto loss = [&] {
+    if (!loss_in_forward_) return TrainedModel::learn(input, target, context);
+    const auto loss = [&] {  // each device computes its own, and nothing but these numbers is gathered
       const auto scope = context.autocast();
       return wrapped_->loss(input, target, context.criterion, [&](const at::Tensor& wanted) {
         return torch::full({}, context.weight(wanted), wanted.options().dtype(torch::kDouble));
@@ -52,6 +41,13 @@ class LossInForward : public DataParallelModel {
     context.backward(loss);
     return loss;
   }
+  at::Tensor forward(const at::Tensor& input) override { return wrapped_->forward(input); }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+  std::vector<at::Device> devices() const override { return wrapped_->devices(); }
+
+ private:
+  std::unique_ptr<Wrapped> wrapped_;
+  const bool loss_in_forward_;
 };
 
 std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net, at::Device first,
@@ -62,8 +58,7 @@ std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net,
                    first.is_cpu() ? "logical, a thread each" : "GPUs",
                    settings.loss_in_forward ? "a loss on each" : "outputs gathered on the first"));
   auto wrapped = std::make_unique<Wrapped>(net, std::move(devices), another);
-  if (settings.loss_in_forward) return std::make_unique<LossInForward>(std::move(net), std::move(wrapped));
-  return std::make_unique<DataParallelModel>(std::move(net), std::move(wrapped));
+  return std::make_unique<DataParallelModel>(std::move(net), std::move(wrapped), settings.loss_in_forward);
 }
 
 class SingleModel : public TrainedModel {

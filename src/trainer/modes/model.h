@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/tree.h"
+#include "lockstep/models/layers.h"
 #include "lockstep/models/net.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/tasks/task.h"
@@ -146,5 +147,14 @@ bool computes_without_graph(const TrainedModel& model);
 std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                   const Settings& settings,
                                                   const std::shared_ptr<Tracer>& tracer = nullptr);
+
+/// What the tensor group's ranks have split of the net, whose parameters these are. InputError where that is
+/// nothing.
+std::unique_ptr<ModelParts> make_tensor_parts(const Net& net, const std::vector<at::Tensor>& parameters,
+                                              const Team& team);
+
+/// A model's layers, where the ranks of a mesh share each of them; whole ones where the mesh has no tensor
+/// ranks.
+std::shared_ptr<const Layers> layers_for(const Mesh& mesh, const ParallelSettings& settings);
 
 }  // namespace lockstep::train

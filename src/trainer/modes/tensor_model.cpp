@@ -1,4 +1,4 @@
-#include "trainer/modes/tensor_model.h"
+#include "trainer/modes/model.h"
 
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>

@@ -19,6 +19,8 @@
 
 namespace lockstep::train {
 
+namespace {
+
 // Without a hook the Reducer multiplies by one over the world's size, and so do we: with three ranks a
 // division has other bits (reducer.cpp, mark_variable_ready_dense).
 CommHook mean_as_without(const ProcessGroup& group) {
@@ -27,6 +29,8 @@ CommHook mean_as_without(const ProcessGroup& group) {
   };
   return {call, HookMemory{}};
 }
+
+}  // namespace
 
 CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer) {
   if (!hook) hook = mean_as_without(group);

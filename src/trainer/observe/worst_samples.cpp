@@ -52,6 +52,17 @@ std::vector<WorstSample> worst_of(const std::vector<std::string>& texts) {
   return all;
 }
 
+// The sample's pixels as bytes, where it is an image of a size that a page can show.
+void add_pixels(WorstSample& sample, const at::Tensor& input) {
+  if (input.dim() != 4 || (input.size(1) != 1 && input.size(1) != 3)) return;
+  const int64_t step = (std::max(input.size(2), input.size(3)) + kMostPixels - 1) / kMostPixels;
+  const auto image = input[0].to(torch::kFloat).slice(1, 0, {}, step).slice(2, 0, {}, step);
+  const auto low = image.min(), range = (image.max() - low).clamp_min(1e-12);
+  const auto bytes = ((image - low) / range * 255).round().clamp(0, 255).to(torch::kUInt8).contiguous();
+  sample.shape = bytes.sizes().vec();
+  sample.pixels.assign(bytes.const_data_ptr<uint8_t>(), bytes.const_data_ptr<uint8_t>() + bytes.numel());
+}
+
 }  // namespace
 
 void WorstSamples::offer(const WorstSample& sample) {
@@ -85,16 +96,6 @@ std::vector<WorstSample> WorstSamples::gather(const Team& team, const Dataset& s
     }
   });
   return worst_of(team.all_gather(packed_samples(mine)));
-}
-
-void add_pixels(WorstSample& sample, const at::Tensor& input) {
-  if (input.dim() != 4 || (input.size(1) != 1 && input.size(1) != 3)) return;
-  const int64_t step = (std::max(input.size(2), input.size(3)) + kMostPixels - 1) / kMostPixels;
-  const auto image = input[0].to(torch::kFloat).slice(1, 0, {}, step).slice(2, 0, {}, step);
-  const auto low = image.min(), range = (image.max() - low).clamp_min(1e-12);
-  const auto bytes = ((image - low) / range * 255).round().clamp(0, 255).to(torch::kUInt8).contiguous();
-  sample.shape = bytes.sizes().vec();
-  sample.pixels.assign(bytes.const_data_ptr<uint8_t>(), bytes.const_data_ptr<uint8_t>() + bytes.numel());
 }
 
 }  // namespace lockstep::train

@@ -36,7 +36,4 @@ class WorstSamples {
   std::vector<WorstSample> kept_;
 };
 
-/// The sample's pixels as bytes, where it is an image of a size that a page can show.
-void add_pixels(WorstSample& sample, const at::Tensor& input);
-
 }  // namespace lockstep::train

@@ -13,6 +13,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/past_config.h"
@@ -86,10 +87,14 @@ void HeldFolder::keep_beating(std::chrono::milliseconds beat) {
   }
 }
 
-namespace {
-
 constexpr const char* kConfigFile = "config.yaml";
-constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
+
+std::string config_text_of(const fs::path& folder) {
+  constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
+  return base::read_small_file((folder / kConfigFile).string(), kMostBytes, "the run's config");
+}
+
+namespace {
 
 fs::path folder_of(const RunSettings& run, int number) {
   return fs::path(run.dir) / (number == 1 ? run.name : format("{}-{}", run.name, number));
@@ -135,18 +140,8 @@ std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings)
   return folder;
 }
 
-RunFolder new_folder(const Settings& settings) {
-  make_parents(folder_of(settings.run, 1));
-  for (int number = 1;; ++number)
-    if (auto folder = try_new(folder_of(settings.run, number), settings)) return std::move(*folder);
-}
-
-std::string config_text_in(const fs::path& folder) {
-  return base::read_small_file((folder / kConfigFile).string(), kMostBytes, "the run's config");
-}
-
 config::PastConfig config_in(const fs::path& folder) {
-  return config::read_past_config(config_text_in(folder), (folder / kConfigFile).string());
+  return config::read_past_config(config_text_of(folder), (folder / kConfigFile).string());
 }
 
 // With what the run of `then` chose in place of what was left open.
@@ -168,9 +163,9 @@ bool is_finished(const fs::path& folder, const TrainSettings& now) {
   }
 }
 
-RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
-  notes.push_back("resuming " + path.string());
-  return {path, std::move(lock), true, std::move(notes)};
+RunFolder resumed(const fs::path& path, RunLock lock) {
+  log::info("resuming " + path.string());
+  return {path, std::move(lock)};
 }
 
 std::vector<int> existing(const RunSettings& run) {
@@ -190,69 +185,54 @@ std::vector<int> existing(const RunSettings& run) {
   return numbers;
 }
 
-// A folder of that name, or why it is not resumed; the note is empty where the log need not say so.
-struct Candidate {
-  std::optional<RunFolder> folder;
-  std::string note;
-};
-
-Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& resolved) {
+std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& asked) {
   config::PastConfig then;
   try {
     then = config_in(path);
   } catch (const InputError& error) {
-    return {{}, path.string() + " is skipped: " + error.what() + " (" + error.where() + ")"};
+    log::info(path.string() + " is skipped: " + error.what() + " (" + error.where() + ")");
+    return std::nullopt;
   }
-  if (then.settings.run.name != settings.run.name) return {};
+  if (then.settings.run.name != asked.run.name) return std::nullopt;
   auto lock = RunLock::take(path);
-  if (!lock) return {{}, path.string() + " is in use by another job"};
-  if (is_finished(path, settings.train)) return {};
-  auto different = differences_as_begun(then, settings);
-  // another than config_to_go_on_with() found, which somebody has taken since
-  if (different.empty()) different = config::differences(then, resolved);
-  if (!different.empty())
-    return {{},
-            format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
-                   base::join(different, ", "), path.string())};
-  return {go_on(path, std::move(*lock), {}), ""};
-}
-
-RunFolder newest_unfinished(const Settings& settings, const Settings& resolved) {
-  std::vector<std::string> notes;
-  for (const int number : existing(settings.run)) {
-    const auto path = folder_of(settings.run, number);
-    if (!fs::exists(fs::symlink_status(path / kConfigFile))) continue;
-    auto [folder, note] = try_going_on(path, settings, resolved);
-    if (!note.empty()) notes.push_back(note);
-    if (!folder) continue;
-    folder->notes.insert(folder->notes.begin(), notes.begin(), notes.end());
-    return std::move(*folder);
+  if (!lock) {
+    log::info(path.string() + " is in use by another job");
+    return std::nullopt;
   }
-  auto folder = new_folder(resolved);
-  folder.notes = std::move(notes);
-  folder.notes.push_back("no run to resume: a new run");
-  return folder;
+  if (is_finished(path, asked.train)) return std::nullopt;
+  const auto different = differences_as_begun(then, asked);
+  if (different.empty()) return resumed(path, std::move(*lock));
+  log::info(format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
+                   base::join(different, ", "), path.string()));
+  return std::nullopt;
 }
 
-config::PastConfig config_of_run(const fs::path& path) {
-  if (fs::exists(fs::symlink_status(path / kConfigFile))) return config_in(path);
-  throw InputError("not a run folder: it holds no config.yaml", path.string(),
-                   "pass a folder like runs/mnist, a checkpoint, or auto");
+std::optional<RunFolder> newest_unfinished(const Settings& asked) {
+  for (const int number : existing(asked.run)) {
+    const auto path = folder_of(asked.run, number);
+    if (!fs::exists(fs::symlink_status(path / kConfigFile))) continue;
+    if (auto folder = try_resuming(path, asked)) return folder;
+  }
+  log::info("no run to resume: a new run");
+  return std::nullopt;
 }
 
-RunFolder named_folder(const fs::path& path, const Settings& settings) {
-  const auto then = config_of_run(path);
+RunFolder named_folder(const fs::path& path, const Settings& asked) {
+  if (!fs::exists(fs::symlink_status(path / kConfigFile))) {
+    throw InputError("not a run folder: it holds no config.yaml", path.string(),
+                     "pass a folder like runs/mnist, a checkpoint, or auto");
+  }
+  const auto then = config_in(path);
   auto lock = RunLock::take(path);
   if (!lock) {
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
   }
-  std::vector<std::string> notes;
-  const auto different = differences_as_begun(then, settings);
-  if (!different.empty() && settings.train.exact == SameBits::required)
-    throw InputError("the config has changed: " + base::join(different, ", "), "train.exact: required",
+  const auto different = base::join(differences_as_begun(then, asked), ", ");
+  if (!different.empty() && asked.train.exact == SameBits::required)
+    throw InputError("the config has changed: " + different, "train.exact: required",
                      "resume with the config of the run, or set train.exact to off");
-  if (!different.empty()) notes.push_back("the config has changed: " + base::join(different, ", "));
-  return go_on(path, std::move(*lock), std::move(notes));
+  if (!different.empty()) log::info("the config has changed: " + different);
+  return resumed(path, std::move(*lock));
 }
 
 }  // namespace
@@ -263,11 +243,6 @@ void begin_in(const fs::path& folder, const Settings& settings) {
   base::replace_file((folder / kConfigFile).string(), config::to_yaml(settings));
 }
 
-void check_run_folder(const fs::path& path) {
-  config_of_run(path);
-  check_writable(path);
-}
-
 void check_run_dir(const RunSettings& run) {
   auto there = fs::absolute(folder_of(run, 1)).parent_path();
   std::error_code failed;
@@ -275,27 +250,15 @@ void check_run_dir(const RunSettings& run) {
   check_writable(there);
 }
 
-std::string config_to_go_on_with(const Settings& asked, const std::string& resume) {
-  if (resume.empty()) return {};
-  if (resume != "auto") return config_text_in(resume);
-  for (const int number : existing(asked.run)) {
-    const auto path = folder_of(asked.run, number);
-    try {
-      const auto then = config_in(path);
-      if (then.settings.run.name == asked.run.name && !is_finished(path, asked.train) &&
-          differences_as_begun(then, asked).empty())
-        return config_text_in(path);
-    } catch (const InputError&) {
-      continue;  // open_run_folder() says why it is skipped
-    }
-  }
-  return {};
+std::optional<RunFolder> resume_run(const Settings& asked, const std::string& resume) {
+  if (resume == "auto") return newest_unfinished(asked);
+  return named_folder(resume, asked);
 }
 
-RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& resolved) {
-  if (resume == "auto") return newest_unfinished(asked, resolved);
-  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, asked);
-  return new_folder(resolved);
+RunFolder new_run(const Settings& settings) {
+  make_parents(folder_of(settings.run, 1));
+  for (int number = 1;; ++number)
+    if (auto folder = try_new(folder_of(settings.run, number), settings)) return std::move(*folder);
 }
 
 }  // namespace lockstep::run_folder

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
@@ -22,27 +22,20 @@ namespace lockstep::run_folder {
 struct RunFolder {
   std::filesystem::path path;
   RunLock lock;
-  bool goes_on = false;                 // an earlier attempt was here
-  std::vector<std::string> notes = {};  // why this folder, for the log
 };
-
-/// An InputError where the folder is not a run folder, or cannot be written.
-void check_run_folder(const std::filesystem::path& path);
 
 /// An InputError where no run folder can be created. Leaves no trace.
 void check_run_dir(const RunSettings& run);
 
-/// The config.yaml of the run that open_run_folder() will resume; empty where it will start a new one.
-/// Changes nothing.
-std::string config_to_go_on_with(const Settings& asked, const std::string& resume);
+/// The first free of NAME, NAME-2, ..., with the settings in its config.yaml.
+RunFolder new_run(const Settings& settings);
 
-/// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
-/// unfinished, not in use and of the same config, else a new one; a folder = that one. Existing runs are
-/// compared with what the user `asked` for. A new run gets the `resolved` settings.
-RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& resolved);
-inline RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
-  return open_run_folder(settings, resume, settings);
-}
+/// `resume`: a folder, which has to be a run's that nobody holds; or "auto", the newest run of that name that
+/// is unfinished, not in use and of the same config, if there is one. Changes nothing there but the lock.
+std::optional<RunFolder> resume_run(const Settings& asked, const std::string& resume);
+
+/// The text of its config.yaml.
+std::string config_text_of(const std::filesystem::path& folder);
 
 /// The first write of an attempt, once it is certain that the run can go on there: its config.yaml. Removes
 /// what killed writers left.

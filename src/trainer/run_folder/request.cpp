@@ -1,6 +1,7 @@
 #include "trainer/run_folder/request.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <thread>
@@ -26,9 +27,11 @@ constexpr auto kAlive = 2s;    // between two looks at whether the run's process
 constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
 
 // Opening a folder makes NFS ask its server what is in it.
-bool exists_now(const fs::path& path) {
-  const base::Descriptor folder(::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return folder && ::faccessat(folder.number(), path.filename().c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+bool is_asked(const fs::path& file) {
+  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat facts {};
+  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(facts.st_mode);
 }
 
 void refuse_dead(const fs::path& folder, RunRequest request) {
@@ -51,10 +54,10 @@ RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before
     if (answered && !before_that) when = Clock::now();
     const auto status = read_status(folder);
     if (status.state != RunState::running) return status;
-    if (status.attempt != before.attempt) {  // the one that was asked ended meanwhile: ask its successor
+    if (status.attempt != before.attempt) {  // which removes what an earlier attempt was asked: ask it again
       before = status;
       answered = false;
-      ask(folder, request, status.attempt);
+      ask(folder, request);
     } else if (request == RunRequest::checkpoint && answered &&
                (status.updated != before.updated || Clock::now() - when > kSilent)) {
       return status;  // a run renews its status first, unless the disk is full
@@ -75,28 +78,24 @@ fs::path request_file(const fs::path& folder, RunRequest request) {
   return folder / kNames[static_cast<size_t>(request)];
 }
 
-void ask(const fs::path& folder, RunRequest request, int64_t attempt) {
+void ask(const fs::path& folder, RunRequest request) {
   const auto file = request_file(folder, request);
   std::error_code failed;
   if (fs::is_directory(fs::symlink_status(file, failed)))
     throw InputError("a folder is in the place of the request file", file.string(), "move it away");
-  base::replace_file(file.string(), std::to_string(attempt) + "\n");
+  base::replace_file(file.string(), "");
 }
 
-Requests::Requests(fs::path folder, int64_t attempt)
-    : folder_(std::move(folder)), attempt_(std::to_string(attempt)) {
-  for (const auto request : kRequests)
-    if (attempt_in(request) != attempt_) answer(request);
+Requests::Requests(fs::path folder) : folder_(std::move(folder)) {
+  for (const auto request : kRequests) answer(request);
 }
 
 bool Requests::asked(RunRequest request) {
   const auto now = Clock::now();
   if (looked_ == Clock::time_point{} || now - looked_ >= kLookEvery) {
     looked_ = now;
-    for (const auto each : kRequests) {
-      const auto meant = attempt_in(each);
-      asked_[static_cast<size_t>(each)] = meant && (meant->empty() || *meant == attempt_);
-    }
+    for (const auto each : kRequests)
+      asked_[static_cast<size_t>(each)] = is_asked(request_file(folder_, each));
   }
   return asked_[static_cast<size_t>(request)];
 }
@@ -105,18 +104,6 @@ void Requests::answer(RunRequest request) {
   asked_[static_cast<size_t>(request)] = false;
   std::error_code none;
   fs::remove(request_file(folder_, request), none);
-}
-
-// The number in the file; nothing if there is no such request.
-std::optional<std::string> Requests::attempt_in(RunRequest request) const {
-  const auto file = request_file(folder_, request);
-  if (!exists_now(file)) return std::nullopt;
-  try {
-    const auto text = base::read_small_file(file.string(), 64, "the request");
-    return text.substr(0, text.find_first_of(" \t\r\n"));
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
 }
 
 RunStatus status_of_running(const fs::path& folder) {

@@ -1,12 +1,9 @@
 #pragma once
-// What people ask of a run that is on: a small file in its folder, which rank 0 looks for when the ranks
-// agree. Its text is the number of the attempt that is meant; an empty one means whichever is on.
+// What people ask of a running run: an empty file in its folder, which rank 0 looks for when the ranks agree.
 
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "trainer/run_folder/status.h"
@@ -19,14 +16,13 @@ constexpr std::array<RunRequest, 2> kRequests = {RunRequest::stop, RunRequest::c
 /// FOLDER/stop.request, FOLDER/checkpoint.request.
 std::filesystem::path request_file(const std::filesystem::path& folder, RunRequest request);
 
-/// Asks that attempt of the run.
-void ask(const std::filesystem::path& folder, RunRequest request, int64_t attempt);
+void ask(const std::filesystem::path& folder, RunRequest request);
 
 /// Rank 0's side, for one attempt.
 class Requests {
  public:
-  /// Removes requests to earlier attempts, and those without a number: they meant one of these.
-  Requests(std::filesystem::path folder, int64_t attempt);
+  /// Removes requests to earlier attempts. Before status.json shows this one.
+  explicit Requests(std::filesystem::path folder);
 
   /// Was it asked for? Looks into the folder once a second at most.
   bool asked(RunRequest request);
@@ -36,10 +32,7 @@ class Requests {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::optional<std::string> attempt_in(RunRequest request) const;
-
   std::filesystem::path folder_;
-  std::string attempt_;
   std::array<bool, kRequests.size()> asked_{};
   Clock::time_point looked_{};
 };

@@ -16,7 +16,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/exported/weights.h"
 #include "lockstep/models/bert_folder.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
 

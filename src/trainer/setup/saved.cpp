@@ -13,7 +13,7 @@
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/resumable.h"
-#include "trainer/config/chosen.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/past_config.h"
 #include "trainer/run_folder/status.h"
 

@@ -29,14 +29,13 @@
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/train/sets.h"
-#include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/load.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 #include "trainer/modes/autocast.h"
 #include "trainer/modes/model.h"
-#include "trainer/modes/tensor_model.h"
 #include "trainer/provoke/provoke.h"
 
 namespace lockstep::train {

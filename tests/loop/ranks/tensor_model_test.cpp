@@ -1,6 +1,6 @@
 // A model that the ranks share beside the same model whole: gradients' norm, overflow, and what goes into a
 // checkpoint and comes out of it.
-#include "trainer/modes/tensor_model.h"
+#include "trainer/modes/model.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -10,6 +10,19 @@
 #include "trainer/cli/version.h"
 
 namespace lockstep::cli {
+namespace {
+
+// Every rank finds the same mistake, so one of them reports it.
+template <class Check>
+void checked(const std::string& command, const Check& check) {
+  try {
+    check();
+  } catch (const InputError& error) {
+    throw UsageError(error.what(), "lockstep " + command, error.hint());
+  }
+}
+
+}  // namespace
 
 // lockstep bench allreduce: every way to sum over the ranks, beside its formula.
 
@@ -32,14 +45,12 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.launcher, "NAME", "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
-  try {
+  checked("bench allreduce", [&] {
     asked.sizes = bench::parse_sizes(sizes);
     asked.latency = bench::parse_latency(latency);
     asked.bandwidth = bench::parse_bandwidth(bandwidth);
     check(asked);
-  } catch (const InputError& error) {  // every rank says the same: once is enough
-    throw UsageError(error.what(), "lockstep bench allreduce", error.hint());
-  }
+  });
   asked.program = version_line();
   return bench::all_reduce(asked);
 }
@@ -114,13 +125,11 @@ static int run_bench_overlap(const std::vector<std::string>& args) {
   options.add("launcher", asked.command.launcher, "NAME",
               "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
-  try {
+  checked("bench overlap", [&] {
     asked.latency = bench::parse_latency(latency);
     asked.bandwidth = bench::parse_bandwidth(bandwidth);
     check(asked);
-  } catch (const InputError& error) {  // every rank says the same: once is enough
-    throw UsageError(error.what(), "lockstep bench overlap", error.hint());
-  }
+  });
   asked.command.program = version_line();
   return bench::overlap(asked);
 }
@@ -143,11 +152,7 @@ static int run_bench_step(const std::vector<std::string>& args) {
               "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   if (options.given("steps")) asked.steps = steps;
-  try {
-    check(asked);
-  } catch (const InputError& error) {  // every rank says the same: once is enough
-    throw UsageError(error.what(), "lockstep bench step", error.hint());
-  }
+  checked("bench step", [&] { check(asked); });
   asked.command.program = version_line();
   return bench::step(asked);
 }

@@ -7,8 +7,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
 #include "trainer/cli/options.h"
-#include "trainer/config/chosen.h"
 #include "trainer/config/config_text.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/load.h"
 
 namespace lockstep::cli {

@@ -53,7 +53,7 @@ std::optional<Asked> ask_run(const std::string& command, const std::string& summ
   if (!options.parse(args)) return std::nullopt;
   const std::filesystem::path folder = named;
   auto before = run_folder::status_of_running(folder);
-  run_folder::ask(folder, request, before.attempt);
+  run_folder::ask(folder, request);
   if (no_wait) {
     const auto file = run_folder::request_file(folder, request);
     output::line("asked, not waited for: " + file.string());
