@@ -137,7 +137,7 @@ double adding_a_byte() {
 // and adding numbers. Collective.
 Network measure_network(const Team& team, const ProcessGroup& group) {
   auto* carrier = dynamic_cast<comm::Carrier*>(group->getBackend(c10::kCPU).get());
-  if (!carrier) throw Error("the group carries no messages of collectives", "bench allreduce");
+  if (!carrier) throw Error("the backend cannot send the messages of collectives", "bench allreduce");
   double few = 0, many = 0;
   team.barrier();
   const comm::Collective ping_pong{"ping-pong", 0, std::chrono::minutes(1)};
@@ -358,7 +358,7 @@ report::Page page_of(const AllReduceResult& result) {
     return format("{:.{}f}", value, value >= 100 ? 0 : 1);
   }));
   if (result.is_crowded)
-    page.text("more ranks than cores: they wait for one another's turns, which the models do not include");
+    page.text("there are more ranks than cores, so ranks wait for a core, which the models do not include");
   page.section("Who wins where");
   page.table(table_by_size("times the fastest", sizes, all, [&](const TimeCurve& curve, size_t i) {
     const double ratio = curve.seconds[i] / fastest(all, i).seconds[i];
@@ -393,7 +393,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
           throw Error(format("{} summed {} floats wrongly", way.name, items), "bench allreduce",
-                      "a bug of lockstep or of the library under it: please report it");
+                      "report it: this is a bug in lockstep or in the library under it");
     });
     return {seconds};
   };
@@ -431,11 +431,11 @@ void check(const AllReduceBench& bench) {
   chosen(bench.algorithm);
   check_out(bench.out);
   if (bench.rounds < 1 || bench.rounds > 1000)
-    throw InputError("--rounds is a number from 1 to 1000", "--rounds", "7 is usual");
+    throw InputError("--rounds must be from 1 to 1000", "--rounds", "use 7");
   if (bench.backend == "gloo" || bench.backend == "mpi") return;
-  throw InputError(
-      format("the algorithms are messages between CPUs, and {} carries none", base::printable(bench.backend)),
-      "--backend", "choose gloo or mpi");
+  throw InputError(format("the algorithms need messages between CPUs, which {} cannot send",
+                          base::printable(bench.backend)),
+                   "--backend", "choose gloo or mpi");
 }
 
 int all_reduce(const AllReduceBench& asked) {

@@ -225,10 +225,9 @@ std::string room_of(const FolderView& view) {
 }
 
 Finding lock_hangs(const std::string& host, const std::string& folder) {
-  return failure(
-      format("the lock of a run in {} did not answer in time on {}", folder, host),
-      "a run would hang there: look at the mount's locks (NFS: rpc.statd and lockd on the node and the "
-      "server, firewall), or set run.dir to another file system");
+  return failure(format("the lock of a run in {} did not answer in time on {}", folder, host),
+                 "look at the mount's locks (NFS: rpc.statd and lockd on the node and the server, firewall), "
+                 "or set run.dir to another file system: a run would hang there");
 }
 
 // --- the measurement ---
@@ -385,8 +384,7 @@ Findings sharing_findings(const FolderView& first, const std::vector<FolderAcces
           failure(format("locks do not work between nodes: {} gets the run's lock while {} holds it",
                          access.host, first.host),
                   "have the file system mounted with locks for the whole cluster (NFS: without local_lock; "
-                  "Lustre: with "
-                  "-o flock, not localflock), or never start two jobs with one run.name"));
+                  "Lustre: with -o flock, not localflock), or never start two jobs with one run.name"));
   }
   if (findings.empty())
     findings.push_back(
