@@ -40,7 +40,6 @@ using Clock = std::chrono::steady_clock;
 using Views = std::vector<FolderView>;
 
 constexpr const char* kProbeName = ".lockstep-doctor-";
-constexpr const char* kNoAnswer = "the file system did not answer in time";
 constexpr size_t kMostEntries = 1000, kOpenedFiles = 32, kNamedHosts = 4;
 constexpr size_t kProbeBytes = 256 << 10;
 constexpr int kDepth = 2;                     // torchvision's MNIST/raw
@@ -199,23 +198,16 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
 
 // --- what the views mean ---
 
-std::string hosts_text(std::vector<std::string> hosts) {
-  const size_t more = hosts.size() - std::min(hosts.size(), kNamedHosts);
-  hosts.resize(hosts.size() - more);
-  return base::join(hosts, ", ") + (more > 0 ? format(" and {} more", more) : "");
-}
-
 // One failure for each problem, which names the hosts that have it.
 Findings problems_of(const std::string& what, const Views& views, const std::string& remedy) {
   std::map<std::string, std::vector<std::string>> hosts_by_problem;
   for (const auto& view : views) {
-    const auto problem = view.answered ? view.problem : kNoAnswer;
-    if (!problem.empty()) hosts_by_problem[problem].push_back(view.host);
+    if (!view.problem.empty()) hosts_by_problem[view.problem].push_back(view.host);
   }
   Findings findings;
   for (const auto& [problem, hosts] : hosts_by_problem)
     findings.push_back(failure(
-        format("{} on {}: {}", what, hosts_text(hosts), problem),
+        format("{} on {}: {}", what, some_of(hosts, kNamedHosts), problem),
         problem == kNoAnswer ? "look at the mount there (mount, df) and at its file server" : remedy));
   return findings;
 }
@@ -322,7 +314,7 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
 
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout) {
   if (auto seen = within<FolderView>(timeout, [=] { return view_folder(path, purpose); })) return *seen;
-  return {.answered = false, .there = path};
+  return {.there = path, .problem = kNoAnswer};
 }
 
 Findings data_findings(const std::string& path, const Views& views) {
@@ -337,7 +329,7 @@ Findings data_findings(const std::string& path, const Views& views) {
       others.push_back(view.host);
   if (!others.empty())
     return {failure(format("{} holds other files on {} than on {}, by their names and sizes", what,
-                           hosts_text(others), first.host),
+                           some_of(others, kNamedHosts), first.host),
                     "copy the data to every node again, or put it where all nodes see the same")};
   return {
       ok(format("{} ({}): read on {}{}, {} entries checked", what, room_of(first),
@@ -350,7 +342,7 @@ Findings runs_findings(const std::string& path, const Views& views) {
   Findings findings =
       problems_of(what, views, "set run.dir to a folder that every node can write to, and that has room");
   for (const auto& view : views) {
-    if (view.answered && view.there != first.there)
+    if (view.problem != kNoAnswer && view.there != first.there)
       findings.push_back(failure(
           format("{}: {} has {}, and {} only {}", what, first.host, first.there, view.host, view.there),
           "mount it there, or set run.dir to a folder that all nodes see"));
@@ -431,7 +423,7 @@ void measure_folders(Session& session, Findings& findings) {
     return runs.front();
   });
   const auto first = answer.get<FolderView>();
-  if (first.answered && first.problem.empty()) measure_sharing(session, first, own_kind, findings);
+  if (first.problem.empty()) measure_sharing(session, first, own_kind, findings);
 }
 
 }  // namespace lockstep::doctor

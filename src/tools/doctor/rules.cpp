@@ -293,6 +293,15 @@ std::string bytes_text(long long number) {
                                    : format("{:.1f} {}", value, units[unit]);
 }
 
+std::string some_of(std::vector<std::string> parts, size_t most, const char* between) {
+  if (parts.size() > most) {
+    const size_t more = parts.size() - most;
+    parts.resize(most);
+    parts.push_back(format("and {} more", more));
+  }
+  return base::join(parts, between);
+}
+
 std::string counted(size_t number, const char* what) {
   return format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
