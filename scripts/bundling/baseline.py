@@ -33,14 +33,14 @@ PLAIN = ("libc_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
 
 
 def fetch(url, digest, folder):
-    """The bytes of a file, which is kept; also one that somebody brought has to be the right one."""
+    """The bytes of a file, which is kept. A file that was put there by hand is checked, too."""
     def checked(data, name, remedy):
         if hashlib.sha256(data).hexdigest() != digest:
-            raise Wrong(f"{name} is not what it should be: its SHA-256 is not {digest}", remedy)
+            raise Wrong(f"{name} has another SHA-256 than {digest}", remedy)
         return data
 
     def download(to):
-        by_hand = f"bring that file into {folder}"
+        by_hand = f"put that file into {folder}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 data = answer.read()
@@ -49,7 +49,7 @@ def fetch(url, digest, folder):
         to.write_bytes(checked(data, url, by_hand))
 
     file = once(folder, url.rpartition("/")[2], download)
-    return checked(file.read_bytes(), file, "remove it; it is fetched again")
+    return checked(file.read_bytes(), file, "remove it, and run this again")
 
 
 def contents(package):
@@ -60,7 +60,7 @@ def contents(package):
         if name.startswith("data.tar.xz"):
             return tarfile.open(fileobj=io.BytesIO(lzma.decompress(package[at + 60:at + 60 + size])))
         at += 60 + size + size % 2
-    raise Wrong("a package without data.tar.xz")
+    raise Wrong("a package lacks data.tar.xz")
 
 
 def follow(members, name):
@@ -84,7 +84,7 @@ def unpack(packages, to):
             for name in sorted(wanted & {path.rpartition("/")[2] for path in members}):
                 (to / name).write_bytes(tar.extractfile(follow(members, name)).read())
     if lacking := sorted(name for name in wanted if not (to / name).exists()):
-        raise Wrong(f"the baseline's packages have no {lacking[0]}")
+        raise Wrong(f"the baseline's packages lack {lacking[0]}")
 
 
 def prepare(folder):

@@ -82,4 +82,4 @@ class Kit:
         for needed in dynamic(self.root / "lib/liblockstep_cuda.so", "NEEDED"):
             if found := re.fullmatch(r"libcudart\.so\.(\d+)", needed):
                 return found[1]
-        raise Wrong("the CUDA half does not say which CUDA it was built for", "build it again: cmake --preset release")
+        raise Wrong("the CUDA half does not name its CUDA version", "build it again: cmake --preset release")

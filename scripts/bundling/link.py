@@ -21,7 +21,7 @@ def link_words(build, target):
     commands = output("ninja", "-C", build, "-t", "commands", target).splitlines()
     lines = [line for line in commands if f" -o {target} " in line]
     if not lines:
-        raise Wrong(f"{build} has no rule for {target}", "cmake --preset release")
+        raise Wrong(f"{build} has no rule for {target}", "run cmake --preset release")
     return shlex.split(lines[-1].replace("\\$", "$"))
 
 
@@ -78,7 +78,7 @@ class Linker:
         objects = [self.build / word for word in words if word.endswith(".o")]
         shared, archives = self.libraries(words[:words.index("-o")] + words[words.index("-o") + 2:], made)
         if unmade := [name for name in objects if not name.exists()]:
-            raise Wrong(f"{unmade[0]} is not built", "cmake --build --preset release")
+            raise Wrong(f"{unmade[0]} is not built", "run cmake --build --preset release")
         kind = ["-shared", *[word for word in words if word.startswith("-Wl,-soname")]]
         if "-Wl,-soname,liblockstep.so" in " ".join(words):  # what a plug-in lacks is the MPI's
             kind.append("-Wl,-z,defs")

@@ -19,7 +19,7 @@ def output(*command, **how):
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    start_new_session=True, **how)
     except FileNotFoundError:
-        raise Wrong(f"{command[0]} is not here", "scripts/bootstrap lists what is missing")
+        raise Wrong(f"{command[0]} is not installed", "run scripts/bootstrap, which lists what is missing")
     with process:
         try:
             out, err = process.communicate()

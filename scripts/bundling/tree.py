@@ -16,7 +16,7 @@ SKIPPED = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.so\.\d+$|ld-l
 def cache(build, key):
     found = re.search(rf"^{key}:\w+=(.*)$", (build / "CMakeCache.txt").read_text(), re.M)
     if not found:
-        raise Wrong(f"{build} does not name {key}", "configure it again: cmake --preset release")
+        raise Wrong(f"{build}/CMakeCache.txt lacks {key}", "configure it again: cmake --preset release")
     return found[1]
 
 

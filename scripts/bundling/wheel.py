@@ -68,7 +68,7 @@ class Wheel:
         text = config.read_text()
         found = re.sub(r'(LIBTORCH_HINTS) "[^"]*"', r'\1 "${PACKAGE_PREFIX_DIR}/../torch"', text)
         if found == text:
-            raise Wrong(f"{config} does not name libtorch as it did")
+            raise Wrong(f"{config} does not name libtorch in the expected form")
         config.write_text(found)
         for file in package.glob("*Targets*.cmake"):
             file.write_text(re.sub(r"(liblockstep\w*\.so\.\d+(\.\d+)?)\.\d+(?=\")", r"\1", file.read_text()))
@@ -96,7 +96,7 @@ class Wheel:
             for word in path.split(":"):
                 if (pathlib.Path(word) / "libtorch_cpu.so").exists():
                     return pathlib.Path(word)
-        raise Wrong(f"{self.build} does not say where its libtorch is", "configure it again: cmake --preset release")
+        raise Wrong(f"{self.build}/bin/lockstep has no path to libtorch", "configure it again: cmake --preset release")
 
     def near(self, source, needed):
         """A library that another one finds by its own run path."""
@@ -105,15 +105,15 @@ class Wheel:
                 file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
                 if file.exists():
                     return pathlib.Path(os.path.normpath(file))
-        raise Wrong(f"{source.name} needs {needed}, and it is not where its run path says",
-                    "take libtorch's wheel: scripts/bootstrap")
+        raise Wrong(f"{source.name} needs {needed}, which is not on its run path",
+                    "build with the libtorch of a wheel: scripts/bootstrap")
 
     def beside(self):
         """Where libtorch and what came with it lie, as seen from bin/ and lib/."""
         torch = self.torch_folder()
         site = torch.parents[1]
         if torch.parent.name != "torch" or not list(site.glob("torch-*.dist-info")):
-            raise Wrong(f"the libtorch in {torch} is no wheel, and beside this one will be torch's", "scripts/wheel --libtorch X.Y.Z")
+            raise Wrong(f"the libtorch in {torch} is not from a wheel", "run scripts/wheel --libtorch X.Y.Z")
         folders = {torch}
         for library in self.build.glob("lib/liblockstep_cuda.so"):
             paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
