@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -74,22 +75,18 @@ class Places {
   explicit Places(int64_t bytes) : bytes_(bytes) {}
 
   Tensors& of(const Way& way) {
-    for (auto& place : places_)
-      if (place.way->device == way.device && place.way->shares == way.shares) return place.tensors;
-    Place& place = places_.emplace_back(Place{&way, {}});
+    const auto [place, is_new] = places_.try_emplace({way.device.str(), way.shares.get()});
+    Tensors& tensors = place->second;
+    if (!is_new) return tensors;
     for (int call = 0; call < (bytes_ <= kSmall ? kCallsOfSmall : 1); ++call)
-      place.tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
-    comm::share(way.shares, place.tensors);
-    return place.tensors;
+      tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
+    comm::share(way.shares, tensors);
+    return tensors;
   }
 
  private:
-  struct Place {
-    const Way* way;
-    Tensors tensors;
-  };
   const int64_t bytes_;
-  std::vector<Place> places_;
+  std::map<std::pair<std::string, const void*>, Tensors> places_;
 };
 
 // --- alpha, beta and gamma of this machine ---
