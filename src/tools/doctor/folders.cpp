@@ -88,7 +88,9 @@ class Probe {
   enum class Kind { file, folder };
   Probe(const std::string& folder, Kind kind) : path_((fs::path(folder) / kProbeName).string() + "XXXXXX") {
     if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
-    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data())) throw Error(std::strerror(errno), folder);
+    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data()))
+      throw Error(std::strerror(errno), folder,
+                  "look at the quota of files there, or set run.dir to another folder");
     const std::lock_guard lock(live_probes().mutex);
     live_probes().paths.insert(path_);
   }
@@ -279,14 +281,8 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
   std::shared_ptr<LockProbe> probe;
   const auto make = [&]() -> Session::Json {
     if (job.rank != 0) return {};
-    const auto made = within<std::shared_ptr<LockProbe>>(kAnswer, [there = first.there] {
-      try {
-        return std::make_shared<LockProbe>(there);
-      } catch (const Error& error) {
-        throw Error(format("no folder can be created in {}: {}", there, error.what()), "",
-                    "look at the quota of files there, or set run.dir to another folder");
-      }
-    });
+    const auto made = within<std::shared_ptr<LockProbe>>(
+        kAnswer, [there = first.there] { return std::make_shared<LockProbe>(there); });
     if (!made) findings.push_back(lock_hangs(job.host, first.there));
     probe = made.value_or(nullptr);
     return probe ? probe->folder.path() : "";
