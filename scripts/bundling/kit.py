@@ -1,4 +1,4 @@
-"""The tree of a GPU kit: programs, tests, data and scripts, and the libraries that a machine with PyTorch alone has not."""
+"""The files of a GPU kit: programs, tests, data and scripts, and the libraries that PyTorch does not bring."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import pathlib
 import re
 import shutil
 
-from .said import Wrong, output
-from .tree import SKIPPED, cache, dynamic, patchelf
+from .errors import PackagingError, output
+from .binaries import SKIPPED, cache, dynamic, patchelf
 
 PROGRAMS = ("lockstep", "comm_peer", "test_comm", "test_parallel", "test_parallel_ranks")
 SHARED = ("bench/comparison", "bench/gpu", "configs", "data", "scripts/ended.py")  # of the source tree
@@ -27,8 +27,8 @@ def resolved(file):
 
 
 class Kit:
-    def __init__(self, build, root, kept):
-        self.build, self.root, self.program = build, root, patchelf(kept)
+    def __init__(self, build, root, cache_dir):
+        self.build, self.root, self.program = build, root, patchelf(cache_dir)
 
     def place(self, source, folder, run_path="$ORIGIN/../lib"):
         """A program or library, without symbols that nothing looks up, and without a path into this machine."""
@@ -82,4 +82,4 @@ class Kit:
         for needed in dynamic(self.root / "lib/liblockstep_cuda.so", "NEEDED"):
             if found := re.fullmatch(r"libcudart\.so\.(\d+)", needed):
                 return found[1]
-        raise Wrong("the CUDA half does not name its CUDA version", "build it again: cmake --preset release")
+        raise PackagingError("the CUDA half does not name its CUDA version", "build it again: cmake --preset release")
