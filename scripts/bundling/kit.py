@@ -71,11 +71,10 @@ class Kit:
         shutil.copy(source / "LICENSE", self.root)
 
     def contents(self):
-        """What the kit's own check asks for: each file's size, and the PyTorch that it was built for."""
-        files = {str(file.relative_to(self.root)): file.stat().st_size for file in sorted(self.root.rglob("*")) if file.is_file()}
-        asked = {"torch": cache(self.build, "LOCKSTEP_LIBTORCH_VERSION"), "cuda": self.cuda(), "files": files}
-        (self.root / "contents.json").write_text(json.dumps(asked, indent=1) + "\n")
-        return sum(files.values())
+        """Writes what the kit was built for; returns the size of its files."""
+        built_for = {"torch": cache(self.build, "LOCKSTEP_LIBTORCH_VERSION"), "cuda": self.cuda()}
+        (self.root / "contents.json").write_text(json.dumps(built_for, indent=1) + "\n")
+        return sum(file.stat().st_size for file in self.root.rglob("*") if file.is_file())
 
     def cuda(self):
         """libcudart.so.13 -> 13: of one major version all are alike."""
