@@ -188,7 +188,7 @@ class Bench {
       ways.push_back(through("shared", shared_));
       if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
     } else {
-      notes.push_back("shared is not measured: it is gloo where the ranks share no memory");
+      notes.push_back("shared is not measured: the ranks share no memory");
     }
     const auto device = session_->device();
     device.is_cuda() ? ways.push_back(through("nccl", session_->group(), device))
@@ -312,7 +312,7 @@ std::string setting(const AllReduceResult& result) {
       ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
   if (asked.latency > 0 || asked.bandwidth > 0)
-    text += "; simulated slow network (gloo, MPI and NCCL are not): " +
+    text += "; simulated slow network (not for gloo, MPI and NCCL): " +
             delay_text(asked.latency, asked.bandwidth);
   return text;
 }
@@ -349,24 +349,24 @@ report::Page page_of(const AllReduceResult& result) {
   page.note(format("every sum was checked; medians of {}, the slowest rank's time", result.asked.rounds));
   page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
   page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
-  page.section("The numbers");
+  page.section("Times");
   page.table(table_by_size("microseconds", sizes, with_models, [](const TimeCurve& curve, size_t i) {
     const double value = curve.seconds[i] * 1e6;
     return format("{:.{}f}", value, value >= 100 ? 0 : 1);
   }));
   if (result.is_crowded)
     page.text("there are more ranks than cores, so ranks wait for a core, which the models do not include");
-  page.section("Who wins where");
+  page.section("Fastest by size");
   page.table(table_by_size("times the fastest", sizes, all, [&](const TimeCurve& curve, size_t i) {
     const double ratio = curve.seconds[i] / fastest(all, i).seconds[i];
     return format("{:.{}f}", ratio, ratio < 10 ? 1 : 0);
   }));
   page.text("fastest algorithm, measured: " + crossovers(sizes, own));
   page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
-  page.section("Way by way");
+  page.section("Each way beside its model");
   page.add("one_by_one", report::chart_json(chart_by_size("All-reduce: time over size", "time (s)", sizes,
                                                           with_models, time)));
-  page.section("What each costs");
+  page.section("Cost formulas");
   page.add("table", formulas);
   return page;
 }
