@@ -1,12 +1,5 @@
 # lockstep_program_version(TARGET SOURCE): what `lockstep --version` says. The commit is looked up at each build, the
 # rest when CMake configures.
-function(lockstep_header_number out file name)
-  file(STRINGS ${file} line REGEX "#define +${name} +[0-9]+" LIMIT_COUNT 1)
-  string(REGEX MATCH "[0-9]+ *$" number "${line}")
-  string(STRIP "${number}" number)
-  set(${out} "${number}" PARENT_SCOPE)
-endfunction()
-
 function(lockstep_program_version target source)
   set(header ${CMAKE_CURRENT_BINARY_DIR}/git_commit.h)
   add_custom_target(lockstep_git_commit BYPRODUCTS ${header}
@@ -18,15 +11,12 @@ function(lockstep_program_version target source)
   set(cuda "not built in")
   set(nccl "not built in")
   if(LOCKSTEP_WITH_CUDA AND EXISTS "${Libtorch_CUDART_INCLUDE}/cuda_runtime_api.h")
-    lockstep_header_number(number ${Libtorch_CUDART_INCLUDE}/cuda_runtime_api.h CUDART_VERSION)
+    libtorch_numbers(number ${Libtorch_CUDART_INCLUDE}/cuda_runtime_api.h CUDART_VERSION)
     math(EXPR major "${number} / 1000")
     math(EXPR minor "${number} % 1000 / 10")
     set(cuda "${major}.${minor}")
-    foreach(part MAJOR MINOR PATCH)
-      lockstep_header_number(number ${Libtorch_NCCL_INCLUDE}/nccl.h NCCL_${part})
-      list(APPEND parts ${number})
-    endforeach()
-    list(JOIN parts . nccl)
+    libtorch_numbers(nccl ${Libtorch_NCCL_INCLUDE}/nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)
+    list(JOIN nccl . nccl)
   endif()
 
   set(compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")

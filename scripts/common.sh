@@ -22,7 +22,7 @@ is_shell() { head -n 1 "$1" 2>/dev/null | grep -qE '^#!.*\b(ba|da)?sh\b|shellche
 # at_least HAVE WANT: compares versions
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# The memory this process may still use, in MiB: the machine's, or less where a control group (a batch job) says so.
+# The memory this process can still use, in MiB: the machine's, or less if a control group (a batch job) limits it.
 memory_left() {
   local left group limit used path
   left=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
@@ -43,13 +43,13 @@ memory_left() {
 # How many files to compile at once: some torch files at once take up to 1.5 GB.
 compile_jobs() {
   local cores by_memory
-  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # which are about threads, not about compilers
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # these are for threads, not for compilers
   by_memory=$(($(memory_left) / 1500))
   if [ "$by_memory" -lt 1 ]; then by_memory=1; fi
   echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$((cores < by_memory ? cores : by_memory))}"
 }
 
-# mpirun as root and with more ranks than cores, as in a container; what is already set stays
+# mpirun as root and with more ranks than cores, as in a container; variables that are set stay
 mpi_environment() {
   if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

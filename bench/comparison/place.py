@@ -26,7 +26,7 @@ class Refused(Exception):
 def positive(text):
     """The type of an option."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return int(text)
 
 
@@ -75,7 +75,7 @@ def python_with_peers():
         print("installing the peers: scripts/bootstrap --tests --no-build", file=sys.stderr)
         if subprocess.run([ROOT / "scripts/bootstrap", "--tests", "--no-build"]).returncode or not has_peers(python):
             raise Refused("PyTorch and torchvision could not be installed",
-                          "see above; scripts/bootstrap --tests says what is missing")
+                          "run scripts/bootstrap --tests, which lists what is missing")
     return python
 
 
@@ -91,7 +91,7 @@ def mpirun_of(cache):
     for path in filter(None, [*linked, shutil.which("mpirun")]):
         if os.access(path, os.X_OK):
             return as_typed(path)
-    raise Refused("there is no mpirun", "scripts/bootstrap lists what to install")
+    raise Refused("there is no mpirun", "run scripts/bootstrap, which lists what to install")
 
 
 def find(build, peers, made):
@@ -106,4 +106,4 @@ def check_peers(folder, jobs):
     needed = {contestants.CONTESTANTS[job].peer for job in jobs if job in contestants.CONTESTANTS}
     for name in sorted(filter(None, needed | ({"mnist_stock"} if "start_torchrun" in jobs else set()))):
         if not (folder / f"{name}.py").is_file():
-            raise Refused(f"{folder}/{name}.py is not there", f"--peers takes a folder with programs like those of {PEERS}")
+            raise Refused(f"{folder}/{name}.py is missing", f"pass a folder with the programs of {PEERS}")

@@ -1,4 +1,4 @@
-"""Everything of lockstep that needs a GPU, on a machine that has one and PyTorch, and nothing else.
+"""Tests everything in lockstep that needs a GPU, on a machine that has a GPU and PyTorch.
 
     ./run                       all parts, in under 10 minutes
     ./run --list                which parts there are
@@ -6,7 +6,7 @@
     ./run --cpu                 a rehearsal of the kit on the CPU, of those parts that one can run
 
 Leaves report.md, report.json and logs.txt in one folder, and keeps them up to date while it runs. Exit status: 0 all
-parts are right, or had nothing to run on; 1 one is not, hung, or was not reached; 2 the kit cannot run here; 128 + N ended by
+parts passed or had nothing to run on; 1 a part failed, hung, or was not reached; 2 the kit cannot run here; 128 + N ended by
 signal N. PYTHON names the Python that has PyTorch.
 """
 
@@ -36,7 +36,7 @@ try:
     import surroundings
     from report import Report
 except ImportError as error:
-    sys.stderr.write(f"error: this is no whole kit: {error}\n  unpack it again\n")
+    sys.stderr.write(f"error: this is not a complete kit: {error}\n  unpack it again\n")
     sys.exit(2)
 
 # What the machine preloads is the machine's; a comparison of speeds would take it away
@@ -52,8 +52,8 @@ def read_options():
     parser.add_argument("--out", metavar="DIR", type=pathlib.Path, default="gpu_report",
                         help="where the report goes (default gpu_report, in this folder)")
     parser.add_argument("--seconds", type=place.positive, default=SECONDS, help=f"for all parts together (default {SECONDS})")
-    parser.add_argument("--patience", type=place.positive, default=1, metavar="N", help="a slow or busy machine: N times a part's time")
-    parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU")
+    parser.add_argument("--patience", type=place.positive, default=1, metavar="N", help="for a slow or busy machine: N times the time of each part")
+    parser.add_argument("--cpu", action="store_true", help="run the parts that can run on the CPU")
     return parser.parse_args()
 
 
@@ -62,7 +62,7 @@ def chosen(options):
     wanted = options.only.split(",") if options.only else names
     for name in wanted:
         if name not in names:
-            raise place.Refused(f"--only {options.only}: there is no part {name!r}", f"the parts are {', '.join(names)}")
+            raise place.Refused(f"--only {options.only}: there is no part {name!r}", f"name parts among {', '.join(names)}")
     return [row for row in parts.ROWS if row.name in wanted]
 
 

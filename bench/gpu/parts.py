@@ -1,4 +1,4 @@
-"""All that the kit runs, in its order. A part adds to `found` what it saw, and throws where that is not right."""
+"""The parts that the kit runs, in order. A part adds its results to `found`, and raises Wrong if they are wrong."""
 
 import dataclasses
 import re
@@ -44,7 +44,7 @@ def tests(part, binary, names, least, world=1):
                     LOCKSTEP_TEST_GPU="1")
     passed = re.search(r"\[  PASSED  \] (\d+) test", said)
     if not passed or int(passed[1]) < least or "[  SKIPPED ]" in said:
-        raise Wrong(f"{binary} {names}: tests were skipped, or are not there")
+        raise Wrong(f"{binary} {names}: tests are missing or were skipped")
     return f"{passed[1]} passed"
 
 
@@ -56,7 +56,7 @@ def nccl(part, found, world=1):
     peer = [part.here.program.parent / "comm_peer", part.here.backend, 60_000, 20_000, 100]
     said = part.run(peer, ranks=trained.ranks(world, part.here))
     if len(re.findall(r"^done \d", said, re.M)) != world:
-        raise Wrong("not every rank came to the end of its sums")
+        raise Wrong("a rank did not finish its sums")
     found["sums"] = f"101 of 1000 floats, {world} rank{'s' * (world > 1)}: right"
 
 
@@ -104,7 +104,7 @@ def gpu_step(part, found):
 def fp16(part, found):
     against_python(part, found, "fp16")
     if not any(what.endswith("loss scale") for what in found):
-        raise Wrong("the checkpoint holds no loss scale")
+        raise Wrong("the checkpoint has no loss scale")
 
 
 def pinned(part, found):
@@ -126,10 +126,10 @@ def resume(part, found):
     generators = trained.asked(part, rest.saved)
     wanted = ["cpu", "cuda"] if part.here.device == "cuda" else ["cpu"]
     if generators["devices"] != wanted or not generators["taken"]:
-        raise Wrong(f"the checkpoint has generators of {', '.join(generators['devices'])}, wanted are {', '.join(wanted)}; "
-                    f"Python's {'give them back' if generators['taken'] else 'do not give them back'}")
+        raise Wrong(f"the checkpoint has generators of {', '.join(generators['devices'])}, not of {', '.join(wanted)}; "
+                    f"Python {'restores' if generators['taken'] else 'does not restore'} them")
     if generators["states"] != trained.asked(part, whole.saved)["states"]:
-        raise Wrong("the generators ended elsewhere than without a stop")
+        raise Wrong("the generators differ from those of a run without a stop")
     if part.here.device == "cuda":
         how = dict(config=step_time.config().stem)
         whole = trained.ours(part, "graph", "train.deterministic=true", steps=60, **how)
@@ -147,7 +147,7 @@ def sanitizer(part, found):
                     PYTORCH_NO_CUDA_MEMORY_CACHING="1")  # or one block of the cache would hide what lies beside a tensor
     summary = re.search(r"ERROR SUMMARY: (\d+) error", said)
     if not summary or summary[1] != "0":
-        raise Wrong(summary[0] if summary else "it gave no summary")
+        raise Wrong(summary[0] if summary else "compute-sanitizer printed no summary")
     found["memcheck"] = "0 errors in 3 steps of mnist.yaml"
 
 

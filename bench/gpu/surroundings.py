@@ -65,25 +65,25 @@ def ask_torch():
     try:
         asked = subprocess.run([sys.executable, "-B", "-c", ASKED], capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        raise Refused(f"`import torch` did not end within {PATIENCE} s", "try it by hand: is the disk slow, or the driver stuck?")
+        raise Refused(f"`import torch` did not end within {PATIENCE} s", "run it by hand: the disk may be slow, or the driver may hang")
     told = [line for line in asked.stdout.splitlines() if line.startswith("told:")]
     if "No module named 'torch'" in asked.stderr:
         raise Refused(f"{sys.executable} has no PyTorch", "name a Python that has: PYTHON=/where/it/is/python3")
     if asked.returncode != 0 or not told:
-        raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "fix it, or name another Python")
+        raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "fix it, or name another Python in PYTHON")
     return json.loads(told[-1].removeprefix("told:"))
 
 
 def check_version(found, wanted):
     if found.partition("+")[0] != wanted["torch"]:
         raise Refused(f"this kit was built for PyTorch {wanted['torch']}, and {sys.executable} has {found}",
-                      "name a Python with that one in PYTHON, or make the kit with a build against this one")
+                      "name a Python with that version in PYTHON, or make the kit from a build for this one")
 
 
 def check_cuda(found, wanted):
     if found.partition(".")[0] != wanted["cuda"].partition(".")[0]:
         raise Refused(f"this kit was built for CUDA {wanted['cuda']}, and PyTorch here for CUDA {found}",
-                      f"name a Python whose PyTorch is one for CUDA {wanted['cuda']}")
+                      f"name a Python in PYTHON whose PyTorch is for CUDA {wanted['cuda']}")
 
 
 def starts(program, folders):
@@ -99,9 +99,9 @@ def start(program, libraries):
             ran = starts(program, [KIT / "lib/gcc", *libraries])
     except OSError as error:
         raise Refused(f"{program}: {error.strerror}",
-                      "the kit is for Linux on x86-64: unpack it again, on a file system that runs programs")
+                      "unpack it on Linux on x86-64, on a file system that is not mounted noexec")
     if ran.returncode != 0:
-        raise Refused(f"{program} does not start: {last_words(ran.stderr)}", "is the kit whole, and this system's C library new enough?")
+        raise Refused(f"{program} does not start: {last_words(ran.stderr)}", "unpack the kit again, or use a system with a newer C library")
     return ran.stdout.strip()
 
 
@@ -110,20 +110,16 @@ def sanitizer():
     return found or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))), "")
 
 
-def check_whole(kit):
-    """All that was packed, by its size."""
+def packed_for(kit):
+    """The versions of PyTorch and CUDA that the kit was built for."""
     try:
-        packed = json.loads((kit / "contents.json").read_text())
-        for name, size in packed["files"].items():
-            if (kit / name).stat().st_size != size:
-                raise Refused(f"{kit / name} has another size than it was packed with", "unpack it again")
-    except (OSError, ValueError, KeyError) as error:
-        raise Refused(f"{kit} is no whole kit: {error}", "unpack it again")
-    return packed
+        return json.loads((kit / "contents.json").read_text())
+    except (OSError, ValueError) as error:
+        raise Refused(f"{kit} is not a complete kit: {error}", "unpack it again")
 
 
 def look_around(on_cpu):
-    packed = check_whole(KIT)
+    packed = packed_for(KIT)
     told = ask_torch()
     check_version(told["torch"], packed)
     check_cuda(told["cuda"], packed)

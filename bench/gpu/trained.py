@@ -37,7 +37,7 @@ def losses_of(files):
     """The mean over the ranks."""
     every = [contestants.lines(file) for file in sorted(files)]
     if not every or not all(every):
-        raise Wrong("it trained and left no losses")
+        raise Wrong("the training left no losses")
     return {same[0]["step"]: sum(line["loss"] for line in same) / len(same) for same in zip(*every)}
 
 
@@ -51,7 +51,7 @@ def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=(), save
     run = part.folder / name / "runs/run"
     saved = run / f"checkpoints/step-{steps:08}.pt"
     if saves and not saved.exists():
-        raise Wrong(f"no checkpoint of step {steps} was left")
+        raise Wrong(f"the training left no checkpoint of step {steps}")
     return Trained(losses_of([run / "metrics.jsonl"]), saved)
 
 
@@ -75,14 +75,14 @@ def loss_words(one, other, close):
     differ = [step for step in steps if one[step] != other[step]]
     worst = max(abs(one[step] - other[step]) / max(abs(other[step]), 1e-3) for step in steps)
     if not worst <= close:  # NaN is not
-        raise Wrong(f"losses differ by {worst:.2g} of their value, first at step {differ[0]}; {close:g} is allowed")
+        raise Wrong(f"losses differ by {worst:.2g} of their value, first at step {differ[0]}; at most {close:g} is allowed")
     return f"the same bits at {len(steps)} steps" if not differ else f"first differ at step {differ[0]}, by {worst:.2g} of their value at most"
 
 
 def compared(part, one, other, close):
     found = asked(part, one.saved, other.saved)
     if found["apart"] is None:
-        raise Wrong(f"the checkpoints name other parameters: {', '.join(found['names'])}")
+        raise Wrong(f"the checkpoints have different parameters: {', '.join(found['names'])}")
     words = {"losses": loss_words(one.losses, other.losses, close),
              "parameters": "the same bits" if found["equal"] else f"{found['apart']:.2g} apart at most"}
     ours_scale, their_scale = found["scales"]

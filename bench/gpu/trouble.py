@@ -1,4 +1,4 @@
-"""What a rank's end or a hang comes to at two ranks: the other ends soon after, and says who is at fault."""
+"""A rank that dies or hangs, at two ranks: the other one ends soon after and names the rank at fault."""
 
 import re
 import signal
@@ -69,7 +69,7 @@ def look(part, found, name, config, *sets, trouble, words=()):
         raise Wrong(f"{name}: {found[name]}")
     most = {"killed": TIMEOUT - 1, "stopped": TIMEOUT + SOON, "skipped": TIMEOUT + SOON + 60}[trouble]  # the last from its start on
     if took > most:
-        raise Wrong(f"{name}: it ended after {took:.1f} s, {most} are allowed")
+        raise Wrong(f"{name}: it ended after {took:.1f} s, at most {most} s are allowed")
 
 
 def picky(folder):

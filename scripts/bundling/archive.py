@@ -1,22 +1,22 @@
-"""A folder as a .tar.xz whose bytes depend on what is in it alone: names in order, one owner, one time."""
+"""A folder as a .tar.xz whose bytes depend only on its contents: names in order, one owner, one time."""
 
 import os
 import subprocess
 import tarfile
 
-from .said import Wrong, output
+from .errors import PackagingError, output
 
 
 def commit_time(root):
     """When the last change was committed, which is the time of every file."""
     if told := os.environ.get("SOURCE_DATE_EPOCH"):
         if not told.isdecimal():
-            raise Wrong(f"SOURCE_DATE_EPOCH is {told!r}", "it is a number of seconds, as `date +%s` prints")
+            raise PackagingError(f"SOURCE_DATE_EPOCH is {told!r}", "set it to a number of seconds, as `date +%s` prints")
         return int(told)
     try:
         return int(output("git", "-C", root, "log", "-1", "--format=%ct"))
-    except Wrong as wrong:
-        raise Wrong(f"{root} does not say when it was committed: {wrong}", "set SOURCE_DATE_EPOCH, in seconds, as `date +%s` prints")
+    except PackagingError as wrong:
+        raise PackagingError(f"cannot read the time of the commit in {root}: {wrong}", "set SOURCE_DATE_EPOCH, in seconds, as `date +%s` prints")
 
 
 def pack(folder, to, level, time):
@@ -33,7 +33,7 @@ def pack(folder, to, level, time):
                 tar.add(folder, folder.name, filter=plain)  # sorts the names of each folder
             xz.stdin.close()
         if xz.returncode != 0:
-            raise Wrong(f"xz could not write {to}")
+            raise PackagingError(f"xz could not write {to}")
     except BrokenPipeError:
-        raise Wrong(f"xz could not write {to}", "is there room for it?")
+        raise PackagingError(f"xz could not write {to}", "check the free space there")
     return to

@@ -8,8 +8,8 @@ import os
 import tarfile
 import urllib.request
 
-from .kept import once
-from .said import Wrong
+from .cached import once
+from .errors import PackagingError
 
 # libtorch's own wheel is made for glibc 2.28 and gcc 8's libstdc++ (RHEL 8): ours must need no more than it does.
 FLOOR = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 25), "CXXABI": (1, 3, 11), "GCC": (8, 0, 0), "GOMP": (5, 0), "OMP": (4, 5)}
@@ -33,23 +33,23 @@ PLAIN = ("libc_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
 
 
 def fetch(url, digest, folder):
-    """The bytes of a file, which is kept; also one that somebody brought has to be the right one."""
+    """The bytes of a file, which is kept. A file that was put there by hand is checked, too."""
     def checked(data, name, remedy):
         if hashlib.sha256(data).hexdigest() != digest:
-            raise Wrong(f"{name} is not what it should be: its SHA-256 is not {digest}", remedy)
+            raise PackagingError(f"{name} has another SHA-256 than {digest}", remedy)
         return data
 
     def download(to):
-        by_hand = f"bring that file into {folder}"
+        by_hand = f"put that file into {folder}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 data = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise Wrong(f"cannot fetch {url}: {error or type(error).__name__}", by_hand)
+            raise PackagingError(f"cannot fetch {url}: {error or type(error).__name__}", by_hand)
         to.write_bytes(checked(data, url, by_hand))
 
     file = once(folder, url.rpartition("/")[2], download)
-    return checked(file.read_bytes(), file, "remove it; it is fetched again")
+    return checked(file.read_bytes(), file, "remove it, and run this again")
 
 
 def contents(package):
@@ -60,7 +60,7 @@ def contents(package):
         if name.startswith("data.tar.xz"):
             return tarfile.open(fileobj=io.BytesIO(lzma.decompress(package[at + 60:at + 60 + size])))
         at += 60 + size + size % 2
-    raise Wrong("a package without data.tar.xz")
+    raise PackagingError("a package lacks data.tar.xz")
 
 
 def follow(members, name):
@@ -84,7 +84,7 @@ def unpack(packages, to):
             for name in sorted(wanted & {path.rpartition("/")[2] for path in members}):
                 (to / name).write_bytes(tar.extractfile(follow(members, name)).read())
     if lacking := sorted(name for name in wanted if not (to / name).exists()):
-        raise Wrong(f"the baseline's packages have no {lacking[0]}")
+        raise PackagingError(f"the baseline's packages lack {lacking[0]}")
 
 
 def prepare(folder):

@@ -4,8 +4,8 @@ import pathlib
 import re
 
 from .baseline import FLOOR
-from .said import Wrong, output
-from .tree import SKIPPED, dynamic
+from .errors import PackagingError, output
+from .binaries import SKIPPED, dynamic
 
 
 TORCHS = re.compile(r"lib(torch|c10|gomp|cudart|cupti|nccl)")
@@ -40,7 +40,7 @@ def newest(root):
 
 
 def unnumbered(file):
-    """GLIBC_PRIVATE, GLIBC_ABI_DT_RELR, ...: of one C library alone, or only of those after 2.35."""
+    """GLIBC_PRIVATE, GLIBC_ABI_DT_RELR, ...: of one C library only, or only of those after 2.35."""
     return sorted(re.findall(r"Name: (GLIBC_[A-Z]\w*)", version_needs(file)))
 
 
@@ -49,19 +49,19 @@ def check(root, beside=()):
     for file in programs(root):
         name = file.relative_to(root)
         for need in unnumbered(file):
-            raise Wrong(f"{name} asks for {need}, which another C library need not have",
-                        "link it without -z pack-relative-relocs, and without what is glibc's own")
+            raise PackagingError(f"{name} needs {need}, which other C libraries may lack",
+                        "link it without -z pack-relative-relocs and without glibc's private symbols")
         for kind, number in versions(file):
             if kind not in FLOOR or number > FLOOR[kind]:
-                raise Wrong(f"{name} asks for {kind}_{'.'.join(map(str, number))}, more than the baseline has",
-                            f"scripts/bundling/{'baseline.py' if kind not in FLOOR else 'old_glibc.c'} is where it is told")
+                raise PackagingError(f"{name} needs {kind}_{'.'.join(map(str, number))}, newer than the baseline",
+                            f"see scripts/bundling/{'baseline.py' if kind not in FLOOR else 'old_glibc.c'}")
         for path in [*dynamic(file, "RPATH"), *dynamic(file, "RUNPATH")]:
             outside = [word for word in path.split(":") if word not in beside and not inside(root, file, word)]
             if outside:
-                raise Wrong(f"{name} looks for libraries in {outside[0] or 'the working folder'}")
+                raise PackagingError(f"{name} looks for libraries in {outside[0] or 'the working folder'}")
         for needed in dynamic(file, "NEEDED"):
             if not SKIPPED.match(needed) and not (root / "lib" / needed).exists() and not (beside and TORCHS.match(needed)):
-                raise Wrong(f"{name} needs {needed}, which is not in the wheel",
+                raise PackagingError(f"{name} needs {needed}, which is not in the wheel",
                             "make it on Debian 12, whose packages have a static archive of each library")
 
 

@@ -1,4 +1,4 @@
-"""The tree of a GPU kit: programs, tests, data and scripts, and the libraries that a machine with PyTorch alone has not."""
+"""The files of a GPU kit: programs, tests, data and scripts, and the libraries that PyTorch does not bring."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import pathlib
 import re
 import shutil
 
-from .said import Wrong, output
-from .tree import SKIPPED, cache, dynamic, patchelf
+from .errors import PackagingError, output
+from .binaries import SKIPPED, cache, dynamic, patchelf
 
 PROGRAMS = ("lockstep", "comm_peer", "test_comm", "test_parallel", "test_parallel_ranks")
 SHARED = ("bench/comparison", "bench/gpu", "configs", "data", "scripts/ended.py")  # of the source tree
@@ -27,8 +27,8 @@ def resolved(file):
 
 
 class Kit:
-    def __init__(self, build, root, kept):
-        self.build, self.root, self.program = build, root, patchelf(kept)
+    def __init__(self, build, root, cache_dir):
+        self.build, self.root, self.program = build, root, patchelf(cache_dir)
 
     def place(self, source, folder, run_path="$ORIGIN/../lib"):
         """A program or library, without symbols that nothing looks up, and without a path into this machine."""
@@ -71,15 +71,14 @@ class Kit:
         shutil.copy(source / "LICENSE", self.root)
 
     def contents(self):
-        """What the kit's own check asks for: each file's size, and the PyTorch that it was built for."""
-        files = {str(file.relative_to(self.root)): file.stat().st_size for file in sorted(self.root.rglob("*")) if file.is_file()}
-        asked = {"torch": cache(self.build, "LOCKSTEP_LIBTORCH_VERSION"), "cuda": self.cuda(), "files": files}
-        (self.root / "contents.json").write_text(json.dumps(asked, indent=1) + "\n")
-        return sum(files.values())
+        """Writes what the kit was built for; returns the size of its files."""
+        built_for = {"torch": cache(self.build, "LOCKSTEP_LIBTORCH_VERSION"), "cuda": self.cuda()}
+        (self.root / "contents.json").write_text(json.dumps(built_for, indent=1) + "\n")
+        return sum(file.stat().st_size for file in self.root.rglob("*") if file.is_file())
 
     def cuda(self):
         """libcudart.so.13 -> 13: of one major version all are alike."""
         for needed in dynamic(self.root / "lib/liblockstep_cuda.so", "NEEDED"):
             if found := re.fullmatch(r"libcudart\.so\.(\d+)", needed):
                 return found[1]
-        raise Wrong("the CUDA half does not say which CUDA it was built for", "build it again: cmake --preset release")
+        raise PackagingError("the CUDA half does not name its CUDA version", "build it again: cmake --preset release")

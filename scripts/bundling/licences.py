@@ -4,7 +4,7 @@ import pathlib
 import re
 import shutil
 
-from .said import Wrong, output
+from .errors import PackagingError, output
 
 # headers and start-up files that are compiled in without a library of their own
 COMPILED_IN = ("nlohmann-json3-dev", "libstdc++-12-dev", "libc6-dev")
@@ -14,7 +14,7 @@ def debian(package, to):
     """A Debian package's copyright file, and the licences that it refers to."""
     text = pathlib.Path(f"/usr/share/doc/{package}/copyright")
     if not text.exists():
-        raise Wrong(f"{text} is not here", "make the wheel on Debian 12, with its documentation folders")
+        raise PackagingError(f"{text} is missing", "make the wheel on Debian 12, with its documentation folders")
     shutil.copyfile(text, to / f"{package}.txt")
     for name in set(re.findall(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])", text.read_text(errors="replace"))):
         if pathlib.Path(f"/usr/share/common-licenses/{name}").exists():

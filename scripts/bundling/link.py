@@ -7,8 +7,8 @@ import pathlib
 import re
 import shlex
 
-from . import baseline, yaml
-from .said import Wrong, output
+from . import baseline, yaml_cpp
+from .errors import PackagingError, output
 
 # what old_glibc.c has in the place of these
 OWN = [("stdout", "lockstep_stdout"), ("stderr", "lockstep_stderr"),
@@ -21,7 +21,7 @@ def link_words(build, target):
     commands = output("ninja", "-C", build, "-t", "commands", target).splitlines()
     lines = [line for line in commands if f" -o {target} " in line]
     if not lines:
-        raise Wrong(f"{build} has no rule for {target}", "cmake --preset release")
+        raise PackagingError(f"{build} has no rule for {target}", "run cmake --preset release")
     return shlex.split(lines[-1].replace("\\$", "$"))
 
 
@@ -40,9 +40,9 @@ class Linker:
     """Links targets of a build folder again. `archives` are the small libraries that went into them. `beside`:
     run paths to libraries that lie outside of it."""
 
-    def __init__(self, build, kept, scratch, beside=()):
-        self.build, self.kept, self.scratch, self.beside = build, kept, scratch, beside
-        self.base = baseline.prepare(kept)
+    def __init__(self, build, cache_dir, scratch, beside=()):
+        self.build, self.cache_dir, self.scratch, self.beside = build, cache_dir, scratch, beside
+        self.base = baseline.prepare(cache_dir)
         self.archives = set()
         self.compat = scratch / "old_glibc.o"
         output("gcc", "-O2", "-fPIC", "-fvisibility=hidden", "-c", HERE / "old_glibc.c", "-o", self.compat)
@@ -51,7 +51,7 @@ class Linker:
         """A copy of an archive that can be a part of a shared library; hwloc's without its plug-ins."""
         self.archives.add(archive)
         if archive.name == "libyaml-cpp.a":
-            return yaml.archive(archive, self.kept)
+            return yaml_cpp.archive(archive, self.cache_dir)
         own = self.scratch / archive.name
         names = [*OWN, ("dlopen", "lockstep_no_plugin")] if archive.name == "libhwloc.a" else OWN
         output("objcopy", *[f"--redefine-sym={name}={new}" for name, new in names], archive, own)
@@ -78,7 +78,7 @@ class Linker:
         objects = [self.build / word for word in words if word.endswith(".o")]
         shared, archives = self.libraries(words[:words.index("-o")] + words[words.index("-o") + 2:], made)
         if unmade := [name for name in objects if not name.exists()]:
-            raise Wrong(f"{unmade[0]} is not built", "cmake --build --preset release")
+            raise PackagingError(f"{unmade[0]} is not built", "run cmake --build --preset release")
         kind = ["-shared", *[word for word in words if word.startswith("-Wl,-soname")]]
         if "-Wl,-soname,liblockstep.so" in " ".join(words):  # what a plug-in lacks is the MPI's
             kind.append("-Wl,-z,defs")

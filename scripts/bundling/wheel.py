@@ -9,8 +9,8 @@ import shutil
 import zipfile
 
 from .link import Linker
-from .said import Wrong, output
-from .tree import cache, dynamic, version
+from .errors import PackagingError, output
+from .binaries import cache, dynamic, version
 
 NAME = "lockstep_ddp"
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -40,8 +40,8 @@ def minor(torch):
 class Wheel:
     """The package's folder, which lies in site-packages beside torch/ and nvidia/."""
 
-    def __init__(self, build, root, scratch, kept):
-        self.build, self.root, self.scratch, self.kept = build, root, scratch, kept
+    def __init__(self, build, root, scratch, cache_dir):
+        self.build, self.root, self.scratch, self.cache_dir = build, root, scratch, cache_dir
         self.archives = set()
 
     def torch(self):
@@ -68,13 +68,13 @@ class Wheel:
         text = config.read_text()
         found = re.sub(r'(LIBTORCH_HINTS) "[^"]*"', r'\1 "${PACKAGE_PREFIX_DIR}/../torch"', text)
         if found == text:
-            raise Wrong(f"{config} does not name libtorch as it did")
+            raise PackagingError(f"{config} does not name libtorch in the expected form")
         config.write_text(found)
         for file in package.glob("*Targets*.cmake"):
             file.write_text(re.sub(r"(liblockstep\w*\.so\.\d+(\.\d+)?)\.\d+(?=\")", r"\1", file.read_text()))
 
     def link(self):
-        linker = Linker(self.build, self.kept, self.scratch, self.beside())
+        linker = Linker(self.build, self.cache_dir, self.scratch, self.beside())
         made = {}
         for name in ("liblockstep", "liblockstep_course"):
             library = (self.build / f"lib/{name}.so").resolve()
@@ -96,7 +96,7 @@ class Wheel:
             for word in path.split(":"):
                 if (pathlib.Path(word) / "libtorch_cpu.so").exists():
                     return pathlib.Path(word)
-        raise Wrong(f"{self.build} does not say where its libtorch is", "configure it again: cmake --preset release")
+        raise PackagingError(f"{self.build}/bin/lockstep has no path to libtorch", "configure it again: cmake --preset release")
 
     def near(self, source, needed):
         """A library that another one finds by its own run path."""
@@ -105,15 +105,15 @@ class Wheel:
                 file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
                 if file.exists():
                     return pathlib.Path(os.path.normpath(file))
-        raise Wrong(f"{source.name} needs {needed}, and it is not where its run path says",
-                    "take libtorch's wheel: scripts/bootstrap")
+        raise PackagingError(f"{source.name} needs {needed}, which is not on its run path",
+                    "build with the libtorch of a wheel: scripts/bootstrap")
 
     def beside(self):
         """Where libtorch and what came with it lie, as seen from bin/ and lib/."""
         torch = self.torch_folder()
         site = torch.parents[1]
         if torch.parent.name != "torch" or not list(site.glob("torch-*.dist-info")):
-            raise Wrong(f"the libtorch in {torch} is no wheel, and beside this one will be torch's", "scripts/wheel --libtorch X.Y.Z")
+            raise PackagingError(f"the libtorch in {torch} is not from a wheel", "run scripts/wheel --libtorch X.Y.Z")
         folders = {torch}
         for library in self.build.glob("lib/liblockstep_cuda.so"):
             paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")

@@ -29,4 +29,3 @@ class Boxes(SphinxTransform):
 
 def setup(app):
     app.add_transform(Boxes)
-    return {"parallel_read_safe": True}

@@ -54,4 +54,3 @@ def setup(app):
     app.connect("env-get-outdated", lambda *_: ["README", *(f"{folder}README" for folder in FOLDERS
                                                             if f"{folder}README" in app.env.found_docs)])  # any page may be new
     app.connect("build-finished", write_index)
-    return {"parallel_read_safe": True}

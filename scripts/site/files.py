@@ -91,14 +91,9 @@ def forget(app, env, docname):
     env.shown_files.pop(docname, None)
 
 
-def merge(app, env, docnames, other):
-    env.shown_files.update({name: other.shown_files[name] for name in docnames if name in other.shown_files})
-
-
 def setup(app):
     app.connect("builder-inited", prepare)
     app.connect("env-purge-doc", forget)
-    app.connect("env-merge-info", merge)
     app.connect("doctree-read", lead_to_text, priority=100)
     app.connect("html-collect-pages", pages)
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 2}
+    return {"env_version": 2}

@@ -97,7 +97,7 @@ def one_case(run, case):
         return
     found = modules.commands_for(case, listed)
     if not found:
-        bad_input(f"no test is called {case}", "a module, tests/e2e/test_NAME.py[::TEST], or Suite.Name of GoogleTest")
+        bad_input(f"there is no test {case}", "name a module, tests/e2e/test_NAME.py[::TEST], or Suite.Name of GoogleTest")
     for name, command in found:
         run.run(f"{case} in {name}", succeeds, *command, cwd=ROOT)
 
@@ -114,10 +114,10 @@ def named(run, what):
     about = [word.rstrip("/") for word in what if word not in ids + cases]
     for word in about:
         if word not in parts():
-            bad_input(f"nothing is called {word}", f"a module or a part: {' '.join(parts())}")
+            bad_input(f"there is no module or part {word}", f"name one of: {' '.join(parts())}")
     for word in ids:
         if not (ROOT / word.partition("::")[0]).exists():
-            bad_input(f"there is no {word.partition('::')[0]}", "ls tests/e2e")
+            bad_input(f"there is no {word.partition('::')[0]}", "list the files: ls tests/e2e")
     unit_tests(run, about)
     for case in cases:
         one_case(run, case)
@@ -142,7 +142,7 @@ def quick(run):
 
 def stressed(what):
     if not 1 <= len(what) <= 2 or (len(what) == 2 and not re.fullmatch(r"[1-9]\d*", what[1])):
-        bad_input("--stress needs a test, and may have a number of times", "scripts/test --stress tests/e2e/test_stop.py::test_x 50")
+        bad_input("--stress takes a test and, optionally, a number", "run scripts/test --stress tests/e2e/test_stop.py::test_x 50")
     good = build(BUILD) and stress.run(what[0], int(what[1]) if len(what) == 2 else 50)
     return 0 if good else 1
 
@@ -168,7 +168,7 @@ def main():
         return stressed(wanted.what)
     tiers = [f"--{name}" for name in ("quick", "full", "libtorch") if getattr(wanted, name)]
     if len(tiers) + bool(wanted.what) > 1:
-        bad_input(" beside ".join([*tiers, *wanted.what]), "either tests, or one tier")
+        bad_input(f"{' and '.join([*tiers, *wanted.what])} exclude each other", "name either tests or one tier")
     program.remove_scratch()  # of the run before
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)

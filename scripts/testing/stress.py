@@ -1,4 +1,4 @@
-"""One test many times, beside processes that take every core: a test that fails so depends on the weather."""
+"""One test many times, beside processes that use every core: a test that then fails depends on timing."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ def busy(number):
 
 
 def commands_for(test):
-    """What runs that test, or []."""
+    """The commands that run that test, or []."""
     if test.startswith("tests/e2e/"):
         return [[PYTHON, "-m", "pytest", "-q", "--build-dir", BUILD, "-p", "no:cacheprovider", "-m", "full or not full", test]]
     return [command for _, command in modules.commands_for(test, modules.known())]
@@ -38,7 +38,7 @@ def run_once(command):
 
 
 def skipped_all(output):
-    """Did nothing run? Then nothing was shown."""
+    """Whether no test ran."""
     last = output.strip().splitlines()[-1] if output.strip() else ""
     return bool(re.search(r"\bskipped\b", last)) and not re.search(r"\bpassed\b", last)
 
@@ -47,7 +47,7 @@ def run(test, times):
     """True where all of them pass."""
     commands = commands_for(test)
     if not commands:
-        say(f"error: no test is called {test}")
+        say(f"error: there is no test {test}")
         return False
     good, longest, begin = 0, 0, time.monotonic()
     with busy(2 * cores()):

@@ -116,7 +116,7 @@ TEST(FolderView, ListsFilesAndChecksWriting) {
   folder.write("raw/images", "12345");
   const auto file = folder.write("labels\n", "1");
   const auto view = view_of(folder.path(), Purpose::to_read, 5s);
-  EXPECT_TRUE(view.answered && view.problem.empty() && view.free > 0 && !view.kind.empty());
+  EXPECT_TRUE(view.problem.empty() && view.free > 0 && !view.kind.empty());
   EXPECT_EQ(view.entries, 3);
   EXPECT_EQ(view.digest, view_of(folder.path(), Purpose::to_read, 5s).digest);
   folder.write("raw/images", "123456");
@@ -144,7 +144,7 @@ TEST(Folders, FaultsOfNodesAreNamedOnceEach) {
   expect(data_findings("/d", {node_view(0), node_view(1, "other"), node_view(2)}), kFailure,
          "other files on n1 than on n0");
   auto silent = node_view(1), second = node_view(2), third = node_view(3);
-  silent.answered = false;
+  silent.problem = kNoAnswer;
   second.problem = third.problem = "Read-only file system";
   const auto findings = runs_findings("/r", {node_view(0), silent, second, third});
   ASSERT_EQ(findings.size(), 2U);

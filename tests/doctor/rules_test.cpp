@@ -239,13 +239,5 @@ TEST(Libtorch, RunsOnTheGpusItWasBuiltFor) {
             (std::vector<std::string>{"sm_80", "compute_90"}));
 }
 
-TEST(RankFacts, KeepTheirFieldsAsJson) {
-  const Cluster all = with_gpus({1});
-  const auto back = nlohmann::json::parse(nlohmann::json(all.ranks[0]).dump()).get<RankFacts>();
-  EXPECT_EQ(back.gpus.at(1).bus, "0000:65:00.0");
-  EXPECT_EQ(back.memory.shm_free, 1LL << 30);
-  EXPECT_EQ(back.job.launcher, "openmpi");
-}
-
 }  // namespace
 }  // namespace lockstep::doctor

@@ -108,7 +108,7 @@ def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args
 @pytest.mark.full
 def test_a_training_that_diverges_is_measured_and_said(bench, config):
     found = measured(bench(1, config, *sets(optim__lr=1e30), "--steps", 3, "--json"))
-    assert any("a loss was no number" in note for note in found["notes"])
+    assert any("a loss was not a number" in note for note in found["notes"])
 
 
 @pytest.mark.mpi

@@ -1,10 +1,10 @@
 """`lockstep doctor`: each fault that it names is made here, and it ends whatever is broken."""
 
-import json
 import shutil
 import subprocess
 
 import pytest
+from doctor_kit import told
 from process_kit import ends_of, shared_library
 
 pytestmark = pytest.mark.about("doctor")
@@ -12,29 +12,15 @@ pytestmark = pytest.mark.about("doctor")
 QUICK = {"LOCKSTEP_JOIN_TIMEOUT": 2}
 
 
-def findings(result, check, verdict=None):
-    """What a check said, in a run with --json; with a verdict, the one finding of that verdict."""
-    report = json.loads(result.stdout)
-    told = [f for f in report["findings"] if f["check"] == check]
-    assert told, (check, result.output)
-    if verdict is None:
-        return told
-    told = [f for f in told if f["verdict"] == verdict]
-    assert len(told) == 1, (verdict, told)
-    assert verdict == "ok" or told[0]["remedy"], "says what to do"
-    assert result.returncode == (1 if report["verdict"] == "failure" else 0), result.output
-    return told[0]["says"]
-
-
 @pytest.fixture
 def doctor(run, lockstep):
-    """doctor(ARG..., before=[], env={}) -> the Result of one process, with --json."""
-    return lambda *args, before=(), **how: run(*before, lockstep, "doctor", "--json", *args, **how)
+    """doctor(ARG..., before=[], env={}) -> the report of one process."""
+    return lambda *args, before=(), **how: told(run(*before, lockstep, "doctor", "--json", *args, **how))
 
 
 @pytest.fixture
 def ranks(mpirun, lockstep):
-    """ranks(N, script) -> the Result of `exec "$@"` by a shell of that script in each of N ranks, with --json."""
+    """ranks(N, script) -> the Result of `doctor --json` on N ranks, which a shell with that script starts."""
     def begin(n, script="", *args, **how):
         return mpirun(n, "sh", "-c", f'{script}\nexec "$@"', "sh", lockstep, "doctor", "--json", *args, **how)
     return begin
@@ -59,43 +45,40 @@ def test_a_line_a_check_and_exit_0_where_nothing_failed(run, lockstep):
 
 
 def test_low_limits_blocked_signals_and_odd_variables_are_named(doctor):
-    assert "a process may open 100 files" in findings(doctor(before=["sh", "-c", 'ulimit -n 100; exec "$@"', "sh"]), "limits", "failure")
-    result = doctor(before=["env", "--block-signal=TERM"], env={"NCCL_P2P_DISABLE": 1, "TMPDIR": "/nowhere", "NCCL_IB_DISABLE": 0})
-    said = findings(result, "variables", "warning")
-    assert "NCCL_P2P_DISABLE=1" in said and "TMPDIR=/nowhere" in said and "NCCL_IB_DISABLE" not in said
-    assert "SIGTERM is blocked" in findings(result, "signals", "failure")
+    doctor(before=["sh", "-c", 'ulimit -n 100; exec "$@"', "sh"]).one("limits", "failure", "a process may open 100 files")
+    report = doctor(before=["env", "--block-signal=TERM"], env={"NCCL_P2P_DISABLE": 1, "TMPDIR": "/nowhere", "NCCL_IB_DISABLE": 0})
+    found = report.one("variables", "warning", "NCCL_P2P_DISABLE=1", "TMPDIR=/nowhere")
+    assert "NCCL_IB_DISABLE" not in found["says"]
+    report.one("signals", "failure", "SIGTERM is blocked")
 
 
 def test_a_full_dev_shm_and_a_host_name_that_does_not_resolve_are_named(doctor):
     full = inside("mount -t tmpfs -o size=32m tmpfs /dev/shm && head -c 32M /dev/zero >/dev/shm/full")
-    assert "No space left" in findings(doctor(before=full), "shm", "failure")
-    result = doctor(before=inside("hostname nowhere.invalid", "--uts"))
-    assert "nowhere.invalid does not resolve" in findings(result, "host", "warning")
+    doctor(before=full).one("shm", "failure", "No space left")
+    doctor(before=inside("hostname nowhere.invalid", "--uts")).one("host", "warning", "nowhere.invalid does not resolve")
 
 
 def test_a_driver_that_hangs_is_named_in_time_and_what_was_found_is_told(doctor, tmp_path):
     shared_library(tmp_path, "libcuda.so.1", "#include <unistd.h>\nint cuInit(unsigned f) { for (;;) pause(); }\n"
                    "int cuDeviceGetCount(int *n) { return *n = 0; }\n")
-    result = doctor(env={**QUICK, "LD_LIBRARY_PATH": tmp_path})
-    assert "GPUs did not end within 2 s" in findings(result, "facts", "failure")
+    doctor(env={**QUICK, "LD_LIBRARY_PATH": tmp_path}).one("facts", "failure", "GPUs did not end within 2 s")
 
 
 # --- several ranks ---
 
 @pytest.mark.mpi
 def test_ranks_that_are_well_are_told_once(ranks):
-    result = ranks(2, check=True)
-    report = json.loads(result.stdout)
-    assert report["complete"] and report["world"] == 2 and len(report["ranks"]) == 2
-    assert report["verdict"] != "failure"
-    assert "2 ranks on 1 machine" in findings(result, "ranks")[0]["says"]
+    found = told(ranks(2, check=True))
+    assert found.report["complete"] and found.report["world"] == 2 and len(found.report["ranks"]) == 2
+    found.one("ranks", "ok", "2 ranks on 1 machine")
 
 
 @pytest.mark.mpi
 def test_a_rank_that_never_starts_is_named_in_time(ranks, mpi):
     result = ranks(2, f'[ "${mpi.rank}" = 1 ] && exec sleep 3600', env=QUICK, quiet=True)
-    assert "MPI_Init did not end within 2 s" in findings(result, "meeting", "failure")
-    assert findings(result, "memory"), "the node is looked at"
+    found = told(result)
+    found.one("meeting", "failure", "MPI_Init did not end within 2 s")
+    assert found.of("memory"), "the node is checked"
     assert result.left_behind == []
 
 

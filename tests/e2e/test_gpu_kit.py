@@ -11,7 +11,7 @@ from gpu_lab_kit import gpu_lab  # noqa: F401
 from process_kit import LONG_PATIENCE
 
 sys.path.append(str(SOURCE / "scripts"))
-from bundling import check, tree  # noqa: E402
+from bundling import binaries, check  # noqa: E402
 
 pytestmark = pytest.mark.about("scripts", "bench")
 
@@ -69,9 +69,9 @@ def test_it_is_small_and_knows_no_path_of_this_machine(archive, kit):
     assert not [file for file in programs if re.match(r"lib(torch|c10|cud|nccl|c\.)", file.name)]
     brought = re.compile(r"lib(torch_cpu|torch_cuda|c10|c10_cuda)\.so|lib(gomp|cudart|cupti)\.so\.\d+")  # by PyTorch
     for file in programs:
-        for needed in tree.dynamic(file, "NEEDED"):
-            assert (kit / "lib" / needed).exists() or tree.SKIPPED.match(needed) or brought.fullmatch(needed), f"{file}: {needed}"
-        for path in [*tree.dynamic(file, "RPATH"), *tree.dynamic(file, "RUNPATH")]:
+        for needed in binaries.dynamic(file, "NEEDED"):
+            assert (kit / "lib" / needed).exists() or binaries.SKIPPED.match(needed) or brought.fullmatch(needed), f"{file}: {needed}"
+        for path in [*binaries.dynamic(file, "RPATH"), *binaries.dynamic(file, "RUNPATH")]:
             assert all(check.inside(kit, file, word) for word in path.split(":")), f"{file}: {path}"
 
 

@@ -226,13 +226,13 @@ TEST_F(Report, WhatWasToldRightIsNotAmongTheWrong) {
         R"({"evaluation":{"step":1,"worst":[{"sample":11,"loss":2,"truth":0,"told":1},
             {"sample":22,"loss":1,"truth":1,"told":1}]}})");
   const auto data = data_of(report({folder}));
-  EXPECT_EQ(items(data, "heading"),
-            (std::vector<nlohmann::json>{"What it was most wrong about", "Right, but barely"}));
+  EXPECT_EQ(items(data, "heading"), (std::vector<nlohmann::json>{"Wrong, with the highest loss",
+                                                                 "Right, with the lowest confidence"}));
   const auto shots = items(data, "shots");
   EXPECT_EQ(shots[0].size(), 1U);
   EXPECT_TRUE(has(shots[0][0]["note"], "sample 11") && has(shots[1][0]["note"], "sample 22"));
   write(folder, "report.json", R"({"evaluation":{"step":1,"worst":[{"sample":22,"truth":1,"told":1}]}})");
-  EXPECT_FALSE(has(report({folder}), "most wrong about"));
+  EXPECT_FALSE(has(report({folder}), "Wrong, with"));
 }
 
 TEST_F(Report, OnlyWholePixelsAreDrawn) {

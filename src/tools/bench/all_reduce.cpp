@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -74,22 +75,18 @@ class Places {
   explicit Places(int64_t bytes) : bytes_(bytes) {}
 
   Tensors& of(const Way& way) {
-    for (auto& place : places_)
-      if (place.way->device == way.device && place.way->shares == way.shares) return place.tensors;
-    Place& place = places_.emplace_back(Place{&way, {}});
+    const auto [place, is_new] = places_.try_emplace({way.device.str(), way.shares.get()});
+    Tensors& tensors = place->second;
+    if (!is_new) return tensors;
     for (int call = 0; call < (bytes_ <= kSmall ? kCallsOfSmall : 1); ++call)
-      place.tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
-    comm::share(way.shares, place.tensors);
-    return place.tensors;
+      tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
+    comm::share(way.shares, tensors);
+    return tensors;
   }
 
  private:
-  struct Place {
-    const Way* way;
-    Tensors tensors;
-  };
   const int64_t bytes_;
-  std::vector<Place> places_;
+  std::map<std::pair<std::string, const void*>, Tensors> places_;
 };
 
 // --- alpha, beta and gamma of this machine ---
@@ -137,7 +134,7 @@ double adding_a_byte() {
 // and adding numbers. Collective.
 Network measure_network(const Team& team, const ProcessGroup& group) {
   auto* runner = dynamic_cast<comm::MessageRunner*>(group->getBackend(c10::kCPU).get());
-  if (!runner) throw Error("the group cannot send messages of a collective", "bench allreduce");
+  if (!runner) throw Error("the backend cannot send the messages of collectives", "bench allreduce");
   double few = 0, many = 0;
   team.barrier();
   const comm::Collective ping_pong{"ping-pong", 0, std::chrono::minutes(1)};
@@ -191,7 +188,7 @@ class Bench {
       ways.push_back(through("shared", shared_));
       if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
     } else {
-      notes.push_back("shared is not measured: it is gloo where the ranks share no memory");
+      notes.push_back("shared is not measured: the ranks share no memory");
     }
     const auto device = session_->device();
     device.is_cuda() ? ways.push_back(through("nccl", session_->group(), device))
@@ -315,7 +312,7 @@ std::string setting(const AllReduceResult& result) {
       ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
   if (asked.latency > 0 || asked.bandwidth > 0)
-    text += "; simulated slow network (gloo, MPI and NCCL are not): " +
+    text += "; simulated slow network (not for gloo, MPI and NCCL): " +
             delay_text(asked.latency, asked.bandwidth);
   return text;
 }
@@ -352,24 +349,24 @@ report::Page page_of(const AllReduceResult& result) {
   page.note(format("every sum was checked; medians of {}, the slowest rank's time", result.asked.rounds));
   page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
   page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
-  page.section("The numbers");
+  page.section("Times");
   page.table(table_by_size("microseconds", sizes, with_models, [](const TimeCurve& curve, size_t i) {
     const double value = curve.seconds[i] * 1e6;
     return format("{:.{}f}", value, value >= 100 ? 0 : 1);
   }));
   if (result.is_crowded)
-    page.text("more ranks than cores: they wait for one another's turns, which the models do not include");
-  page.section("Who wins where");
+    page.text("there are more ranks than cores, so ranks wait for a core, which the models do not include");
+  page.section("Fastest by size");
   page.table(table_by_size("times the fastest", sizes, all, [&](const TimeCurve& curve, size_t i) {
     const double ratio = curve.seconds[i] / fastest(all, i).seconds[i];
     return format("{:.{}f}", ratio, ratio < 10 ? 1 : 0);
   }));
   page.text("fastest algorithm, measured: " + crossovers(sizes, own));
   page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
-  page.section("Way by way");
+  page.section("Each way beside its model");
   page.add("one_by_one", report::chart_json(chart_by_size("All-reduce: time over size", "time (s)", sizes,
                                                           with_models, time)));
-  page.section("What each costs");
+  page.section("Cost formulas");
   page.add("table", formulas);
   return page;
 }
@@ -393,7 +390,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
           throw Error(format("{} summed {} floats wrongly", way.name, items), "bench allreduce",
-                      "a bug of lockstep or of the library under it: please report it");
+                      "report it: this is a bug in lockstep or in the library under it");
     });
     return {seconds};
   };
@@ -431,11 +428,11 @@ void check(const AllReduceBench& bench) {
   chosen(bench.algorithm);
   check_out(bench.out);
   if (bench.rounds < 1 || bench.rounds > 1000)
-    throw InputError("--rounds is a number from 1 to 1000", "--rounds", "7 is usual");
+    throw InputError("--rounds must be from 1 to 1000", "--rounds", "use 7");
   if (bench.backend == "gloo" || bench.backend == "mpi") return;
-  throw InputError(
-      format("the algorithms are messages between CPUs, and {} carries none", base::printable(bench.backend)),
-      "--backend", "choose gloo or mpi");
+  throw InputError(format("the algorithms need messages between CPUs, which {} cannot send",
+                          base::printable(bench.backend)),
+                   "--backend", "choose gloo or mpi");
 }
 
 int all_reduce(const AllReduceBench& asked) {

@@ -234,8 +234,8 @@ void verify(const std::string& way, const Part& found, const Part& other) {
     throw Error(
         format("step {}: the loss of '{}' is {}, and DDP's {}", i + 1, way, found.losses[i], other.losses[i]),
         "bench dp-vs-ddp",
-        "a model with Dropout or BatchNorm has other numbers in each: take one without; so has an epoch's "
-        "last batch where the samples do not divide: --set data.drop_last_batch=true");
+        "use a model without Dropout and BatchNorm, whose numbers differ, and set data.drop_last_batch=true "
+        "if the samples do not divide evenly");
   }
   if (!alike) throw Error("'" + way + "' took other steps than DDP", "bench dp-vs-ddp");
 }

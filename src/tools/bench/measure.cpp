@@ -104,15 +104,15 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   std::vector<int64_t> sizes;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    const double bytes = std::min(read(word, units, "size", "bytes, as in 4, 1K, 8M"), 2 * kMost);
+    const double bytes = std::min(read(word, units, "size", "give bytes, as in 4, 1K, 8M"), 2 * kMost);
     const auto whole = static_cast<int64_t>(bytes);
     const bool grows = sizes.empty() || whole > sizes.back();
     if (whole < 4 || whole % 4 != 0 || bytes > kMost || !grows)
       throw InputError(format("'{}' is not a size to measure", base::printable(word)), "",
-                       "a size is a multiple of 4 bytes up to 1024M, and larger than the one before it");
+                       "give multiples of 4 bytes up to 1024M, each larger than the one before");
     sizes.push_back(whole);
   }
-  if (sizes.empty()) throw InputError("there is no size to measure", "", "as in 4,1K,16K,1M");
+  if (sizes.empty()) throw InputError("there is no size to measure", "", "give sizes, as in 4,1K,16K,1M");
   return sizes;
 }
 

@@ -54,8 +54,8 @@ struct OverlapResult {
 comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
   auto* backend = dynamic_cast<comm::AlgorithmBackend*>(group->getBackend(c10::kCPU).get());
   if (backend) return *backend;
-  throw InputError("this bench slows messages down, and the backend's own all-reduce has none",
-                   "launch.allreduce", "set it to an algorithm: ring, say");
+  throw InputError("this bench delays messages, and the backend's own all-reduce sends none",
+                   "launch.allreduce", "set it to an algorithm, such as ring");
 }
 
 // A model in training, whose gradients are exchanged in one of the ways that are compared.
@@ -154,8 +154,8 @@ void check_unused(const Settings& settings) {
     bool set;
     const char *key, *hint;
   };
-  constexpr const char* kLeave = "leave it at its default: the bench does without";
-  constexpr const char* kDelay = "leave it out: the bench slows messages down by --latency and --bandwidth";
+  constexpr const char* kLeave = "leave it at its default: the bench does not use it";
+  constexpr const char* kDelay = "leave it out: --latency and --bandwidth set the delay";
   const Row rows[] = {{settings.ddp.has_hook(), "ddp.comm_hook", kLeave},
                       {settings.optim.sharded, "optim.sharded", kLeave},
                       {settings.train.accumulate > 1, "train.accumulate", kLeave},
@@ -219,7 +219,7 @@ void check_losses(const Method& method, double loss, double wanted, int world) {
   if (method.exchange == Exchange::none || std::abs(loss - wanted) <= most) return;
   throw Error(
       format("'{}' trained to the loss {}, and '{}' to {}", method.name, loss, "after backward", wanted),
-      "bench overlap", "a bug of lockstep: please report it");
+      "bench overlap", "report it: this is a bug in lockstep");
 }
 
 // The methods take turns, batch by batch. A step takes as long as on the slowest rank, and the exchange as
@@ -335,7 +335,7 @@ report::Table table_of(const std::vector<Timing>& timings) {
 void check(const OverlapBench& bench) {
   check_out(bench.out);
   if (bench.steps >= 1 && bench.steps <= 1000) return;
-  throw InputError("--steps is a number from 1 to 1000", "--steps", "8 is usual");
+  throw InputError("--steps must be from 1 to 1000", "--steps", "use 8");
 }
 
 int overlap(const OverlapBench& asked) {

@@ -234,8 +234,8 @@ StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
 void check(const StepBench& bench) {
   check_out(bench.out);
   if (!bench.steps || (*bench.steps >= 1 && *bench.steps <= kMostSteps)) return;
-  throw InputError("--steps is a number from 1 to 100000", "--steps",
-                   "50 is usual; left out, as many as take 5 seconds");
+  throw InputError("--steps must be from 1 to 100000", "--steps",
+                   "use 50, or leave it out to time as many as take 5 seconds");
 }
 
 int step(const StepBench& asked) {

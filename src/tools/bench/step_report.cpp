@@ -130,7 +130,7 @@ void note_peaks(const StepResult& result, std::vector<std::string>& notes) {
     notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
                            report::work_text(peaks.most), peaks.at_most));
   if (result.missing > kUnevenPeak)
-    notes.push_back(format("the machine was uneven: {} of its peak was not there before or after the steps",
+    notes.push_back(format("the machine was uneven: its peak differed by {} before and after the steps",
                            report::percent_text(result.missing)));
 }
 
@@ -215,16 +215,16 @@ std::vector<std::string> notes_of(const StepResult& result) {
   for (const auto& rank : result.ranks) times.push_back({rank.host, rank.processors});
   auto notes = busy_nodes(times);
   const auto& training = result.training;
-  if (result.crowded) notes.emplace_back("more ranks than cores: they wait for one another's turns");
+  if (result.crowded) notes.emplace_back("there are more ranks than cores, so ranks wait for a core");
   if (result.diverged)
-    notes.emplace_back("a loss was no number: `lockstep train` with this config ends there");
+    notes.emplace_back("a loss was not a number: `lockstep train` with this config stops there");
   if (!result.has_peak()) notes.emplace_back("phases are the GPU's own time; no peak of a GPU is measured");
   if (training.precision != "fp32")
     notes.push_back(format("the peak is of fp32: {} has instructions of its own", training.precision));
   if (training.kernels != "exact")
-    notes.emplace_back("counted is what libtorch would do: kernels of our own may need fewer operations");
+    notes.emplace_back("the operations are those of libtorch: lockstep's own kernels may need fewer");
   if (!result.is_counted())
-    notes.emplace_back("no matrix product and no convolution was seen: the arithmetic is not counted");
+    notes.emplace_back("there was no matrix product and no convolution: the arithmetic is not counted");
   if (result.has_peak()) note_peaks(result, notes);
   return notes;
 }

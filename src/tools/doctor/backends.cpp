@@ -70,10 +70,9 @@ double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes,
     best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
     const auto fault = fault_in(sum, round, group->getSize());
     if (!fault.empty())
-      throw Error(
-          "a wrong sum: " + fault, "",
-          "memory or network of one of these nodes changes bits, or a library has a bug: leave nodes out "
-          "until it is gone, and report it");
+      throw Error("a wrong sum: " + fault, "",
+                  "exclude nodes one by one until it is gone, and report it: a node's memory or network "
+                  "changes bits, or a library has a bug");
   }
   return best;
 }
@@ -103,10 +102,9 @@ class BackendTest {
     findings.push_back(ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {:.0f} MB/s",
                                  job.world, time_text(small), bytes >> 20, time_text(large), speed / 1e6)));
     if (job.nodes > 1 && speed < kEthernet)
-      findings.push_back(warning(
-          format("slow between nodes: {:.0f} MB/s", speed / 1e6),
-          "that is 1 Gbit/s Ethernet or less: set GLOO_SOCKET_IFNAME (for MPI its own variable) to the "
-          "cluster's fast network, if there is another"));
+      findings.push_back(warning(format("slow between nodes: {:.0f} MB/s", speed / 1e6),
+                                 "set GLOO_SOCKET_IFNAME (for MPI its own variable) to a faster network: "
+                                 "this is 1 Gbit/s Ethernet or less"));
   }
 
   std::string opened() const { return group_->getBackend(device_.type())->getBackendName(); }
@@ -213,9 +211,8 @@ Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric,
   if (nodes < 2 || !uses_sockets || fabric.empty()) return ok(what);
   return warning(
       format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
-      "give NCCL the fabric: load the site's plug-in (aws-ofi-nccl for Slingshot and EFA), check that "
-      "libibverbs and /dev/infiniband are there (in a container, too), and unset NCCL_IB_DISABLE and "
-      "NCCL_NET");
+      "load the site's NCCL plug-in (aws-ofi-nccl for Slingshot and EFA), check that libibverbs and "
+      "/dev/infiniband are there (in a container, too), and unset NCCL_IB_DISABLE and NCCL_NET");
 }
 
 // What `auto` uses.

@@ -102,14 +102,6 @@ long long meminfo(const char* name) {
   return value ? *value * 1024 : -1;
 }
 
-long long memory_stat(const fs::path& folder, const std::string& name) {
-  std::ifstream lines(folder / "memory.stat");
-  std::string key;
-  for (long long value = 0; lines >> key >> value;)
-    if (key == name) return value;
-  return 0;
-}
-
 // The kernel counts the file cache as used, but frees it on demand.
 void collect_group(Memory& memory) {
   for (const auto& [folder, version_1] : launch::control_groups("memory")) {
@@ -120,8 +112,9 @@ void collect_group(Memory& memory) {
     memory.limit_file = file.string();
     const auto used = base::first_line(folder / (version_1 ? "memory.usage_in_bytes" : "memory.current"));
     memory.used = base::number_in(used).value_or(-1);
-    const long long cache = memory_stat(folder, version_1 ? "total_inactive_file" : "inactive_file");
-    if (memory.used >= 0) memory.used = std::max(0LL, memory.used - cache);
+    const auto cache = base::number_in(
+        base::field(folder / "memory.stat", version_1 ? "total_inactive_file " : "inactive_file "));
+    if (memory.used >= 0) memory.used = std::max(0LL, memory.used - cache.value_or(0));
   }
 }
 

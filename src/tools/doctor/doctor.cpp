@@ -123,16 +123,14 @@ FindingLevel worst_of(const Findings& findings) {
   return worst;
 }
 
-// "14 ok, 1 warning, no failure, 2.3 s"
+// "14 ok, 1 warning, 0 failures, 2.3 s"
 std::string summary(const Findings& findings, double seconds) {
   const auto number = [&](FindingLevel level) {
     return static_cast<size_t>(std::ranges::count(findings, level, &Finding::verdict));
   };
-  const auto some = [&](FindingLevel level, const char* what) {
-    return number(level) == 0 ? format("no {}", what) : counted(number(level), what);
-  };
-  return format("{} ok, {}, {}, {:.1f} s\n", number(FindingLevel::ok), some(FindingLevel::warning, "warning"),
-                some(FindingLevel::failure, "failure"), seconds);
+  return format("{} ok, {}, {}, {:.1f} s\n", number(FindingLevel::ok),
+                counted(number(FindingLevel::warning), "warning"),
+                counted(number(FindingLevel::failure), "failure"), seconds);
 }
 
 // docs/reference/doctor.md has the schema.

@@ -40,7 +40,6 @@ using Clock = std::chrono::steady_clock;
 using Views = std::vector<FolderView>;
 
 constexpr const char* kProbeName = ".lockstep-doctor-";
-constexpr const char* kNoAnswer = "the file system did not answer in time";
 constexpr size_t kMostEntries = 1000, kOpenedFiles = 32, kNamedHosts = 4;
 constexpr size_t kProbeBytes = 256 << 10;
 constexpr int kDepth = 2;                     // torchvision's MNIST/raw
@@ -89,7 +88,9 @@ class Probe {
   enum class Kind { file, folder };
   Probe(const std::string& folder, Kind kind) : path_((fs::path(folder) / kProbeName).string() + "XXXXXX") {
     if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
-    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data())) throw Error(std::strerror(errno), folder);
+    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data()))
+      throw Error(std::strerror(errno), folder,
+                  "look at the quota of files there, or set run.dir to another folder");
     const std::lock_guard lock(live_probes().mutex);
     live_probes().paths.insert(path_);
   }
@@ -199,23 +200,16 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
 
 // --- what the views mean ---
 
-std::string hosts_text(std::vector<std::string> hosts) {
-  const size_t more = hosts.size() - std::min(hosts.size(), kNamedHosts);
-  hosts.resize(hosts.size() - more);
-  return base::join(hosts, ", ") + (more > 0 ? format(" and {} more", more) : "");
-}
-
 // One failure for each problem, which names the hosts that have it.
 Findings problems_of(const std::string& what, const Views& views, const std::string& remedy) {
   std::map<std::string, std::vector<std::string>> hosts_by_problem;
   for (const auto& view : views) {
-    const auto problem = view.answered ? view.problem : kNoAnswer;
-    if (!problem.empty()) hosts_by_problem[problem].push_back(view.host);
+    if (!view.problem.empty()) hosts_by_problem[view.problem].push_back(view.host);
   }
   Findings findings;
   for (const auto& [problem, hosts] : hosts_by_problem)
     findings.push_back(failure(
-        format("{} on {}: {}", what, hosts_text(hosts), problem),
+        format("{} on {}: {}", what, some_of(hosts, kNamedHosts), problem),
         problem == kNoAnswer ? "look at the mount there (mount, df) and at its file server" : remedy));
   return findings;
 }
@@ -225,10 +219,9 @@ std::string room_of(const FolderView& view) {
 }
 
 Finding lock_hangs(const std::string& host, const std::string& folder) {
-  return failure(
-      format("the lock of a run in {} did not answer in time on {}", folder, host),
-      "a run would hang there: look at the mount's locks (NFS: rpc.statd and lockd on the node and the "
-      "server, firewall), or set run.dir to another file system");
+  return failure(format("the lock of a run in {} did not answer in time on {}", folder, host),
+                 "look at the mount's locks (NFS: rpc.statd and lockd on the node and the server, firewall), "
+                 "or set run.dir to another file system: a run would hang there");
 }
 
 // --- the measurement ---
@@ -288,14 +281,8 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
   std::shared_ptr<LockProbe> probe;
   const auto make = [&]() -> Session::Json {
     if (job.rank != 0) return {};
-    const auto made = within<std::shared_ptr<LockProbe>>(kAnswer, [there = first.there] {
-      try {
-        return std::make_shared<LockProbe>(there);
-      } catch (const Error& error) {
-        throw Error(format("no folder can be created in {}: {}", there, error.what()), "",
-                    "look at the quota of files there, or set run.dir to another folder");
-      }
-    });
+    const auto made = within<std::shared_ptr<LockProbe>>(
+        kAnswer, [there = first.there] { return std::make_shared<LockProbe>(there); });
     if (!made) findings.push_back(lock_hangs(job.host, first.there));
     probe = made.value_or(nullptr);
     return probe ? probe->folder.path() : "";
@@ -323,7 +310,7 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
 
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout) {
   if (auto seen = within<FolderView>(timeout, [=] { return view_folder(path, purpose); })) return *seen;
-  return {.answered = false, .there = path};
+  return {.there = path, .problem = kNoAnswer};
 }
 
 Findings data_findings(const std::string& path, const Views& views) {
@@ -338,7 +325,7 @@ Findings data_findings(const std::string& path, const Views& views) {
       others.push_back(view.host);
   if (!others.empty())
     return {failure(format("{} holds other files on {} than on {}, by their names and sizes", what,
-                           hosts_text(others), first.host),
+                           some_of(others, kNamedHosts), first.host),
                     "copy the data to every node again, or put it where all nodes see the same")};
   return {
       ok(format("{} ({}): read on {}{}, {} entries checked", what, room_of(first),
@@ -351,7 +338,7 @@ Findings runs_findings(const std::string& path, const Views& views) {
   Findings findings =
       problems_of(what, views, "set run.dir to a folder that every node can write to, and that has room");
   for (const auto& view : views) {
-    if (view.answered && view.there != first.there)
+    if (view.problem != kNoAnswer && view.there != first.there)
       findings.push_back(failure(
           format("{}: {} has {}, and {} only {}", what, first.host, first.there, view.host, view.there),
           "mount it there, or set run.dir to a folder that all nodes see"));
@@ -385,8 +372,7 @@ Findings sharing_findings(const FolderView& first, const std::vector<FolderAcces
           failure(format("locks do not work between nodes: {} gets the run's lock while {} holds it",
                          access.host, first.host),
                   "have the file system mounted with locks for the whole cluster (NFS: without local_lock; "
-                  "Lustre: with "
-                  "-o flock, not localflock), or never start two jobs with one run.name"));
+                  "Lustre: with -o flock, not localflock), or never start two jobs with one run.name"));
   }
   if (findings.empty())
     findings.push_back(
@@ -433,7 +419,7 @@ void measure_folders(Session& session, Findings& findings) {
     return runs.front();
   });
   const auto first = answer.get<FolderView>();
-  if (first.answered && first.problem.empty()) measure_sharing(session, first, own_kind, findings);
+  if (first.problem.empty()) measure_sharing(session, first, own_kind, findings);
 }
 
 }  // namespace lockstep::doctor

@@ -49,16 +49,15 @@ Networks first_of_nodes(const Networks& networks) {
 // "n1: eth0 10.0.0.5/24 (gloo), lo 127.0.0.1/8"
 std::string drawing_of(const Networks& nodes) {
   std::vector<std::string> lines;
-  for (size_t i = 0; i < std::min(nodes.size(), kDrawnNodes); ++i) {
+  for (const auto& node : nodes) {
     std::vector<std::string> parts;
-    for (const auto& entry : nodes[i].interfaces)
+    for (const auto& entry : node.interfaces)
       parts.push_back(format("{} {}/{}{}", entry.interface, entry.address, entry.bits,
-                             entry.address == nodes[i].gloo ? " (gloo)" : ""));
+                             entry.address == node.gloo ? " (gloo)" : ""));
     lines.push_back(
-        format("{}: {}", nodes[i].host, parts.empty() ? "no interface is up" : base::join(parts, ", ")));
+        format("{}: {}", node.host, parts.empty() ? "no interface is up" : base::join(parts, ", ")));
   }
-  if (nodes.size() > kDrawnNodes) lines.push_back(format("and {} more", nodes.size() - kDrawnNodes));
-  return base::join(lines, "\n");
+  return some_of(lines, kDrawnNodes, "\n");
 }
 
 // A fabric's interface that every node has and gloo does not use.
@@ -159,15 +158,11 @@ std::vector<Unreached> unreached_among(const std::vector<Place>& places, const s
 Finding reach_finding(const std::vector<Unreached>& unreached, size_t tried) {
   if (unreached.empty()) return ok(format("the nodes reach each other: {} connections tried", tried));
   std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(unreached.size(), kNamedFailures); ++i) {
-    const auto& [from, to, why] = unreached[i];
+  for (const auto& [from, to, why] : unreached)
     texts.push_back(
         format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
-  }
-  if (unreached.size() > kNamedFailures)
-    texts.push_back(format("and {} more", unreached.size() - kNamedFailures));
   return failure(
-      base::join(texts, "; "),
+      some_of(texts, kNamedFailures, "; "),
       "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the right one, a "
       "firewall between the nodes must let all ports of ip_local_port_range through");
 }

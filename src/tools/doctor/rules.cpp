@@ -203,11 +203,11 @@ const Rule kJobRules[] = {
        for (const auto& text : facts.job.warnings) problems.push_back({text});
        return problems;
      },
-     "docs/reference/launchers.md explains which variables decide"},
+     "see docs/reference/launchers.md for the variables that decide"},
     {"ranks", kWarning, uneven_machines,
-     "every step waits for the fullest node: ask for as many ranks on each (--ntasks-per-node, mpiprocs)"},
+     "ask for as many ranks on each node (--ntasks-per-node, mpiprocs): every step waits for the fullest"},
     {"versions", kFailure, different_programs,
-     "start the same installation on every node: is it on a file system that all of them share?"},
+     "start the same installation on every node, from a file system that all of them share"},
     {"versions", kWarning, different_systems,
      "ask for nodes of one kind; where a run fails on some nodes only, look here first"},
     {"facts", kWarning,
@@ -217,7 +217,7 @@ const Rule kJobRules[] = {
          problems.push_back({format("cannot examine the {}: {}", name, error)});
        return problems;
      },
-     "what is reported about it may be wrong"},
+     "do not rely on what is reported about it"},
     {"variables", kWarning, odd_variables,
      "unset what you did not mean to set: look in ~/.bashrc, modules and the job's script"},
     {"variables", kWarning, different_variables,
@@ -270,7 +270,7 @@ Finding failure_of(const std::exception& error) {
   const std::string what = error.what();
   const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
   return failure(what.substr(0, what.find('\n')) + where,
-                 known ? known->hint() : "if nothing here explains it, report it as a bug");
+                 known ? known->hint() : "report it as a bug if nothing here explains it");
 }
 
 std::vector<Machine> machines_of(const Cluster& cluster) {
@@ -291,6 +291,15 @@ std::string bytes_text(long long number) {
   for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
   return unit == 0 || value >= 100 ? format("{:.0f} {}", value, units[unit])
                                    : format("{:.1f} {}", value, units[unit]);
+}
+
+std::string some_of(std::vector<std::string> parts, size_t most, const char* between) {
+  if (parts.size() > most) {
+    const size_t more = parts.size() - most;
+    parts.resize(most);
+    parts.push_back(format("and {} more", more));
+  }
+  return base::join(parts, between);
 }
 
 std::string counted(size_t number, const char* what) {

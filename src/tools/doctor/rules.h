@@ -61,6 +61,8 @@ Finding failure_of(const std::exception& error);
 std::vector<Machine> machines_of(const Cluster& cluster);
 /// "3.5 GiB"; "unlimited" below zero.
 std::string bytes_text(long long number);
+/// The first `most` of them: "a, b, and 3 more"
+std::string some_of(std::vector<std::string> parts, size_t most, const char* between = ", ");
 /// "3 ranks", "1 rank"
 std::string counted(size_t number, const char* what);
 /// "rank 3", "ranks 0 and 1", "ranks 0-2,5"

@@ -154,8 +154,8 @@ Problems mixed_gpus(const Cluster& cluster) {
   const auto says = "the ranks' GPUs differ: " + text_of(kinds);
   if (!kinds.contains("none")) return {{says}};
   return {{says,
-           "some ranks would train on CPUs while the others wait: ask for GPUs on every node, or set "
-           "launch.device to cpu",
+           "ask for GPUs on every node, or set launch.device to cpu: some ranks would train on CPUs while "
+           "the others wait",
            kFailure}};
 }
 
@@ -339,7 +339,7 @@ Problems low_limits(const RankFacts& facts, const Cluster&) {
       problems.push_back(
           {format("{}: at most {}; {}", row.what, is_count ? std::to_string(soft) : bytes_text(soft),
                   row.why),
-           format("ulimit {} unlimited before the program, or ask the administrators", row.option)});
+           format("run ulimit {} unlimited before the program, or ask the administrators", row.option)});
   }
   return problems;
 }
@@ -387,10 +387,9 @@ const Check kNodeChecks[] = {
 const Rule kNodeRules[] = {
     {"cores", kWarning, crowded_cores,
      "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core "
-     "--map-by "
-     "slot:PE=N; check that no taskset stands before the program"},
+     "--map-by slot:PE=N; check that taskset does not start the program"},
     {"cores", kWarning, idle_cores,
-     "mpirun binds each rank to one core: --bind-to none, or --map-by slot:PE=N, gives them the rest"},
+     "use mpirun --bind-to none, or --map-by slot:PE=N: by default it binds each rank to one core"},
     {"threads", kWarning, too_many_threads,
      "set OMP_NUM_THREADS to the share, or leave it out: lockstep takes the share"},
     {"locality", kWarning, far_from_gpu,
@@ -400,26 +399,27 @@ const Rule kNodeRules[] = {
      "CPUs: launch.device=cpu"},
     {"gpus", kFailure, no_device, "ask for as many GPUs a node as ranks, or set launch.device to cpu"},
     {"gpus", kWarning, mixed_gpus,
-     "every step waits for the slowest: ask for nodes of one kind (-C, gpu_type)"},
+     "ask for nodes of one kind (-C, gpu_type): every step waits for the slowest"},
     {"libtorch", kWarning, uneven_instructions,
-     "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or "
-     "none"},
+     "ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or none: speeds and last bits "
+     "differ"},
     {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
     {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
     {"host", kWarning, unresolved,
-     "add it to /etc/hosts or DNS; with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME it is not needed"},
+     "add it to /etc/hosts or DNS, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME"},
     {"memory", kWarning, little_memory,
      "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?"},
     {"shm", kWarning, shm_problems,
-     "docker run --ipc=host, or --shm-size=1g; otherwise remove what dead processes left there"},
+     "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left there"},
     {"limits", kFailure, few_files,
      "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
     {"limits", kWarning, low_limits, ""},
     {"limits", kWarning, little_locked_memory,
-     "ulimit -l unlimited; for Slurm: PropagateResourceLimitsExcept=MEMLOCK"},
-    {"container", kWarning, driver_outside, "docker run --gpus all; apptainer exec --nv"},
+     "run ulimit -l unlimited; for Slurm set PropagateResourceLimitsExcept=MEMLOCK"},
+    {"container", kWarning, driver_outside,
+     "start the container with docker run --gpus all, or apptainer exec --nv"},
     {"signals", kFailure, blocked_signals,
-     "the process that starts the program blocks them: look at the script, wrapper or MPI before it"},
+     "look at the script, wrapper or MPI that starts the program: it blocks them"},
 };
 
 }  // namespace

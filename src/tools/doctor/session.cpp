@@ -65,11 +65,8 @@ Finding Session::missing(const std::exception& error) const {
                         : format("rank {} (host {}, pid {})", rank, known->job.host, known->pid));
   }
   if (names.empty()) return failure_of(error);
-  const size_t more = names.size() - std::min(names.size(), kNamedRanks);
-  names.resize(names.size() - more);
   return failure(
-      format("{}{} did not answer within {} s", base::join(names, ", "),
-             more == 0 ? "" : format(" and {} more", more), timeout_.count() / 1000.0),
+      format("{} did not answer within {} s", some_of(names, kNamedRanks), timeout_.count() / 1000.0),
       "look at that process: is it stopped (state T in ps), has it died, or does its node not answer?");
 }
 

@@ -124,19 +124,19 @@ Findings network_findings(const std::vector<RankNetwork>& networks, int nodes);
 
 struct FolderView {
   std::string host = {};
-  bool answered = true;      // false: the file system did not respond in time
   std::string there = {};    // the folder, or the nearest existing one above it
-  std::string problem = {};  // why it cannot be read, or written to
+  std::string problem = {};  // why it cannot be read or written to
   std::string kind = {};     // of its file system: "nfs"
   long long free = -1;       // bytes for this user; -1 = not known
   long long entries = 0;     // that were looked at
   std::string digest = {};   // of the names and sizes of the entries; empty where there are too many
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderView, host, answered, there, problem, kind, free, entries, digest)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderView, host, there, problem, kind, free, entries, digest)
 
 /// The data are read, and runs are written to a folder that need not exist yet.
 enum class Purpose { to_read, to_write };
 
+inline constexpr const char* kNoAnswer = "the file system did not answer in time";  // a FolderView's problem
 /// Looks within the timeout. A file system that does not respond blocks forever, so a thread may be left
 /// behind.
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout);

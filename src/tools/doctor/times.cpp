@@ -60,18 +60,16 @@ std::vector<base::ClockRound> clock_rounds_in(const Session::Json& json) {
 Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now) {
   if (job.scheduler == "none") return ok("no batch job, so no time limit");
   if (!end)
-    return warning(
-        format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
-        "Slurm and PBS are asked (are squeue, scontrol or qstat in PATH?); elsewhere set train.max_seconds");
+    return warning(format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
+                   "put squeue and scontrol, or qstat, in PATH; for other schedulers set train.max_seconds");
   const long left = std::chrono::duration_cast<std::chrono::seconds>(*end - now).count();
   const std::string says =
       format("the job ends {} ({}); {}", left < 0 ? "in the past" : "in " + span_text(left), utc(*end),
              signals_of(job.scheduler));
   if (left >= kShortJob) return ok(says);
-  return warning(says,
-                 left < 0 ? "is this node's clock right? compare: date -u"
-                          : "ask for more time (--time, -l walltime=); with checkpoint.before_deadline a run "
-                            "stops before the end");
+  return warning(says, left < 0 ? "check this node's clock: date -u"
+                                : "ask for more time (--time, -l walltime=); with checkpoint.before_deadline "
+                                  "a run stops before the end");
 }
 
 Finding clocks_finding(const std::vector<ClockSkew>& skews) {

@@ -186,7 +186,7 @@ ordered_json shot(const json& evaluation, const json& sample) {
 void add_worst(Page& page, const json& evaluation) {
   constexpr size_t kMostSamples = 48;
   for (const auto& [right, heading] :
-       {std::pair(false, "What it was most wrong about"), {true, "Right, but barely"}}) {
+       {std::pair(false, "Wrong, with the highest loss"), {true, "Right, with the lowest confidence"}}) {
     auto shots = ordered_json::array();
     for (const auto& sample : list(evaluation, "worst")) {
       if ((number(sample, "told") == number(sample, "truth")) == right && shots.size() < kMostSamples)

@@ -7,8 +7,8 @@ import re
 import tarfile
 
 from . import baseline
-from .kept import once
-from .said import Wrong, output
+from .cached import once
+from .errors import PackagingError, output
 
 VERSION = "0.7.0"
 SOURCE = "http://deb.debian.org/debian/pool/main/y/yaml-cpp/yaml-cpp_0.7.0+dfsg.orig.tar.xz"
@@ -20,7 +20,7 @@ def archive(debians, folder):
     names = " ".join(path.name for path in debians.parent.glob("libyaml-cpp.so.*"))
     versions = set(re.findall(r"so\.(\d+\.\d+\.\d+)", names))
     if versions != {VERSION}:
-        raise Wrong(f"a wheel needs yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
+        raise PackagingError(f"a wheel needs yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
                     "make the wheel on Debian 12")
     return once(folder, f"libyaml-cpp-{DIGEST[:12]}.a", lambda to: build(baseline.fetch(SOURCE, DIGEST, folder), to))
 

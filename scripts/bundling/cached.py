@@ -8,7 +8,7 @@ import ended
 
 
 @contextlib.contextmanager
-def alone(folder):
+def exclusive(folder):
     """While no other process uses that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
