@@ -70,7 +70,7 @@ def test_requeue_by_the_operator_resumes(desk):
     tell(desk, job, "scontrol", "requeue", steps=20)
     ends_as_without_slurm(desk, job)
     log = log_of(desk.work, job)
-    assert "Slurm starts this job again by itself" in log and "submit again" not in log, log
+    assert "Slurm restarts this job" in log and "submit again" not in log, log
 
 
 @pytest.mark.mpi
