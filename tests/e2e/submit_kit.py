@@ -6,9 +6,9 @@ import pytest
 from cluster_kit import SOURCE, folder_of_submission, waiting_program
 
 # of a user's own environment, what sbatch is told of it and what it is not
-HEARD = {"SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SLURM_CONF": "/etc/slurm.conf",
+HEARD = {"SBATCH_CONSTRAINT": "a100", "SBATCH_RESERVATION": "r", "SLURM_CONF": "/etc/slurm.conf",
          "SLURM_CLUSTERS": "c", "SBATCH_EXPORT": "ALL", "SLURM_CPU_BIND": "none", "SLURM_MEM_BIND": "local"}
-UNHEARD = {"SBATCH_OUTPUT": "x", "SBATCH_ERROR": "x", "SBATCH_JOB_NAME": "x", "SBATCH_TIMELIMIT": "1", "SBATCH_WAIT": "1",
+UNHEARD = {"SBATCH_OUTPUT": "x", "SBATCH_ERROR": "x", "SBATCH_JOB_NAME": "x", "SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SBATCH_TIMELIMIT": "1", "SBATCH_WAIT": "1",
            "SBATCH_OPEN_MODE": "truncate", "SBATCH_SIGNAL": "INT@1", "SBATCH_NO_REQUEUE": "1", "SBATCH_ARRAY_INX": "0-3",
            "SLURM_RESTART_COUNT": "9", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "5", "SLURM_MEM_PER_CPU": "1",
            "LOCKSTEP_RESTART": "9", "SQUEUE_STATES": "PENDING"}

@@ -38,6 +38,18 @@ def test_usr1_requeues_and_resumes_exactly(desk):
     assert "restart 1 of at most 10" in log_of(desk.work, job)
 
 
+@pytest.mark.parametrize("words, env", [(["--export=NONE"], {}), (["--export=NIL"], {}), ([], {"SBATCH_EXPORT": "NONE"})])
+@at_once
+def test_without_the_environment_of_submission_it_requeues_and_resumes(desk, words, env):
+    """The script has what the job needs, and the ranks get what they need as arguments."""
+    wait_at(desk.work, 6)
+    desk.lab.run(desk.lockstep, "render", "slurm", "quick.yaml", *LONG, "--out", "job", cwd=desk.work, env=desk.environment)
+    job = desk.lab.submit(*words, "job", cwd=desk.work, env=env)
+    tell(desk, job, "scancel", "-s", "USR1")
+    ends_as_without_slurm(desk, job)
+    assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
+
+
 @at_once
 def test_time_limit_requeues_before_it_strikes(desk):
     """The ranks are held at a step until the time to stop has come: a busy machine has the rest for the stop."""
@@ -58,7 +70,7 @@ def test_requeue_by_the_operator_resumes(desk):
     tell(desk, job, "scontrol", "requeue", steps=20)
     ends_as_without_slurm(desk, job)
     log = log_of(desk.work, job)
-    assert "Slurm starts this job again by itself" in log and "submit again" not in log, log
+    assert "Slurm restarts this job" in log and "submit again" not in log, log
 
 
 @pytest.mark.mpi

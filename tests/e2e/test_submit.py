@@ -18,7 +18,7 @@ pytestmark = pytest.mark.about("cluster", "submit", "cli")
 def test_a_dry_run_shows_command_and_script_and_leaves_nothing(lockstep, run, work):  # noqa: F811
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--dry-run", cwd=work, check=True).stdout
     first, _, script = shown.partition("\n\n")
-    assert re.fullmatch(rf"sbatch --parsable '{work}/runs/.jobs/lockstep-[0-9-]+.sh'", first)
+    assert re.fullmatch(rf"sbatch --parsable \$'{work}/runs/.jobs/lockstep-[0-9-]+.sh'", first)
     assert script.startswith("#!/bin/bash\n") and script.endswith(" quick.yaml\n")
     assert not list((work / "runs").iterdir())
 

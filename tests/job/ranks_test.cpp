@@ -14,38 +14,6 @@ namespace {
 
 using test::has;
 
-const std::string kLine(74, '-');
-
-std::string filtered(const std::string& text) {
-  BannerFilter filter;
-  std::string shown;
-  for (const char c : "error: of a rank\n" + text + "the last\n") shown += filter.add(std::string(1, c));
-  return shown + filter.finish();
-}
-
-TEST(BannerFilter, KeepsALaunchersOwnErrorsAndDropsItsBanners) {
-  const auto framed = [](const std::string& text) { return kLine + "\n" + text + kLine + "\n"; };
-  std::string table = kLine + "\n";
-  for (int i = 0; i < 40; ++i) table += "a row\n";
-  for (const auto& text :
-       {framed("While computing bindings, we found no available cpus\n"), table, kLine + "\n"})
-    EXPECT_EQ(filtered(text), "error: of a rank\n" + text + "the last\n");
-  for (const auto& text :
-       {framed("Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per "
-               "user-direction\n"),
-        framed("mpirun detected that one or more processes exited with non-zero status, thus\n"),
-        framed("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n"),
-        std::string("[n1:4711] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"),
-        std::string("mpirun: Forwarding signal 10 to job\n")})
-    EXPECT_EQ(filtered(text), "error: of a rank\nthe last\n") << text;
-}
-
-TEST(BannerFilter, ShowsALastLineThatNothingEnds) {
-  BannerFilter filter;
-  const auto shown = filter.add(kLine + "\nwithout an end");
-  EXPECT_EQ(shown + filter.finish(), kLine + "\nwithout an end");
-}
-
 TEST(Signals, KeepTheSigtermThatEndsAJob) {
   StopSignal stop;
   note_signal(SIGUSR1, stop);
@@ -102,10 +70,10 @@ TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
   EXPECT_EQ(stop_.signal, SIGUSR1);
 }
 
-TEST(BannerFilter, NotesProcessesThatRanOutOfMemory) {
-  BannerFilter filter;
-  filter.add("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n");
-  EXPECT_TRUE(has(filter.memory_kill(), "StepId=7.0"));
+TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
+  EXPECT_TRUE(
+      run("echo 'slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.' >&2; exit 1").out_of_memory);
+  EXPECT_FALSE(run("echo 'no kill' >&2; exit 1").out_of_memory);
 }
 
 TEST(MemoryKills, AreReadFromTheJobsOwnGroups) {

@@ -20,24 +20,19 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// ---- words of a shell ----
+}  // namespace
 
-bool is_control(unsigned char byte) {
-  return byte < 0x20 || byte == 0x7F;
-}
-
-bool is_plain(unsigned char byte) {
-  return (byte < 0x80 && std::isalnum(byte)) ||
-         std::string_view("_./:=,+-@%").find(static_cast<char>(byte)) != std::string_view::npos;
-}
-
-// $'...': a line feed would else begin a line of the script, which a scheduler reads too
-std::string with_escapes(const std::string& text) {
-  const bool letters = !base::invalid_utf8(text);
+std::string quoted(const std::string& text) {
+  const auto is_plain = [](unsigned char byte) {
+    return (byte < 0x80 && std::isalnum(byte)) ||
+           std::string_view("_./:=,+-@%").find(static_cast<char>(byte)) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, is_plain)) return text;
+  // $'...': a scheduler would read directives on a second line, and a shell in another locale other letters
   std::string word = "$'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (is_control(byte) || (byte >= 0x80 && !letters))
+    if (byte < 0x20 || byte >= 0x7F)
       word += format("\\{:03o}", static_cast<unsigned>(byte));
     else if (c == '\'' || c == '\\')
       word += {'\\', c};
@@ -45,16 +40,6 @@ std::string with_escapes(const std::string& text) {
       word += c;
   }
   return word + "'";
-}
-
-}  // namespace
-
-std::string quoted(const std::string& text) {
-  if (!text.empty() && std::ranges::all_of(text, is_plain)) return text;
-  // What is no UTF-8 may begin a letter with the byte behind it, in a job's locale: a quote would be none.
-  const auto is_special = [](unsigned char byte) { return is_control(byte) || byte == '\''; };
-  if (std::ranges::any_of(text, is_special) || base::invalid_utf8(text)) return with_escapes(text);
-  return "'" + text + "'";
 }
 
 std::string quoted(const Words& words) {
@@ -327,46 +312,23 @@ int64_t seconds_in(const std::string& time) {
 
 namespace {
 
-// sbatch gives a variable more weight than a directive. These count where the script has none of the options;
-// the script and the command line say the rest.
-const std::map<std::string, Words> kAllowed = {
-    {"SBATCH_ACCOUNT", {"--account", "-A"}}, {"SBATCH_CONSTRAINT", {"--constraint", "-C"}},
-    {"SBATCH_EXPORT", {"--export"}},         {"SBATCH_PARTITION", {"--partition", "-p"}},
-    {"SBATCH_QOS", {"--qos", "-q"}},         {"SBATCH_RESERVATION", {"--reservation"}}};
+// sbatch must not see what a job around this process has set for itself; and it gives a variable more weight
+// than the script, so it sees only SBATCH_* that neither lockstep's options nor its directives set.
+const Words kOfAJob = {
+    "SQUEUE_*",     "SLURM_ARRAY_*",  "LOCKSTEP_RESTART",     "SLURM_CPUS_*",        "SLURM_GPUS*",
+    "SLURM_JOBID",  "SLURM_JOB_*",    "SLURM_LOCALID",        "SLURM_MEM_PER_*",     "SLURM_NNODES",
+    "SLURM_NODEID", "SLURM_NODELIST", "SLURM_NPROCS",         "SLURM_NTASKS*",       "SLURM_PROCID",
+    "SLURM_STEP*",  "SLURM_SUBMIT_*", "SLURM_TASKS_PER_NODE", "SLURM_RESTART_COUNT", "SLURM_TRES_PER_TASK"};
+const Words kAllowed = {"SBATCH_CONSTRAINT", "SBATCH_EXPORT", "SBATCH_RESERVATION"};
 
-// sbatch would pass on what a job around this process has set for itself.
-const Words kOfAJob = {"SQUEUE_*",       "SLURM_ARRAY_*",        "SLURM_CPUS_*",        "SLURM_GPUS*",
-                       "SLURM_JOBID",    "SLURM_JOB_*",          "SLURM_LOCALID",       "SLURM_MEM_PER_*",
-                       "SLURM_NNODES",   "SLURM_NODEID",         "SLURM_NODELIST",      "SLURM_NPROCS",
-                       "SLURM_NTASKS*",  "SLURM_PROCID",         "SLURM_RESTART_COUNT", "SLURM_STEP*",
-                       "SLURM_SUBMIT_*", "SLURM_TASKS_PER_NODE", "SLURM_TRES_PER_TASK", "LOCKSTEP_RESTART"};
-
-// "--mem=4G" -> "--mem", "-C gpu" -> "-C"
-Words sbatch_options_in(const std::string& script) {
-  constexpr std::string_view kMark = "#SBATCH ";
-  Words options;
-  for (const auto& line : base::split(script, '\n')) {
-    if (!line.starts_with(kMark)) continue;
-    const auto text = base::trimmed(line.substr(kMark.size()));
-    options.push_back(text.starts_with("--") ? text.substr(0, text.find_first_of("= ")) : text.substr(0, 2));
-  }
-  return options;
-}
-
-// Variables of this process that sbatch or qsub must not see with this script.
-Words variables_to_drop(const Scheduler& scheduler, const std::string& script) {
-  const auto options = sbatch_options_in(script);
-  const auto is_dropped = [&](const std::string& name) {
-    if (!scheduler.slurm()) return name == "PBS_DPREFIX";  // the mark of directives
-    if (!name.starts_with("SBATCH_")) return base::is_among(name, kOfAJob);
-    const auto allowed = kAllowed.find(name);
-    return allowed == kAllowed.end() || std::ranges::find_first_of(options, allowed->second) != options.end();
-  };
+Words variables_to_drop(const Scheduler& scheduler) {
   Words names;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
-    if (is_dropped(name)) names.push_back(name);
+    const bool is_option = name.starts_with("SBATCH_") && !base::is_among(name, kAllowed);
+    const bool is_prefix = name == "PBS_DPREFIX";  // the mark of directives
+    if (scheduler.slurm() ? is_option || base::is_among(name, kOfAJob) : is_prefix) names.push_back(name);
   }
   std::ranges::sort(names);
   return names;
@@ -395,9 +357,8 @@ Submitted id_in(const std::string& output) {
 
 }  // namespace
 
-SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path, const std::string& script) {
-  SubmitCommand command{{command_word(scheduler.slurm() ? "sbatch" : "qsub")},
-                        variables_to_drop(scheduler, script)};
+SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path) {
+  SubmitCommand command{{command_word(scheduler.slurm() ? "sbatch" : "qsub")}, variables_to_drop(scheduler)};
   if (scheduler.slurm()) command.words.emplace_back("--parsable");
   command.words = for_cluster(scheduler, command.words);
   command.words.push_back(path.starts_with('-') ? "./" + path : path);

@@ -91,7 +91,7 @@ struct SubmitCommand {
 };
 
 /// Submits the script that is, or will be, at `path`.
-SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path, const std::string& script);
+SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path);
 std::string shell_line(const SubmitCommand& command);
 
 struct Submitted {

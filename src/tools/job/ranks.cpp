@@ -35,10 +35,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = 100ms;
 constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ranks that handle SIGUSR1
 
-bool is_dashes(const std::string& line) {
-  return line.size() >= 70 && line.find_first_not_of('-') == std::string::npos;
-}
-
 bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
@@ -76,47 +72,6 @@ std::vector<int> Signals::take() {
     if (info.ssi_signo != SIGCHLD) signals.push_back(static_cast<int>(info.ssi_signo));
   }
   return signals;
-}
-
-std::string BannerFilter::add(const std::string& bytes) {
-  rest_ += bytes;
-  std::string shown;
-  for (size_t end; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1))
-    shown += add_line(rest_.substr(0, end));
-  return shown;
-}
-
-std::string BannerFilter::add_line(const std::string& text) {
-  if (contains(text, "oom_kill event") || contains(text, "oom-kill event")) memory_kill_ = text;
-  const auto run = text.find("run: Forwarding signal ");
-  if (run < 10 && text.ends_with(" to job")) return "";
-  if (text.starts_with("[") &&
-      ((contains(text, "sent help message") && contains(text, "mpi-abort")) ||
-       (contains(text, "Set MCA parameter") && contains(text, "_base_help_aggregate"))))
-    return "";
-  const bool is_edge = is_dashes(text);
-  if (block_.empty() && !is_edge) return text + "\n";
-  block_.push_back(text);
-  constexpr size_t kLongestBanner = 17;
-  if (block_.size() < 2 || (!is_edge && block_.size() < kLongestBanner)) return "";
-  const bool is_banner = is_edge && std::ranges::any_of(block_, [](const std::string& one) {
-                           return contains(one, "non-zero exit code") || contains(one, "non-zero status") ||
-                                  contains(one, "MPI_ABORT was invoked");
-                         });
-  if (!is_banner) return release_block();
-  block_.clear();
-  return "";
-}
-
-std::string BannerFilter::release_block() {
-  std::string shown;
-  for (const auto& held : block_) shown += held + "\n";
-  block_.clear();
-  return shown;
-}
-
-std::string BannerFilter::finish() {
-  return release_block() + std::exchange(rest_, "");
 }
 
 std::string folder_in(const std::string& run_file) {
@@ -267,7 +222,6 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
-    base::write_all(STDERR_FILENO, filter_.finish());
     return {status_, report_memory_kills(kills_before)};
   }
 
@@ -279,7 +233,7 @@ class RanksRun {
     std::string where;
     if (kills.count > before)
       where = format("{} process(es) on this node ({})", kills.count - before, kills.limits);
-    else if (!filter_.memory_kill().empty())
+    else if (has_memory_kill_)
       where = "a process in a step (see Slurm's line above)";
     if (where.empty()) return false;
     say(
@@ -317,10 +271,18 @@ class RanksRun {
     std::array<char, 65536> part;
     while (errors_) {
       const auto got = ::read(errors_.number(), part.data(), part.size());
-      if (got > 0) base::write_all(STDERR_FILENO, filter_.add({part.data(), static_cast<size_t>(got)}));
+      if (got > 0) pass_on({part.data(), static_cast<size_t>(got)});
       if (got == 0) errors_.close();
       if (got <= 0 && !(got < 0 && errno == EINTR)) return;
     }
+  }
+
+  // Slurm reports a process that ran out of memory on another node only there.
+  void pass_on(std::string_view bytes) {
+    base::write_all(STDERR_FILENO, bytes);
+    last_line_ += bytes;
+    has_memory_kill_ |= contains(last_line_, "oom_kill event") || contains(last_line_, "oom-kill event");
+    last_line_.erase(0, last_line_.rfind('\n') + 1);
   }
 
   bool has_ended() {
@@ -402,13 +364,13 @@ class RanksRun {
   OwnJob& job_;
   JobSignals& signals_;
   RanksPlan plan_;
-  BannerFilter filter_;
+  std::string last_line_;
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
   Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
-  bool was_ended_ = false;
+  bool was_ended_ = false, has_memory_kill_ = false;
 };
 
 }  // namespace

@@ -41,25 +41,6 @@ bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_los
 /// A line of the job's log.
 void say(const std::string& text);
 
-/// Removes Open MPI's banners about a rank that failed from a launcher's standard error.
-class BannerFilter {
- public:
-  /// What to print after these bytes.
-  std::string add(const std::string& bytes);
-  /// What is left to print at the end.
-  std::string finish();
-  /// Slurm's line about a process that ran out of memory; empty if there was none.
-  const std::string& memory_kill() const { return memory_kill_; }
-
- private:
-  std::string add_line(const std::string& line);
-  std::string release_block();
-
-  std::string rest_;
-  std::vector<std::string> block_;
-  std::string memory_kill_;
-};
-
 struct RanksPlan {
   Launcher launcher;
   std::vector<std::string> words;  ///< the program and its arguments

@@ -86,7 +86,7 @@ class SignalsBlocked {
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
   const auto path = file_of(plan, link, ".sh").string();
   const auto script = script_of(plan, link, submission.jobs.empty() ? "" : submission.jobs.back().id);
-  const auto command = cluster::submit_command(submission.scheduler, path, script);
+  const auto command = cluster::submit_command(submission.scheduler, path);
   base::replace_file(path, script);
   const auto submitted = cluster::submit(command);
   output::line(submitted.id);
@@ -114,6 +114,8 @@ cluster::Site find_site(const cluster::JobRequest& job, const std::string& sched
 void check_config(cluster::JobRequest& job, const cluster::Site& site) {
   const auto loaded = load(job, site);
   for (const auto& warning : loaded.warnings) log::warning(warning);
+  const char* account = std::getenv("SBATCH_ACCOUNT");  // many users set it in their profile
+  if (site.slurm() && job.account.empty() && account) job.account = account;
   if (job.gpus_per_node < 0 && loaded.settings.launch.device == "cpu") job.gpus_per_node = 0;
 }
 
@@ -156,8 +158,7 @@ std::string commands_and_scripts(const Plan& plan) {
   for (int64_t link = 1; link <= plan.links; ++link) {
     const auto before = link > 1 ? format("JOB-OF-LINK-{}", link - 1) : "";
     const auto script = script_of(plan, link, before);
-    const auto command =
-        cluster::submit_command({plan.site.scheduler}, file_of(plan, link, ".sh").string(), script);
+    const auto command = cluster::submit_command({plan.site.scheduler}, file_of(plan, link, ".sh").string());
     text += format("{}{}\n\n{}", link > 1 ? "\n" : "", cluster::shell_line(command), script);
   }
   return text;

@@ -16,7 +16,7 @@ namespace lockstep::submit {
 /// installed here. Logs its path. InputError where site and scheduler do not agree.
 cluster::Site find_site(const cluster::JobRequest& job, const std::string& scheduler);
 
-/// Checks the config, and requests no GPUs if it does not use them.
+/// Checks the config. Requests no GPUs if it uses none, and takes the account from SBATCH_ACCOUNT.
 void check_config(cluster::JobRequest& job, const cluster::Site& site);
 
 /// The config's run.dir; ./runs if it depends on the job (${PBS_JOBFS}/runs).
