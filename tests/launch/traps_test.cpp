@@ -134,7 +134,7 @@ TEST(Traps, NodesInAnotherOrderAreAWarning) {
   const Job job = launch::identify(kPals, facts);
   EXPECT_EQ(job.node_rank, 0);
   ASSERT_EQ(job.warnings.size(), 1U);
-  EXPECT_TRUE(holds(job.warnings[0], {"PALS_NODEID=1", "MPI says 0"}));
+  EXPECT_TRUE(holds(job.warnings[0], {"PALS_NODEID=1", "MPI's 0"}));
 }
 
 TEST(Traps, ForcedSlurmDoesWithoutAnMpiThatWouldAbort) {
