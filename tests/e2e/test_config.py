@@ -116,7 +116,7 @@ def test_no_library_of_another_user_is_run_to_read_a_config(run, lockstep, tmp_p
     for name in (library, f"{library}:row"):
         theirs = run(lockstep, "config", tmp_path / "c.yaml", "--set", f"optim.name={name}")
         assert theirs.returncode == 2 and "the library runs" not in theirs.stderr
-        assert "belongs to another user (uid 65534)" in theirs.stderr and str(library) in theirs.stderr
+        assert "a library of another user (uid 65534)" in theirs.stderr and str(library) in theirs.stderr
 
 
 @pytest.mark.full

@@ -166,7 +166,7 @@ const Spoilt kSpoilt[] = {
      [](Json& m) {
        m["graph_module"]["signature"]["input_specs"][0] = {{"custom_obj", {{"arg", {{"name", "a"}}}}}};
      }},
-    {"Gradients", "gives an output of the kind gradient_to_parameter",
+    {"Gradients", "an output of the kind gradient_to_parameter",
      [](Json& m) {
        m["graph_module"]["signature"]["output_specs"][0] = {
            {"gradient_to_parameter", {{"arg", {{"name", "a"}}}}}};

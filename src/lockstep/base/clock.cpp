@@ -6,7 +6,7 @@
 namespace lockstep::base {
 namespace {
 
-// Above what a thread of a busy machine waits for its turn.
+// Longer than a thread waits for a core on a busy machine.
 constexpr AwakeTime::Clock::duration kLongestGap = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -17,8 +17,8 @@ AwakeTime::Clock::duration AwakeTime::passed_at(Clock::time_point now) {
   return passed_;
 }
 
-// A rank's `after` is no earlier than rank 0's `before`, and the other way round. As with NTP the quickest
-// exchanges bound the offset most tightly; it lies in the middle.
+// A rank leaves after rank 0 has entered, and vice versa. As in NTP the fastest barriers give the tightest
+// bounds; the result is their middle.
 ClockReading compare_rounds(const std::vector<ClockRound>& first, const std::vector<ClockRound>& rank) {
   double most = std::numeric_limits<double>::infinity(), least = -most;
   for (size_t i = 0; i < std::min(rank.size(), first.size()); ++i) {

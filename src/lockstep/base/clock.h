@@ -1,6 +1,5 @@
 #pragma once
-// Time in which this process ran. A scheduler may suspend all processes of a job (SIGSTOP) and let them go on
-// hours later: whoever waits for another process is not to count that.
+// Time in which this process ran, and the offset between two clocks.
 
 #include <chrono>
 #include <cstdint>
@@ -8,8 +7,9 @@
 
 namespace lockstep::base {
 
-/// Counts from its making, for one thread that looks often: a longer gap between two looks than half a second
-/// is a suspension, and counts for that much.
+/// Time since construction without suspensions: a scheduler may stop a job (SIGSTOP) for hours, and a timeout
+/// must not count that. For a thread that calls passed() often: a gap of more than half a second counts as
+/// half a second.
 class AwakeTime {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,21 +22,19 @@ class AwakeTime {
   Clock::duration passed_{};
 };
 
-// How far two clocks are apart, from exchanges that nobody leaves before everybody has come.
-
-/// What one rank saw of such an exchange, in nanoseconds of its own clock.
+/// When one rank entered and left a barrier, in nanoseconds of its clock.
 struct ClockRound {
   int64_t before = 0, after = 0;
 };
 
-/// A rank's clock, once compared with rank 0's, in nanoseconds.
+/// A rank's clock compared with rank 0's, in nanoseconds.
 struct ClockReading {
-  int64_t when = 0;  ///< by its own clock
+  int64_t when = 0;  ///< on its own clock
   double ahead = 0;  ///< of rank 0's
-  double error = 0;  ///< at most so far from the truth
+  double error = 0;  ///< the largest possible error of `ahead`
 };
 
-/// The same exchanges, in order, as rank 0 and as the rank saw them; at least one.
+/// From the same barriers, in order, on rank 0 and on the rank; at least one.
 ClockReading compare_rounds(const std::vector<ClockRound>& first, const std::vector<ClockRound>& rank);
 
 }  // namespace lockstep::base

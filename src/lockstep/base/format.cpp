@@ -8,8 +8,6 @@
 
 namespace lockstep {
 
-// The one file with fmt in it.
-
 __attribute__((visibility("default"))) std::string vformat(std::string_view text,
                                                            std::initializer_list<FormatArgument> arguments) {
   using Kind = base::FormatKind;

@@ -1,5 +1,5 @@
 #pragma once
-// format() for the whole house: fmt's syntax, checked while compiling, with fmt itself in format.cpp alone.
+// format() with fmt's syntax, checked at compile time. Only format.cpp includes fmt.
 
 #include <array>
 #include <concepts>
@@ -12,10 +12,10 @@
 
 namespace lockstep::base {
 
-// Are a format's text and its arguments made for each other? Asked while compiling, without fmt's headers: a
-// program that links lockstep may have another fmt.
+// The check of a format's text and arguments does not use fmt's headers, because a program that links
+// lockstep may have another fmt.
 
-/// What format() tells apart.
+/// The types of arguments.
 enum class FormatKind : std::uint8_t { boolean, character, integer, natural, single, number, text, pointer };
 
 template <class T>
@@ -42,13 +42,13 @@ constexpr FormatKind format_kind() {
   }
 }
 
-// None of these is constexpr: to meet one while compiling is an error that shows its name.
+// These are not constexpr, so a call at compile time is an error that shows the name.
 inline void format_has_fewer_arguments_than_fields() {}
 inline void format_has_more_arguments_than_fields() {}
 inline void format_has_a_brace_without_its_partner() {}
 inline void format_has_a_field_for_another_type() {}
 
-/// Throws its errors at the compiler.
+/// Checks a format at compile time.
 template <std::size_t N>
 class FormatCheck {
  public:
@@ -73,7 +73,7 @@ class FormatCheck {
     }
   }
 
-  // Which argument: its number, or the next one.
+  // The argument's index: a number, or the next one.
   constexpr std::size_t argument() {
     std::size_t number = 0, digits = 0;
     for (; place_ < text_.size() && text_[place_] >= '0' && text_[place_] <= '9'; ++place_, ++digits)
@@ -111,7 +111,7 @@ class FormatCheck {
   std::size_t place_ = 0, next_ = 0, used_ = 0;
 };
 
-/// A format's text that goes with arguments of these types.
+/// A format's text, checked for arguments of these types.
 template <class... Args>
 class FormatText {
  public:
@@ -172,7 +172,7 @@ class FormatArgument {
   Value value_ = {};
 };
 
-/// What format() calls: the same without the check while compiling.
+/// The same without the check at compile time.
 std::string vformat(std::string_view text, std::initializer_list<FormatArgument> arguments);
 
 /// A text for these arguments.

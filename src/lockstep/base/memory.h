@@ -1,5 +1,5 @@
 #pragma once
-// No memory left is an error like any other: it says where, and what to do.
+// Out of memory as an error with a place and a hint.
 
 #include <new>
 #include <stdexcept>
@@ -11,17 +11,17 @@
 namespace lockstep::base {
 
 inline constexpr const char* kMoreMemory =
-    "ask for more memory a node, or start fewer ranks on it; where a file is named, is it the right one?";
+    "ask for more memory a node, or start fewer ranks on it; if a file is named, check that it is the right "
+    "one";
 
 inline constexpr const char* kMoreGpuMemory =
-    "less is needed by a smaller batch (data.batch_size; train.accumulate gives the optimiser as many "
-    "samples), by computing activations again (model.checkpointing), by bf16 (train.precision) and by a "
-    "sharded optimiser (optim.sharded); nvidia-smi shows who else is there";
+    "set a smaller data.batch_size (with train.accumulate for as many samples a step), model.checkpointing, "
+    "train.precision: bf16 or optim.sharded; nvidia-smi shows other processes on the GPU";
 
-/// Whether this is how the standard library or libtorch say that there is no memory left.
+/// Whether the standard library or libtorch ran out of memory.
 bool is_out_of_memory(const std::exception& error);
 
-/// Does the work; where memory ends, throws an Error that names `where`.
+/// Runs `work`; if memory runs out, throws an Error with `where`.
 template <class Work>
 auto with_memory_for(const std::string& where, Work&& work) {
   try {
@@ -34,15 +34,15 @@ auto with_memory_for(const std::string& where, Work&& work) {
   }
 }
 
-/// What a reader may hold of a file that somebody else wrote: so much, whatever its size, and so many bytes
-/// for each of its own. Honest files need a tenth of it; small files that swell are stopped.
+/// The memory that a reader may use for a file: a fixed amount, plus so many bytes for each byte of the file.
+/// Ordinary files need a tenth of it; a small file that expands too much is refused.
 inline constexpr size_t kHeldAlways = size_t{64} << 20;
 inline constexpr size_t kHeldPerByte = 32;
 
 class Allowance {
  public:
   explicit Allowance(size_t file_bytes) : left_(kHeldAlways + kHeldPerByte * file_bytes) {}
-  /// False once more is asked for than there is.
+  /// False if less than `bytes` is left.
   bool take(size_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;

@@ -1,16 +1,16 @@
 #pragma once
-// A module that computes what neither its class nor its parameters show.
+// A module whose computation comes from a file.
 
 #include <string>
 
 namespace lockstep {
 
-/// A module that runs graphs from a file: ranks whose parameters are alike may still hold other ones. DDP
-/// compares them between the ranks.
+/// A module that runs graphs from a file. Ranks with equal parameters may have different graphs, so DDP
+/// compares their digests.
 class OwnGraph {
  public:
   virtual ~OwnGraph() = default;
-  /// A digest of the graphs: the same for the same ones.
+  /// A digest of the graphs.
   virtual std::string graph_digest() const = 0;
 };
 

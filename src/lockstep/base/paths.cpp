@@ -25,9 +25,27 @@ fs::path this_code() {
   return fs::read_symlink("/proc/self/exe", none);
 }
 
+// A link to the code may be in another folder.
+fs::path without_links(const fs::path& path) {
+  std::error_code none;
+  return fs::weakly_canonical(path, none);
+}
+
+std::vector<std::string> paths_around(const fs::path& code, const std::string& file) {
+  std::vector<std::string> paths;
+  for (const char* place : {".", "../lib", "lib"})
+    paths.push_back((code.parent_path() / place / file).string());
+  return paths;
+}
+
+std::string first_existing(const std::vector<std::string>& paths) {
+  const auto found = std::ranges::find_if(paths, [](const auto& path) { return fs::exists(path); });
+  return found == paths.end() ? "" : *found;
+}
+
 std::string home_of_library() {
   std::error_code none;
-  auto above = fs::canonical(this_code(), none).parent_path();
+  auto above = without_links(this_code()).parent_path();
   // up from PREFIX/lib[64][/triple] or SOURCE/build/PRESET/lib
   for (int level = 0; level < 3 && above.has_relative_path(); ++level) {
     above = above.parent_path();
@@ -42,19 +60,15 @@ std::string home_of_library() {
 
 std::vector<std::string> places_beside(const std::string& file) {
   const auto self = this_code();
-  std::error_code none;
-  std::vector<std::string> paths;
-  for (const auto& code : {self, fs::weakly_canonical(self, none)}) {  // a link may be in another folder
-    for (const char* place : {".", "../lib", "lib"})
-      paths.push_back((code.parent_path() / place / file).string());
-  }
+  auto paths = paths_around(self, file);
+  for (auto& path : paths_around(without_links(self), file)) paths.push_back(std::move(path));
   return paths;
 }
 
 std::string find_beside(const std::string& file) {
-  const auto paths = places_beside(file);
-  const auto there = std::ranges::find_if(paths, [](const auto& path) { return fs::exists(path); });
-  return there == paths.end() ? "" : *there;
+  const auto self = this_code();
+  const auto near = first_existing(paths_around(self, file));
+  return near.empty() ? first_existing(paths_around(without_links(self), file)) : near;
 }
 
 std::string home_folder() {

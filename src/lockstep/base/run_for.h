@@ -1,5 +1,5 @@
 #pragma once
-// A bound on a call that cannot be interrupted and that asks another machine.
+// A timeout for a call that cannot be interrupted, such as a name lookup.
 
 #include <chrono>
 #include <future>
@@ -10,8 +10,8 @@
 
 namespace lockstep::base {
 
-/// What `work` returns or throws; nothing where it takes longer. Then its thread goes on alone, so `work`
-/// must own what it uses.
+/// What `work` returns or throws; nullopt if it takes longer. Its thread then continues, so `work` must own
+/// what it uses.
 template <class Work>
 std::optional<std::invoke_result_t<Work>> run_for(std::chrono::milliseconds timeout, Work work) {
   std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));

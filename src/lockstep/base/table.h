@@ -1,7 +1,6 @@
 #pragma once
-// Open tables: rows of one kind (task, model, optimiser, ...) by name, each added by the file that defines
-// it, in the program or in a shared library that it loads. What the config, the help and the docs ask needs
-// no libtorch.
+// Open tables: rows of one kind (task, model, optimiser, ...) by name. The file that defines a row adds it,
+// in the program or in a shared library that it loads. The config, help and docs read rows without libtorch.
 
 #include <any>
 #include <cstdint>
@@ -15,45 +14,44 @@
 
 namespace lockstep {
 
-/// A key that a row cannot do without, and what to do where it is not set.
+/// A key that a row requires, and the hint if it is not set.
 struct RowNeed {
   std::string key;   ///< of the row's section: "max_lr"
-  std::string hint;  ///< "set schedule.max_lr, ten times optim.lr say"
+  std::string hint;  ///< "set schedule.max_lr, for example ten times optim.lr"
 };
 
-/// What a row says of itself before anything is made.
+/// The description of a row.
 struct RowFacts {
   std::string help;                     ///< one line
-  std::vector<std::string> reads = {};  ///< keys of its section; "options.NAME"; "*" = whatever it likes
-  std::vector<RowNeed> needs = {};      ///< of those, the ones that must be set
+  std::vector<std::string> reads = {};  ///< keys of its section; "options.NAME"; "*" = any
+  std::vector<RowNeed> needs = {};      ///< the keys that must be set
   std::map<std::string, std::string> defaults =
-      {};  ///< what `default` or an empty text of a key ("optim.weight_decay") means
+      {};  ///< the value for `default` or an empty text of a key ("optim.weight_decay")
 };
 
-/// A row as the tables hold it.
+/// A row in the tables.
 struct TableRow {
   std::string kind;     ///< "optimiser"
   std::string name;     ///< as a config names it
-  std::string library;  ///< the shared library that brought it; empty = the program's own
-  RowFacts facts;       ///< what it says of itself
-  std::any typed;       ///< the row as its module knows it, with what makes the thing
+  std::string library;  ///< the shared library that added it; empty = the program
+  RowFacts facts;       ///< its description
+  std::any typed;       ///< the module's row type, with its factory
 };
 
-/// A row of a table whose things `Make` makes: the macros of the modules fill it.
+/// A row with a factory of type `Make`; the modules' macros fill it.
 template <class Make>
 struct RowOf {
   std::string help = {};                             ///< one line
   std::vector<std::string> reads = {};               ///< see RowFacts
   std::vector<RowNeed> needs = {};                   ///< see RowFacts
   std::map<std::string, std::string> defaults = {};  ///< see RowFacts
-  std::function<Make> make = {};                     ///< makes the thing
+  std::function<Make> make = {};                     ///< the factory
 };
 
-/// The texts under `optim.options`, `model.options`, ...: keys of a row's own.
+/// The values under `optim.options`, `model.options`, ...
 using RowOptions = std::map<std::string, std::string>;
 
-/// One of them as a number, a truth value or a text; `otherwise` where it is not set. InputError for what is
-/// none.
+/// One of them as a number, a boolean or a text; `otherwise` if it is not set. InputError for another type.
 template <class T>
 T option(const RowOptions& options, const std::string& name, T otherwise);
 template <>
@@ -65,7 +63,7 @@ bool option(const RowOptions& options, const std::string& name, bool otherwise);
 template <>
 std::string option(const RowOptions& options, const std::string& name, std::string otherwise);
 
-/// Hands a typed row over to the tables.
+/// Copies a typed row into the tables.
 template <class Typed>
 void fill_row(void* into, Typed typed) {
   auto& row = *static_cast<TableRow*>(into);
@@ -75,13 +73,13 @@ void fill_row(void* into, Typed typed) {
 
 }  // namespace lockstep
 
-/// Adds a row to the table of its kind. Plain C, so that a library built for another lockstep is told apart
-/// by its `abi` before `fill`, which knows C++ types, is called.
+/// Adds a row to the table of its kind. Plain C, so that the `abi` of a library for another lockstep is
+/// checked before `fill` uses C++ types.
 extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* name,
                                  void (*fill)(void* row));
 
-/// What a shared library must agree on with the program that loads it. A macro, for each side must say what
-/// it was compiled with: an inline function of both would be merged into one by the dynamic linker.
+/// What a shared library and the program must have in common. A macro, because the dynamic linker would merge
+/// an inline function of both.
 #define LOCKSTEP_ABI(SIZE)                                                                 \
   [] {                                                                                     \
     static char text[128];                                                                 \
@@ -91,8 +89,7 @@ extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* 
     return static_cast<const char*>(text);                                                 \
   }()
 
-/// One row: the modules' own macros (LOCKSTEP_MODEL, LOCKSTEP_OPTIMIZER, ...) say all but the name and the
-/// fields.
+/// Adds one row. Use the modules' macros (LOCKSTEP_MODEL, LOCKSTEP_OPTIMIZER, ...).
 #define LOCKSTEP_ROW(TAG, KIND, NAME, TYPE, SIZE, ...)             \
   static void lockstep_fill_##TAG##_##NAME(void* row) {            \
     lockstep::fill_row(row, TYPE{__VA_ARGS__});                    \

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLongestLine = 2000, kHead = 1500, kTail = 300;
 
-// the bytes of the character that begins here; 0 where none does
+// The length of the character that begins here; 0 if there is none.
 size_t length_at(std::string_view text, size_t at) {
   for (size_t length = 1; length <= 4 && at + length <= text.size(); ++length) {
     if (!invalid_utf8(text.substr(at, length))) return length;
@@ -45,7 +45,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// never in the middle of a letter
+// Never in the middle of a character.
 size_t letter_start(std::string_view text, size_t at) {
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
   return at;
@@ -74,7 +74,7 @@ std::string readable(std::string_view text) {
 namespace {
 
 constexpr size_t kDeeper = 2;
-constexpr size_t kNarrowest = 20;  // of a terminal that is worth the trouble
+constexpr size_t kNarrowest = 20;  // below this, lines are not broken
 
 std::string wrapped_line(std::string_view line, size_t width) {
   const auto indent = std::min(line.find_first_not_of(' '), line.size());
@@ -132,7 +132,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// how many bytes follow a lead byte, or -1 when it cannot lead
+// The number of bytes after a lead byte, or -1 if it is not one.
 int utf8_tail(unsigned char lead) {
   if (lead < 0x80) return 0;
   if (lead >= 0xC2 && lead <= 0xDF) return 1;
@@ -141,7 +141,7 @@ int utf8_tail(unsigned char lead) {
   return -1;
 }
 
-// overlong forms, surrogates and values past U+10FFFF show in the second byte
+// The second byte shows overlong forms, surrogates and values above U+10FFFF.
 bool second_byte_fits(unsigned char lead, unsigned char second) {
   if (lead == 0xE0) return second >= 0xA0;
   if (lead == 0xED) return second <= 0x9F;
@@ -167,12 +167,13 @@ size_t edit_distance(std::string_view from, std::string_view to) {
   return d[from.size()][to.size()];
 }
 
-constexpr size_t kLongestName = 200;  // a column's name may have megabytes
+constexpr size_t kLongestName = 200;  // the name of a column may have megabytes
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
-  size_t best_distance = std::max<size_t>(1, (word.size() + 1) / 3) + 1;  // from here on it is another word
+  size_t best_distance =
+      std::max<size_t>(1, (word.size() + 1) / 3) + 1;  // at this distance it is another word
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongestName) continue;
     const size_t distance = edit_distance(lower(word), lower(candidate));

@@ -9,43 +9,36 @@
 
 namespace lockstep::base {
 
-/// How many single-character edits (a swap of neighbours counts as one) lead from one word to the other.
+/// The number of single-character edits between two words; a swap of neighbours counts as one.
 size_t edit_distance(std::string_view from, std::string_view to);
 
-/// The candidate that a person most likely meant, or nothing when none is near. Case does not matter.
+/// The candidate that the user most likely meant, or nullopt. Ignores case.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
-/// Where the first byte is that is not well-formed UTF-8, or nothing.
+/// The position of the first byte that is not valid UTF-8, or nullopt.
 std::optional<size_t> invalid_utf8(std::string_view text);
 
-/// The text with control characters as \xNN, and cut after `limit` bytes: safe to print in an error.
+/// The text with control characters as \xNN, truncated to `limit` bytes: safe to print in an error.
 std::string printable(std::string_view text, size_t limit = 80);
 
 inline constexpr size_t kLongestPath = 4096;  ///< printable()'s limit for a path
 
-// Lines as wide as a terminal.
-
-/// How many letters the UTF-8 text has.
+/// The number of characters of a UTF-8 text.
 size_t letters(std::string_view text);
 
-/// The text in lines of at most `width` letters, broken between words: what follows stands two blanks deeper
-/// than its line began. A longer word keeps a line for itself; a width of 0 leaves all as it is.
+/// The text in lines of at most `width` characters, broken between words, with continuation lines indented by
+/// two more blanks. A longer word has a line of its own; a width of 0 changes nothing.
 std::string wrapped(std::string_view text, size_t width);
 
-// Text that was made elsewhere, safe to put before a person: no terminal obeys it, and it has an end.
-
-/// Lines and tabs stay, and every letter of valid UTF-8; what a terminal would obey (escape codes, the C1
-/// controls, marks that turn the direction of writing) and what is no UTF-8 becomes \xNN. The middle of a
-/// very long line is left out.
+/// Untrusted text, safe to print: control codes for a terminal (escape codes, C1, text direction) and invalid
+/// UTF-8 become \xNN, and the middle of a very long line is left out. Keeps lines and tabs.
 std::string readable(std::string_view text);
-
-// Colours of text on a terminal. Whether there are any is for launch/terminal.h to say.
 
 enum class TextStyle { plain, good, bad, strong, faint, wrong };
 
-/// The text between the codes of this style; plain has none.
+/// The text with the terminal codes of this style.
 std::string with_style(const std::string& text, TextStyle style);
 
 }  // namespace lockstep::base

@@ -1,9 +1,11 @@
 #include "lockstep/launch/device.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -21,6 +23,16 @@ bool hides_all(const Environment& environment) {
   if (!is_set(environment, kVisible)) return false;
   const std::string text = text_of(environment, kVisible);
   return text.empty() || text.starts_with("-") || text == "NoDevFiles";
+}
+
+// Without a sign of a driver dlopen would search some fifty paths for it, on every rank.
+bool may_have_driver(const Environment& environment) {
+  constexpr std::array kSigns = {"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg",
+                                 "/dev/nvmap",     "/usr/bin/nvidia-smi", "/usr/bin/nvidia-modprobe"};
+  std::istringstream folders(text_of(environment, "LD_LIBRARY_PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/libcuda.so.1").c_str(), F_OK) == 0) return true;
+  return std::ranges::any_of(kSigns, [](const char* path) { return ::access(path, F_OK) == 0; });
 }
 
 GpuCount ask_driver(void* library) {
@@ -98,7 +110,7 @@ GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
   if (hides_all(environment)) return {0, narrowed};
   // not closed, because libtorch opens the same driver later
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  void* library = may_have_driver(environment) ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : nullptr;
   if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
   GpuCount result = ask_driver(library);
   if (!narrowed.empty()) result.because += ", " + narrowed;

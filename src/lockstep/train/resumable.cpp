@@ -24,9 +24,9 @@
 namespace lockstep::train {
 namespace {
 
-// x86's name; Arm's numbers, as it has no name.
+// The name on x86, numbers on Arm, which has no name.
 std::string model_of_processor() {
-  // a hypervisor's name may stand for several generations: their numbers do not
+  // several generations may share a hypervisor's name, but not these numbers
   constexpr const char* kNames[] = {"model name", "cpu family",      "model\t",
                                     "stepping",   "CPU implementer", "CPU part"};
   std::ifstream file("/proc/cpuinfo");
@@ -85,7 +85,7 @@ const HookMemory* memory_of(const DdpCore* core) {
   return core && core->comm_hook() ? core->comm_hook().memory() : nullptr;
 }
 
-// A plug-in's name is its path, and it may lie elsewhere by now.
+// A plug-in's name is its path, which may have changed.
 std::string name_of(const DdpCore* core) {
   return core ? std::filesystem::path(core->comm_hook_name()).stem().string() : "";
 }
@@ -115,7 +115,7 @@ HookState state_of(const Tree& tensors) {
   return state;
 }
 
-// This rank's part where it is there; else why not.
+// This rank's part, or why it is missing.
 struct Part {
   HookState state;
   std::string missing;
@@ -123,15 +123,15 @@ struct Part {
 
 Part part_of(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict) {
   const auto parts = find(dict, kEntry);
-  if (!parts) return {{}, "the checkpoint has nothing of it"};
+  if (!parts) return {{}, "the checkpoint has no state of it"};
   const auto all = elements(*parts);
   if (all.size() != static_cast<size_t>(team.world()))
-    return {{}, format("the checkpoint has it of {} ranks, and there are {}", all.size(), team.world())};
+    return {{}, format("the checkpoint has it for {} ranks, but there are {}", all.size(), team.world())};
   const auto& own = all[static_cast<size_t>(team.rank())];
   if (as_string(get(own, "layout"), kEntry) != layout)
     return {{}, "the ranks share the model in another way than before"};
   const auto was = as_string(get(own, "name"), kEntry);
-  if (was != name_of(core)) return {{}, "the checkpoint has that of " + (was.empty() ? "no hook" : was)};
+  if (was != name_of(core)) return {{}, "the checkpoint has the state of " + (was.empty() ? "no hook" : was)};
   const auto state = find(own, "state");
   return {state ? state_of(*state) : HookState{}, ""};
 }
@@ -156,8 +156,8 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   if (core && core->comm_hook() && !memory)
     warn_once(
         team,
-        format("the comm hook {} does not say what it keeps from step to step: if there is anything, it "
-               "begins afresh (HookMemory in lockstep/parallel/comm_hook.h)",
+        format("the comm hook {} does not declare its state: if it has any, it starts anew (HookMemory in "
+               "lockstep/parallel/comm_hook.h)",
                name));
   if (!keeps_something(team, core)) return;
   Part part;
@@ -167,8 +167,8 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
     if (!one.empty()) missing.push_back(std::move(one));
   if (!missing.empty())
     return warn_once(
-        team, format("what the comm hook {} kept from step to step begins afresh: {}; the bits will not "
-                     "be those of a run that went through",
+        team, format("the state of the comm hook {} starts anew: {}; the bits will differ from those of an "
+                     "uninterrupted run",
                      name, missing.front()));
   team.together([&] {
     if (memory && memory->load && !part.state.empty()) memory->load(part.state);
@@ -190,7 +190,7 @@ bool same_everywhere(const Team& team, const at::Tensor& bytes) {
   return ends[0] == -ends[1] && ends[2] == -ends[3];
 }
 
-// Ranks that draw the same numbers, as Python's do after the same manual_seed, need one state between them.
+// One state is enough if all ranks draw the same numbers, as Python's do after the same manual_seed.
 Tree gather_states(const Team& team, const at::Tensor& state) {
   const auto list = make_list();
   if (same_everywhere(team, state)) {
@@ -212,14 +212,14 @@ void restore_generator(const Team& team, const Tree& list, const std::string& ke
   if (const auto mine = own_state(team, list, key)) set_rng_state(*mine, device);
 }
 
-// As many as the rank has that computes on the most GPUs; one with fewer says its last again.
+// The largest number of GPUs of a rank; a rank with fewer repeats its last one.
 size_t most_gpus(const Team& team, size_t own) {
   std::vector<double> most{static_cast<double>(own)};
   team.max(most);
   return static_cast<size_t>(most[0]);
 }
 
-// A list a GPU: device_rng, and each of the further ones.
+// One list for each GPU.
 std::vector<Tree> device_states(const Tree& dict) {
   std::vector<Tree> lists;
   if (const auto first = find(dict, kDevice)) lists.push_back(*first);
@@ -230,10 +230,10 @@ std::vector<Tree> device_states(const Tree& dict) {
 
 void warn_where_gpus_differ(const Team& team, size_t saved, size_t used) {
   if (saved == used || saved == 0 || used == 0 || !team.first()) return;
-  log::warning(format("the checkpoint has the random numbers of {} GPU{} a rank, and {} {} used: {}", saved,
+  log::warning(format("the checkpoint has random states for {} GPU{} a rank, but {} {} used: {}", saved,
                       saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
-                      saved < used ? "those of the others go on as they are seeded, and the bits may differ"
-                                   : "the others' are left out, and the bits may differ"));
+                      saved < used ? "the other GPUs keep their seeds, and the bits may differ"
+                                   : "the other states are not used, and the bits may differ"));
 }
 
 }  // namespace
@@ -244,15 +244,16 @@ void check_format(const Tree& tree, const std::string& path) {
     const auto part = find(tree, key);
     const auto number = part ? as_int(get(*part, "format"), format("{}.format", key)) : 0;
     if (number <= highest) continue;
-    throw InputError(format("the checkpoint is of format {}, this lockstep reads up to {}", number, highest),
-                     path, "use the lockstep that wrote it, or a newer one");
+    throw InputError(
+        format("the checkpoint has format {}, but this lockstep reads up to {}", number, highest), path,
+        "use the lockstep that wrote it, or a newer one");
   }
 }
 
 Tree read_checkpoint(const std::string& path) {
   auto file = open_checkpoint_file(path);
   if (file.checksum == Checksum::none)
-    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
+    log::info(format("{} has no checksum, so damage may go unnoticed", path));
   check_format(file.tree, path);
   return std::move(file.tree);
 }

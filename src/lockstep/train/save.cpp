@@ -14,13 +14,13 @@
 namespace lockstep {
 namespace {
 
-// Sums of several ranks depend on them, and what a hook keeps.
+// Sums over several ranks and a hook's state depend on the buckets.
 bool has_buckets(const Team& team, const CheckpointParts& parts) {
   const auto* core = parts.model.core();
   return core && (team.world() > 1 || core->comm_hook());
 }
 
-// Every rank takes part: what the ranks hold between them, gathered.
+// Collective: gathers the ranks' state.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
   const auto state = make_dict({{"format", train::kSessionFormat}, {"world", int64_t{team.world()}}});
   train::put_machine(state);
@@ -39,11 +39,11 @@ Tree gather_state(const Team& team, const CheckpointParts& parts) {
 }
 
 void require_folder(const std::string& path) {
-  if (path.empty()) throw InputError("save() was given no path", "", "name a .pt file");
+  if (path.empty()) throw InputError("save() needs a path", "save()", "name a .pt file");
   const auto folder = std::filesystem::absolute(path).parent_path();
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed))
-    throw InputError("there is no folder to save into", path, "make it first, or give another path");
+    throw InputError("the folder for the checkpoint does not exist", path, "create it, or use another path");
 }
 
 void write(const std::string& path, const CheckpointParts& parts, const Tree& optimizer, const Tree& state) {
@@ -60,7 +60,8 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   }
 }
 
-// The file as this program takes it: Python's has no state of a session, the trainer keeps the epoch outside.
+// A checkpoint of this program, of Python (without session state), or of the trainer (with the epoch outside
+// of it).
 class LoadedFile {
  public:
   LoadedFile(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
@@ -75,7 +76,7 @@ class LoadedFile {
   Tree part(const Tree& dict, const char* name) const {
     if (const auto found = find(dict, name)) return *found;
     throw InputError(format("the checkpoint has no \"{}\"", name), path_,
-                     "leave that part out of load(), or load a checkpoint that was saved with it");
+                     "omit that part in load(), or load a checkpoint that was saved with it");
   }
 
  private:
@@ -132,7 +133,8 @@ bool load_if_there(const std::string& path, const Session& session, const Checkp
   const auto there = session.team().from_first([&] {
     std::error_code failed;
     const bool exists = std::filesystem::exists(path, failed);
-    if (failed) throw InputError("cannot look there: " + failed.message(), path, "check the path");
+    if (failed)
+      throw InputError("cannot check whether it exists: " + failed.message(), path, "check the path");
     return std::string(exists ? "yes" : "");
   });
   if (there.empty()) return false;

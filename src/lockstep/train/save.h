@@ -26,11 +26,10 @@
 
 namespace lockstep {
 
-/// A module however a program holds it, wrapped or not. The file has its tensors under the module's own
-/// names.
+/// A module, wrapped or not. The file has its tensors under the module's own names.
 class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
  public:
-  /// A model that ddp() wraps: the file keeps its buckets, too.
+  /// A model that ddp() wraps; the file also has its buckets.
   template <class M>
   SavedModule(const std::shared_ptr<DistributedDataParallel<M>>& model)
       : module_(model->module().get()), core_(&model->core()) {}
@@ -52,7 +51,7 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
   torch::nn::Module& module() const { return *module_; }
   /// Null without DDP.
   DdpCore* core() const { return core_; }
-  /// Where it computes.
+  /// The devices of its tensors.
   std::vector<c10::Device> devices() const;
 
  private:
@@ -61,17 +60,17 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
   std::vector<c10::Device> replicas_ = {};  // of data_parallel()
 };
 
-/// What a checkpoint takes from a program and gives back to it. What is left out is neither saved nor loaded;
-/// each rank's random numbers always are.
+/// The parts of a checkpoint. An omitted part is neither saved nor loaded; each rank's random state always
+/// is.
 struct CheckpointParts {
   SavedModule model;
   Optimizer* optimizer = nullptr;
   Schedule* schedule = nullptr;
   GradScaler* scaler = nullptr;
   DistributedSampler* sampler = nullptr;
-  /// How many samples this rank has taken since the sampler's set_epoch() or resume(); for save().
+  /// For save(): how many samples this rank has used since the sampler's set_epoch() or resume().
   int64_t samples = 0;
-  /// Whatever else the program wants back from load(): make_dict({{"best", 0.93}}); for save(), rank 0's.
+  /// For save(), on rank 0: other values that load() returns: make_dict({{"best", 0.93}}).
   Tree more = {};
 };
 

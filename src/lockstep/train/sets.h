@@ -29,20 +29,21 @@ class Samples : public Dataset {
   std::shared_ptr<const Dataset> set_;
 };
 
-/// What a task trains on and what it is evaluated on.
+/// The training and evaluation sets of a task.
 struct Sets {
   Samples train, eval;
   std::vector<std::string> class_names;
 };
 
-/// Diabetes among Pima women: 8 measurements and a class. A fifth of each class is kept for `eval`, and zeros
-/// that mean a missing value are filled. `path`: the file, or its folder; under the working directory, else
-/// in lockstep's share folder.
+/// Diabetes among Pima women: 8 measurements and a class. A fifth of each class is the `eval` set, and zeros
+/// that mean a missing value are filled. `path`: the file or its folder, under the working directory or in
+/// lockstep's share folder.
 Sets pima(const std::string& path = "data/pima");
 /// Handwritten digits, 28 x 28 and normalised.
 Sets mnist(const std::string& path = "data/mnist");
 
-/// The same, read once a node: its ranks map the same memory, and an error is everybody's. Collective.
+/// The same, read once on each node: its ranks share the memory, and all ranks throw the same error.
+/// Collective.
 Sets pima(const std::string& path, const Session& session);
 /// As pima(path, session).
 Sets mnist(const std::string& path, const Session& session);
@@ -51,8 +52,8 @@ Sets mnist(const std::string& path, const Session& session);
 
 namespace train {
 
-/// For the ranks of a node to load data together. The team must outlive it. While it exists, the death of a
-/// rank of this node ends this process.
+/// Lets the ranks of a node load data together. The team must outlive it. While it exists, the death of a rank
+/// of this node ends this process.
 NodeShare node_share(const Team& team);
 
 }  // namespace train

@@ -207,9 +207,10 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
       write_pt(newer, snapshot(make_dict({{key, make_dict({{"format", int64_t{99}}})}})));
       return std::string();
     });
-    EXPECT_NE(
-        message_of([&] { load(newer, session, other.parts()); }).find("is of format 99, this lockstep reads"),
-        std::string::npos);
+    EXPECT_NE(message_of([&] {
+                load(newer, session, other.parts());
+              }).find("has format 99, but this lockstep reads"),
+              std::string::npos);
   }
 
   check_hooks(folder + "/hook.pt", session);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kStem = "step-", kExtension = ".pt";
 
-/// Only a folder that is not there is an empty one.
+/// A missing folder counts as empty.
 bool is_missing(const std::error_code& failure) {
   return failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
 }
@@ -50,8 +50,8 @@ std::vector<fs::path> checkpoints_in(const std::string& folder) {
   std::error_code failure;
   auto files = checkpoints_in(folder, failure);
   if (!failure) return files;
-  throw InputError("the checkpoints cannot be looked for: " + failure.message(), folder,
-                   "see to the file system, or start a new run (without --resume)");
+  throw InputError("cannot list the checkpoints: " + failure.message(), folder,
+                   "check the file system, or start a new run (without --resume)");
 }
 
 std::string newest_by_name(const std::string& folder) {

@@ -1,6 +1,5 @@
 #pragma once
-// How the checkpoints of a run are named, step-00000470.pt and so on, and which of a folder is the newest by
-// its name.
+// Names of checkpoints, like step-00000470.pt, and the newest in a folder.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,17 +13,17 @@ namespace lockstep::base {
 /// "step-00000470.pt"
 std::string checkpoint_name(int64_t step);
 
-/// 470 of "step-00000470.pt"; nothing where it is no checkpoint's name.
+/// 470 for "step-00000470.pt"; nullopt for another name.
 std::optional<int64_t> step_in_name(const std::string& name);
 
-/// The checkpoints of a folder, in no order; none where there is no folder. An InputError where the system
-/// cannot read it.
+/// The checkpoints of a folder, unsorted; empty if the folder does not exist. InputError if it cannot be
+/// read.
 std::vector<std::filesystem::path> checkpoints_in(const std::string& folder);
 
-/// The same, and what stood in the way; a folder that is not there is an empty one.
+/// The same, with the reason in `failure` instead of an InputError.
 std::vector<std::filesystem::path> checkpoints_in(const std::string& folder, std::error_code& failure);
 
-/// The one that is newest by its name, unread; empty where there is none.
+/// The path with the highest step, or empty; the file is not opened.
 std::string newest_by_name(const std::string& folder);
 
 }  // namespace lockstep::base

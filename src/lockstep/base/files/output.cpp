@@ -29,7 +29,7 @@ namespace {
 
 std::atomic<int> first_error{0};
 
-// a pipe that somebody else has made non-blocking takes no more for now
+// Another process may have made the pipe non-blocking.
 bool may_go_on(int error) {
   if (error == EINTR) return true;
   if (error != EAGAIN) return false;
@@ -60,7 +60,7 @@ void line(const std::string& text) {
 void check() {
   if (first_error == 0) return;
   throw Error(format("the output cannot be written: {}", std::strerror(first_error)), "standard output",
-              "is the disk full?");
+              "look for a full disk: df");
 }
 
 }  // namespace lockstep::output

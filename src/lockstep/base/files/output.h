@@ -1,27 +1,25 @@
 #pragma once
-// Standard output: written at once, and what a full disk swallows is not forgotten.
+// Standard output: unbuffered, with errors remembered for check().
 
 #include <string>
 
 namespace lockstep::output {
 
-/// Writes all of the text; false where it, or what came before it, got lost.
+/// Writes the text; false if it or earlier output could not be written.
 bool print(const std::string& text);
 
-/// A line of an answer, safe to show. What gets lost of it is check()'s to tell.
+/// Writes a line, made safe to show.
 void line(const std::string& text);
 
-/// Throws Error where something that was printed got lost. A reader that has left (| head) is no failure.
+/// Throws Error if some output could not be written. A closed pipe (| head) is not an error.
 void check();
 
 }  // namespace lockstep::output
 
 namespace lockstep::base {
 
-// Descriptors 0 to 2 are always open.
-
-/// Opens /dev/null where standard input, output or error came closed: the next file to be opened would take
-/// their number, and be written into by whoever prints. To be called first thing in main.
+/// Opens /dev/null for a closed standard input, output or error; otherwise the next opened file would get its
+/// number, and output would be written into it. Call it first in main.
 void open_standard_descriptors();
 
 }  // namespace lockstep::base

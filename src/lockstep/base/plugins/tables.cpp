@@ -20,7 +20,7 @@
 namespace lockstep::base {
 namespace {
 
-// With a slash, or dlopen would search the system's library folders instead.
+// Without a slash dlopen would search the system's library folders.
 std::string absolute(const std::string& path) {
   return std::filesystem::absolute(find_path(path)).lexically_normal();
 }
@@ -36,16 +36,15 @@ LibraryName library_name(const std::string& name) {
 void require_own_library(const std::string& path, const std::string& doing) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0 || facts.st_uid == ::geteuid() || facts.st_uid == 0) return;
-  throw InputError(format("{} loads no library that belongs to another user (uid {}): that would run it",
-                          doing, facts.st_uid),
-                   path, "where you trust it, copy it to a folder of your own, and name that one");
+  throw InputError(
+      format("{} does not load a library of another user (uid {}), because that would run its code", doing,
+             facts.st_uid),
+      path, "copy it to a folder of your own if you trust it, and name the copy");
 }
 
 }  // namespace lockstep::base
 
 namespace lockstep {
-
-// The keys of a row's own, from text.
 
 namespace {
 
@@ -98,8 +97,6 @@ std::string option(const RowOptions& options, const std::string& name, std::stri
 
 }  // namespace lockstep
 
-// The open tables, and the shared libraries that bring them rows.
-
 namespace lockstep::base {
 namespace {
 
@@ -107,7 +104,7 @@ constexpr const char* kHow = "docs/how-to/extending.md shows how to build one";
 
 using Fill = void (*)(void*);
 
-// A row that a library announced while it was loaded: nothing of it is touched before its abi is known.
+// A row that a library added while it was loaded. Its abi is checked before anything else of it is used.
 struct Announced {
   std::string abi, kind, name;
   Fill fill;
@@ -121,7 +118,7 @@ struct Tables {
   std::vector<Announced>* loading = nullptr;
 };
 
-// For good, as the libraries stay: what they made may be destroyed later than any static.
+// Never destroyed, because objects from the libraries may be destroyed later than any static.
 Tables& tables() {
   static auto* all = new Tables;
   return *all;
@@ -132,8 +129,8 @@ void add(const std::string& kind, const std::string& name, const std::string& li
   TableRow& row = at->second;
   if (!added) {
     throw InputError(format("there are two {}s called '{}': one is {}", kind, name,
-                            row.library.empty() ? "built in" : "of " + row.library),
-                     library.empty() ? "the program" : library, "give one of them another name");
+                            row.library.empty() ? "built in" : "from " + row.library),
+                     library.empty() ? "the program" : library, "rename one of them");
   }
   row = {kind, name, library, {}, {}};
   fill(&row);
@@ -142,29 +139,28 @@ void add(const std::string& kind, const std::string& name, const std::string& li
 [[noreturn]] void refuse_abi(const std::string& kind, const std::string& theirs, const std::string& path) {
   throw InputError(format("the {} was built for another lockstep: for '{}', this is '{}'", kind,
                           printable(theirs), tables().abis[kind]),
-                   path, "build it again with this lockstep's headers");
+                   path, "rebuild it with this lockstep's headers");
 }
 
-// Libraries from before there were tables held one task each, and said so.
+// Libraries from before the tables had one task each.
 void refuse_old(void* handle, const std::string& path) {
   if (void* found = dlsym(handle, "lockstep_task_abi"))
     refuse_abi("task", reinterpret_cast<const char* (*)()>(found)(), path);
 }
 
-// A copy that is cut off, or still under way, would end the process inside dlopen, by a bus error. The table
-// of sections is what a linker writes last.
+// A truncated copy would end the process inside dlopen by SIGBUS. The section table is at the end of a file.
 void refuse_cut_off(const RegularFile& file, const std::string& kind, const std::string& path) {
   Elf64_Ehdr header{};
   const bool is_whole = file.read_at(0, &header, sizeof header) == sizeof header;
-  if (!is_whole || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return;  // dlopen says what it is
+  if (!is_whole || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return;  // dlopen reports it
   if (header.e_ident[EI_CLASS] != ELFCLASS64) return;
   const uint64_t sections = uint64_t{header.e_shnum} * header.e_shentsize;
   if (header.e_shoff <= file.size() && sections <= file.size() - header.e_shoff) return;
-  throw InputError(format("cannot load the {}: its shared library is cut off", kind), path,
+  throw InputError(format("cannot load the {}: its shared library is truncated", kind), path,
                    "copy or build it again");
 }
 
-// dlopen as it is; announced rows are what its initialisers added.
+// dlopen; its initialisers add the announced rows.
 void* open_library(const std::string& path, const std::string& kind, std::vector<Announced>& announced) {
   refuse_cut_off(RegularFile(path, format("the {}'s shared library", kind), kHow), kind, path);
   tables().loading = &announced;
@@ -181,8 +177,7 @@ void take(const std::vector<Announced>& announced, const std::string& path) {
   for (const auto& row : announced) add(row.kind, row.name, path, row.fill);
 }
 
-// The path by which the library's rows are known. It stays loaded for good: their code, and what they made,
-// live in it.
+// The library's path in its rows. The library stays loaded, because it contains the code of its objects.
 std::string load(const std::string& path, const std::string& kind) {
   auto& known = tables();
   if (const auto found = known.libraries.find(path); found != known.libraries.end()) return found->second;
@@ -215,7 +210,7 @@ std::string names_in(const std::vector<const TableRow*>& rows) {
   return join(names, ", ");
 }
 
-// nullptr where it has none of this name, or where no name says which of several
+// nullptr if there is no row of this name, or several rows and no name
 const TableRow* pick(const std::vector<const TableRow*>& rows, const std::string& name) {
   if (name.empty()) return rows.size() == 1 ? rows[0] : nullptr;
   const auto found =
@@ -260,15 +255,15 @@ const TableRow& load_row(const std::string& kind, const std::string& name) {
   const auto rows = rows_in(library, kind);
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {
-    throw InputError(format("the shared library holds no {}", kind), library,
+    throw InputError(format("the shared library has no {}", kind), library,
                      "add one with its LOCKSTEP_ macro: docs/how-to/extending.md");
   }
   if (wanted.empty()) {
-    throw InputError(format("the shared library holds several {}s: {}", kind, names_in(rows)), library,
-                     format("say which: {}:{}", path, rows[0]->name));
+    throw InputError(format("the shared library has several {}s: {}", kind, names_in(rows)), library,
+                     format("name one: {}:{}", path, rows[0]->name));
   }
-  throw InputError(format("the shared library holds no {} called '{}'", kind, printable(wanted)), library,
-                   format("it holds {}", names_in(rows)));
+  throw InputError(format("the shared library has no {} called '{}'", kind, printable(wanted)), library,
+                   format("choose one of {}", names_in(rows)));
 }
 
 const TableRow& require_row(const std::string& kind, const std::string& name, const std::string& key) {
@@ -278,12 +273,12 @@ const TableRow& require_row(const std::string& kind, const std::string& name, co
   const auto near = nearest(name, names);
   throw InputError(format("there is no {} '{}'", kind, printable(name)), key,
                    near ? format("did you mean {}?", *near)
-                        : format("there are {}; or the path of a shared library", join(names, ", ")));
+                        : format("choose one of {}, or the path of a shared library", join(names, ", ")));
 }
 
 void made_nothing(const std::string& kind, const std::string& name, const std::string& key) {
-  throw Error(format("the {} '{}' was not made: its .make returned nothing", kind, printable(name)), key,
-              "return what it makes, or throw an error that says why there is none");
+  throw Error(format("the .make of {} '{}' returned nothing", kind, printable(name)), key,
+              "return an object, or throw an error that says why not");
 }
 
 }  // namespace lockstep::base

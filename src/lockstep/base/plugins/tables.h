@@ -1,5 +1,5 @@
 #pragma once
-// The open tables as the modules ask them: rows by name, and shared libraries that bring more.
+// Lookup in the open tables: rows by name, and shared libraries that add rows.
 
 #include <string>
 #include <vector>
@@ -8,51 +8,49 @@
 
 namespace lockstep::base {
 
-/// The rows of a kind, in the order of their names, whatever order they were linked in.
+/// The rows of a kind, sorted by name.
 std::vector<const TableRow*> rows_of(const std::string& kind);
 std::vector<std::string> names_of(const std::string& kind);
 
-/// Is it the path of a shared library, alone (a '/' in it, or .so at its end) or with a row's name:
-/// PATH.so:NAME?
+/// Whether it is the path of a shared library (it contains '/' or ends in .so), or PATH.so:ROW.
 bool names_library(const std::string& name);
 
-/// The row of that name, or the one of a library that has been loaded; nullptr where there is none.
+/// The row of that name, also from a loaded library; nullptr if there is none.
 const TableRow* find_row(const std::string& kind, const std::string& name);
 
-/// The row that the library brings; loads it, once. InputError where the file is missing, no library, built
-/// for another lockstep, or holds no row of this kind, or several of them and no name says which.
+/// The row from a library, which is loaded once. InputError if the file is missing, is not a library, was
+/// built for another lockstep, or does not have exactly one such row.
 const TableRow& load_row(const std::string& kind, const std::string& name);
 
-/// find_row(), or load_row() for a library. InputError, at `key`, for a name that is in no table.
+/// find_row(), or load_row() for a library. InputError at `key` for an unknown name.
 const TableRow& require_row(const std::string& kind, const std::string& name, const std::string& key);
 
-/// require_row() as its module knows it.
+/// The typed row of require_row().
 template <class Typed>
 const Typed& require(const std::string& kind, const std::string& name, const std::string& key) {
   return std::any_cast<const Typed&>(require_row(kind, name, key).typed);
 }
 
-/// Throws: the maker of that row, named at `key`, gave nothing.
+/// Throws an Error: the factory of the row at `key` returned nothing.
 [[noreturn]] void made_nothing(const std::string& kind, const std::string& name, const std::string& key);
 
-/// What a row's maker gave. Error where that is nothing: makers are others' code.
+/// The result of a row's factory; an Error if it is null.
 template <class Pointer>
 Pointer made(Pointer thing, const std::string& kind, const std::string& name, const std::string& key) {
   if (!thing) made_nothing(kind, name, key);
   return thing;
 }
 
-// The name of a row that a shared library brings, as a config says it: PATH, or PATH.so:ROW.
-
+/// A row of a shared library, as a config names it: PATH, or PATH.so:ROW.
 struct LibraryName {
-  std::string path;  // where it is found, absolute
-  std::string row;   // empty = the library's only one
+  std::string path;  // absolute
+  std::string row;   // empty = the library's only row
 };
 
 LibraryName library_name(const std::string& name);
 
-/// To load a library is to run what its maker wrote. InputError, which says that `doing` does not, where it
-/// is neither this user's nor root's.
+/// InputError if the library belongs neither to this user nor to root, because loading a library runs its
+/// code. `doing` names the command.
 void require_own_library(const std::string& path, const std::string& doing);
 
 }  // namespace lockstep::base
