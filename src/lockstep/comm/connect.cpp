@@ -34,7 +34,7 @@ using Group = c10d::ProcessGroup;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 // What the factories below share.
-struct Joining {
+struct GroupRequest {
   const launch::Runtime& runtime;
   const LaunchOptions& options;
   c10::Device device;
@@ -50,8 +50,8 @@ struct Joining {
 
 // c10d's Logger casts every backend named "gloo" to ProcessGroupGloo, so an algorithm over it is CUSTOM.
 Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend,
-                              const Joining& joining) {
-  const auto& options = joining.options;
+                              const GroupRequest& request) {
+  const auto& options = request.options;
   if (!options.has_algorithm()) {
     group.setBackend(c10::kCPU, type, std::move(backend));
     return type;
@@ -60,21 +60,21 @@ Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr 
   group.setBackend(
       c10::kCPU, Group::BackendType::CUSTOM,
       c10::make_intrusive<AlgorithmBackend>(std::move(backend), find_all_reduce(options.allreduce), delay,
-                                            joining.monitor, options.timeout));
+                                            request.monitor, options.timeout));
   return Group::BackendType::CUSTOM;
 }
 
-Group::BackendType add_gloo(Group& group, const Joining& joining) {
+Group::BackendType add_gloo(Group& group, const GroupRequest& request) {
   return add_to_cpu(group, Group::BackendType::GLOO,
-                    make_gloo(joining.store, joining.job, joining.options, joining.monitor), joining);
+                    make_gloo(request.store, request.job, request.options, request.monitor), request);
 }
 
 // An algorithm needs gloo's messages.
-Group::BackendType add_shared(Group& group, const Joining& joining) {
-  const auto& options = joining.options;
-  if (options.has_algorithm()) return add_gloo(group, joining);
-  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.monitor),
-                                     joining.monitor, options.join_timeout, options.timeout);
+Group::BackendType add_shared(Group& group, const GroupRequest& request) {
+  const auto& options = request.options;
+  if (options.has_algorithm()) return add_gloo(group, request);
+  auto backend = make_shared_backend(make_gloo(request.store, request.job, options, request.monitor),
+                                     request.monitor, options.join_timeout, options.timeout);
   const auto type =
       backend->getBackendName() == "gloo" ? Group::BackendType::GLOO : Group::BackendType::CUSTOM;
   group.setBackend(c10::kCPU, type, std::move(backend));
@@ -116,49 +116,49 @@ class StagedBackend : public InterceptedBackend {
 };
 
 // c10d keeps one backend of each type. UCC is a type that lockstep never uses otherwise.
-void stage_gpu(Group& group, const Joining& joining) {
-  if (!joining.device.is_cuda()) return;
+void stage_gpu(Group& group, const GroupRequest& request) {
+  if (!request.device.is_cuda()) return;
   group.setBackend(c10::kCUDA, Group::BackendType::UCC,
                    c10::make_intrusive<StagedBackend>(group.getBackend(c10::kCPU)));
 }
 
-template <Group::BackendType (*add)(Group&, const Joining&)>
-Group::BackendType add_staged(Group& group, const Joining& joining) {
-  const auto type = add(group, joining);
-  stage_gpu(group, joining);
+template <Group::BackendType (*add)(Group&, const GroupRequest&)>
+Group::BackendType add_staged(Group& group, const GroupRequest& request) {
+  const auto type = add(group, request);
+  stage_gpu(group, request);
   return type;
 }
 
-Group::BackendType add_mpi(Group& group, const Joining& joining) {
+Group::BackendType add_mpi(Group& group, const GroupRequest& request) {
   return add_to_cpu(group, Group::BackendType::MPI,
-                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(joining.mpi), joining.monitor,
-                                                    joining.options.join_timeout, joining.options.timeout),
-                    joining);
+                    c10::make_intrusive<MpiBackend>(std::make_shared<MpiLink>(request.mpi), request.monitor,
+                                                    request.options.join_timeout, request.options.timeout),
+                    request);
 }
 
 // As Python does without a named backend: tensors on the CPU go through gloo.
-Group::BackendType add_nccl(Group& group, const Joining& joining) {
-  const Job& job = joining.job;
-  add_gloo(group, joining);
-  if (joining.spread == Spread::one) group.setBoundDeviceId(joining.device);
+Group::BackendType add_nccl(Group& group, const GroupRequest& request) {
+  const Job& job = request.job;
+  add_gloo(group, request);
+  if (request.spread == Spread::one) group.setBoundDeviceId(request.device);
   // both number their keys from 0, so each has its own part of the store, as in Python
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", request.store);
   std::vector<std::uint64_t> members;
-  if (joining.whole) {
-    for (const auto& peer : joining.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
+  if (request.whole) {
+    for (const auto& peer : request.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
   }
-  joining.monitor->watch_nccl(joining.name, joining.options.timeout);
+  request.monitor->watch_nccl(request.name, request.options.timeout);
   group.setBackend(
       c10::kCUDA, Group::BackendType::NCCL,
       cuda().make_nccl({.store = store,
                         .rank = job.rank,
                         .world = job.world,
-                        .device = joining.device.index(),
-                        .timeout = joining.options.timeout,
-                        .name = joining.name,
+                        .device = request.device.index(),
+                        .timeout = request.options.timeout,
+                        .name = request.name,
                         .members = std::move(members),
-                        .begin = [monitor = joining.monitor](c10d::OpType type) { monitor->begin(type); },
-                        .failed = [monitor = joining.monitor](
+                        .begin = [monitor = request.monitor](c10d::OpType type) { monitor->begin(type); },
+                        .failed = [monitor = request.monitor](
                                       const std::string& what) { return monitor->diagnose_nccl(what); }}));
   return Group::BackendType::NCCL;
 }
@@ -166,8 +166,8 @@ Group::BackendType add_nccl(Group& group, const Joining& joining) {
 struct Kind {
   Group::BackendType type;
   OnSilence on_silence;
-  Group::BackendType (*add)(Group& group, const Joining& joining);      // returns the type of the group
-  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before ranks wait for each other
+  Group::BackendType (*add)(Group& group, const GroupRequest& request);  // returns the type of the group
+  void (*require)(const launch::Runtime& runtime, c10::Device device);   // before ranks wait for each other
   bool over_gloo;  // binds an address that other ranks must reach
 };
 
@@ -240,19 +240,19 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
 }
 
 // MPI manages its own connections, so with MPI this watches those of the store, which lead to the same hosts.
-ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
-  const Job& job = joining.job;
-  joining.monitor = std::make_shared<PeerMonitor>(joining.store, joining.peers, job.rank, joining.whole);
-  auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
+ProcessGroup open_group(const Kind& kind, GroupRequest request, const Connections& at_first) {
+  const Job& job = request.job;
+  request.monitor = std::make_shared<PeerMonitor>(request.store, request.peers, job.rank, request.whole);
+  auto group = c10::make_intrusive<Group>(request.store, job.rank, job.world);
   const Connections before = kind.on_silence == OnSilence::note ? at_first : connections();
-  const auto added = kind.add(*group, joining);
-  wait_until_all_are_connected(joining.store, job, joining.options.join_timeout);
+  const auto added = kind.add(*group, request);
+  wait_until_all_are_connected(request.store, job, request.options.join_timeout);
   if (job.nodes > 1) {
-    const auto longest_silence = longest_silence_for(joining.options.timeout);
-    joining.monitor->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
+    const auto longest_silence = longest_silence_for(request.options.timeout);
+    request.monitor->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
   }
   group->setDefaultBackend(added);
-  group->setGroupName(joining.name);
+  group->setGroupName(request.name);
   return group;
 }
 

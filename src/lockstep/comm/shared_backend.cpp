@@ -245,8 +245,8 @@ std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWor
         } catch (const WaitExpired& reason) {
           in_memory = monitor_->diagnose(collective, reason.cause, reason.timed_out);
           return;
-        } catch (const UnlikeCalls& unlike) {
-          in_memory = monitor_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
+        } catch (const CallMismatch& mismatch) {
+          in_memory = monitor_->end_all_at(collective.number, difference_to(mismatch, getRank(), word));
           return;
         }
         if (!flat.is_same(tensor)) tensor.copy_(flat);

@@ -253,10 +253,10 @@ void ring(Messenger& messenger, const Numbers& numbers) {
 
 namespace {
 
-// Some of the ranks, renumbered.
-class Some : public Messenger {
+// A part of the ranks, renumbered.
+class Subgroup : public Messenger {
  public:
-  Some(Messenger& all, const std::vector<int>& members) : all_(all), members_(members) {}
+  Subgroup(Messenger& all, const std::vector<int>& members) : all_(all), members_(members) {}
   int rank() const override {
     return static_cast<int>(std::find(members_.begin(), members_.end(), all_.rank()) - members_.begin());
   }
@@ -286,7 +286,7 @@ void two_level(Messenger& messenger, const Numbers& numbers) {
   const auto& mates = nodes[messenger.node_of(messenger.rank())];
   reduce_to_first(messenger, numbers, mates);
   if (messenger.rank() == mates[0]) {
-    Some leaders(messenger, firsts);
+    Subgroup leaders(messenger, firsts);
     ring(leaders, numbers);
   }
   broadcast_from_first(messenger, numbers, mates);

@@ -349,7 +349,7 @@ class MpiTransport : public Transport {
     const CallWord& own = segment_.call();
     all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, wait);
     for (size_t rank = 0; rank < calls.size(); ++rank)
-      if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
+      if (calls[rank] != own) throw CallMismatch{static_cast<int>(rank), calls[rank]};
   }
 
   // `start` returns MPI's code. An error there ends the collective: it will not come on the other nodes.

@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kLargestMessage = 1 << 30;  // MPI counts bytes as int
 
 // Messages under way. After an exception it cancels the rest, as far as MPI can.
-class Underway {
+class PendingMessages {
  public:
-  explicit Underway(std::mutex& mpi) : mpi_(mpi) {}
-  ~Underway() {
+  explicit PendingMessages(std::mutex& mpi) : mpi_(mpi) {}
+  ~PendingMessages() {
     const std::lock_guard<std::mutex> guard(mpi_);
     for (auto& [request, peer] : messages_) {
       if (request == mpi::Request::null) continue;
@@ -24,8 +24,8 @@ class Underway {
       mpi::calls().request_free(&request);
     }
   }
-  Underway(const Underway&) = delete;
-  Underway& operator=(const Underway&) = delete;
+  PendingMessages(const PendingMessages&) = delete;
+  PendingMessages& operator=(const PendingMessages&) = delete;
 
   template <class Bytes, class Start>
   void add(Bytes bytes, int peer, Start&& start) {
@@ -70,20 +70,20 @@ class Underway {
 }  // namespace
 
 void MpiMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
-  Underway underway(mpi_.mutex);
+  PendingMessages pending(mpi_.mutex);
   for (const auto& [from, bytes] : in) {
-    underway.add(bytes, from, [&, from = from](std::byte* data, int count, mpi::Request* request) {
+    pending.add(bytes, from, [&, from = from](std::byte* data, int count, mpi::Request* request) {
       require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, tag_, mpi_.comms.all, request),
                       "MPI_Irecv");
     });
   }
   for (const auto& [to, bytes] : out) {
-    underway.add(bytes, to, [&, to = to](const std::byte* data, int count, mpi::Request* request) {
+    pending.add(bytes, to, [&, to = to](const std::byte* data, int count, mpi::Request* request) {
       require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, tag_, mpi_.comms.all, request),
                       "MPI_Isend");
     });
   }
-  underway.wait(wait_);
+  pending.wait(wait_);
 }
 
 namespace {

@@ -218,7 +218,7 @@ TransportBackend::WorkPtr TransportBackend::around(const BackendCall& call, Tens
   return run(call, tensors_alike(call, outputs, inputs), outputs, body_of(call, outputs, inputs));
 }
 
-struct TransportBackend::Beginning {
+struct TransportBackend::StartedCall {
   OpType type;
   uint64_t number;
   std::chrono::milliseconds limit;
@@ -229,23 +229,23 @@ struct TransportBackend::Beginning {
   Collective collective() const { return {op_name(type), number, limit}; }
 };
 
-std::exception_ptr TransportBackend::carry_out(const Beginning& beginning, const Body& body) {
+std::exception_ptr TransportBackend::carry_out(const StartedCall& started, const Body& body) {
   try {
     monitor_->require_alive();  // the group may have died while this call was queued
-    BoundedWait wait(*monitor_, beginning.number, beginning.limit, transport_->node().crowded());
-    if (monitor_->compares_calls()) compare_in(wait, beginning.call, beginning.number);
-    transport_->node().segment().name_call(beginning.word);
+    BoundedWait wait(*monitor_, started.number, started.limit, transport_->node().crowded());
+    if (monitor_->compares_calls()) compare_in(wait, started.call, started.number);
+    transport_->node().segment().name_call(started.word);
     body(wait);
     return nullptr;
   } catch (const WaitExpired& reason) {
-    return monitor_->diagnose(beginning.collective(), reason.cause, reason.timed_out);
-  } catch (const UnlikeCalls& unlike) {
-    return monitor_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
+    return monitor_->diagnose(started.collective(), reason.cause, reason.timed_out);
+  } catch (const CallMismatch& mismatch) {
+    return monitor_->end_at(started.number, difference_to(mismatch, getRank(), started.word),
                             "compared before it ran");
   } catch (const Error&) {
     return std::current_exception();  // the monitor's
   } catch (const std::exception& error) {
-    return monitor_->diagnose(beginning.collective(), error.what(),
+    return monitor_->diagnose(started.collective(), error.what(),
                               false);  // other ranks are in the middle of it
   }
 }
@@ -257,14 +257,14 @@ TransportBackend::WorkPtr TransportBackend::run(const BackendCall& call, const T
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   const auto limit = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   number_ = monitor_->begin(call.type);
-  Beginning beginning{call.type, number_, limit, {}, word_for(call, alike)};
-  if (monitor_->compares_calls()) beginning.call = call_of(call.type, alike, details_of(call));
+  StartedCall started{call.type, number_, limit, {}, word_for(call, alike)};
+  if (monitor_->compares_calls()) started.call = call_of(call.type, alike, details_of(call));
   if (runs_ == Execution::in_the_call || is_soon_done()) {
-    const auto error = carry_out(beginning, body);
+    const auto error = carry_out(started, body);
     return c10::make_intrusive<FinishedWork>(getRank(), call.type, number_, std::move(results), error);
   }
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, number_, std::move(results));
-  queue_.add(work, [this, beginning, body = std::move(body)] { return carry_out(beginning, body); });
+  queue_.add(work, [this, started, body = std::move(body)] { return carry_out(started, body); });
   return work;
 }
 
@@ -295,7 +295,7 @@ void TransportBackend::compare_calls(const Call& own, const Collective& collecti
     compare_in(wait, own, collective.number);
   } catch (const WaitExpired& reason) {
     std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
-  } catch (const UnlikeCalls&) {  // the other rank is not comparing
+  } catch (const CallMismatch&) {  // the other rank is not comparing
     std::rethrow_exception(monitor_->diagnose(collective, "another rank made another call", false));
   }
 }

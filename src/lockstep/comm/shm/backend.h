@@ -63,7 +63,7 @@ class TransportBackend : public InterceptedBackend, public MonitoredBackend {
  private:
   /// Runs a collective after the other ranks have made the same call.
   using Body = std::function<void(BoundedWait& wait)>;
-  struct Beginning;
+  struct StartedCall;
 
   bool is_for_inner(const BackendCall& call, const Tensors& outputs, const Tensors& inputs) const;
   Body body_of(const BackendCall& call, const Tensors& outputs, const Tensors& inputs);
@@ -73,7 +73,7 @@ class TransportBackend : public InterceptedBackend, public MonitoredBackend {
   Body scatter_sum_body(const Tensors& outputs, const std::vector<Tensors>& inputs, bool in_one,
                         c10d::ReduceOp::RedOpType op);
   WorkPtr run(const BackendCall& call, const Tensors& alike, Tensors results, Body body);
-  std::exception_ptr carry_out(const Beginning& beginning, const Body& body);
+  std::exception_ptr carry_out(const StartedCall& started, const Body& body);
   void compare_in(BoundedWait& wait, const Call& own, uint64_t number);
   ReductionOrder order_for(c10d::OpType type, size_t items, size_t item_bytes) const;
   void reduce_all(at::Tensor tensor, c10d::ReduceOp::RedOpType op, c10d::OpType type, bool keep,

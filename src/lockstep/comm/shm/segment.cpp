@@ -31,11 +31,11 @@ std::string in_words(const CallWord& word) {
 
 }  // namespace
 
-Difference difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own) {
-  const bool first = rank < unlike.rank;
-  const auto [low, high] = std::minmax(rank, unlike.rank);
-  const auto& of_low = first ? own : unlike.theirs;
-  const auto& of_high = first ? unlike.theirs : own;
+Difference difference_to(const CallMismatch& mismatch, int rank, const CallWord& own) {
+  const bool first = rank < mismatch.rank;
+  const auto [low, high] = std::minmax(rank, mismatch.rank);
+  const auto& of_low = first ? own : mismatch.theirs;
+  const auto& of_high = first ? mismatch.theirs : own;
   const auto words_low = in_words(of_low), words_high = in_words(of_high);
   std::vector<RankCall> calls = {{.rank = low, .call = op_name(of_low.type)},
                                  {.rank = high, .call = op_name(of_high.type)}};
@@ -233,7 +233,7 @@ void Segment::wait_all(BoundedWait& wait) {
 void Segment::wait(int local_rank, BoundedWait& wait) {
   wait_for(local_rank, posts_, wait);
   const auto& theirs = head(local_rank).calls[turns_ & 1];
-  if (theirs != call_) throw UnlikeCalls{node_.ranks[static_cast<size_t>(local_rank)], theirs};
+  if (theirs != call_) throw CallMismatch{node_.ranks[static_cast<size_t>(local_rank)], theirs};
 }
 
 void Segment::wait_for(int local_rank, uint64_t posts, BoundedWait& wait) {

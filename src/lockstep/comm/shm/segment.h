@@ -41,12 +41,12 @@ struct CallWord {
 };
 
 /// Thrown by a collective if another rank has made another call.
-struct UnlikeCalls {
+struct CallMismatch {
   int rank;  // the other, of the group
   CallWord theirs;
 };
 /// The same words on both ranks.
-Difference difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own);
+Difference difference_to(const CallMismatch& mismatch, int rank, const CallWord& own);
 
 namespace shm {
 
@@ -90,7 +90,8 @@ class Segment {
   /// Whether all ranks arrive within some milliseconds.
   bool all_arrived();
 
-  /// The call of the next turns. A rank that waits in a turn for a rank with another call throws UnlikeCalls.
+  /// The call of the next turns. A rank that waits in a turn for a rank with another call throws
+  /// CallMismatch.
   void name_call(const CallWord& call) { call_ = call; }
   const CallWord& call() const { return call_; }
   /// Waits until no rank reads the slot that this turn writes.
