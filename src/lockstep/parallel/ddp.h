@@ -70,10 +70,10 @@ class [[nodiscard]] NoSync {
 
 /// A module whose gradients are averaged over the ranks of a group. Made by ddp().
 template <class M>
-class DistributedDataParallel {
+class DistributedDataParallel : public DdpCore {
  public:
   DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group, DdpOptions options = {})
-      : module_(std::move(module)), core_(module_, std::move(group), std::move(options)) {}
+      : DdpCore(module, std::move(group), std::move(options)), module_(std::move(module)) {}
 
   /// The module's forward, with its arguments and result.
   template <class... Args>
@@ -98,21 +98,21 @@ class DistributedDataParallel {
   /// `model->call([](Net& net, at::Tensor x) { return net.encode(x); }, x)`. One call per backward.
   template <class Work, class... Args>
   auto call(const Work& work, Args&&... args) {
-    core_.before_forward();
+    before_forward();
     const auto& device = options().device;
     using Output = std::invoke_result_t<const Work&, M&, Args&&...>;
     if constexpr (std::is_void_v<Output>) {
       work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
-      core_.after_forward({});
+      after_forward({});
     } else {
       std::decay_t<Output> output = work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
       // Copies: some types lend their tensors only during the visit.
       std::vector<at::Tensor> tensors;
-      if (core_.watches_outputs())
+      if (watches_outputs())
         for_each_tensor(output, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
       std::vector<at::Tensor*> found;
       for (auto& tensor : tensors) found.push_back(&tensor);
-      core_.after_forward(found);
+      after_forward(found);
       if (!tensors.empty())
         for_each_tensor(output, [next = tensors.begin()](at::Tensor& tensor) mutable { tensor = *next++; });
       return output;
@@ -125,37 +125,9 @@ class DistributedDataParallel {
 
   /// The module itself: a forward through it is not synchronised.
   const std::shared_ptr<M>& module() const { return module_; }
-  /// The ranks that share the gradients.
-  const ProcessGroup& group() const { return core_.group(); }
-  /// As given to the constructor.
-  const DdpOptions& options() const { return core_.options(); }
-
   /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
-  NoSync no_sync() { return NoSync(core_); }
+  NoSync no_sync() { return NoSync(*this); }
 
-  /// Runs `training` where ranks may have different numbers of batches: those that have finished join the
-  /// others' collectives, and all end with the model of the rank that ran longest.
-  void join(const std::function<void()>& training, const JoinOptions& options = {}) {
-    core_.join(training, options);
-  }
-
-  /// Sets how buckets are reduced; once, before the first backward. `name` is for messages and checkpoints.
-  void register_comm_hook(CommHook hook, const std::string& name = "user") {
-    core_.register_comm_hook(std::move(hook), name);
-  }
-
-  /// Every parameter once, also shared ones: for an optimiser.
-  std::vector<at::Tensor> parameters() const {
-    std::vector<at::Tensor> parameters;
-    for (auto& [name, parameter] : core_.named_parameters()) parameters.push_back(std::move(parameter));
-    return parameters;
-  }
-  /// The same with the module's names.
-  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const {
-    return core_.named_parameters();
-  }
-  /// Works also with gradient_as_bucket_view, where Optimizer::zero_grad throws.
-  void zero_grad(bool set_to_none = true) { core_.zero_grad(set_to_none); }
   /// The module's own.
   void train(bool on = true) { module_->train(on); }
   /// The module's own.
@@ -164,27 +136,11 @@ class DistributedDataParallel {
   bool is_training() const { return module_->is_training(); }
   /// The module's own.
   auto named_buffers() const { return module_->named_buffers(); }
-  /// For programs that move their model: an error unless its parameters are already there.
-  void to(c10::Device device) { core_.to(device); }
-
-  /// Discards a step that an exception interrupted; call it on every rank before the next step.
-  void reset() { core_.reset(); }
-  /// Throws if the last backward did not reduce every bucket.
-  void check_finalized() const { core_.check_finalized(); }
-  /// The names of the parameters in each bucket, in the order of reduction.
-  std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
-  /// The same for the next step, to be saved with a checkpoint. Collective.
-  std::vector<std::vector<std::string>> settle_buckets() { return core_.settle_buckets(); }
-  /// Starts with these buckets. Beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its
-  /// bucket, so a resumed run must continue with the saved ones to get the same bits.
-  void restore_buckets(const std::vector<std::vector<std::string>>& names) { core_.restore_buckets(names); }
-
   /// The part that does not know the module's type.
-  DdpCore& core() { return core_; }
+  DdpCore& core() { return *this; }
 
  private:
   std::shared_ptr<M> module_;
-  DdpCore core_;
 };
 
 /// Wraps a module (a value, a holder or a shared pointer) for data-parallel training over the group. The

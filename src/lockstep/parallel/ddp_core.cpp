@@ -818,6 +818,10 @@ void DdpCore::to(c10::Device device) {
   state_->module->to(device);
 }
 
+std::vector<at::Tensor> DdpCore::parameters() const {
+  return parallel::tensors_of(parallel::unique_parameters(*state_->module));
+}
+
 std::vector<std::pair<std::string, at::Tensor>> DdpCore::named_parameters() const {
   std::vector<std::pair<std::string, at::Tensor>> result;
   for (auto& [name, parameter] : parallel::unique_parameters(*state_->module))

@@ -72,7 +72,7 @@ class Module;
 
 namespace lockstep {
 
-/// DistributedDataParallel without its module's type, which documents the members of the same names.
+/// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
   DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, DdpOptions options);
@@ -80,48 +80,57 @@ class DdpCore {
   DdpCore(const DdpCore&) = delete;
   DdpCore& operator=(const DdpCore&) = delete;
 
+  /// The ranks that share the gradients.
+  const ProcessGroup& group() const;
+  /// As given to the constructor.
+  const DdpOptions& options() const;
+
+  /// Runs `training` where ranks may have different numbers of batches: those that have finished join the
+  /// others' collectives, and all end with the model of the rank that ran longest.
+  void join(const std::function<void()>& training, const JoinOptions& options = {});
+
+  /// Sets how buckets are reduced; once, before the first backward. `name` is for messages and checkpoints.
+  void register_comm_hook(CommHook hook, const std::string& name = "user");
+  /// The hook that was registered; empty without one.
+  const CommHook& comm_hook() const;
+  /// Its name.
+  const std::string& comm_hook_name() const;
+
+  /// Every parameter once, also shared ones: for an optimiser.
+  std::vector<at::Tensor> parameters() const;
+  /// The same with the module's names.
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
+  /// Works also with gradient_as_bucket_view, where Optimizer::zero_grad throws.
+  void zero_grad(bool set_to_none = true);
+  /// For programs that move their model: an error unless its parameters are already there.
+  void to(c10::Device device);
+
+  /// Discards a step that an exception interrupted; call it on every rank before the next step.
+  void reset();
+  /// Throws if the last backward did not reduce every bucket.
+  void check_finalized() const;
+  /// The names of the parameters in each bucket, in the order of reduction.
+  std::vector<std::vector<std::string>> bucket_names() const;
+  /// The same for the next step, to be saved with a checkpoint. Collective.
+  std::vector<std::vector<std::string>> settle_buckets();
+  /// Starts with these buckets. Beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its
+  /// bucket, so a resumed run must continue with the saved ones to get the same bits.
+  void restore_buckets(const std::vector<std::vector<std::string>>& names);
+
+  // What a forward calls.
+
   /// Synchronises buffers and prepares the Reducer.
   void before_forward();
   /// True if after_forward needs the outputs.
   bool watches_outputs() const;
   /// Replaces the outputs by watched tensors.
   void after_forward(const std::vector<at::Tensor*>& outputs);
-
   /// Are gradients exchanged in a backward pass? Not while a NoSync lives.
   bool syncs() const;
   /// For NoSync.
   void set_syncs(bool syncs);
-  /// Sets how buckets are reduced.
-  void register_comm_hook(CommHook hook, const std::string& name);
-  /// The hook that was registered; empty without one.
-  const CommHook& comm_hook() const;
-  /// Its name.
-  const std::string& comm_hook_name() const;
-  /// Training over uneven numbers of batches.
-  void join(const std::function<void()>& training, const JoinOptions& options);
   /// The Reducer measures no further steps: that would wait for the GPU, which a captured step cannot.
   void stop_timing();
-  /// Discards an interrupted step.
-  void reset();
-  /// Throws if a bucket was not reduced.
-  void check_finalized() const;
-  /// Works also with gradients that are views.
-  void zero_grad(bool set_to_none);
-  /// An error unless the exchanged parameters are on this device; the rest of the module moves there.
-  void to(c10::Device device);
-  /// Every parameter once, with its name.
-  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
-  /// The parameters' names, bucket by bucket.
-  std::vector<std::vector<std::string>> bucket_names() const;
-  /// The buckets of the next step; collective.
-  std::vector<std::vector<std::string>> settle_buckets();
-  /// Starts with the buckets of a checkpoint.
-  void restore_buckets(const std::vector<std::vector<std::string>>& names);
-
-  /// As given to the constructor.
-  const DdpOptions& options() const;
-  /// The group that it averages over.
-  const ProcessGroup& group() const;
 
  private:
   struct State;

@@ -154,23 +154,8 @@ Session::~Session() {
   }
 }
 
-int Session::rank() const {
-  return team().rank();
-}
-int Session::world() const {
-  return team().world();
-}
-const Job& Session::job() const {
-  return team().job();
-}
-c10::Device Session::device() const {
-  return team().device();
-}
 int Session::threads() const {
   return state_->threads;
-}
-const ProcessGroup& Session::group() const {
-  return team().group();
 }
 const Team& Session::team() const {
   return *state_->team;

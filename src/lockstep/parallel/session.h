@@ -40,17 +40,17 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// From 0 to world() - 1.
-  int rank() const;
+  int rank() const { return team().rank(); }
   /// How many ranks there are.
-  int world() const;
+  int world() const { return team().world(); }
   /// This rank's place in its job, and how it was detected.
-  const Job& job() const;
+  const Job& job() const { return team().job(); }
   /// The device of this rank.
-  c10::Device device() const;
+  c10::Device device() const { return team().device(); }
   /// How many threads libtorch uses here: this rank's share of the cores.
   int threads() const;
   /// All ranks, for whatever takes a c10d::ProcessGroup.
-  const ProcessGroup& group() const;
+  const ProcessGroup& group() const { return team().group(); }
   /// Small exchanges: sums, texts, and errors that all ranks throw.
   const Team& team() const;
   /// The ranks that give the same part, in rank order, as a team with its own group. Each call needs another

@@ -47,13 +47,6 @@ void Team::reduce(std::vector<double>& values, bool max) const {
   host.copy_(tensors[0]);
 }
 
-void Team::sum(std::vector<double>& values) const {
-  reduce(values, false);
-}
-void Team::max(std::vector<double>& values) const {
-  reduce(values, true);
-}
-
 void Team::sum(std::vector<at::Tensor>& tensors) const {
   if (alone()) return;
   for (auto& tensor : tensors) {

@@ -37,9 +37,9 @@ class Team {
   at::Device host_device() const;
 
   /// In place, element by element, over the ranks.
-  void sum(std::vector<double>& values) const;
+  void sum(std::vector<double>& values) const { reduce(values, /*max=*/false); }
   /// As sum(), the largest of each.
-  void max(std::vector<double>& values) const;
+  void max(std::vector<double>& values) const { reduce(values, /*max=*/true); }
   /// In place; CPU tensors.
   void sum(std::vector<at::Tensor>& tensors) const;
   /// Every rank's tensor (CPU, the same shape on all), in rank order.
