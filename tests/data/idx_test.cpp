@@ -73,14 +73,14 @@ TEST_F(Idx, RefusesBadFilesInWords) {
   refused(std::string("\0\0", 2), "header");
   refused(kImages.substr(0, 9), "header");
   refused("PK\x03\x04 this is a zip", "not an IDX file");
-  refused(kLabels, "1 dimensions where images have");
-  refused(kImages, "where labels have", true);
+  refused(kLabels, "1 dimensions, but images have");
+  refused(kImages, "but labels have", true);
   refused(header({0xd03, 1, 1, 1}) + "abcd", "type 0x0d");
   refused(header({0x803, 0, 2, 2}), "no samples");
-  refused(header({0x803, 3, 0, 2}), "no size");
+  refused(header({0x803, 3, 0, 2}), "without pixels");
   refused(kImages.substr(0, 20), "ends early: 4 of 12 bytes");
-  refused(kImages + "x", "goes on after its 3 samples");
-  refused(header({0x803, 0xffffffff, 0xffffffff, 0xffffffff}) + "abc", "cannot hold");
+  refused(kImages + "x", "continues after its 3 samples");
+  refused(header({0x803, 0xffffffff, 0xffffffff, 0xffffffff}) + "abc", "more than the file can contain");
   refused(header({0x801, 1}) + "\x0a", "label 10 of sample 0", true);
 }
 
@@ -92,9 +92,9 @@ TEST_F(Idx, RefusesDamagedGzipInWords) {
   flipped[flipped.size() - 6] ^= 1;  // in the CRC
   refused(flipped, "damaged");
   refused(gzipped(kImages.substr(0, 20)), "ends early");
-  refused(gzipped(kImages + "x"), "goes on after");
+  refused(gzipped(kImages + "x"), "continues after");
   // A small file that promises gigabytes is refused before they are asked for.
-  refused(gzipped(header({0x803, 60000, 60000, 60000})), "cannot hold");
+  refused(gzipped(header({0x803, 60000, 60000, 60000})), "more than the file can contain");
 }
 
 // The bits that fill up deflate's last byte are the only ones that mean nothing: then the data is what it
@@ -130,7 +130,7 @@ TEST_F(Idx, AnEmptyPromiseTakesNoMemory) {
     read_idx_images(path, heap);
     ADD_FAILURE() << "taken";
   } catch (const InputError& error) {  // in the words of the check that comes before the memory is asked for
-    EXPECT_NE(std::string(error.what()).find("are promised"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("of the promised"), std::string::npos) << error.what();
   }
 }
 

@@ -211,7 +211,7 @@ TEST(OwnImages, AreNormalizedByTheTrainingImages) {
   folder.write("el", idx({2}, "\x01\x01"));
   EXPECT_TRUE(holds(refusal(settings), "1 images but 2 labels"));
   folder.write("ei", idx({2, 2, 1}, "\x01\x02\x03\x04"));
-  EXPECT_TRUE(holds(refusal(settings), "not of one size"));
+  EXPECT_TRUE(holds(refusal(settings), "differ in size"));
   settings.task.images = {"ti"};
   EXPECT_TRUE(holds(refusal(settings), "two files of images"));
 }

@@ -188,7 +188,7 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
     throw InputError("the data folder does not exist", folder,
                      "set data.root, or fetch the set: lockstep data fetch");
   }
-  throw InputError(format("the data folder holds no {}", base::join(names, " or ")), folder,
+  throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder,
                    "set data.root, or fetch the set: lockstep data fetch");
 }
 
@@ -231,7 +231,7 @@ const KnownSet& known_set(const std::string& name) {
     names.push_back(set.name);
   }
   const auto near = base::nearest(name, names);
-  throw InputError(format("there is no known data set '{}'", base::printable(name)), "",
+  throw InputError(format("unknown data set '{}'", base::printable(name)), "",
                    near ? format("did you mean {}?", *near) : "known: " + base::join(names, ", "));
 }
 

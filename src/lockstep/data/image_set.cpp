@@ -34,7 +34,7 @@ int read_dimensions(data::ByteSource& source, int least, int most) {
   const uint32_t magic = read_word(source);
   const int type = magic >> 8 & 0xff, dimensions = magic & 0xff;
   if (magic >> 16 != 0) {
-    throw InputError(format("not an IDX file: it begins with {:#010x}, not with {:#06x}..", magic, 0x0008),
+    throw InputError(format("not an IDX file: it begins with {:#010x}, not {:#06x}..", magic, 0x0008),
                      source.path(), kVerifyHint);
   }
   if (type != 0x08) {
@@ -42,7 +42,7 @@ int read_dimensions(data::ByteSource& source, int least, int most) {
                      source.path(), "write the set as unsigned bytes");
   }
   if (dimensions < least || dimensions > most) {
-    throw InputError(format("the IDX file has {} dimensions where {} have {}", dimensions,
+    throw InputError(format("the IDX file has {} dimensions, but {} have {}", dimensions,
                             least == 1 ? "labels" : "images", least == 1 ? "1" : "3 or 4"),
                      source.path(), "check that the files of images and labels are not swapped");
   }
@@ -55,14 +55,14 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
   for (int i = 0; i < dimensions; ++i) {
     sizes.push_back(read_word(source));
     if (sizes.back() == 0) {
-      throw InputError(i == 0 ? "the IDX file holds no samples" : "the IDX file has images of no size",
+      throw InputError(i == 0 ? "the IDX file has no samples" : "the IDX file has images without pixels",
                        source.path(), kVerifyHint);
     }
-    // Checked at each step: the product stays far below the limit of int64.
+    // checked at each step, so that the product never overflows
     bytes *= sizes.back();
     if (bytes > source.most_bytes()) {
       throw InputError(
-          format("the IDX header promises {} and more bytes of data, which the file cannot hold", bytes),
+          format("the IDX header promises {} or more bytes, which is more than the file can contain", bytes),
           source.path(), kVerifyHint);
     }
   }
@@ -80,7 +80,7 @@ void check_promise(const data::ByteSource& source, const std::vector<int64_t>& s
   int64_t there = 0;
   while (const size_t got = again.read(chunk.data(), chunk.size())) there += static_cast<int64_t>(got);
   if (there < promised)
-    throw InputError(format("the IDX file ends early: {} bytes where {} are promised", there, promised),
+    throw InputError(format("the IDX file ends early: {} of the promised {} bytes", there, promised),
                      source.path(), kVerifyHint);
 }
 
@@ -93,7 +93,7 @@ at::Tensor read_bytes(data::ByteSource& source, const std::vector<int64_t>& size
                      source.path(), kVerifyHint);
   }
   if (!source.at_end()) {
-    throw InputError(format("the IDX file goes on after its {} samples", sizes[0]), source.path(),
+    throw InputError(format("the IDX file continues after its {} samples", sizes[0]), source.path(),
                      kVerifyHint);
   }
   return tensor;
@@ -116,14 +116,14 @@ at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classe
   const auto* bad =
       std::find_if(label, end, [classes](uint8_t value) { return classes > 0 && value >= classes; });
   if (bad != end) {
-    throw InputError(format("label {} of sample {} where there are {} classes (0 to {})", int{*bad},
+    throw InputError(format("label {} of sample {} is not one of {} classes (0 to {})", int{*bad},
                             bad - label, classes, classes - 1),
                      path, "check that the file belongs to the set, or set task.classes");
   }
   return labels;
 }
 
-// The operations are torchvision's own, so that the bits are its as well.
+// The same operations as torchvision's, for the same bits.
 at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<double>& std) {
   const auto bytes = at::arange(256, at::kByte).to(at::kFloat).div(255);
   const auto column = [](const std::vector<double>& values) {
@@ -136,8 +136,8 @@ ImageSet::ImageSet(at::Tensor images, at::Tensor labels, at::Tensor table)
     : images_(std::move(images)), labels_(std::move(labels)), table_(std::move(table)) {
   if (images_.size(1) != table_.size(0)) {
     throw InputError(
-        format("mean and std are given for {} channels, the images have {}", table_.size(0), images_.size(1)),
-        "task.mean, task.std", "give one number a channel, or set task.normalize: standard");
+        format("mean and std have {} channels, but the images have {}", table_.size(0), images_.size(1)),
+        "task.mean, task.std", "give one number per channel, or set task.normalize: standard");
   }
 }
 

@@ -40,12 +40,11 @@ struct FolderSets {
 data::ImageFolders layout_of(const TaskConfig& settings) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
-                     "set data.root to the folder that holds train/CLASS/*.jpg or CLASS/*.jpg");
+                     "set data.root to a folder with train/CLASS/*.jpg or CLASS/*.jpg");
   if (!settings.data.stage.empty())
     throw InputError(
-        "data.stage copies single files, and the folder task has a folder of them", "data.stage",
-        "unpack an archive of the images on the node's disk in the job script, and set data.root "
-        "to that");
+        "data.stage copies single files, not a folder of images", "data.stage",
+        "unpack an archive of the images on the node's disk in the job script, and set data.root to it");
   return data::image_layout(base::find_path(settings.data.root));
 }
 
@@ -69,9 +68,7 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
                    base::printable(images.root, 4096), took.count()));
   if (damaged.empty()) return;
   const auto count = format("{} of {} images cannot be read", damaged.size(), all);
-  if (!skip)
-    throw InputError(count, named(damaged),
-                     "fix them, remove them from the folder, or set task.damaged: skip");
+  if (!skip) throw InputError(count, named(damaged), "fix or remove these files, or set task.damaged: skip");
   log::warning(format("{}, and are left out: {}", count, named(damaged)));
 }
 

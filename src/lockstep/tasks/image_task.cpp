@@ -41,7 +41,7 @@ SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena&
   load_pair(files.train_images, files.train_labels, recipe.classes, stage, arena, set);
   load_pair(files.eval_images, files.eval_labels, recipe.classes, stage, arena, set);
   if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1)) {
-    throw InputError("the training and the evaluation images are not of one size",
+    throw InputError("training and evaluation images differ in size",
                      files.train_images + " and " + files.eval_images, "scale them to one size first");
   }
   return set;
@@ -78,7 +78,7 @@ at::Tensor table_for(const ImageRecipe& recipe, const at::Tensor& images) {
 void check_size(const at::Tensor& images, const std::vector<int64_t>& trained, const std::string& file) {
   const auto shape = images.sizes().slice(1);
   if (shape == at::IntArrayRef(trained)) return;
-  throw InputError(format("images of {}x{} in {} channels where the model was trained on {}x{} in {}",
+  throw InputError(format("the image is {}x{} with {} channels, but the model was trained on {}x{} with {}",
                           shape[1], shape[2], shape[0], trained[1], trained[2], trained[0]),
                    file, "scale the image first");
 }
@@ -155,9 +155,9 @@ ImageRecipe idx(const TaskConfig& settings, Look look) {
   if (look == Look::no) return recipe;
   if (task.images.size() != 2 || task.labels.size() != 2) {
     throw InputError(
-        "the idx task needs two files of images and two of labels: to train on and to evaluate on",
+        "the idx task needs two files of images and two of labels, for training and evaluation",
         "task.images, task.labels",
-        "images: [train-images.gz, eval-images.gz], labels: [train-labels.gz, eval-labels.gz]");
+        "set images: [train-images.gz, eval-images.gz] and labels: [train-labels.gz, eval-labels.gz]");
   }
   recipe.files = {data_path(settings, task.images[0]), data_path(settings, task.labels[0]),
                   data_path(settings, task.images[1]), data_path(settings, task.labels[1])};

@@ -111,7 +111,7 @@ at::Tensor means_for_missing(const TableRecipe& recipe, const CsvTable& train) {
   }
   if (empty.empty()) return at::tensor(sum, at::kDouble);
   const auto names = base::printable(base::join(empty, ", "), 300);
-  throw InputError(format("no training row has a value in {}: there is no mean to fill in", names),
+  throw InputError(format("no training row has a value in {}, so there is no mean to fill in", names),
                    recipe.file, format("leave the empty columns out: task.ignore: [{}]", names));
 }
 
@@ -193,7 +193,7 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   const auto table = read_csv(data::stage_file(recipe.file, stage), options_for(recipe, recipe.file),
                               own_eval ? arena : scratch);
   if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
-    throw InputError(format("the table has {} features where this task has {}: {}", table.columns.size(),
+    throw InputError(format("the table has {} features, but this task has {}: {}", table.columns.size(),
                             recipe.names.size(), base::join(recipe.names, ", ")),
                      recipe.file, "give a file with these columns in this order and the label last");
   }
@@ -364,7 +364,7 @@ Missing missing_of(const std::string& name) {
 TableRecipe csv(const TaskConfig& settings, Look) {
   const auto& task = settings.task;
   if (task.file.empty())
-    throw InputError("the csv task needs a file", "task.file", "task: {name: csv, file: my.csv}");
+    throw InputError("the csv task needs a file", "task.file", "set task: {name: csv, file: my.csv}");
   return {.file = data_path(settings, task.file),
           .eval_file = data_path(settings, task.eval_file),
           .csv = {.delimiter = delimiter_of(settings),
@@ -392,7 +392,7 @@ TableRecipe pima(const TaskConfig& settings, Look look) {
                      .csv = {.header = false, .label = "-1", .classes = 2},
                      .detect_header = true,
                      .names = kColumns};
-  // The file codes a missing measurement as 0; nobody alive has a blood pressure of 0.
+  // The file has 0 for a missing measurement, such as the blood pressure.
   recipe.zero_is_missing = {1, 2, 3, 4, 5};
   recipe.eval_fraction = settings.task.eval_fraction;
   if (look == Look::no) return recipe;

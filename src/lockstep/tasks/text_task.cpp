@@ -486,10 +486,10 @@ TextFile file_at(const TaskConfig& settings, const std::string& name) {
 TextRecipe text(const TaskConfig& settings, Look) {
   const auto& task = settings.task;
   if (task.file.empty())
-    throw InputError("the text task needs a file", "task.file", "task: {name: text, file: my.csv}");
+    throw InputError("the text task needs a file", "task.file", "set task: {name: text, file: my.csv}");
   if (task.text.size() > 2)
-    throw InputError(format("{} columns of texts cannot be read together", task.text.size()), "task.text",
-                     "name one, or the two of a pair");
+    throw InputError(format("task.text has {} columns", task.text.size()), "task.text",
+                     "name one column, or the two of a pair");
   TextRecipe recipe{.train = file_at(settings, task.file),
                     .columns = {.texts = task.text, .label = task.label, .numbers = task.is_regression()}};
   if (!task.eval_file.empty()) recipe.eval = {file_at(settings, task.eval_file)};

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPrecision = 32 - 8 - 2;  // bits behind the point: Resample.c's
 
-// Cut off behind the point, not rounded: Resample.c adds the half itself.
+// Truncated, not rounded: Resample.c adds the half itself.
 int64_t whole(double value) {
   return static_cast<int64_t>(value);
 }
@@ -21,8 +21,8 @@ uint8_t byte_of(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kPrecision, 0, 255));
 }
 
-// What is rounded first counts. Since Pillow 13 that is the height where it loses twice as many rows as the
-// width loses columns.
+// The order matters, since each pass rounds. Since Pillow 13, the height comes first if it loses more than
+// twice as many rows as the width loses columns.
 bool goes_down_first(const Box& part, int64_t height, int64_t width) {
   const int64_t rows_less = part.height - height, columns_less = part.width - width;
   return columns_less != 0 && rows_less > 0 && rows_less > 2 * columns_less;
@@ -127,8 +127,6 @@ const Pixels& Resampler::scale(const Pixels& image, const Scaling& scaling) {
   return scaled_;
 }
 
-// Which part of an image is looked at.
-
 namespace {
 
 constexpr double kLeastArea = 0.08;
@@ -136,7 +134,7 @@ constexpr double kNarrowest = 3.0 / 4, kWidest = 4.0 / 3;
 constexpr int kTries = 10;
 constexpr int kDrawsOfAnEpoch = 20;  // 2^20 blocks of four numbers; 45 of these numbers are the most
 
-/// Numbers by their place: Philox, keyed by the seed and counted by sample and epoch.
+/// Philox, keyed by the seed and counted by sample and epoch.
 class Draws {
  public:
   Draws(uint64_t seed, int64_t epoch, int64_t sample)
@@ -156,7 +154,7 @@ int64_t rounded(double value) {
   return static_cast<int64_t>(std::nearbyint(value));  // halves to even, as Python's round()
 }
 
-// The largest part in the middle whose sides are not too unlike.
+// The largest part in the middle with sides from 3:4 to 4:3.
 Box middle_part(int64_t height, int64_t width) {
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   int64_t rows = height, columns = width;

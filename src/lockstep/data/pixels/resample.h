@@ -13,22 +13,21 @@ struct Box {
   int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
-/// Pillow's image.crop(part).resize((width, height), BILINEAR).crop(window), of which only the window is
-/// computed.
+/// Pillow's image.crop(part).resize((width, height), BILINEAR).crop(window). Computes only the window.
 struct Scaling {
   Box part;
   int64_t height = 0, width = 0;
   Box window;
 };
 
-/// Keeps its memory from one image to the next; a thread has its own.
+/// Reuses its memory. Each thread has its own.
 class Resampler {
  public:
   /// The window's pixels, until the next call.
   const Pixels& scale(const Pixels& image, const Scaling& scaling);
 
  private:
-  /// Which of the given places lie under each wanted one, and how much each counts.
+  /// The given places under each wanted one, and their shares.
   struct Weights {
     std::vector<int32_t> first, count, share;  // `most` shares a place
     int64_t most = 0;
@@ -36,7 +35,6 @@ class Resampler {
     void set(int64_t given, int64_t wanted, int64_t begin, int64_t places);
   };
 
-  /// Rows of pixels somewhere.
   struct Rows {
     const uint8_t* start;
     int64_t stride;
@@ -53,9 +51,7 @@ class Resampler {
   Pixels narrow_, low_, scaled_;
 };
 
-// Which part of an image is looked at: its middle, or for training another part each epoch.
-
-/// What is drawn again for an image each epoch.
+/// Random changes of an image in each epoch.
 struct Augment {
   bool crop = false, flip = false;
 };
@@ -65,13 +61,12 @@ struct View {
   bool flipped = false;
 };
 
-/// torchvision's Resize and CenterCrop: the image is scaled until it just covers height x width, and what
-/// stands over at two sides is cut off.
+/// torchvision's Resize and CenterCrop: scales the image until it just covers height x width, and crops two
+/// sides.
 View middle_view(int64_t image_height, int64_t image_width, int64_t height, int64_t width);
 
 /// torchvision's RandomResizedCrop (8 to 100 % of the area, sides of 3:4 to 4:3) and RandomHorizontalFlip
-/// (one half) by their own rules, drawn for the sample's number and the epoch alone: whoever makes the
-/// sample, and when, makes the same.
+/// (one half). The draw depends only on the seed, the epoch and the sample's number.
 View drawn_view(int64_t image_height, int64_t image_width, int64_t height, int64_t width, Augment augment,
                 uint64_t seed, int64_t epoch, int64_t sample);
 
