@@ -1,4 +1,4 @@
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 
 #include "support.h"
 

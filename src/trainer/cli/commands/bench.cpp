@@ -7,10 +7,9 @@
 #include "tools/bench/measure.h"
 #include "tools/bench/overlap.h"
 #include "tools/bench/step.h"
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 
