@@ -93,7 +93,7 @@ void RunFacts::read_before() noexcept {
     if (before.is_object() && before.contains("attempts") && before["attempts"].is_array()) {
       *json_ = std::move(before);
     } else {
-      log::warning("report.json is not what a run writes: what it said of earlier attempts is left out");
+      log::warning("report.json is damaged: its information about earlier attempts is lost");
     }
   } catch (const std::exception& error) {
     log::warning(describe(error));
