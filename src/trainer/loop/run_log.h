@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/parallel/mesh.h"
 #include "trainer/config/settings.h"
@@ -56,8 +57,8 @@ class RunLog {
   void progress(const TrainingState& state, double loss);
   void begin_evaluation();
   void epoch(const TrainingState& state, double train_loss, const Measured& measured);
-  /// Collective.
-  void summarize(const TrainingState& state);
+  /// `ranks`: where the time of each went. Collective.
+  void summarize(const TrainingState& state, const std::vector<PhaseSeconds>& ranks);
 
   /// One more line, if it is not empty.
   void line(const std::string& text) {

@@ -41,8 +41,8 @@ class RunFacts {
   void begin(int64_t step);
   /// An evaluation is over, and was not cut short.
   void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
-  /// The attempt's steps are over: everybody's phases, the worst samples. Collective.
-  void finish(const PhaseSeconds& phases);
+  /// The attempt's steps are over: the phases of each rank, the worst samples. Collective.
+  void finish(const std::vector<PhaseSeconds>& ranks);
   /// How it ended.
   void tell(run_folder::RunState state, const std::string& reason, int64_t step,
             const PhaseSeconds& own) noexcept;
