@@ -1,4 +1,4 @@
-#include "trainer/cli/commands.h"
+#include "trainer/cli/command_group.h"
 
 #include "support.h"
 

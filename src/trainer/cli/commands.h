@@ -1,11 +1,8 @@
 #pragma once
-// The table of subcommands: what `lockstep --help` lists and what main finds a command in.
+// The table of subcommands, which `lockstep --help` lists, and the program's version.
 
 #include <string>
 #include <vector>
-
-#include "tools/submit/submission.h"
-#include "trainer/cli/options.h"
 
 namespace lockstep::cli {
 
@@ -20,27 +17,7 @@ const std::vector<Subcommand>& commands();
 /// Whether the command joins the ranks of a job; the others run anywhere, each process for itself.
 bool joins_job(const std::string& command);
 
-// A command that is several: `lockstep bench step`, `lockstep model check`.
-
-struct CommandGroup {
-  std::string name;                   // "bench"
-  std::string summary;                // what --help says below its name
-  std::string kind, kinds;            // what its members are called: "bench", "benches"
-  std::vector<std::string> examples;  // whole lines
-  std::vector<Subcommand> members;
-};
-
-/// Runs the member that the first word names, with the words after it.
-int run_group(const CommandGroup& group, const std::vector<std::string>& args);
-
-// The options by which a job is described, for every command that writes or submits one.
-
-/// --site, --nodes, --gpus-per-node, ..., --set, into `job`, which outlives the options.
-void add_job_options(Options& options, submit::WantedJob& job);
-
-// What this program was built from, for `lockstep --version` and bug reports.
-
-/// lockstep, commit, libtorch, MPI, CUDA, NCCL and compiler, a line each.
+/// What this program was built from: lockstep, commit, libtorch, MPI, CUDA, NCCL and compiler, a line each.
 std::string version_text();
 /// The version and the commit alone.
 std::string version_line();

@@ -38,7 +38,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A line of the log, wrapped and styled for a terminal.
+  /// A line of the log, in this style if the terminal has colours.
   void line(const std::string& text, base::TextStyle style = base::TextStyle::plain);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);

@@ -7,7 +7,7 @@
 #include "tools/bench/measure.h"
 #include "tools/bench/overlap.h"
 #include "tools/bench/step.h"
-#include "trainer/cli/commands.h"
+#include "trainer/cli/command_group.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 
