@@ -77,7 +77,7 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
        "the file's name does not end in .pt2 / --pt2 z / lockstep export runs/NAME --pt2 FILE.pt2"},
       {"data list --root x", "--root needs a SET /  / lockstep data list mnist --root DIR"},
       {"data list mnits", "unknown data set 'mnits' /  / did you mean mnist?"},
-      {"data lsit", "data cannot 'lsit' /  / lockstep data list, fetch or verify"},
+      {"data lsit", "unknown action 'lsit' /  / lockstep data list, fetch or verify"},
       {"site lsit", "site cannot 'lsit' / lockstep site / lockstep site list, show, detect or keys"},
       {"site show", "which site? / lockstep site show / lockstep site list names them"},
       {"render slrum x.yaml",

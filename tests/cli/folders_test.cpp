@@ -90,10 +90,10 @@ TEST_F(CliFolders, ARunThatIsOnIsAsked) {
   const auto folder = run("a", "running");
   const auto held = run_folder::RunLock::take(folder);
   const auto text = printed([&] { EXPECT_EQ(call("stop --no-wait " + folder), kDone); });
-  EXPECT_EQ(text, "asked, not waited for: " + folder + "/stop.request\n");
+  EXPECT_EQ(text, "requested, without waiting: " + folder + "/stop.request\n");
   EXPECT_TRUE(fs::exists(folder + "/stop.request"));
   EXPECT_TRUE(has(refusal<Error>([&] { call("checkpoint --timeout 0 " + folder); }),
-                  "not done within 0 s, and still asked for / " + folder));
+                  "not done within 0 s; the request stays / " + folder));
 }
 
 TEST_F(CliFolders, AJobScriptIsNeverWrittenOverAFile) {

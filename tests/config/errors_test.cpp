@@ -63,7 +63,7 @@ const Mistake kMistakes[] = {
     {"train: [3]", "c.yaml:1:8", "section train must be a map", ""},
     {"- a\n- b", "c.yaml:1:1", "a config is a map of sections, not a list of 2", "train:"},
     {"just words", "c.yaml:1:1", "a config is a map of sections, not just words", ""},
-    {"[a]: {b: c}", "c.yaml:1:1", "a key must be a word, not a list of 1", ""},
+    {"[a]: {b: c}", "c.yaml:1:1", "a key must be a word (got a list of 1)", ""},
     {"train: {[a]: 3}", "c.yaml:1:9", "a key must be a word", ""},
     {"<<: {epochs: 3}", "c.yaml:1:1", "merge keys", "write the keys out"},
     {"train: {<<: {epochs: 3}}", "c.yaml:1:9", "unknown key train.<<", ""},

@@ -70,7 +70,7 @@ def test_a_key_that_differs_is_named(lockstep, run, place):
     result = run(lockstep, "train", f"configs/{name}.yaml", "--resume", "auto", "--set", "optim.lr=0.125", "--set",
                  "train.epochs=60", "--set", "launch.timeout=9m", cwd=place, check=True)
     was = value_in(place / "runs" / name, "lr")
-    assert f"runs/{name} has another config: optim.lr (was {was}, is 0.125); to go on there" in result.output, result.output
+    assert f"runs/{name} has a different config: optim.lr (was {was}, is 0.125); to resume it anyway" in result.output, result.output
     assert (place / "runs" / f"{name}-2").is_dir()
 
 

@@ -125,7 +125,7 @@ def test_no_half_lines_and_records(lockstep, run, tmp_path):
     words = sets(train__log_every=1, train__epochs=4, checkpoint__every_epochs=0)
     result = run("bash", "-c", 'ulimit -f 6; exec "$@"', "-", lockstep, "train", config, *words, cwd=tmp_path)
     folder = tmp_path / "runs/pima"
-    assert result.returncode == 1 and "Training goes on." in result.stderr, result.output
+    assert result.returncode == 1 and "Training continues." in result.stderr, result.output
     assert_whole(folder)
     assert (folder / "metrics.jsonl").stat().st_size > 5900 and (folder / "metrics.jsonl").read_bytes()[-1:] == b"\n"
     assert sum(records(next(folder.glob("events.out.*")))) > 5000

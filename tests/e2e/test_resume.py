@@ -163,9 +163,9 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
     """The data are not there either, and are not what is complained about."""
     config = write_config(tmp_path, PIMA)
     missing = sets(data__root=tmp_path / "no-data")
-    for words, said in ((["train", config, "--resume", "nowhere"], "there is no such file or folder"),
+    for words, said in ((["train", config, "--resume", "nowhere"], "no such file or folder"),
                         (["train", config, "--resume", config], "config.yaml"),
-                        (["eval", config, "--checkpoint", "nowhere"], "there is no such file or folder")):
+                        (["eval", config, "--checkpoint", "nowhere"], "no such file or folder")):
         result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, quiet=True)
         assert result.returncode == 2, result.stderr
         assert result.stderr.count("error:") == 1 and said in result.stderr, result.stderr

@@ -101,7 +101,7 @@ def test_ctrl_c_under_mpirun_says_how_to_go_on(train, mpi, tmp_path):
     process.send_signal(signal.SIGINT)
     process.wait(PATIENCE)
     said = process.stderr.read()
-    assert said.count("stopping with a checkpoint; --resume auto goes on from there") == 1, said
+    assert said.count("stopping with a checkpoint; --resume auto resumes from it") == 1, said
     sent = "SIGTERM from mpi" if mpi is OPEN_MPI else "SIGINT from hydra"  # one translates it, the other passes it on
     assert status(folder)["state"] == "stopped early" and sent in status(folder)["reason"], status(folder)
 

@@ -163,7 +163,7 @@ def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
     assert result.stdout.startswith(f"{before} on 154 samples\n") and last.name in result.stderr, result.output
     (tmp_path / "empty").mkdir()
     result = run(lockstep, *words, tmp_path / "empty")
-    assert result.returncode == 2 and "no whole checkpoint" in result.stderr, result.output
+    assert result.returncode == 2 and "no complete checkpoint" in result.stderr, result.output
 
 
 @pytest.mark.mpi

@@ -156,7 +156,7 @@ TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
   const auto folder = open("auto", with(kConfig, "lr: 0.01", "lr: 0.1"));
   EXPECT_EQ(folder.path, path("mnist-2"));
   EXPECT_NE(said_.find(path("mnist").string() +
-                       " has another config: optim.lr (was 0.01, is 0.1); to go on there all the same: "
+                       " has a different config: optim.lr (was 0.01, is 0.1); to resume it anyway: "
                        "--resume " +
                        path("mnist").string()),
             std::string::npos);

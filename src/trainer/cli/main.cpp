@@ -21,7 +21,6 @@
 #include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 namespace {
@@ -98,8 +97,8 @@ std::string cmake_prefix() {
   const auto prefix = fs::canonical("/proc/self/exe").parent_path().parent_path();
   for (const char* place : {"lib/cmake/lockstep", "lib64/cmake/lockstep", "."})
     if (fs::exists(prefix / place / "lockstepConfig.cmake")) return prefix;
-  throw InputError("this lockstep came without headers and CMake's files", prefix.string(),
-                   "a build, an install or a wheel has them: docs/how-to/install.md");
+  throw InputError("this installation of lockstep has no headers and CMake files", prefix.string(),
+                   "use a build, an install or a wheel: docs/how-to/install.md");
 }
 
 // `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
@@ -131,7 +130,8 @@ void leave_deleted_directory(int argc, char** argv, char** environment) {
 void require_working_directory() {
   if (no_working_directory == 0) return;
   throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
-                   "the working directory", "it was removed or made unreadable: cd to another folder");
+                   "the working directory",
+                   "change to another folder: this one was removed or made unreadable");
 }
 
 // libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What

@@ -1,10 +1,10 @@
-#include "trainer/cli/version.h"
-
+// What this program was built from.
 #include "git_commit.h"  // written at build time by cmake/GitCommit.cmake
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process/mpi.h"
+#include "trainer/cli/commands.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
-// The table of keys: one row each, from which reading, --set, the schema, the reference page and the resolved
-// config are all made. What is in the open tables (base/plugins/tables.h) it asks them.
+// The table of keys. Reading, --set, the schema, the reference page and the resolved config are made from it.
 
 #include <chrono>
 #include <limits>
@@ -29,14 +28,14 @@ struct Use {
       {};  // of the selector; empty = those whose rows say that they read the key
 };
 
-/// What a key's value says of a run.
+/// What another value of a key means for a run that is resumed.
 enum class About {
   training,  // with another value it is another run
   length,    // how long it goes on: with a larger one, or 0 for no end, it is the same run
   place,     // where it is started
 };
 
-/// Of a text that a run chooses once where the config leaves it open, and writes into its config.yaml.
+/// For a text that the config may leave open: the run chooses it once and writes it into its config.yaml.
 struct Once {
   std::string open = {};    // the value that leaves it open
   std::string before = {};  // what a run did whose config.yaml leaves it open; empty = there is no such text
@@ -72,24 +71,23 @@ const std::vector<Key>& keys();
 const Key* find_key(const std::string& path);
 const std::vector<std::string>& sections();
 
-/// The field to look at: a key's field() hands out pointers to write through.
+/// The field to read; Key::field() returns pointers to write through.
 SettingsField field_of(const Key& key, const Settings& settings);
 
-/// The text that it holds, or the word of its type; empty of anything else.
+/// A text or the word of a choice; empty for other types.
 std::string text_of(const Key& key, const Settings& settings);
 
-/// The rows that a text of an open table may name: the default first, then by name.
+/// The rows that the key may name: the default first, then by name.
 std::vector<std::string> row_names(const Key& key);
 
 /// What a value must be, in words: "a whole number of at least 1".
 std::string expected(const Key& key);
 
-/// The key, or the section, that a word most likely means: a path, the name of a key in whatever section, a
-/// name from another framework ("learning_rate"), or what is spelled like one of these. Empty where nothing
-/// is near.
+/// The key or section that a word most likely means: a path, a key's name, a name from another framework
+/// ("learning_rate"), or a similar spelling. Empty if nothing is near.
 std::string nearest_path(const std::string& word);
 
-/// "did you mean optim.lr? "; empty where nothing is near.
+/// "did you mean optim.lr? "; empty if nothing is near.
 std::string did_you_mean(const std::string& path);
 
 // The rows of the open tables that a config's settings choose, and which keys those rows read.
@@ -97,36 +95,35 @@ std::string did_you_mean(const std::string& path);
 /// The keys that name a row of an open table: task.name, model.name, ...
 const std::vector<const Key*>& selectors();
 
-/// What a selector says; where it is empty, what the chosen rows say that it stands for.
+/// A selector's value; if it is empty, the default that the chosen rows define.
 std::string chosen_name(const Settings& settings, const std::string& selector);
 
-/// The row of that name; nullptr where no table knows it: a library that is not loaded, or a task's own
-/// model.
+/// The row of that name; null if no table has it: a library that is not loaded, or a task's own model.
 const TableRow* chosen_row(const Settings& settings, const std::string& selector);
 
 /// Every chosen row that is known.
 std::vector<const TableRow*> chosen_rows(const Settings& settings);
 
-/// The word's or the empty text's meaning by the rows chosen; nullptr where none of them says.
+/// What the key's word or empty text stands for in the chosen rows; null if none of them says.
 const std::string* chosen_default(const Settings& settings, const std::string& path);
 
-/// Does the row say that it reads the key (`name` of its section)? One that reads "*" says nothing.
+/// Whether the row lists the key (`name` of its section) as one that it reads.
 bool lists(const TableRow& row, const std::string& name);
 
-/// Is the key read, or may it be? A row that is not known may read anything.
+/// Whether the key may be read; an unknown row may read anything.
 bool may_be_used(const Key& key, const Settings& settings);
 
-/// Is the key read by a row that is known to?
+/// Whether the chosen row is known to read the key.
 bool is_read(const std::string& path, const Settings& settings);
 
 /// The names under a key's map ("options") that the chosen row does not read.
 std::vector<std::string> unread_options(const Key& key, const Settings& settings);
 
-/// The names under a key's map that no row of the table knows, where the chosen one says what it reads and is
-/// the program's own.
+/// The names under a key's map that no row of the table knows, if the chosen row is built in and lists what
+/// it reads.
 std::vector<std::string> unknown_options(const Key& key, const Settings& settings);
 
-/// The values of its selector that read the key; empty where all do.
+/// The values of its selector that read the key; empty if all do.
 std::vector<std::string> readers(const Key& key);
 
 }  // namespace lockstep::config

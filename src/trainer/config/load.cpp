@@ -184,7 +184,7 @@ class Loader {
 
   static const std::string& name_of(const YamlNode& name) {
     if (name.kind == YamlNode::Kind::scalar) return name.text;
-    throw InputError(format("a key must be a word, not {}", describe(name)), name.place.text(),
+    throw InputError(format("a key must be a word (got {})", describe(name)), name.place.text(),
                      "write  key: value");
   }
 

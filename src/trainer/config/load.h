@@ -1,6 +1,5 @@
 #pragma once
-// A config's text to typed settings: every mistake is an InputError with file:line:column, the key and what
-// to do.
+// Reads a config's text. Every mistake is an InputError with file:line:column, the key and what to do.
 
 #include <map>
 #include <string>
@@ -11,8 +10,6 @@
 #include "trainer/config/yaml.h"
 
 namespace lockstep::config {
-
-// A config as it was read: the settings, where each came from, and what is to be said of them.
 
 /// Where a value came from.
 struct Origin {
@@ -28,33 +25,30 @@ struct Loaded {
   std::map<std::string, YamlNode> named;  // what was read for the keys that name rows of open tables
 };
 
-/// Shared libraries that a config names (optim.name: ./lion.so): they bring rows of the open tables.
+/// Shared libraries that a config names (optim.name: ./lion.so), which add rows to the open tables.
 enum class Libraries {
-  leave,  ///< unloaded: what they bring is taken as it is written, and touches no file
+  leave,  ///< unloaded: their keys are taken as written, without reading a file
   load,
 };
 
-/// Reads the text, then each of `sets` ("optim.lr=0.1", later ones win), expands ${NAME} in paths from the
-/// environment, loads the libraries that it names where that is asked for, resolves `default` words and
-/// checks names against the tables and keys against each other.
+/// Reads the text, then each of `sets` ("optim.lr=0.1", later ones win), expands ${NAME} in paths, resolves
+/// `default` and checks names against the tables and keys against each other.
 Loaded load_settings(const std::string& text, const std::string& file_name,
                      const std::vector<std::string>& sets = {},
                      const std::map<std::string, std::string>& environment = {},
                      Libraries libraries = Libraries::leave);
 
-/// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
-/// depends on their rows. `warnings` then holds those that are new.
+/// After load_settings() with Libraries::leave: loads them and checks what depends on their rows. `warnings`
+/// then holds only the new ones.
 void load_libraries(Loaded& loaded);
 
-// What no single key can say: keys against each other, keys that nothing reads.
-
-/// Replaces `default` by what the chosen rows say it stands for.
+/// Replaces `default` by the chosen rows' value.
 void resolve(Loaded& loaded);
 
-/// Throws InputError where two keys cannot both be.
+/// Throws InputError if keys contradict each other.
 void check_together(const Loaded& loaded);
 
-/// The same of the table of conflicts alone: for settings that were changed since.
+/// Only the table of conflicts, for settings that were changed since.
 void check_conflicts(const Loaded& loaded);
 
 /// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
@@ -79,7 +73,7 @@ const std::vector<Conflict>& conflicts();
 /// The mistakes of one config, gathered so that a person fixes them in one go.
 class Mistakes {
  public:
-  /// Does the work, and keeps the error that it ends with.
+  /// Does the work, and keeps its InputError.
   template <class Work>
   void gather(const Work& work) {
     try {
@@ -89,15 +83,14 @@ class Mistakes {
     }
   }
 
-  /// Throws where there were any: the one as it was, or one error that lists them all.
+  /// Throws the one mistake, or one error that lists all of them.
   void refuse() const;
 
  private:
   std::vector<InputError> found_;
 };
 
-// ${NAME}, ${NAME:-default} and $$ in paths, in a default too. Nothing else is special, and no shell is
-// asked.
+// ${NAME}, ${NAME:-default} and $$ in paths and in defaults. Nothing else is special.
 
 /// `what` and `where` are for the error: the key, and its place in the file.
 std::string expand(const std::string& text, const std::map<std::string, std::string>& environment,

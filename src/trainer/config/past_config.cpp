@@ -14,7 +14,7 @@ namespace lockstep::config {
 namespace {
 
 [[noreturn]] void refuse_past(const std::string& what, const TextPlace& place) {
-  throw InputError("this is not a run's config: " + what, place.text(), "start a new run (without --resume)");
+  throw InputError("not the config of a run: " + what, place.text(), "start a new run (without --resume)");
 }
 
 // Short, whatever stands there: aliases of aliases can be as long as one likes.
@@ -27,7 +27,7 @@ class PastReader {
   explicit PastReader(const YamlNode& root) {
     if (root.kind != YamlNode::Kind::map) refuse_past("it is " + describe(root), root.place);
     for (const auto& [name, section] : root.entries) read_section(*name, *section);
-    if (foreign_.size() > keys().size()) refuse_past("few of its keys are lockstep's", root.place);
+    if (foreign_.size() > keys().size()) refuse_past("most of its keys are unknown", root.place);
     for (const Key& key : keys()) loaded_.origins.try_emplace(key.path);
     resolve(loaded_);
   }

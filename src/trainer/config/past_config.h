@@ -11,7 +11,7 @@ namespace lockstep::config {
 
 struct PastConfig {
   Settings settings;  // a key that the lockstep of that day did not know is as by default now
-  /// What this lockstep does not know, keys and values, as it stands there.
+  /// Keys that this lockstep does not know, and their values.
   std::map<std::string, std::string> foreign = {};
 };
 
@@ -21,8 +21,8 @@ PastConfig read_past_config(const std::string& text, const std::string& file_nam
 /// What `now` leaves open (keys.h, Once) becomes what the run of `then` chose, where both are of one task.
 void take_over(const PastConfig& then, Settings& now);
 
-/// The keys that make `now` another run than `then`, as "optim.lr (was 0.01, is 0.1)". Where a run is started
-/// and how much longer it goes on do not count.
+/// The keys that make `now` another run than `then`, as "optim.lr (was 0.01, is 0.1)". The place of a run and
+/// a larger length do not count.
 std::vector<std::string> differences(const PastConfig& then, const Settings& now);
 
 }  // namespace lockstep::config

@@ -95,8 +95,9 @@ void compare_samples(const Tree& extras, const Tree& own) {
       as_string(*before, "lockstep.task.identity") == as_string(*now, "lockstep.task.identity"))
     return;
   log::warning(
-      "the samples or the names of their classes are not those that the checkpoint was trained on: the bits "
-      "will not be those of a run that went through");
+      "the samples or the class names differ from those that the checkpoint was trained on: the bits will "
+      "differ "
+      "from an uninterrupted run");
 }
 
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
@@ -132,8 +133,8 @@ TrainingState from_python(const Tree& tree, const Rounds& rounds) {
   state.step_in_epoch = state.step % rounds.steps_per_epoch;
   state.consumed = state.step_in_epoch * rounds.step_samples;
   log::info(format(
-      "the checkpoint is not lockstep's own: going on from step {}, epoch {}; schedule and random numbers "
-      "start afresh",
+      "the checkpoint is not from lockstep: resuming from step {}, epoch {}; schedule and random numbers "
+      "start anew",
       state.step, state.epoch));
   return state;
 }

@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-/// What a checkpoint says besides where the run stands.
+/// What a checkpoint holds besides the state.
 struct Subject {
   const Settings& settings;
   const Mesh& mesh;
@@ -28,24 +28,23 @@ struct Subject {
 
 class Checkpoints {
  public:
-  /// `state` is what the attempt goes on from: where it found that in its own folder, it need not be written
-  /// again. `requests`, `log` and what the subject names outlive this.
+  /// `state` is what the attempt starts from; if that is a checkpoint of its own folder, it is not written
+  /// again.
   Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
               run_folder::Requests* requests, RunLog& log);
 
-  /// Is one due after this step (every_steps)? The same on every rank.
+  /// Whether one is due after this step (every_steps); the same on every rank.
   bool is_due(const TrainingState& state) const;
-  /// Does rank 0 want one now: every_minutes, or a request? One that was asked for and is written by now is
-  /// answered.
+  /// Whether rank 0 wants one now: every_minutes, or a request. Answers a request whose checkpoint is
+  /// written.
   bool is_wanted(const TrainingState& state);
 
-  /// Takes one, unless the newest is of the same place. It follows an agreement in which no rank had a bad
-  /// loss. Collective.
+  /// Takes one, unless the newest is of the same step. Collective.
   void save(const TrainingState& state, const LossTrace& losses);
-  /// The epoch before `state` is over, and its evaluation was the best so far or not: takes what is due of
-  /// newest and best. After the last epoch that is left to the run's end. Collective.
+  /// Takes what is due after an epoch, the newest and the best; after the last one the run's end does.
+  /// Collective.
   void save_after_epoch(const TrainingState& state, const LossTrace& losses, bool better, bool last);
-  /// The run is over and its last state is saved: waits until it is written. Collective.
+  /// Waits until the last one is written. Collective.
   void finish();
 
  private:
@@ -68,14 +67,12 @@ class Checkpoints {
   std::unique_ptr<CheckpointWriter> writer_;   // where there is a folder
 };
 
-// The checkpoint of a training: everything that it needs to resume with the same bits.
-
-/// The whole checkpoint. Collective; the ranks other than 0 get an empty one.
+/// All that a run needs to resume with the same bits. Collective; only rank 0 gets it.
 Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& learner,
                    const std::string& config);
 
-/// Puts everything back. InputError, before anything is changed, where the model is another one. A file of
-/// Python's brings its model, and its optimiser where it has one.
+/// Restores everything. InputError, before anything is changed, if the model is another one. A file from
+/// Python has a model and perhaps an optimiser.
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner);
 
 }  // namespace lockstep::train

@@ -118,7 +118,7 @@ void make_folder(const Setup& setup, RunAttempt& attempt) {
 void go_on(Start& start, Learner& learner, const Setup& setup) {
   const auto saved = newest_saved(*setup.team, start.attempt.path);
   if (!saved) {
-    log::info("no checkpoint there yet: starting from the first step");
+    log::info("the run has no checkpoint yet: starting from the first step");
     return;
   }
   compare_bits(setup, saved->tree, learner);
@@ -191,7 +191,7 @@ void log_start(const Setup& setup, const Rounds& rounds, const std::string& fold
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (own_kernels) {
-    log::info("kernels fast: sums are in another order than libtorch's, and the bits are not Python's");
+    log::info("train.kernels: fast: the order of sums differs from libtorch's, so the bits are not Python's");
   } else if (train.precision != Precision::fp32 || train.layout != ImageLayout::nchw) {
     log::info(
         format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
@@ -218,7 +218,7 @@ RunEnding run_and_report(Trainer& trainer) {
 void log_ending(const RunEnding& ending, const std::string& folder) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
-              "), the checkpoint is complete: go on with --resume auto");
+              "), the checkpoint is complete: continue with --resume auto");
   } else if (ending.reason != "epochs") {
     log::info("stopped: " + ending.reason);
   }

@@ -154,19 +154,17 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Measured
   });
 }
 
-// Each rank's own work tells who is slow: waiting for the others does not count.
-void RunLog::summarize(const TrainingState& state) {
+// Each rank's own work shows which one is slow: waiting for the others does not count.
+void RunLog::summarize(const TrainingState& state, const std::vector<PhaseSeconds>& ranks) {
   const double seconds = seconds_since(begin_.moment);
-  const auto& phases = clock_.seconds();
-  std::vector<double> sums(phases.begin(), phases.end());
-  double own = 0;
-  for (const auto phase : {Phase::data, Phase::forward, Phase::backward, Phase::optimiser}) {
-    own += phases[static_cast<size_t>(phase)];
-  }
-  const auto owns = team_.all_gather(format("{:.6f} {}", own, team_.job().host));
-  team_.sum(sums);
-  PhaseSeconds mean;
-  for (size_t i = 0; i < kPhases; ++i) mean[i] = sums[i] / team_.world();
+  const auto hosts = team_.all_gather(team_.job().host);
+  const auto own_work = [](const PhaseSeconds& phases) {
+    return phases[0] + phases[1] + phases[2] + phases[static_cast<size_t>(Phase::optimiser)];
+  };
+  PhaseSeconds mean{};
+  for (const auto& phases : ranks)
+    for (size_t i = 0; i < kPhases; ++i) mean[i] += phases[i] / team_.world();
+  const auto slowest = std::ranges::max_element(ranks, {}, own_work);
 
   console_.line(format("Total {}Training Time: {:.2f}s", settings_.train.mode == TrainMode::ddp ? "DDP " : "",
                        seconds));
@@ -176,12 +174,10 @@ void RunLog::summarize(const TrainingState& state) {
   if (const auto memory = peak_gpu_memory(team_))
     console_.line(
         format("Peak GPU memory: {:.2f} GB a rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
-  if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
-  const auto slowest = std::max_element(
-      owns.begin(), owns.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });
-  const double total = mean[0] + mean[1] + mean[2] + mean[static_cast<size_t>(Phase::optimiser)];
-  console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)", slowest - owns.begin(),
-                       slowest->substr(slowest->find(' ') + 1), std::stod(*slowest), total));
+  if (team_.world() == 1) return;
+  console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)",
+                       slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],
+                       own_work(*slowest), own_work(mean)));
 }
 
 void RunLog::note_place(const TrainingState& state) {

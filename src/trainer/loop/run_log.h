@@ -1,12 +1,12 @@
 #pragma once
-// What a run says while it trains: log lines and the progress line on rank 0's console, the records in the
-// run's folder, the summary. It has the clocks and counters that these need.
+// What a run reports while it trains: rank 0's console, the records in the run's folder, the summary.
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/parallel/mesh.h"
 #include "trainer/config/settings.h"
@@ -35,45 +35,41 @@ std::optional<GpuMemory> peak_gpu_memory(const Team& team);
 
 class RunLog {
  public:
-  /// From `state` on: the folder's metrics are cut to what the state knows of. The attempt's time begins.
+  /// Cuts the folder's metrics to what `state` includes. The attempt's time begins.
   RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
          const RunAttempt& attempt);
 
   /// Seconds trained, all attempts together.
   double seconds() const;
-  /// Where the time goes.
   PhaseClock& clock() { return clock_; }
 
   void begin_epoch();
-  /// Its steps are about to be taken: so many, with those that an earlier attempt took.
+  /// `of_epoch`: its steps, with those that an earlier attempt took.
   void begin_steps(int64_t of_epoch) { steps_of_epoch_ = of_epoch; }
-  /// A step on so many samples of this rank was taken.
   void took_step(const TrainingState& state, int64_t samples);
-  /// Is a line due after this step (train.log_every)?
+  /// Whether a line is due after this step (train.log_every).
   bool is_due(const TrainingState& state) const;
   void step(const TrainingState& state, double loss, double lr);
-  /// Redraws the progress line, where there is one.
   void progress(const TrainingState& state, double loss);
   void begin_evaluation();
   void epoch(const TrainingState& state, double train_loss, const Measured& measured);
-  /// Collective.
-  void summarize(const TrainingState& state);
+  /// `ranks`: where the time of each went. Collective.
+  void summarize(const TrainingState& state, const std::vector<PhaseSeconds>& ranks);
 
-  /// One more line, if it is not empty.
+  /// Does nothing with an empty text.
   void line(const std::string& text) {
     if (!text.empty()) console_.line(text);
   }
 
-  /// What status.json says from its next write on: for the heartbeat, which does not look into the trainer.
+  /// For the next write of status.json.
   void note_place(const TrainingState& state);
-  /// What status.json says from now on.
+  /// Writes status.json.
   void tell(const TrainingState& state, run_folder::RunState now, const std::string& reason);
-  /// A checkpoint is whole; from any thread.
+  /// A checkpoint is complete; from any thread.
   void saved(const std::string& checkpoint) { recorder_->saved(checkpoint); }
   /// One could not be written.
   void not_saved(const std::string& reason) { recorder_->not_saved(reason); }
   int64_t metrics_offset() const { return recorder_ ? recorder_->metrics_offset() : 0; }
-  /// That the run has failed, from a thread in which nothing may be thrown.
   void report_failure(const std::string& reason) noexcept;
 
  private:

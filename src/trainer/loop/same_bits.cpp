@@ -72,7 +72,7 @@ void refuse_not_finite(const Team& team, const Learner& learner, const TrainingS
   const auto first = std::find_if(all.begin(), all.end(), [](const auto& name) { return !name.empty(); });
   throw Error(format("{} is not finite after step {}, so there is no checkpoint of it", *first, state.step),
               format("epoch {}, rank {}", state.epoch, first - all.begin()),
-              "lower optim.lr or set train.clip_norm; the last good checkpoint is kept");
+              "lower optim.lr or set train.clip_norm; the last good checkpoint stays");
 }
 
 void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad, const TrainingState& state) {
@@ -96,7 +96,7 @@ void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad, const 
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
       format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
-      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint is kept");
+      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint stays");
 }
 
 namespace {

@@ -93,7 +93,7 @@ void RunFacts::read_before() noexcept {
     if (before.is_object() && before.contains("attempts") && before["attempts"].is_array()) {
       *json_ = std::move(before);
     } else {
-      log::warning("report.json is not what a run writes: what it said of earlier attempts is left out");
+      log::warning("report.json is damaged: its information about earlier attempts is lost");
     }
   } catch (const std::exception& error) {
     log::warning(describe(error));
@@ -151,15 +151,12 @@ void RunFacts::add_worst() {
   for (const auto& sample : worst) list.push_back(json_of(sample));
 }
 
-void RunFacts::finish(const PhaseSeconds& phases) {
-  const auto texts = setup_.team->all_gather(phases_of(phases).dump());
+void RunFacts::finish(const std::vector<PhaseSeconds>& ranks) {
   const auto memory = peak_gpu_memory(*setup_.team);
   add_worst();
   if (!writes()) return;
-  Json ranks = Json::array();
-  for (const auto& text : texts) ranks.push_back(Json::parse(text));
   auto& attempt = (*json_)["attempts"].back();
-  attempt["phases"] = {{"names", phase_names()}, {"ranks", ranks}};
+  attempt["phases"] = {{"names", phase_names()}, {"ranks", Json(ranks)}};
   if (memory) attempt["gpu_memory"] = {{"peak", memory->peak}, {"total", memory->total}};
 }
 
@@ -272,10 +269,13 @@ RunEnding Trainer::run() {
   checkpoints_.save(state_, losses_);
   checkpoints_.finish();
   log_.clock().read_pending(/*all=*/true);
-  log_.summarize(state_);
+  std::vector<PhaseSeconds> phases;
+  for (const auto& text : setup_.team->all_gather(phases_of(log_.clock().seconds()).dump()))
+    phases.push_back(Json::parse(text).get<PhaseSeconds>());
+  log_.summarize(state_, phases);
   log_.line(learner_.model->summary());
   log_.line(learner_.source->summary());
-  facts_.finish(log_.clock().seconds());
+  facts_.finish(phases);
   trace_.finish();
   watch_.leave();
   return ending;

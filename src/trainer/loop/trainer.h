@@ -27,9 +27,7 @@
 
 namespace lockstep::train {
 
-// report.json: what `lockstep report` tells of a run and no other file has: attempts, hosts, phases a rank,
-// the last evaluation's mistakes.
-
+// report.json: attempts, hosts, phases of each rank, the last evaluation's mistakes; for `lockstep report`.
 class RunFacts {
  public:
   RunFacts(const Setup& setup, const RunAttempt& attempt);
@@ -37,13 +35,11 @@ class RunFacts {
   RunFacts(const RunFacts&) = delete;
   RunFacts& operator=(const RunFacts&) = delete;
 
-  /// An attempt begins after so many steps. Collective.
+  /// An attempt begins after `step`. Collective.
   void begin(int64_t step);
-  /// An evaluation is over, and was not cut short.
   void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
-  /// The attempt's steps are over: everybody's phases, the worst samples. Collective.
-  void finish(const PhaseSeconds& phases);
-  /// How it ended.
+  /// The attempt's steps are over: the phases of each rank, the worst samples. Collective.
+  void finish(const std::vector<PhaseSeconds>& ranks);
   void tell(run_folder::RunState state, const std::string& reason, int64_t step,
             const PhaseSeconds& own) noexcept;
 
@@ -63,7 +59,7 @@ class RunFacts {
   Clock::time_point written_{};
 };
 
-/// What a run goes on from, where it writes, and when it must have left.
+/// What a run starts from, where it writes, and when it must end.
 struct Start {
   TrainingState state = {};  // that the learner is in
   RunAttempt attempt = {};
@@ -78,7 +74,7 @@ class Trainer {
   /// Collective.
   RunEnding run();
 
-  /// What the run's folder says of it from now on; rank 0's.
+  /// Writes the state into the run's folder, on rank 0.
   void tell(run_folder::RunState now, const std::string& reason);
 
  private:

@@ -103,7 +103,7 @@ RunEnding ending_of(const Agreed& verdicts) {
 
 void log_stopping(const RunEnding& ending) {
   if (ending.stopped())
-    log::info(format("{}: stopping with a checkpoint; --resume auto goes on from there", ending.reason));
+    log::info(format("{}: stopping with a checkpoint; --resume auto resumes from it", ending.reason));
 }
 
 }  // namespace
@@ -136,7 +136,8 @@ void RunWatch::limit_wait_after_sigterm() {
   const double seconds = launch::grace_seconds(team_.job(), launch::current_environment());
   grace_ = std::make_unique<launch::Grace>(seconds, [this] {
     const std::string reason =
-        "SIGTERM came, and the ranks came to no agreement in time: a step takes longer, or a rank is gone";
+        "received SIGTERM, but the ranks did not agree on a stop in time: a step is too long, or a rank is "
+        "gone";
     log::error(reason);
     log_.report_failure(reason);
     ::_exit(kFailed);

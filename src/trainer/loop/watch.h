@@ -1,6 +1,5 @@
 #pragma once
-// When and how a run ends: signals, the job's end, requests, limits, a loss that is no number. All ranks
-// agree on it, after the same step.
+// When and how a run ends: signals, the job's end, requests, limits, a loss that is not finite.
 
 #include <chrono>
 #include <cstdint>
@@ -20,12 +19,12 @@
 
 namespace lockstep::train {
 
-// All ranks stop after the same step, and no step pays for it: the ranks ask each other about four times a
-// second, at a step that all of them computed alike, together with the loss for the log.
+// All ranks stop after the same step. They exchange reports about four times a second, at a step that all of
+// them compute alike, together with the loss for the log.
 
 enum class Stop { no, signal, request, deadline, max_seconds, not_finite };
 
-/// What one rank knows when it is asked.
+/// What one rank knows.
 struct RankReport {
   int signal = 0;           // the one it got
   bool deadline = false;    // the job is about to end
@@ -36,7 +35,7 @@ struct RankReport {
   double loss = 0;          // of its last step
 };
 
-/// What the ranks know together.
+/// What the ranks have agreed on.
 struct Agreed {
   Stop stop = Stop::no;
   int signal = 0;
@@ -48,10 +47,10 @@ class Agreement {
  public:
   explicit Agreement(const Team& team) : team_(team) {}
 
-  /// This attempt starts after `step`: only steps that it takes are timed. Without a call: from the first.
+  /// This attempt starts after `step`: only its own steps are timed.
   void begin(int64_t step);
 
-  /// Is it time to ask after this step? The same answer on every rank.
+  /// Whether to ask after this step; the same on every rank.
   bool due(int64_t step) const { return step >= next_; }
   /// Collective.
   Agreed ask(int64_t step, const RankReport& word);
@@ -70,7 +69,7 @@ struct RunEnding {
   std::string
       reason;  // "epochs", "max_steps", "max_seconds", "early stop", "solved", or why it stopped early
 
-  /// There is more to train, and a checkpoint to go on from.
+  /// There is more to train, and a checkpoint to resume from.
   bool stopped() const {
     return state == run_folder::RunState::stopped_early || state == run_folder::RunState::stopped_on_request;
   }
@@ -80,39 +79,36 @@ class RunWatch {
  public:
   using Deadline = std::function<std::optional<std::chrono::system_clock::time_point>()>;
 
-  /// `deadline`: when the job must have left, as far as it is known by now. Both it and `requests` are rank
-  /// 0's. What is named here outlives this.
+  /// `deadline`: when the job must have left, if that is known. It and `requests` are rank 0's.
   RunWatch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
            RunLog& log);
 
-  /// From this state on. Hears what came while the run was set up, and whether an attempt before this one
-  /// came to the limit. From now on a SIGTERM that the ranks cannot agree on ends this rank. Collective.
+  /// Obeys what came while the run was set up, and a limit that an earlier attempt reached. From now on a
+  /// SIGTERM that the ranks cannot agree on ends this rank. Collective.
   void begin(const TrainingState& state);
 
-  /// Is it time to ask the others after this step? The same on every rank.
+  /// Whether to ask the others after this step; the same on every rank.
   bool is_due(const TrainingState& state) const;
-  /// What the ranks know together after a step; `save`: this rank wants a checkpoint. Collective.
+  /// `save`: this rank wants a checkpoint. Collective.
   Agreed ask(const TrainingState& state, LossTrace& losses, bool save);
-  /// Ends the run where the verdicts or the step's number say so. Throws where a loss was no number, and is
-  /// collective then.
+  /// Ends the run if the ranks agreed on it, or the last step is done. Throws, collectively, if a loss was
+  /// not finite.
   void obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses);
 
-  /// For what has rounds of its own between two steps.
+  /// For work between two steps that has rounds of its own, such as an evaluation.
   Agreement count_rounds() const;
-  /// Between two such rounds: ask() and obey() for whatever may come from outside. Collective.
+  /// ask() and obey() between two such rounds. Collective.
   Agreed hear(Agreement& agreement, int64_t round, bool save);
 
-  /// An evaluation in its turn gave this loss, if the task has one: is it the best so far? Too many that are
-  /// not end the run.
+  /// Whether the loss of a scheduled evaluation is the best so far; too many that are not end the run.
   bool is_best(const std::optional<double>& eval_loss, TrainingState& state);
 
-  /// The task has what it wanted, and the run ends.
+  /// Ends the run: the task has reached its goal.
   void reach_goal();
 
-  /// Every epoch is trained, or the run has ended before: nothing is left to agree on, and a write may take
-  /// its time.
+  /// All training is done: nothing is left to agree on, and a write may take long.
   const RunEnding& finish();
-  /// The last word is said: a SIGTERM is nobody's business any more.
+  /// From now on a SIGTERM does not end this rank.
   void leave() { grace_.reset(); }
 
   const std::optional<RunEnding>& ending() const { return ending_; }

@@ -52,7 +52,8 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
   int64_t inputs = 0;
   for (const auto& layer : layers) {
     if (!fits(*layer, inputs))
-      return format("a layer has more than {} weights, or is of no plain kind", kMostWeights);
+      return format("a layer has more than {} weights, or is not a plain float layer on the CPU",
+                    kMostWeights);
     inputs = layer->weight.size(0);
   }
   return {};
@@ -185,7 +186,7 @@ std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, 
   const auto why = obstacle(*net, layers, mesh, settings, supplies);
   if (why.empty())
     return std::make_unique<DenseModel>(net, std::move(layers), mesh.data(), settings, supplies);
-  log::info("train.kernels: fast: trained with libtorch's kernels all the same: " + why);
+  log::info("train.kernels: fast: libtorch's kernels are used instead: " + why);
   return nullptr;
 }
 

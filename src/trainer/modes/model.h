@@ -1,6 +1,5 @@
 #pragma once
-// The model as a training step sees it, whatever `train.mode` says: one process alone, or ranks that share
-// their gradients.
+// The model as a training step sees it: one process alone, or ranks that share gradients or parts of it.
 
 #include <functional>
 #include <memory>
@@ -33,8 +32,8 @@ struct StepContext {
   std::function<void(Phase)> enter = {};                        // what follows is of this phase
 };
 
-/// How ranks hold parts of one model. Checkpoints, norms and overflows are the whole model's. Functions that
-/// make a whole are collective, and useful on rank 0 alone.
+/// How ranks hold parts of one model. Functions that return the whole are collective, and useful only on rank
+/// 0.
 class ModelParts {
  public:
   virtual ~ModelParts() = default;
@@ -56,7 +55,7 @@ class TrainedModel {
   explicit TrainedModel(std::shared_ptr<Net> net) : net_(std::move(net)) {}
   virtual ~TrainedModel() = default;
 
-  /// Forward, loss and backward of one batch; the gradients are there when it returns. The batch's loss.
+  /// Forward, loss and backward of one batch; returns its loss.
   virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) {
     const auto loss = [&] {
       const auto scope = context.autocast();
@@ -69,24 +68,24 @@ class TrainedModel {
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   /// Every parameter once, in the order of Python's model.parameters().
   virtual std::vector<at::Tensor> parameters() const = 0;
-  /// While the guard lives, gradients add up here and do not travel.
+  /// While the guard lives, gradients add up locally.
   virtual std::shared_ptr<void> no_sync() { return nullptr; }
-  /// Which parameters share a bucket from the next step on: beyond two ranks gloo's sums depend on it, so a
-  /// resumed run must begin with it. None where gradients do not travel. Collective.
+  /// Which parameters share a bucket from the next step on; empty where ranks exchange no gradients. A
+  /// resumed run needs the same, because gloo's sums of three ranks and more depend on it. Collective.
   virtual std::vector<std::vector<std::string>> buckets() { return {}; }
   virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
   /// What averages its gradients over the ranks; null where nothing does.
   virtual DdpCore* ddp_core() { return nullptr; }
   /// Where it computes on this rank.
   virtual std::vector<at::Device> devices() const;
-  /// A line for the end of the log, empty where there is nothing to say. Collective.
+  /// A line for the end of the log, or empty. Collective.
   virtual std::string summary() const { return {}; }
-  /// Does a backward wait for other ranks?
+  /// Whether a backward waits for other ranks.
   virtual bool exchanges() const { return false; }
 
   // A checkpoint holds the whole model, wherever its parameters are while it trains. Collective.
 
-  /// From now on ranks hold parts of the model. Other copies than the first have nothing to put together.
+  /// From now on ranks hold parts of the model; only its first copy assembles the whole.
   void set_parts(std::unique_ptr<const ModelParts> parts, bool is_first_copy) {
     parts_ = std::move(parts);
     is_first_copy_ = is_first_copy;
@@ -98,8 +97,7 @@ class TrainedModel {
   Tree own_optimizer(const Tree& whole) const { return parts_ ? parts_->own_optimizer(whole) : whole; }
   /// Scales the gradients so that the whole model's have a 2-norm of at most `most`.
   void clip_gradients(double most) const;
-  /// The largest over the ranks that hold other parts of the model, in place: a step is left out by all, or
-  /// none.
+  /// Takes the largest over the ranks that hold parts of the model: all of them skip a step, or none.
   void share_overflow(at::Tensor& found) const;
 
   /// The module itself, for checkpoints and evaluation.
@@ -129,21 +127,20 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
                                                  const Settings& settings,
                                                  const ModelSupplies& supplies = {});
 
-/// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.
+/// InputError for what this mode cannot train with so many ranks; before anything is loaded.
 void check_mode(const Settings& settings, int world, at::Device device);
 
 /// train.kernels: fast for linear layers with ReLU between them: no graph, no Reducer, one sum of all
-/// gradients. nullptr where the model, or what the settings ask for, needs the general way; of a model of
-/// dense layers the log then says why. Collective.
+/// gradients. Null if the model or the settings need autograd; the log says why if the layers are dense.
+/// Collective.
 std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, const Mesh& mesh,
                                                const Settings& settings, const ModelSupplies& supplies);
 
-/// Is it one that make_dense_model() made?
+/// Whether make_dense_model() made it.
 bool computes_without_graph(const TrainedModel& model);
 
-/// parallel.pipeline above 1: takes the whole model, as every rank has made it, and keeps this rank's stage,
-/// to which batches come in micro-batches. Collective; InputError, on all ranks alike, where the model cannot
-/// be cut so.
+/// parallel.pipeline above 1: keeps this rank's stage of the whole model. InputError on all ranks if the
+/// model cannot be cut. Collective.
 std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                   const Settings& settings,
                                                   const std::shared_ptr<Tracer>& tracer = nullptr);

@@ -67,7 +67,7 @@ int64_t numbers_in(const Part& part, const std::vector<parallel::NamedTensor>& p
 std::vector<Part> chain_of(Net& net) {
   auto* chain = dynamic_cast<Chain*>(&net);
   if (chain) return chain->chain();
-  throw InputError("this model is no chain of parts, which is what a pipeline cuts into stages", kKey,
+  throw InputError("this model is not a chain of parts, which a pipeline needs to cut it into stages", kKey,
                    "take simple_cnn, mlp or pima_net, or derive your model from lockstep::Chain, too");
 }
 
@@ -95,7 +95,7 @@ std::vector<std::vector<Part>> cut(const std::vector<Part>& parts, const std::ve
     for (const auto& part : parts) names.push_back(part.name);
     throw InputError(format("{} stages, and the model has {} part{} with parameters: {}", stages,
                             groups.size(), groups.size() == 1 ? "" : "s", base::join(names, ", ")),
-                     kKey, format("set parallel.pipeline to {} at most", groups.size()));
+                     kKey, format("set parallel.pipeline to at most {}", groups.size()));
   }
   std::vector<int64_t> costs;
   auto count = counts.begin();

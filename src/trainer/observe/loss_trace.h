@@ -1,6 +1,6 @@
 #pragma once
-// The losses of an epoch: their mean, the last one, and the first that was not a number, without making a GPU
-// wait at each step.
+// The losses of an epoch: their mean, the last one, and the first that is not finite. A GPU does not wait at
+// each step.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,7 +12,6 @@
 
 namespace lockstep::train {
 
-/// Where a loss went wrong.
 struct BadLoss {
   int64_t step = 0;
   double loss = 0;
@@ -21,14 +20,14 @@ struct BadLoss {
 
 class LossTrace {
  public:
-  /// One batch's loss. On the CPU it is looked at now, on a GPU when read_pending() is called.
+  /// One batch's loss. It is read now on the CPU, in read_pending() on a GPU.
   void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
-  /// The same of a loss that is in `losses` at `place` until read_pending() is called. Of one trace all stand
-  /// in the same, or none.
+  /// A loss that stays in `losses` at `place` until read_pending(). All of a trace are in the same tensor, or
+  /// none.
   void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
-  /// Waits for the losses that are still on their way.
+  /// Waits for the losses that are not read yet.
   void read_pending();
-  /// Work to be done before each such wait.
+  /// Runs before each such wait.
   void before_waiting(std::function<void()> work) { before_waiting_ = std::move(work); }
 
   double sum() const { return sum_; }

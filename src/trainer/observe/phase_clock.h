@@ -16,14 +16,13 @@
 
 namespace lockstep::train {
 
-// When a GPU went from phase to phase: events in the stream that computes, read once it has been waited for
-// anyhow, so that a step waits for none.
-
+// When a GPU went from phase to phase: events in the stream that computes, read after a wait that happens
+// anyway.
 class DeviceClock {
  public:
   using Clock = std::chrono::steady_clock;
   using Moment = std::shared_ptr<c10::Event>;
-  /// A phase that is over: its number, its step, from when to when.
+  /// A phase that is over.
   struct Span {
     int phase;
     int64_t step;
@@ -31,18 +30,16 @@ class DeviceClock {
   };
   using Read = std::function<void(const Span& span)>;
 
-  /// Waits for the device once, to know its time.
+  /// Waits for the device once, to read its time.
   DeviceClock(c10::Device device, int phase, Read read);
 
-  /// Where the device's stream stands now; from any thread that computes on it.
+  /// Of the device's stream; from any thread that computes on it.
   Moment now();
-  /// What follows `moment` is of this phase.
   void enter(int phase, int64_t step, Moment moment);
-  /// The phase that it is in belongs to this step.
   void begin_step(int64_t number) { entries_.back().step = number; }
-  /// Reads what the device has come past.
+  /// Reads what the device has reached.
   void read_pending();
-  /// The same of all, and waits for it.
+  /// Waits for the rest and reads it.
   void finish();
 
  private:
@@ -80,9 +77,8 @@ class PhaseClock {
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  /// What follows belongs to `phase`.
   void enter(Phase phase) { enter_at(phase, now()); }
-  /// The same, from a moment that has been noted before.
+  /// The same, from an earlier moment.
   void enter_at(Phase phase, const Moment& moment) {
     if (ranges_) ranges_->enter(name_of(phase));
     if (device_) {
@@ -97,27 +93,25 @@ class PhaseClock {
   /// Of a device that is timed: up to what was read.
   const PhaseSeconds& seconds() const { return seconds_; }
 
-  /// Each phase from now on is a span as well.
+  /// From now on each phase is also a span.
   void trace(Tracer* tracer) {
     tracer_ = tracer;
     since_ = Clock::now();
   }
-  /// From now on phases are what this device does in them, not what the host does. Nothing on a CPU.
+  /// From now on times what this device does, not the host. Nothing on a CPU.
   void time_on(at::Device device);
-  /// From now on phases are what the host does in them again.
+  /// Back to the host.
   void time_on_host();
-  /// Reads what the device has done by now, without a wait; `all`: waits for it.
+  /// Reads what the device has done; `all`: waits for the rest.
   void read_pending(bool all = false);
-  /// From now on steps and their phases are ranges that Nsight shows.
+  /// From now on steps and phases are ranges for Nsight.
   void show_ranges() { ranges_ = std::make_unique<Ranges>(); }
-  /// What follows belongs to this step, and the phase that the clock is in.
   void begin_step(int64_t number) {
     step_ = number;
     if (device_) device_->begin_step(number);
     if (tracer_) tracer_->begin_step(number);
     if (ranges_) ranges_->begin_step(number, name_of(phase_));
   }
-  /// What follows belongs to none.
   void end_step() {
     if (ranges_) ranges_->leave();
     enter(Phase::other);

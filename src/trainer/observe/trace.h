@@ -50,7 +50,6 @@ class Tracer {
   /// Keeps the last `steps` steps, and never more than `room` spans.
   Tracer(int64_t steps, size_t room) : steps_(steps), ring_(std::max<size_t>(1, room)) {}
 
-  /// What follows belongs to this step.
   void begin_step(int64_t number) { step_.store(number, std::memory_order_relaxed); }
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
 
@@ -58,19 +57,18 @@ class Tracer {
   void add(SpanKind kind, Clock::time_point begin, Clock::time_point end) noexcept {
     add(kind, begin, end, step());
   }
-  /// Of a step that has gone by.
+  /// Of an earlier step.
   void add(SpanKind kind, Clock::time_point begin, Clock::time_point end, int64_t step) noexcept {
     add({stamp(begin), stamp(end), step, 0, kind, -1});
   }
   void add(const Span& span) noexcept;
 
-  /// A moment as this rank's clock has it, in nanoseconds.
   static int64_t stamp(Clock::time_point moment) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
   }
   static int64_t now() { return stamp(Clock::now()); }
 
-  /// What is kept, oldest first.
+  /// Oldest first.
   std::vector<Span> spans() const;
   int64_t steps() const { return steps_; }
 
@@ -83,7 +81,7 @@ class Tracer {
   bool full_ = false;
 };
 
-/// A span for as long as it lives; nothing where there is no tracer.
+/// A span of its own lifetime; nothing without a tracer.
 class Traced {
  public:
   Traced(Tracer* tracer, SpanKind kind) : tracer_(tracer), kind_(kind) {
@@ -101,15 +99,13 @@ class Traced {
   Tracer::Clock::time_point begin_;
 };
 
-// When each bucket of gradients was on its way, without a bit of difference to the sums.
-
-/// `hook`, or the mean that DDP takes without one, with a span a bucket: from when it was full to when its
-/// sum was there.
+/// `hook`, or DDP's mean without one, with a span for each bucket: from full to summed. The bits stay the
+/// same.
 CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer);
 
 // Named ranges for Nsight Systems (NVTX), through the hooks of libtorch's own profiler: no header of CUDA's.
 
-/// A step, and in it its phases, one after the other.
+/// A step, and its phases one after the other.
 class Ranges {
  public:
   Ranges() = default;
@@ -119,7 +115,6 @@ class Ranges {
 
   void begin_step(int64_t number, const char* phase);
   void enter(const char* phase);
-  /// Out of the step.
   void leave();
 
  private:
@@ -127,7 +122,7 @@ class Ranges {
   int open_ = 0;  // of this thread: a step, a phase in it
 };
 
-/// The hook, with a range around each bucket's start; where there is none, around the usual all-reduce.
+/// `hook`, or the usual all-reduce, with a range around each bucket's start.
 CommHook ranged(CommHook hook, const ProcessGroup& group);
 
 // trace.json, for Chrome's and Perfetto's viewers.
@@ -135,7 +130,6 @@ CommHook ranged(CommHook hook, const ProcessGroup& group);
 /// All ranks' clocks against rank 0's, in rank order. Collective.
 std::vector<base::ClockReading> compare_clocks(const Team& team);
 
-/// What one rank adds.
 struct RankTrace {
   int rank = 0;
   std::string host;
@@ -143,7 +137,7 @@ struct RankTrace {
   base::ClockReading clock;
 };
 
-/// The file's text, piece by piece. `note` is for the reader of the whole.
+/// The file's text, piece by piece.
 void write_trace(const std::vector<RankTrace>& ranks, const std::string& note, const base::ByteSink& sink);
 
 /// None where train.trace is 0.
@@ -151,14 +145,14 @@ std::shared_ptr<Tracer> make_tracer(const Settings& settings, size_t parameters)
 
 class TraceKeeper {
  public:
-  /// Without a tracer it does nothing. `folder` is rank 0's.
+  /// Does nothing without a tracer. `folder` is rank 0's.
   TraceKeeper(const Team& team, std::shared_ptr<Tracer> tracer,
               std::shared_ptr<run_folder::HeldFolder> folder)
       : team_(team), tracer_(std::move(tracer)), folder_(std::move(folder)) {}
 
-  /// trace.json of all ranks. Collective. One that cannot be written is a warning.
+  /// Writes the file of all ranks; a failure is a warning. Collective.
   void finish();
-  /// trace.json of this rank alone, where the others cannot be asked any more and there is none yet.
+  /// After a failure: the file of this rank alone, if there is none yet.
   void save_own(const std::string& why) noexcept;
 
   Tracer* tracer() const { return tracer_.get(); }

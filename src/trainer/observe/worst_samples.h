@@ -24,7 +24,7 @@ class WorstSamples {
  public:
   static constexpr size_t kMost = 12;
 
-  /// A batch's output, one row of class scores a sample; another kind of output is skipped. CPU tensors.
+  /// A batch's output with a row of class scores for each sample; other outputs are skipped. CPU tensors.
   void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices);
   /// This rank's, the worst first.
   const std::vector<WorstSample>& kept() const { return kept_; }

@@ -20,20 +20,19 @@ struct Progress {
   double seconds_left = 0;
 };
 
-/// One line, no longer than `width` columns: where room is short the bar is, then parts are left out whole.
+/// One line of at most `width` columns: first the bar gets shorter, then whole parts are left out.
 std::string progress_line(const Progress& progress, int width);
 
-/// A time span as people say it: 45s, 3m05s, 2h07m.
+/// 45s, 3m05s, 2h07m.
 std::string short_time(double seconds);
 
-/// What -q asks for: a training that begins from now on has no lines.
+/// For -q: a training that begins from now on prints no lines.
 void silence_trainings();
 bool trainings_are_silent();
 
 class Console {
  public:
-  /// Silent on every rank but 0. The progress line shows only where stderr ends on a terminal, through mpirun
-  /// too.
+  /// The progress line shows only if stderr is a terminal, also through mpirun.
   explicit Console(bool speaks);
   ~Console();
   Console(const Console&) = delete;
@@ -43,7 +42,7 @@ class Console {
   void line(const std::string& text, base::TextStyle style = base::TextStyle::plain);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);
-  /// The same of a text of one's own, cut to the terminal's width.
+  /// The same with another text, cut to the terminal's width.
   void progress(const std::string& text);
   bool wants_progress() const;
   void clear();

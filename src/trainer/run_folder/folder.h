@@ -1,6 +1,5 @@
 #pragma once
-// The folder that a run writes to: a new one, or that of a run which can go on. Two jobs never share one, and
-// nothing is overwritten.
+// The folder that a run writes to. Two jobs never share one, and nothing is overwritten.
 
 #include <atomic>
 #include <chrono>
@@ -37,8 +36,8 @@ std::optional<RunFolder> resume_run(const Settings& asked, const std::string& re
 /// The text of its config.yaml.
 std::string config_text_of(const std::filesystem::path& folder);
 
-/// The first write of an attempt, once it is certain that the run can go on there: its config.yaml. Removes
-/// what killed writers left.
+/// Writes config.yaml, once it is certain that the run can be resumed there, and removes what killed writers
+/// left.
 void begin_in(const std::filesystem::path& folder, const Settings& settings);
 
 /// The folder was deleted, or another job holds it now. This run must write nothing more.

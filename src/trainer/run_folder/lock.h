@@ -27,8 +27,8 @@ enum class Hold { ours, taken, gone };
 /// Held as long as the object lives. Call renew() every few seconds.
 class RunLock {
  public:
-  /// Nothing while another process holds the folder. Where that process runs on another host, this waits up
-  /// to a minute for a sign of life from it.
+  /// Nothing while another process holds the folder. Waits up to a minute for a holder on another host to
+  /// renew it.
   static std::optional<RunLock> take(const std::filesystem::path& folder);
   ~RunLock();
   RunLock(RunLock&& other) noexcept : path_(std::move(other.path_)), mine_(std::move(other.mine_)) {
@@ -42,7 +42,7 @@ class RunLock {
 
   /// Tells other hosts that this process is alive.
   void renew() const;
-  /// Reads the file again: a process that was suspended may have lost the folder, and a user may delete it.
+  /// Reads the file: a suspended process may have lost the folder, and a user may delete it.
   Hold hold() const;
 
  private:

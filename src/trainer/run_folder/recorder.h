@@ -1,5 +1,5 @@
 #pragma once
-// What rank 0 leaves in the run's folder while it trains. A full disk costs curves, never the run.
+// What rank 0 writes into the run's folder while it trains. A full disk costs curves, never the run.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -20,12 +20,10 @@
 
 namespace lockstep::run_folder {
 
-// Scalars for TensorBoard: one events.out.tfevents file an attempt, written without protobuf.
-
 using Curves = std::vector<std::pair<std::string, double>>;
 
-/// Appends to a new file in `folder`. An attempt that starts at a later step tells TensorBoard to forget what
-/// an earlier file says from that step on.
+/// TensorBoard's file, a new one for each attempt, written without protobuf. One that starts at a later step
+/// makes TensorBoard drop what earlier files hold from that step on.
 class EventFile {
  public:
   EventFile(const std::filesystem::path& folder, int64_t first_step);
@@ -40,18 +38,17 @@ class EventFile {
   base::Descriptor file_;
 };
 
-// metrics.jsonl: a line an event, floats with enough digits to read back the same bits, no line twice.
+// metrics.jsonl: floats have enough digits to read back the same bits.
 
 class MetricsFile {
  public:
-  /// Goes on after `offset` bytes, in a new file of that name: an earlier attempt that was suspended may
-  /// still have the old one open. Lines after `offset` are dropped; the resumed run writes them again.
+  /// Continues after `offset` bytes in a new file, because a suspended attempt may still have the old one
+  /// open. Drops the lines after `offset`, which the run writes again.
   explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
   void add(const nlohmann::ordered_json& line);
-  /// What a checkpoint remembers.
   int64_t offset() const { return offset_; }
 
  private:
@@ -63,7 +60,7 @@ class MetricsFile {
 class Recorder {
  public:
   /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json at each
-  /// beat, so that a run in a long step or evaluation is known to live.
+  /// beat.
   Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
   ~Recorder() { folder_->on_beat(nullptr); }
   Recorder(const Recorder&) = delete;
@@ -73,17 +70,17 @@ class Recorder {
   /// A line of metrics.jsonl, and what TensorBoard shows of it.
   void add(int64_t step, const nlohmann::ordered_json& line, const Curves& curves);
   int64_t metrics_offset() const { return metrics_.offset(); }
-  /// Changes what status.json says when it is written next.
+  /// Changes the next status.json.
   void note(const std::function<void(RunStatus&)>& change);
-  /// Changes status.json.
+  /// Changes and writes status.json.
   void update(const std::function<void(RunStatus&)>& change);
-  /// The same within a second, by the folder's thread: short epochs wait for no disk.
+  /// The same within a second, in the folder's thread: short epochs do not wait for the disk.
   void update_soon(const std::function<void(RunStatus&)>& change);
-  /// A checkpoint of this attempt is whole.
+  /// A checkpoint of this attempt is complete.
   void saved(const std::string& checkpoint);
-  /// A checkpoint could not be written: status.json says so until one is whole.
+  /// A checkpoint could not be written; status.json says so until the next is complete.
   void not_saved(const std::string& reason);
-  /// Reports that the run has failed, as far as possible: for a thread in which nothing may be thrown.
+  /// Reports a failure as far as possible, and never throws.
   void report_failure(const std::string& reason) noexcept;
 
  private:

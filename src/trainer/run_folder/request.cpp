@@ -67,8 +67,8 @@ RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before
       refuse_dead(folder, request);
     }
     if (Clock::now() >= until)
-      throw Error(format("not done within {:.0f} s, and still asked for", seconds), folder.string(),
-                  "a run obeys after its step; see its log, or wait longer with --timeout");
+      throw Error(format("not done within {:.0f} s; the request stays", seconds), folder.string(),
+                  "the run answers after its current step: see its log, or wait longer with --timeout");
   }
 }
 

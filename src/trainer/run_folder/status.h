@@ -11,13 +11,13 @@
 
 namespace lockstep::run_folder {
 
-/// Stopped early, job scripts go on with a run; stopped on request, they leave it alone.
+/// Job scripts resume a run that stopped early, but not one that stopped on request.
 enum class RunState { running, stopped_early, done, failed, stopped_on_request };
 
-/// What `lockstep status` leaves with where a run was stopped on request.
+/// The exit status of `lockstep status` for a run that was stopped on request.
 constexpr int kStoppedOnRequest = 4;
 
-/// What stops and restarts have cost: the time between attempts, and the steps that were done again.
+/// The cost of restarts: the time between attempts, and the steps that were repeated.
 struct Lost {
   double seconds = 0;
   int64_t steps = 0;
@@ -44,11 +44,10 @@ struct RunStatus {
 /// "running", "stopped early", "done", "failed", "stopped on request".
 const char* name_of(RunState state);
 
-/// "stopped early: SIGTERM": a state's name and why, in words for people.
+/// "stopped early: SIGTERM".
 std::string state_in_words(const std::string& state, const std::string& reason);
 
-/// What an attempt that begins now at `step` has lost since the one before ended, of which this is the
-/// status.
+/// What an attempt that begins now at `step` has lost since `before`, the status of the attempt before it.
 Lost lost_since(const RunStatus& before, int64_t step);
 
 /// Whole or not at all; `ready` as write_whole's.
@@ -58,10 +57,10 @@ void write_status(const std::filesystem::path& folder, RunStatus status,
 /// Throws InputError when the folder holds no readable status.json.
 RunStatus read_status(const std::filesystem::path& folder);
 
-/// `lockstep status` leaves with it where a run is still running.
+/// The exit status of `lockstep status` for a run that is running.
 constexpr int kRunning = 3;
 
-/// What `lockstep status` prints and leaves with. A run that says "running" and is not in use has died.
+/// What `lockstep status` prints, and its exit status. A run that says "running" and is not in use has died.
 struct StatusReport {
   std::string text;
   int exit_status;
@@ -71,8 +70,7 @@ struct StatusReport {
 };
 StatusReport job_status(const std::filesystem::path& folder);
 
-/// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
-/// docs/reference/run-folder.md
+/// The same for programs: docs/reference/run-folder.md.
 std::string to_json(const StatusReport& report);
 
 }  // namespace lockstep::run_folder

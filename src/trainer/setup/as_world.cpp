@@ -52,7 +52,7 @@ void warn_of_few_cores(int ranks) {
   const auto own = launch::own_cpus();
   if (own.cores >= std::min(ranks, own.machine_cores)) return;
   log::warning(
-      format("{} ranks of this process share the {} core{} that it is bound to, of {}; start it with more "
+      format("{} ranks of this process share the {} core{} that it is bound to, of {}; give it more "
              "(mpirun --bind-to none, srun --cpus-per-task)",
              ranks, own.cores, own.cores == 1 ? "" : "s", own.machine_cores));
 }

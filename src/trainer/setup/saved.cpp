@@ -40,8 +40,8 @@ LabelScale scale_in(const Tree& tree) {
   const LabelScale scale{as_double(get(tree, "mean"), "lockstep.task.label_scale.mean"),
                          as_double(get(tree, "std"), "lockstep.task.label_scale.std")};
   if (std::isfinite(scale.mean) && std::isfinite(scale.std) && scale.std > 0) return scale;
-  throw InputError("the label's mean and deviation in the checkpoint are none", "lockstep.task.label_scale",
-                   "take another checkpoint");
+  throw InputError("the label's mean and deviation in the checkpoint are not valid",
+                   "lockstep.task.label_scale", "take another checkpoint");
 }
 
 Tree tree_of(const std::optional<LabelScale>& scale) {
@@ -141,7 +141,7 @@ void check_never_saved(const fs::path& run_folder) {
     return;  // killed before it could say anything
   }
   if (last.empty()) return;
-  throw InputError("the run's checkpoints are gone", (run_folder / last).string(),
+  throw InputError("the run's checkpoints are missing", (run_folder / last).string(),
                    "put them back, or start a new run (without --resume)");
 }
 
@@ -162,7 +162,7 @@ std::string find_saved(const std::string& wanted) {
   std::error_code failed;
   if (fs::exists(path, failed)) return path;
   throw InputError(
-      failed ? "cannot look there: " + failed.message() : "there is no such file or folder", wanted,
+      failed ? "cannot look for it: " + failed.message() : "no such file or folder", wanted,
       base::did_you_mean_file(wanted) + "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 
@@ -173,7 +173,7 @@ Saved read_saved(const Team& team, const std::string& wanted) {
     const auto store = checkpoints_of(path);
     if (auto found = best_in(store)) return *found;
     if (auto found = newest_in(store)) return *found;
-    throw InputError("there is no whole checkpoint in this folder", path,
+    throw InputError("this folder holds no complete checkpoint", path,
                      "name a run's folder (runs/NAME), or a .pt or safetensors file");
   });
 }

@@ -1,6 +1,5 @@
 #pragma once
-// A checkpoint read once for the whole job: a file, or the newest whole one of a run. Every reader passes
-// here.
+// A checkpoint read once for the whole job: a file, or the newest complete one of a run.
 
 #include <optional>
 #include <string>
@@ -23,20 +22,18 @@ std::string find_saved(const std::string& wanted);
 /// rank, errors too. Collective.
 Saved read_saved(const Team& team, const std::string& wanted);
 
-/// The newest whole checkpoint of a run's folder, if it has come to one. Collective, as above.
+/// The newest complete checkpoint of a run's folder, if there is one. Collective, as above.
 std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder);
 
-// What a task remembers of its training data, into a checkpoint and back: predict then needs no data, and
-// eval no training set.
+// What a task remembers of its training data: predict then needs no data, and eval no training set.
 
 /// For "lockstep.task" of a checkpoint; None where the task remembers nothing.
 Tree remembered(const Setup& setup);
 
-/// What the config leaves open and a run chooses (config/keys.h, Once) becomes what the checkpoint's run did.
+/// Keys that the config leaves open (config/keys.h, Once) get what the checkpoint's run chose.
 void take_over_from(Settings& settings, const Tree& checkpoint);
 
-/// Puts it back in place of the data. False where the checkpoint brings nothing, or another task's;
-/// InputError where it is of another task.kind.
+/// Restores it. False if the checkpoint has none, or another task's; InputError for another task.kind.
 bool recall(Setup& setup, const Tree& checkpoint);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 #pragma once
-// From a command line to everything that a run needs: the settings, the session, the task, the data.
+// From a command line to all that a run needs: settings, session, task, data.
 
 #include <memory>
 #include <string>
@@ -42,7 +42,7 @@ struct JobConfig {
 JobConfig load_for_job(const launch::Runtime& runtime, const std::string& path,
                        const std::vector<std::string>& sets);
 
-/// The config is read, the ranks have not met.
+/// A job whose config is read and whose ranks have not met.
 struct StartedJob {
   std::unique_ptr<launch::Runtime> runtime;
   config::Loaded loaded;
@@ -52,57 +52,50 @@ struct StartedJob {
 /// Reads the config before libtorch is touched.
 StartedJob begin_job(const Command& command);
 
-/// Opens a session as the config says, and makes the task.
+/// Opens the session and makes the task.
 Setup join_job(const Command& command, StartedJob begun);
 Setup join_job(const Command& command);
 
-/// The task's sets, read once a node. Collective.
+/// Reads the task's sets, once for each node. Collective.
 void load_data(Setup& setup);
 
-/// With data.resident: the training set goes to the ranks' devices. After the model was made. Collective.
+/// With data.resident, moves the training set to the ranks' devices; after the model is made. Collective.
 void hold_on_device(Setup& setup);
 
 /// join_job and load_data.
 Setup set_up(const Command& command, StartedJob begun);
 Setup set_up(const Command& command);
 
-/// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data
-/// whole. Collective.
+/// Loads only the evaluation set, after recall(). False if the task needs all data. Collective.
 bool load_evaluation(Setup& setup);
 
-/// The task's model, with kernels of our own where train.kernels asks for them.
+/// The task's model, with the kernels that train.kernels asks for.
 std::shared_ptr<Net> task_model(const Setup& setup);
 
-/// The same with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
-/// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
+/// The same with the initial parameters that Python draws after torch.manual_seed(seed). InputError on all
+/// ranks if it does not fit the task's samples and classes. Collective.
 std::shared_ptr<Net> seeded_model(const Setup& setup);
 
-// train.as_world: as many ranks as the config says, on as many processes as were started.
-
-/// With as_world the sums are those of CPUs also where the ranks compute on GPUs, of which several may share
-/// one.
+/// With as_world the ranks sum on CPUs even if they compute on GPUs, because several may share one.
 void choose_sums(Settings& settings);
 
-/// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
-/// the processes. InputError where the processes disagree on it.
+/// Whether this process has to start ranks instead of being one: train.as_world differs from the number of
+/// processes. InputError if the processes disagree on it.
 bool spawns_ranks(const StartedJob& begun);
 
 /// Starts the ranks of this process and returns the status to leave with. Collective.
 int spawn_ranks(StartedJob begun);
 
-/// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given,
-/// where the rank trains.
+/// Threads of a rank; 0 = its share of the cores. A rank that trains with as_world uses the same number
+/// everywhere.
 int threads_of_rank(const TrainSettings& train, bool trained);
 
-/// Where train.layout is auto: puts the layout into the settings and the config in which all ranks together
-/// take less time for a forward and a backward of one batch, and logs what was measured. Samples without
-/// height and width, and grids of ranks, have nchw unmeasured. After the data is there. Collective.
+/// With train.layout: auto, chooses the layout in which a forward and backward of one batch takes all ranks
+/// less time, and logs the times. Samples without height and width, and grids of ranks, get nchw. After
+/// load_data(). Collective.
 void settle_layout(Setup& setup);
 
-// How libtorch computes on a GPU, for the whole process: TF32, cuDNN's choice of algorithms, the same bits
-// each time.
-
-/// As train.tf32, train.cudnn_benchmark and train.deterministic say. Before the first computation.
+/// Applies train.tf32, train.cudnn_benchmark and train.deterministic; before the first computation.
 void choose_arithmetic(const TrainSettings& train);
 
 }  // namespace lockstep::train

@@ -187,8 +187,8 @@ class Acting : public SampleSource {
         setup_.settings;  // a step takes as many of a rank's samples at any number of ranks
     if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
     log::warning(
-        format("the checkpoint has no environments for {} rank{}: new ones are begun{}, and the bits "
-               "will not be those of a run that went through",
+        format("the checkpoint has no environments for {} rank{}: new ones start{}, and the bits will "
+               "differ from an uninterrupted run",
                team_.world(), team_.world() == 1 ? "" : "s",
                inside ? ", and the rest of the epoch learns from a round of theirs" : ""));
   }

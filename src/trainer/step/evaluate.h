@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// While it lives the net does as in use: no dropout, no statistics. Then it trains again.
+/// Puts the net into evaluation mode for its own lifetime.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
@@ -28,28 +28,24 @@ class EvaluationMode {
   Net& net_;
 };
 
-/// Asked on every rank after each of the evaluation's batches, from 1; true ends it there, on all ranks
-/// alike.
+/// Called on every rank after each batch of the evaluation, from 1; true, on all ranks, ends it.
 using CutShort = std::function<bool(int64_t batch)>;
 
-/// The metrics over the whole set, on every rank; none where it was cut short. Collective. The net is left in
-/// training mode. `worst` is shown each sample of this rank.
+/// The metrics over the whole set, on every rank; null if it was cut short. Leaves the net in training mode.
+/// Collective.
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
                                   const Settings& settings, const CutShort& cut_short = {},
                                   WorstSamples* worst = nullptr);
 
-/// How much a target counts in a mean loss, which is over the weights, as in Python: the mean over a set is
-/// not the mean of its batches'.
+/// The weight of a target in a mean loss, which is over the class weights, as in Python.
 double weight_of(const at::Tensor& target, const at::Tensor& class_weights);
 
-/// Does train.eval_every ask for one after this epoch, counted from 0?
+/// Whether train.eval_every asks for one after this epoch, counted from 0.
 bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
 
 /// A metric by its name, if it is there.
 std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
                                const std::string& name);
-
-// How many batches and steps an epoch and a run have, and how batches are made: the same sums everywhere.
 
 struct Rounds {
   int64_t samples = 0;          // a rank's, an epoch
@@ -64,8 +60,8 @@ Rounds plan_rounds(const Settings& settings, int64_t samples, int world);
 
 LoaderOptions loader_options(const Settings& settings, at::Device device);
 
-/// Python's DataLoader draws its workers' seed from the default generator at the start of each pass; a model
-/// with dropout has Python's bits only if the same number is drawn here.
+/// Draws one number, as Python's DataLoader does at the start of each pass: a model with dropout needs it for
+/// Python's bits.
 void draw_base_seed();
 
 }  // namespace lockstep::train

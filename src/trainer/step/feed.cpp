@@ -71,8 +71,9 @@ SamplerOptions sampling_of(const Settings& settings, const Dataset& data, int ra
   if (options.bucket == 0) return options;
   options.lengths = std::make_shared<const std::vector<int64_t>>(data.lengths());
   if (static_cast<int64_t>(options.lengths->size()) != data.size()) {
-    throw InputError(format("data.bucket: the samples of task {} are all of one length", settings.task.name),
-                     "data.bucket", "leave it out: it is for texts");
+    throw InputError(
+        format("data.bucket: the samples of task {} all have the same length", settings.task.name),
+        "data.bucket", "remove it: only texts need it");
   }
   return options;
 }

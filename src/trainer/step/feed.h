@@ -1,5 +1,5 @@
 #pragma once
-// What a rank is fed: an epoch's batches step by step, from wherever in the epoch a run stands.
+// A rank's batches, step by step, from any place in an epoch.
 
 #include <cstdint>
 #include <exception>
@@ -20,9 +20,7 @@
 
 namespace lockstep::train {
 
-// Where a training stands: numbers that a checkpoint holds beside the model.
-
-/// Where a run stands. The numbers are the same on every rank, but for the losses.
+/// Where a run is, as its checkpoints hold it. The same on every rank, but for the losses.
 struct TrainingState {
   int64_t step = 0;      // optimiser steps taken
   int64_t epoch = 0;     // the one it is in, from 0
@@ -46,11 +44,11 @@ class EpochFeed {
   EpochFeed(const EpochFeed&) = delete;
   EpochFeed& operator=(const EpochFeed&) = delete;
 
-  /// This rank's samples, without those that were taken before.
+  /// This rank's samples that are left.
   SampleOrder order() const { return loader_.order(); }
-  /// Of the whole epoch, with those that were taken before.
+  /// Of the whole epoch.
   int64_t steps() const { return steps_; }
-  /// Begins the next optimiser step; false where no batch is left.
+  /// Begins the next optimiser step; false if no batch is left.
   bool next_step();
   bool is_over() const { return left_ == 0; }
   /// Moves the state past the step whose batches were fetched last.
@@ -62,10 +60,9 @@ class EpochFeed {
   int64_t batches() const { return size_; }
   /// The next one; null after the last.
   Batch* next_batch();
-  /// Is the loop at the last one?
+  /// Whether the loop is at the last one.
   bool at_last() const { return fetched_ == size_; }
-  /// The epoch's next batch, of this step or the one after it, while the loop is still at the one before.
-  /// Null where there is none, or it is not ready: this never waits.
+  /// The epoch's next batch, of this step or the one after it, if it is ready; does not wait.
   const Batch* look_ahead();
   /// Of the batches fetched so far.
   int64_t samples() const { return step_samples_; }
@@ -98,8 +95,8 @@ class Feed {
   Feed(const Settings& settings, std::shared_ptr<const Dataset> data, const Team& team)
       : Feed(settings, std::move(data), team.rank(), team.world(), team.device()) {}
 
-  /// The rest of the epoch that the state is in; where nothing is left of it, the state learns that. At
-  /// an epoch's start one number is drawn, as Python does.
+  /// The rest of the epoch that the state is in, which may be nothing. At an epoch's start it draws one
+  /// number, as Python does.
   EpochFeed epoch(TrainingState& state) const;
 
  private:
@@ -109,8 +106,7 @@ class Feed {
   int64_t accumulate_;
 };
 
-// What an epoch is measured by, besides its loss.
-
+/// What an epoch is measured by, besides its loss.
 struct Measured {
   std::string by = "Evaluation";
   std::string curves = "eval";  // TensorBoard's group
@@ -128,24 +124,23 @@ class SampleSource {
   virtual int64_t samples() const = 0;
   /// This rank's share in batches, as `settings` has them.
   virtual Feed feed(const Settings& settings) const = 0;
-  /// For people.
   virtual std::string description() const = 0;
-  /// Do all ranks share one set of samples, which another number of ranks would share as well?
+  /// Whether all ranks share one set of samples, at any number of ranks.
   virtual bool is_shared() const = 0;
 
   /// Before the steps of the epoch that `state` is in. Collective.
   virtual void prepare(Net&, const TrainingState&) {}
-  /// What was measured while the samples were made; none where an evaluation measures.
+  /// What was measured while the samples were made; none if an evaluation does that.
   virtual std::optional<Measured> measured() const { return std::nullopt; }
-  /// By which epochs are compared: less is better.
+  /// Compares epochs: less is better.
   virtual std::optional<double> cost(std::optional<double> eval_loss) const { return eval_loss; }
   virtual bool has_reached_goal() const { return false; }
-  /// For the end of the log; empty where there is nothing to say.
+  /// For the end of the log, or empty.
   virtual std::string summary() const { return {}; }
 
   /// For a checkpoint; None where it needs nothing. Collective.
   virtual Tree state_dict(const TrainingState&) const { return {}; }
-  /// Puts it back, and corrects `state` where that cannot be.
+  /// Restores it, and corrects `state` if that is not possible.
   virtual void restore(const std::optional<Tree>&, TrainingState&) {}
 };
 

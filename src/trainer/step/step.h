@@ -1,5 +1,5 @@
 #pragma once
-// One training step, on one screen: what every program around it is for.
+// One training step.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
@@ -25,10 +25,9 @@
 
 namespace lockstep::train {
 
-// Batches on their way to a GPU: on a stream of their own, so that the next one travels while the step before
-// it computes. Elsewhere they are where they are wanted.
+// Copies batches to a GPU on a stream of its own, so that the next one is copied while a step computes.
 
-/// The tensor itself where it lies there already.
+/// The tensor itself if it is there already.
 at::Tensor on_device(const at::Tensor& tensor, at::Device device);
 
 class BatchCopies {
@@ -38,16 +37,16 @@ class BatchCopies {
   };
 
   explicit BatchCopies(at::Device device);
-  /// Waits for the copies under way.
+  /// Waits for its copies.
   ~BatchCopies();
   BatchCopies(const BatchCopies&) = delete;
   BatchCopies& operator=(const BatchCopies&) = delete;
 
-  /// Does a copy take place while the device computes?
+  /// Whether a copy runs while the device computes.
   bool overlap() const { return stream_.has_value(); }
-  /// Sends a batch on its way, if there is one: the next that is taken. What fails here is tried again then.
+  /// Starts to copy the batch that is taken next, if there is one. take() repeats what fails here.
   void begin(const Batch* batch);
-  /// The batch on the device, for what is launched from now on.
+  /// The batch on the device, for kernels that are launched from now on.
   Placed take(const Batch& batch);
 
  private:
@@ -69,18 +68,16 @@ class BatchCopies {
   std::deque<Source> under_way_;
 };
 
-// Steps of full batches as replays of one that was captured: of a step the host does one launch, and nothing
-// else.
+// train.graph: steps of full batches replay a captured one, with one launch each.
 
-/// Which sample comes next, and where its batch's loss goes, is counted on the device. Steps are taken
-/// plainly as long as DDP measures its own, where the batch is short, and where something has changed that
-/// was captured.
+/// The device counts which samples come next, and where their loss goes. A step is not replayed while DDP
+/// measures its own, where the batch is short, and after a captured value has changed.
 class CapturedStep {
  public:
-  /// So many plain steps: DDP measures its first ten, and lays its buckets out again in the second.
+  /// DDP measures its first ten steps, and arranges its buckets anew in the second.
   static constexpr int kPlainSteps = 11;
 
-  /// A whole step on a batch that lies on the device; its loss.
+  /// A whole step on a batch on the device; its loss.
   using Work = std::function<at::Tensor(const Batch& batch)>;
   struct Parts {
     comm::StepGraph& graph;
@@ -91,7 +88,7 @@ class CapturedStep {
   };
   CapturedStep(const Parts& parts, Work work);
 
-  /// The losses of the epoch before have been read.
+  /// After the losses of the epoch before were read.
   void begin_epoch(const SampleOrder& order);
   /// The epoch's next batch, which has these samples; step `number`.
   void run(int64_t number, const std::vector<int64_t>& indices, LossTrace& losses);
@@ -123,7 +120,7 @@ class TrainingStep {
   void begin_epoch(const SampleOrder& order);
   /// One optimiser step over the batches of the step that the epoch is at, each loss divided by their number.
   void run(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock);
-  /// The parameters that had no gradient but zeros in all steps so far, by name; the next call gives none.
+  /// The names of the parameters that had only zero gradients so far; the next call returns none.
   std::vector<std::string> take_untrained();
 
  private:

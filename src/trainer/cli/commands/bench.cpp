@@ -7,7 +7,6 @@
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 namespace {

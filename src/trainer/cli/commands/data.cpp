@@ -138,7 +138,7 @@ int run_data(const std::vector<std::string>& args) {
   } else if (action == "fetch") {
     for (const auto& one : asked.sets) fetch_set(one, asked);
   } else {
-    throw InputError(format("data cannot '{}'", base::printable(action)), "",
+    throw InputError(format("unknown action '{}'", base::printable(action)), "",
                      "lockstep data list, fetch or verify");
   }
   return kDone;

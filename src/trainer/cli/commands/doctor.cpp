@@ -3,8 +3,8 @@
 
 #include "lockstep/base/error.h"
 #include "tools/doctor/doctor.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 namespace {

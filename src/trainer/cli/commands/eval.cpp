@@ -5,7 +5,6 @@
 #include "lockstep/base/paths.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 #include "trainer/saved_model/saved_model.h"
 
 namespace lockstep::cli {

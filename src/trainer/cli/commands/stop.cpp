@@ -56,7 +56,7 @@ std::optional<Asked> ask_run(const std::string& command, const std::string& summ
   run_folder::ask(folder, request);
   if (no_wait) {
     const auto file = run_folder::request_file(folder, request);
-    output::line("asked, not waited for: " + file.string());
+    output::line("requested, without waiting: " + file.string());
     return std::nullopt;
   }
   auto after = run_folder::await_answer(folder, request, before, seconds);
@@ -83,7 +83,7 @@ int run_checkpoint(const std::vector<std::string>& args) {
   // what was known before may be seconds old: the run itself says when it could not
   if (!after.unsaved.empty() || step_of(after.checkpoint) < before.step) {
     throw Error("the checkpoint could not be written" + (after.unsaved.empty() ? "" : ": " + after.unsaved),
-                folder.string(), "the run's log says why; it goes on");
+                folder.string(), "see the run's log; the run continues");
   }
   output::line(
       format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));

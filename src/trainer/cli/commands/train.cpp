@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
-#include "trainer/cli/version.h"
 
 namespace lockstep::cli {
 
