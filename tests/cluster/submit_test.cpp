@@ -57,8 +57,7 @@ TEST(Sweep, GivesEachCombinationItsOwnName) {
 TEST(Record, FollowsAJobThroughItsRestarts) {
   const auto running = parse_record("begin 7\nfile 7 /a b/.run\nend 7");  // the last line is incomplete
   EXPECT_TRUE(running.started && !running.status && running.run_file == "/a b/.run");
-  EXPECT_TRUE(parse_record("begin 7\nagain 7\n").restarts_soon);
-  const auto again = parse_record("begin 7\nagain 7\nbegin 7\nend 7 75 /a b/runs/x\n");
+  const auto again = parse_record("begin 7\nbegin 7\nend 7 75 /a b/runs/x\n");
   EXPECT_EQ(again.restarts, 1);
   EXPECT_EQ(again.status, 75);
   EXPECT_EQ(again.folder, "/a b/runs/x");
@@ -69,7 +68,7 @@ TEST(Record, FollowsAJobThroughItsRestarts) {
 TEST(Record, FollowsTheJobThatReplacesAnother) {
   const auto replaced = parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 7.x\nend 7.x 75 \n");
   EXPECT_EQ(replaced.job, "8.x");
-  EXPECT_TRUE(replaced.replaced && replaced.restarts_soon && !replaced.status);
+  EXPECT_TRUE(replaced.replaced && !replaced.status);
   EXPECT_EQ(parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 8.x\nend 8.x 0 /r\n").status, 0);
 }
 
@@ -85,15 +84,6 @@ TEST(Scheduler, ParsesSqueue) {
   EXPECT_EQ(states.at("8").kind, JobState::gone);
   EXPECT_EQ(states.at("9").kind, JobState::queued);
   EXPECT_EQ(parse_squeue("8_0|RUNNING|None\n", {"7_0", "8_0"}).at("7_0").kind, JobState::unknown);
-}
-
-TEST(Scheduler, ParsesSacct) {
-  const auto states = parse_sacct("7_0|CANCELLED by 1000\n7_1|RUNNING\nnonsense\n8|OUT_OF_MEMORY\n");
-  EXPECT_EQ(states.at("7_0").kind, JobState::gone);
-  EXPECT_EQ(states.at("7_0").words, "CANCELLED by 1000");
-  EXPECT_EQ(states.at("7_1").kind, JobState::unknown);
-  EXPECT_EQ(states.at("8").kind, JobState::gone);
-  EXPECT_EQ(states.size(), 3U);
 }
 
 TEST(Scheduler, ParsesQstat) {

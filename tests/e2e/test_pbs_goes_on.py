@@ -112,7 +112,7 @@ def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noq
 #PBS -o mine.log
 #PBS -q route
 """)
-    script.write_text(text.replace("trap '' USR1\n", 'echo "edited: $MINE"\n'))
+    script.write_text(text.replace('\nexec "$program"', '\necho "edited: $MINE"\nexec "$program"'))
 
     variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_EARLY": "yes", "MINE": "it's, as PBS \\ left it",
                  **site}

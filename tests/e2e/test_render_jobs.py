@@ -54,7 +54,7 @@ def noting(tmp_path, lockstep):
 case $1 in
   job) exec {lockstep} "$@" ;;
   train) printf '%s\\0' "$@" >{tmp_path}/words; mkdir {tmp_path}/run
-    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$7" ;;
+    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$6" ;;
 esac
 """)
     program.chmod(0o755)
@@ -87,4 +87,4 @@ def test_a_detected_site_is_one_to_render_for(scheduler, queue, request, in_lab,
     assert re.search(rf"^#\w+ .*{queue}$", text, re.M), text
     done = where.run(lockstep, "render", scheduler, "quick.yaml", "--site", "here.yaml", "--cpus-per-rank", 17, cwd=work,
                      check=False)
-    assert done.returncode == 2 and "its nodes have 32 cores" in done.stderr
+    assert done.returncode == 2 and "the nodes have 32 cores" in done.stderr

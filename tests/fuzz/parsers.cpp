@@ -133,7 +133,6 @@ const std::vector<Parser>& parsers() {
       text("scheduler",
            [](const std::string& input) {
              cluster::parse_squeue(input, {"12"});
-             cluster::parse_sacct(input);
              cluster::parse_qstat(input, {"12"});
              cluster::read_sinfo(input);
              cluster::read_pbs(input, input, input);

@@ -31,45 +31,22 @@ bool is_usable(const std::string& name, FoundSite& found) {
 
 // ---- PBS ----
 
-struct Block {
-  std::string name;
-  Fields fields;
+using Blocks = std::vector<std::pair<std::string, Fields>>;
 
-  std::string get(const std::string& key) const {
-    const auto found = fields.find(key);
-    return found == fields.end() ? "" : found->second;
-  }
-};
-
-// A block starts with its name: "Queue: workq", "Server: pbs", or a node's name.
-std::vector<Block> blocks_of(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> parts;
-  for (const auto& line : base::split(text, '\n')) {
-    const auto colon = line.find(": ");
-    if (!line.empty() && line[0] != ' ' && line[0] != '\t')
-      parts.emplace_back(base::trimmed(colon == std::string::npos ? line : line.substr(colon + 2)), "");
-    else if (!parts.empty())
-      parts.back().second += line + "\n";
-  }
-  std::vector<Block> blocks;
-  for (const auto& [name, fields] : parts) blocks.push_back({name, qstat_fields(fields)});
-  return blocks;
+std::string get(const Fields& fields, const std::string& key) {
+  const auto found = fields.find(key);
+  return found == fields.end() ? "" : found->second;
 }
 
-struct NodeKind {
-  int64_t cores = 0, gpus = 0;
-  auto operator<=>(const NodeKind&) const = default;
-};
-
-// The kind of most nodes.
-NodeKind common_kind(const std::vector<Block>& nodes, Words& notes) {
-  std::map<NodeKind, int> kinds;
-  for (const auto& node : nodes)
-    ++kinds[{number_of(node.get("resources_available.ncpus")),
-             number_of(node.get("resources_available.ngpus"))}];
+// Cores and GPUs of most nodes.
+std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
+  std::map<std::pair<int64_t, int64_t>, int> kinds;
+  for (const auto& [name, node] : nodes)
+    ++kinds[{number_of(get(node, "resources_available.ncpus")),
+             number_of(get(node, "resources_available.ngpus"))}];
   if (kinds.empty()) return {};
   for (const auto& [kind, count] : kinds)
-    notes.push_back(format("{} node(s) with {} ncpus and {} ngpus", count, kind.cores, kind.gpus));
+    notes.push_back(format("{} node(s) with {} ncpus and {} ngpus", count, kind.first, kind.second));
   if (kinds.size() > 1)
     notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;
@@ -107,22 +84,22 @@ Queue queue_of(const std::string& name, const Words& line) {
 FoundSite read_pbs(const std::string& queues, const std::string& server, const std::string& nodes) {
   FoundSite found;
   found.site.scheduler = "pbs";
-  const auto node_blocks = blocks_of(nodes);
-  const auto node = common_kind(node_blocks, found.notes);
-  const auto servers = blocks_of(server);
-  const auto wanted = servers.empty() ? "" : servers[0].get("default_queue");
-  for (const auto& block : blocks_of(queues)) {
-    const bool takes_jobs = block.get("enabled") != "False" && block.get("from_route_only") != "True";
-    if (!takes_jobs || !is_usable(block.name, found)) continue;
+  const auto node_blocks = qstat_blocks(nodes);
+  const auto [cores, gpus] = common_kind(node_blocks, found.notes);
+  const auto servers = qstat_blocks(server);
+  const auto default_queue = servers.empty() ? "" : get(servers[0].second, "default_queue");
+  for (const auto& [name, block] : qstat_blocks(queues)) {
+    const bool takes_jobs = get(block, "enabled") != "False" && get(block, "from_route_only") != "True";
+    if (!takes_jobs || !is_usable(name, found)) continue;
     Queue queue;
-    queue.name = block.name;
-    if (!node_blocks.empty()) queue.gpus_per_node = node.gpus;
-    queue.cores_per_node = node.cores;
-    queue.min_nodes = number_of(block.get("resources_min.nodect"));
-    queue.max_nodes = number_of(block.get("resources_max.nodect"));
-    if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);  // no limit but what is there
-    queue.max_time = std::chrono::seconds(seconds_in(block.get("resources_max.walltime")));
-    if (queue.name == wanted) found.site.queue = wanted;
+    queue.name = name;
+    if (!node_blocks.empty()) queue.gpus_per_node = gpus;
+    queue.cores_per_node = cores;
+    queue.min_nodes = number_of(get(block, "resources_min.nodect"));
+    queue.max_nodes = number_of(get(block, "resources_max.nodect"));
+    if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);
+    queue.max_time = std::chrono::seconds(seconds_in(get(block, "resources_max.walltime")));
+    if (queue.name == default_queue) found.site.queue = default_queue;
     found.site.queues.push_back(queue);
   }
   return found;

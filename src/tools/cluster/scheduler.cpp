@@ -136,10 +136,10 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
     base::Program program{
         .argv = words, .settings = {"PATH=" + search_path() + ":" + pbs_folder()}, .apart = true};
     // a user's formats and filters would change the output, and a step for a query is not one of the job's
-    program.without = {"SQUEUE_*",         "SACCT_*",        "SINFO_*",           "SCONTROL_*",
-                       "SLURM_BITSTR_LEN", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_NTASKS*",
-                       "SLURM_NPROCS",     "SLURM_TASKS*",   "SLURM_CPUS_PER*",   "SLURM_GPUS*",
-                       "SLURM_MEM*",       "SLURM_HINT*"};
+    program.without = {"SQUEUE_*",       "SINFO_*",           "SCONTROL_*",    "SLURM_BITSTR_LEN",
+                       "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_NTASKS*", "SLURM_NPROCS",
+                       "SLURM_TASKS*",   "SLURM_CPUS_PER*",   "SLURM_GPUS*",   "SLURM_MEM*",
+                       "SLURM_HINT*"};
     program.argv[0] = command_word(words[0]);
     return base::ask(std::move(program), limit);
   };
@@ -170,23 +170,6 @@ Words for_cluster(const Scheduler& scheduler, Words words) {
   return words;
 }
 
-// The controller forgets a job some minutes after its end; the accounting database, if there is one, does
-// not.
-void query_sacct(const Scheduler& scheduler, const RunCommand& run, JobStates& states) {
-  Words unknown;
-  for (const auto& [job, state] : states) {
-    if (state.kind == JobState::unknown) unknown.push_back(job);
-  }
-  if (unknown.empty()) return;
-  const auto answer =
-      run(for_cluster(scheduler, {"sacct", "--noheader", "--allocations", "--parsable2",
-                                  "--format=JobID,State", "--jobs=" + base::join(unknown, ",")}));
-  if (!answer.good()) return;
-  for (const auto& [job, state] : parse_sacct(answer.output)) {
-    if (const auto place = states.find(job); place != states.end()) place->second = state;
-  }
-}
-
 }  // namespace
 
 StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
@@ -204,9 +187,7 @@ StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const Run
                   "--jobs=" + base::join({arrays.begin(), arrays.end()}, ","), "--format=%i|%T|%r"}));
   const bool is_forgotten = answer.end == base::Answer::left && contains(answer.errors, "Invalid job id");
   if (!answer.good() && !is_forgotten) return {{}, trouble_of("squeue", answer)};
-  auto states = parse_squeue(is_forgotten ? "" : answer.output, jobs);
-  query_sacct(scheduler, run, states);
-  return {states};
+  return {parse_squeue(is_forgotten ? "" : answer.output, jobs)};
 }
 
 JobStates parse_squeue(const std::string& answer, const Words& jobs) {
@@ -235,49 +216,40 @@ JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   return states;
 }
 
-JobStates parse_sacct(const std::string& answer) {
+JobStates parse_qstat(const std::string& answer, const Words& jobs) {
   JobStates states;
+  for (auto& [job, field] : qstat_blocks(answer)) {
+    const auto name = base::printable(field["job_state"]), comment = base::printable(field["comment"]);
+    const bool waits = name == "Q" || name == "H" || name == "W" || name == "T";
+    const bool is_over = name == "F" || name == "X" || name == "C";
+    if (std::ranges::count(jobs, job) > 0)
+      states[job] = {is_over ? JobState::gone
+                     : waits ? JobState::queued
+                             : JobState::running,
+                     name + (waits && !comment.empty() ? format(" ({})", comment) : "")};
+  }
+  // "qstat: Unknown Job Id 7.server", "qstat: 7.server Job has finished, ..."
   for (const auto& line : base::split(answer, '\n')) {
-    const auto parts = base::split(base::trimmed(line), '|');
-    if (parts.size() < 2) continue;
-    const auto name = base::printable(parts[1]);
-    // sacct shows a job that the controller has lost as running for ever
-    states[parts[0]] = is_final(name)
-                           ? JobState{JobState::gone, name}
-                           : JobState{JobState::unknown, format("unknown to squeue, {} to sacct", name)};
+    if (!contains(line, "Unknown Job Id") && !contains(line, "has finished")) continue;
+    for (const auto& word : base::split(line, ' ')) {
+      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "that it is over or unknown"};
+    }
   }
   return states;
 }
 
-JobStates parse_qstat(const std::string& answer, const Words& jobs) {
-  JobStates states;
-  std::string job;
-  std::map<std::string, std::string> fields;
-  // "Job Id: 7.server", "qstat: Unknown Job Id 7.server", "qstat: 7.server Job has finished, ..."
-  const auto job_in = [&](const std::string& line) {
-    const auto words = base::split(line, ' ');
-    const auto found = std::ranges::find_first_of(jobs, words);
-    return found == jobs.end() ? "" : *found;
-  };
+std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answer) {
+  std::vector<std::pair<std::string, std::string>> texts;
   for (const auto& line : base::split(answer, '\n')) {
-    if (line.starts_with("Job Id: ")) job = job_in(line);
-    if (contains(line, "Unknown Job Id") || contains(line, "has finished"))
-      states[job_in(line)] = {JobState::gone, "that it is over or unknown"};
-    else if (!job.empty())
-      fields[job] += line + "\n";
+    const auto colon = line.find(": ");
+    if (!line.empty() && line[0] != ' ' && line[0] != '\t')
+      texts.emplace_back(base::trimmed(colon == std::string::npos ? line : line.substr(colon + 2)), "");
+    else if (!texts.empty())
+      texts.back().second += line + "\n";
   }
-  states.erase("");
-  for (const auto& [id, text] : fields) {
-    auto field = qstat_fields(text);
-    const auto name = base::printable(field["job_state"]), comment = base::printable(field["comment"]);
-    const bool waits = name == "Q" || name == "H" || name == "W" || name == "T";
-    const bool is_over = name == "F" || name == "X" || name == "C";
-    states[id] = {is_over ? JobState::gone
-                  : waits ? JobState::queued
-                          : JobState::running,
-                  name + (waits && !comment.empty() ? format(" ({})", comment) : "")};
-  }
-  return states;
+  std::vector<std::pair<std::string, Fields>> blocks;
+  for (const auto& [name, text] : texts) blocks.emplace_back(name, qstat_fields(text));
+  return blocks;
 }
 
 Fields qstat_fields(const std::string& answer) {

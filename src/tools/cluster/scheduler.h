@@ -67,18 +67,20 @@ struct StatesAnswer {
   std::string trouble = {};  ///< why it did not answer
 };
 
-/// Slurm: squeue, and sacct for jobs that squeue does not know. PBS: qstat.
+/// With squeue or qstat.
 StatesAnswer query_jobs(const Scheduler& scheduler, const std::vector<std::string>& jobs,
                         const RunCommand& run);
 
 JobStates parse_squeue(const std::string& answer, const std::vector<std::string>& jobs);
-JobStates parse_sacct(const std::string& answer);
 JobStates parse_qstat(const std::string& answer, const std::vector<std::string>& jobs);
 
 using Fields = std::map<std::string, std::string>;
 
 /// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.
 Fields qstat_fields(const std::string& answer);
+
+/// The same for each block, by its name: "Job Id: 7.server", "Queue: workq", or a node's name.
+std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answer);
 
 /// [[DAYS-]HH:]MM:SS of Slurm and PBS in seconds; 0 if it is not a time.
 int64_t seconds_in(const std::string& time);

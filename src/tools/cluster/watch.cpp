@@ -31,15 +31,12 @@ void add_line(JobRecord& record, std::string line) {
   if (event == "begin") {
     record.restarts += record.started ? 1 : 0;
     record.started = true;
-    record.restarts_soon = false;
     record.status.reset();
   } else if (event == "file") {
     record.run_file = line;
-  } else if (event == "again") {
-    record.restarts_soon = true;
   } else if (event == "next") {
     record.job = line;
-    record.replaced = record.restarts_soon = true;
+    record.replaced = true;
   } else if (event == "end") {
     record.status = parse_status(next_word(line));
     if (!line.empty()) record.folder = line;
@@ -113,7 +110,7 @@ JobWatch::Phase JobWatch::update() {
     end(record.status);
   } else {
     const bool waits = state_ && state_->kind == JobState::queued;
-    phase_ = waits || !record.started || (record.restarts_soon && !script_has_ended_) ? queued : running;
+    phase_ = waits || !record.started ? queued : running;
   }
   return phase_;
 }

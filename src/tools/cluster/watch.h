@@ -17,7 +17,6 @@ struct JobRecord {
   std::string job;                 ///< the id that its script knows; empty = it has not started
   bool replaced = false;           ///< a new job, which is `job`, continues the run
   bool started = false;            ///< it is running, or has run
-  bool restarts_soon = false;      ///< it has asked for a restart that has not begun
   int restarts = 0;                ///< of the job, or by new jobs
   std::filesystem::path run_file;  ///< receives the path of the run folder
   std::filesystem::path folder;    ///< the run folder, once the script has ended

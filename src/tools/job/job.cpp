@@ -309,7 +309,6 @@ class Job {
   int continue_run() {
     if (job_->restarts_itself()) {
       say("stopped early; Slurm restarts this job");
-      record("again");
       restarts_ = true;
       return kStoppedEarly;
     }
@@ -334,10 +333,8 @@ class Job {
       return kStoppedEarly;
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    if (job_->is_slurm()) record("again");
     const auto continued = job_->continue_run(settings_of_lockstep());
     if (!continued.continues) {
-      if (job_->is_slurm()) record("begin");  // it does not restart after all
       say("this site does not let a job submit a job; use lockstep submit --chain, or submit again to "
           "continue");
       return kStoppedEarly;
