@@ -13,7 +13,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 
 #include "lockstep/base/descriptor.h"
 
@@ -59,6 +61,14 @@ void set_limit(__rlimit_resource resource, size_t most) {
 double cpu_seconds(const rusage& used) {
   const auto seconds = [](const timeval& time) { return double(time.tv_sec) + double(time.tv_usec) / 1e6; };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// How long the process was ready to run but had no core; 0 where the kernel does not count it.
+double seconds_in_run_queue(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/schedstat");
+  double computed = 0, queued = 0;
+  file >> computed >> queued;
+  return file ? queued / 1e9 : 0;
 }
 
 class Child {
@@ -152,12 +162,13 @@ void Child::read_all() {
 int Child::reap() {
   int status = 0;
   rusage used{};
+  const double queued = seconds_in_run_queue(pid_);
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   while (::wait4(pid_, &status, 0, &used) < 0 && errno == EINTR) continue;
   pid_ = 0;
   ending_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-  ending_.was_busy = cpu_seconds(used) > kBusyShare * ending_.seconds;
+  ending_.was_busy = cpu_seconds(used) + queued > kBusyShare * ending_.seconds;
   read_all();
   return status;
 }
