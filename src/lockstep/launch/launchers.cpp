@@ -20,7 +20,7 @@ constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};
 constexpr mpi::Family kOverPmix[] = {open_mpi, standard, mpich};
 
 // Open MPI's _NODE_RANK is not a node's rank but a rank on a node, so it is not here.
-constexpr std::array<Launcher, 10> kLaunchers = {{
+constexpr auto kLaunchers = std::to_array<Launcher>({
     {.name = "as_world",
      .rank = "LOCKSTEP_RANK",
      .world = "LOCKSTEP_WORLD_SIZE",
@@ -115,7 +115,7 @@ constexpr std::array<Launcher, 10> kLaunchers = {{
      .mpi = UsesMpi::never,
      .only_by_choice = true,
      .remedy = "start the ranks with pbsdsh -u"},
-}};
+});
 
 bool is_announced(const Launcher& row, const Environment& environment) {
   if (row.only_by_choice) return false;

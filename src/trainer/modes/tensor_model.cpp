@@ -1,3 +1,4 @@
+// parallel.tensor: the ranks of a tensor group share the layers of one model.
 #include "trainer/modes/model.h"
 
 #include <torch/nn/modules/linear.h>
