@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <csignal>
 #include <functional>
+#include <optional>
+#include <tuple>
 
 #include "lockstep/base/text.h"
 #include "temp_folder.h"
@@ -62,18 +64,20 @@ TEST(Slurm, TellsARequeueFromACancel) {
 TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
   Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
-  EXPECT_TRUE(make_slurm_job(environment, fake.command())->continue_run({}).continues);
+  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_FALSE(make_slurm_job(environment, fake.command())->continue_run({}).continues);
+  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), std::nullopt);
 }
 
 TEST(Slurm, WarnsAShortJobWhenAFifthOfItsTimeIsLeft) {
-  for (const auto& [left, limit, seconds] : {std::tuple{"0:50", "1:00", 38},
+  using Row = std::tuple<const char*, const char*, std::optional<int64_t>>;
+  for (const auto& [left, limit, seconds] : {Row{"0:50", "1:00", 38},
                                              {"0:12", "1:00", 0},
+                                             {"0:05", "1:00", 0},
                                              {"2:30", "3:00", 114},
-                                             {"1-00:00:00", "2-00:00:00", 0},
-                                             {"", "", 0}}) {
+                                             {"1-00:00:00", "2-00:00:00", std::nullopt},
+                                             {"", "", std::nullopt}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"squeue", std::string("6 1:00:00 1:00:00\n7 ") + left + " " + limit + "\n"}}};
     EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << left;

@@ -157,8 +157,8 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    if (const auto seconds = job_->seconds_to_own_warning(); seconds > 0)
-      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    if (const auto seconds = job_->seconds_to_own_warning())
+      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
@@ -333,18 +333,18 @@ class Job {
       return kStoppedEarly;
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    const auto continued = job_->continue_run(settings_of_lockstep());
-    if (!continued.continues) {
+    const auto next = job_->continue_run(settings_of_lockstep());
+    if (!next) {
       say("this site does not let a job submit a job; use lockstep submit --chain, or submit again to "
           "continue");
       return kStoppedEarly;
     }
-    if (continued.next.empty()) {
+    if (next->empty()) {
       restarts_ = true;
       return kDone;
     }
-    say(format("job {} continues the run", continued.next));
-    record("next", continued.next);
+    say(format("job {} continues the run", *next));
+    record("next", *next);
     forget_run_file();
     return kStoppedEarly;  // not 0, which would release a job that depends on this one's success
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,12 +73,6 @@ struct StopSignal {
   int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
 };
 
-/// How a job whose run stopped early continues.
-struct Continuation {
-  bool continues = false;
-  std::string next = {};  ///< the new job; empty = the same job starts again
-};
-
 /// This job, as Slurm or PBS sees it.
 class OwnJob {
  public:
@@ -98,10 +93,11 @@ class OwnJob {
   virtual bool was_cancelled(const StopSignal& stop) = 0;
   /// The scheduler may restart the job after this stop, which only a later start can tell.
   virtual bool may_restart(const StopSignal&) { return false; }
-  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment.
-  virtual Continuation continue_run(const Environment& settings) = 0;
-  /// Seconds until the job should stop, if it is so short that the scheduler's warning comes at once; else 0.
-  virtual int64_t seconds_to_own_warning() { return 0; }
+  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. Returns the id of
+  /// the new job, empty if the same job starts again, or nothing if the scheduler refuses.
+  virtual std::optional<std::string> continue_run(const Environment& settings) = 0;
+  /// Seconds until the job should stop, if it is so short that the scheduler's warning comes at once.
+  virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;

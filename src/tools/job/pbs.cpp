@@ -57,14 +57,14 @@ class PbsJob : public OwnJob {
     return stop.signal == SIGTERM && value(record_, "Rerunable") != "False";
   }
 
-  Continuation continue_run(const Environment& settings) override {
+  std::optional<std::string> continue_run(const Environment& settings) override {
     const auto script = get("LOCKSTEP_SCRIPT");
     std::string text;
     try {
       text = base::read_text(script);
     } catch (const Error&) {
       log::warning(format("the job's script ({}) cannot be read, so the job cannot be resubmitted", script));
-      return {};
+      return std::nullopt;
     }
     const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
     auto all = settings_to_pass(settings);
@@ -78,9 +78,9 @@ class PbsJob : public OwnJob {
     words.push_back(file);
     const auto answer = run(words);
     const auto next = base::trimmed(answer.output);
-    if (answer.good() && !next.empty()) return {.continues = true, .next = next.substr(next.rfind('\n') + 1)};
+    if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
     log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
-    return {};
+    return std::nullopt;
   }
 
   int daemon_port() override { return kMomPort; }

@@ -317,7 +317,7 @@ class RanksRun {
     if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
       signals_.own_warning.reset();
       // someone may have changed the time limit
-      if (const auto seconds = job_.seconds_to_own_warning(); seconds > 0)
+      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
         signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
       else
         take(SIGUSR1);
@@ -352,7 +352,8 @@ class RanksRun {
     else if (!idle_since_)
       idle_since_ = Clock::now();
     // srun's ranks are not below this process, and may still write their last errors
-    const auto limit = is_stopping ? 0ms : !plan_.survives_losses ? 10s : plan_.launcher.is_srun ? 2s : 500ms;
+    const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
+    const auto limit = is_stopping ? 0ms : !is_lost ? 10s : plan_.launcher.is_srun ? 2s : 500ms;
     const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
     was_ended_ = true;

@@ -21,8 +21,8 @@ class SlurmJob : public OwnJob {
   std::string id() const override { return get("SLURM_JOB_ID"); }
 
   Allocation allocation() override {
-    environment_["SLURM_EXPORT_ENV"] =
-        "ALL";  // OMP_NUM_THREADS reaches the ranks whatever sbatch --export says
+    // sbatch --export must not keep OMP_NUM_THREADS and the like from the ranks
+    environment_["SLURM_EXPORT_ENV"] = "ALL";
     std::vector<std::string> names;
     if (get("SLURM_HET_SIZE", "1") == "1") names = node_names();
     const auto here = run({"scontrol", "show", "node", get("SLURMD_NODENAME")}).output;
@@ -43,21 +43,22 @@ class SlurmJob : public OwnJob {
     return value(fields, "Reason") != "TimeLimit" && (preempted == "None" || preempted == "Unknown");
   }
 
-  Continuation continue_run(const Environment&) override {
+  std::optional<std::string> continue_run(const Environment&) override {
     const auto answer = run({"scontrol", "requeue", array_name()});
-    if (answer.good() || restarts_itself()) return {.continues = true};
+    if (answer.good() || restarts_itself()) return "";
     log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
-    return {};
+    return std::nullopt;
   }
 
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
   // more, and it may come before this program can receive it. Such a job stops when a fifth of its time is
   // left.
-  int64_t seconds_to_own_warning() override {
+  std::optional<int64_t> seconds_to_own_warning() override {
     const auto words = squeue_line("%A %L %l");
-    if (words.size() < 3) return 0;
+    if (words.size() < 3) return std::nullopt;
     const auto left = cluster::seconds_in(words[1]), limit = cluster::seconds_in(words[2]);
-    return limit > 0 && limit <= 180 ? std::max<int64_t>(0, left - limit / 5) : 0;
+    if (limit == 0 || limit > 180) return std::nullopt;
+    return std::max<int64_t>(0, left - limit / 5);
   }
 
   int daemon_port() override {
