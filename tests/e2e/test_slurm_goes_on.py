@@ -2,7 +2,7 @@
 
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, go_on, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step  # noqa: F401  (fixtures)
 from conftest import run_process
@@ -61,6 +61,20 @@ def test_time_limit_requeues_before_it_strikes(desk):
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
+
+
+@pytest.mark.full  # a minute
+@at_once
+def test_a_job_of_a_minute_stops_by_its_own_timer(desk):
+    """Slurm sends its warning at once, and the job may not be able to receive it yet."""
+    wait_at(desk.work, 6)
+    job = desk.sbatch("--time=1", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=0s")
+    log = log_file(desk.work, job)
+    wait_for(lambda: log.exists() and "got SIGUSR1, forwarding it" in log.read_text(), what="its timer")
+    go_on(desk.work)
+    wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, what="the requeue")
+    desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
+    ends_as_without_slurm(desk, job)
 
 
 @at_once

@@ -31,9 +31,7 @@ class PbsJob : public OwnJob {
   std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    // a resubmitted job needs the resources in the record, so a busy server gets a second chance
-    for (int tries = 0; tries < 2 && record_.empty(); ++tries)
-      record_ = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
+    read_record();
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
     const std::string name = host.data();
@@ -58,6 +56,11 @@ class PbsJob : public OwnJob {
   }
 
   std::optional<std::string> continue_run(const Environment& settings) override {
+    if (record_.empty()) read_record();  // the server may have been busy before
+    if (record_.empty()) {
+      log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
+      return std::nullopt;
+    }
     const auto script = get("LOCKSTEP_SCRIPT");
     std::string text;
     try {
@@ -105,6 +108,8 @@ class PbsJob : public OwnJob {
   }
 
  private:
+  void read_record() { record_ = cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
+
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
   Environment settings_to_pass(const Environment& settings) const {
     static const std::vector<std::string> kOfPbs = {
