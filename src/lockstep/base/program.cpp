@@ -1,14 +1,14 @@
 #include "lockstep/base/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <sstream>
 #include <thread>
@@ -24,23 +24,54 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr size_t kMostText = 1 << 20;
-constexpr off_t kTooMuch = 64 << 20;  // on the way to filling the memory
+constexpr auto kLook = 100ms;
 
-// A file in memory for a program's output. Unlike a pipe it never blocks the program, and a grandchild that
-// holds it open does not matter.
-Descriptor output_file() {
-  return Descriptor(::memfd_create("lockstep-output", MFD_CLOEXEC));
+struct Pipe {
+  Descriptor read, write;
+  std::string* text;
+
+  explicit Pipe(std::string& into) : text(&into) {
+    std::array<int, 2> ends{-1, -1};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    read = Descriptor(ends[0]);
+    write = Descriptor(ends[1]);
+  }
+};
+
+// Returns false at the end of the output.
+bool take_part(Pipe& pipe) {
+  std::array<char, 4096> part;
+  const ssize_t n = ::read(pipe.read.number(), part.data(), part.size());
+  if (n < 0) return errno == EINTR || errno == EAGAIN;
+  if (pipe.text->size() < kMostText) pipe.text->append(part.data(), static_cast<size_t>(n));
+  return n > 0;
 }
 
-off_t size_of(const Descriptor& file) {
-  struct stat facts {};
-  return ::fstat(file.number(), &facts) == 0 ? facts.st_size : 0;
+bool any_open(const std::array<Pipe, 2>& pipes) {
+  return pipes[0].read || pipes[1].read;
 }
 
-std::string text_in(const Descriptor& file) {
-  std::string text(std::min(static_cast<size_t>(size_of(file)), kMostText), '\0');
-  text.resize(static_cast<size_t>(std::max<ssize_t>(::pread(file.number(), text.data(), text.size(), 0), 0)));
-  return text;
+// Returns false if nothing came.
+bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
+  std::array<pollfd, 2> ready{pollfd{pipes[0].read.number(), POLLIN, 0},
+                              pollfd{pipes[1].read.number(), POLLIN, 0}};
+  if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
+  for (size_t i = 0; i < pipes.size(); ++i) {
+    if (ready[i].revents && !take_part(pipes[i])) pipes[i].read.close();
+  }
+  return true;
+}
+
+// Reads what is left in the pipes when the program has ended. A grandchild may hold them open for ever.
+void take_the_rest(std::array<Pipe, 2>& pipes) {
+  const auto until = Clock::now() + kLook;
+  while (any_open(pipes)) {
+    const bool late = Clock::now() > until;
+    if (!take_what_is_there(pipes, late ? 0ms : kLook / 10) && late) return;
+    for (auto& pipe : pipes) {
+      if (pipe.text->size() >= kMostText) pipe.read.close();
+    }
+  }
 }
 
 // Whether it has exited; fills its status.
@@ -58,6 +89,23 @@ void end(pid_t child, const Program& program, int& status) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
 }
 
+void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, Clock::time_point until,
+              Answer& answer) {
+  int status = 0;
+  bool ended = false;
+  while (!(ended = has_ended(child, status)) && Clock::now() < until) {
+    if (any_open(pipes))
+      take_what_is_there(pipes, kLook / 5);
+    else
+      std::this_thread::sleep_for(2ms);
+  }
+  if (!ended) end(child, program, status);
+  take_the_rest(pipes);
+  answer.end = ended ? Answer::left : Answer::late;
+  answer.whole = !pipes[0].read && answer.output.size() < kMostText;
+  answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace
 
 Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeout) {
@@ -66,27 +114,15 @@ Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeo
 
 Answer ask(Program program, std::chrono::milliseconds timeout) {
   Answer answer;
-  const auto output = output_file(), errors = output_file();
-  if (program.argv.empty() || !output || !errors) return answer;
+  std::array<Pipe, 2> pipes{Pipe(answer.output), Pipe(answer.errors)};
+  if (program.argv.empty() || !pipes[0].read || !pipes[1].read) return answer;
   const auto until = Clock::now() + timeout;
-  program.output = output.number();
-  program.errors = errors.number();
   pid_t child = -1;
-  if (start_program(program, child) != 0) return answer;
-  int status = 0;
-  bool ended = false;
-  auto pause = 1ms;
-  while (!(ended = has_ended(child, status)) && Clock::now() < until &&
-         size_of(output) + size_of(errors) < kTooMuch) {
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, 20ms);
-  }
-  if (!ended) end(child, program, status);
-  answer.output = text_in(output);
-  answer.errors = text_in(errors);
-  answer.end = ended ? Answer::left : Answer::late;
-  answer.whole = answer.output.size() < kMostText;
-  answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  program.output = pipes[0].write.number();
+  program.errors = pipes[1].write.number();
+  const bool started = start_program(program, child) == 0;
+  for (auto& pipe : pipes) pipe.write.close();
+  if (started) wait_for(child, program, pipes, until, answer);
   return answer;
 }
 

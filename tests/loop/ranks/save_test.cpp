@@ -110,10 +110,11 @@ void check_hooks(const std::string& path, const Session& session) {
   const auto only_rank_0_speaks = session.rank() == 0;
   Training another(session, remembering, "another");
   const auto other = said_by_load(path, session, another);
-  EXPECT_EQ(other.find("the checkpoint has that of hook") != std::string::npos, only_rank_0_speaks) << other;
+  EXPECT_EQ(other.find("the checkpoint has the state of hook") != std::string::npos, only_rank_0_speaks)
+      << other;
   Training unsaid(session, without_a_word);
   const auto silent = said_by_load(path, session, unsaid);
-  EXPECT_EQ(silent.find("does not say what it keeps") != std::string::npos, only_rank_0_speaks) << silent;
+  EXPECT_EQ(silent.find("does not declare its state") != std::string::npos, only_rank_0_speaks) << silent;
   check_hook_goes_on(path, session, [](const ProcessGroup& group) {
     return hooks::fp16_compress_wrapper(hooks::powersgd(
         group, {.matrix_approximation_rank = 1, .start_powerSGD_iter = 2, .min_compression_rate = 1}));
@@ -195,7 +196,9 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
   const auto mismatch = message_of([&] { load(path, session, {.model = wider}); });
   EXPECT_NE(mismatch.find(path), std::string::npos) << mismatch;
   for (const auto& one : session.team().all_gather(mismatch)) EXPECT_EQ(one, mismatch);
-  EXPECT_NE(message_of([&] { save(folder + "/missing/a.pt", session, whole.parts()); }).find("no folder"),
+  EXPECT_NE(message_of([&] {
+              save(folder + "/missing/a.pt", session, whole.parts());
+            }).find("the folder for the checkpoint does not exist"),
             std::string::npos);
   EXPECT_NE(message_of([&] { load(folder + "/none.pt", session, whole.parts()); }).find("none.pt"),
             std::string::npos);

@@ -31,6 +31,11 @@ void on_bus_error(int, siginfo_t* facts, void*) {
   constexpr std::string_view kText =
       "error: a file became shorter while it was read, or its disk cannot be read (SIGBUS)\n"
       "  to do: leave a file alone while a run reads it; put it back, and start again\n";
+  const bool is_chained = (former_handler.sa_flags & SA_SIGINFO) != 0 || former_handler.sa_handler != SIG_DFL;
+  if (facts->si_code > 0 && is_chained) {  // the access is repeated, and the program's own handler called
+    ::sigaction(SIGBUS, &former_handler, nullptr);
+    return;
+  }
   if (facts->si_code > 0) {  // from the kernel, not from another process
     write_all(STDERR_FILENO, kText);
     ::_exit(kFailed);

@@ -1,6 +1,7 @@
 #include "lockstep/base/files/whole_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,12 +95,14 @@ void write_or_throw(const Descriptor& file, std::string_view bytes, const std::s
   if (!write_all(file.number(), bytes)) cannot_write(path);
 }
 
-// A living writer of a large file changes it all the time.
+// A writer holds a lock on its file. Locks may not reach other hosts, and a writer there changes its file
+// often.
 bool is_dead(const std::filesystem::path& partial) {
   constexpr time_t kYoung = 600;
   struct stat facts {};
-  return ::lstat(partial.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
-         ::time(nullptr) - facts.st_mtime > kYoung;
+  const Descriptor file(::open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return file && ::fstat(file.number(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+         ::time(nullptr) - facts.st_mtime > kYoung && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
 }
 
 bool is_our_output(const struct stat& facts, int number) {
@@ -195,7 +198,9 @@ Descriptor make_partial(const std::string& path, std::string& temporary, mode_t 
   const auto name = format(".{}.{}-{:08x}{}", target.filename().string(), ::getpid(), std::random_device()(),
                            kPartialSuffix);
   temporary = (folder_of(target) / name).string();
-  return Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (file) ::flock(file.number(), LOCK_EX | LOCK_NB);  // seen by is_dead()
+  return file;
 }
 
 void remove_dead_partials(const std::string& path) {

@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLastWords = 10s;  // for the other ranks to exit after one has failed
 constexpr const char* kSpawner = "LOCKSTEP_CARRIER";
 constexpr const char* kBlock = "LOCKSTEP_BLOCK";
-constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
 // Blocked signals that this process reads one by one; its children start with none blocked.
 class HeldSignals {
@@ -50,9 +50,9 @@ class HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 
   /// The next one; 0 after `patience`.
-  int next(std::chrono::milliseconds patience) const {
+  int next(std::chrono::milliseconds patience, siginfo_t& facts) const {
     const timespec time{patience.count() / 1000, patience.count() % 1000 * 1'000'000};
-    return std::max(::sigtimedwait(&set_, nullptr, &time), 0);
+    return std::max(::sigtimedwait(&set_, &facts, &time), 0);
   }
 
  private:
@@ -87,8 +87,10 @@ class Children {
 
   bool empty() const { return ranks_.empty(); }
 
-  void forward(int signal) {
+  /// `sent` is false if the ranks have it already.
+  void forward(int signal, bool sent = true) {
     forwarded_.insert(signal);
+    if (!sent) return;
     for (const auto& [child, rank] : ranks_) ::kill(child, signal);
   }
 
@@ -149,11 +151,21 @@ class Children {
   std::optional<Clock::time_point> kill_at_;
 };
 
+// The terminal sends Ctrl-C, Ctrl-\\ and Ctrl-Z to every process that it started, so to the ranks, too.
+bool came_to_all(int signal, const siginfo_t& facts) {
+  return facts.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
+}
+
+void forward(Children& ranks, int signal, const siginfo_t& facts) {
+  ranks.forward(signal, !came_to_all(signal, facts));
+  if (signal == SIGTSTP) ::raise(SIGSTOP);
+}
+
 void wait_for_all(Children& ranks, const HeldSignals& signals, const std::string& host) {
   for (ranks.collect(); !ranks.empty(); ranks.collect()) {
-    const int signal = signals.next(200ms);
-    // Ctrl-C reaches the ranks twice, from the terminal and from here: they take that for one request
-    if (signal != 0 && signal != SIGCHLD) ranks.forward(signal);
+    siginfo_t facts{};
+    const int signal = signals.next(200ms, facts);
+    if (signal != 0 && signal != SIGCHLD) forward(ranks, signal, facts);
     if (ranks.kill_at() && Clock::now() > *ranks.kill_at()) {
       log::error(
           format("ranks on {} did not exit within {} s after another rank failed", host, kLastWords.count()));
