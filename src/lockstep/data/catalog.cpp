@@ -159,19 +159,26 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   const auto copy = (fs::path(folder) / name).string();
   if (is_own_file(copy) && fs::file_size(copy, failed) == static_cast<size_t>(facts.st_size)) return copy;
   base::remove_dead_partials(copy);  // from a job that was killed here
-  base::write_whole(
-      copy,
-      [&](const base::ByteSink& sink) {
-        base::RegularFile file(path, "the data file");
-        std::vector<char> chunk(1 << 20);
-        while (const size_t got = file.read(chunk.data(), chunk.size())) sink(chunk.data(), got);
-      },
-      [&] {
-        if (digest_of_facts() == digest) return;
-        throw InputError("the data file changed while it was copied", path,
-                         "start again once it is complete");
-      },
-      0600);
+  try {
+    base::write_whole(
+        copy,
+        [&](const base::ByteSink& sink) {
+          base::RegularFile file(path, "the data file");
+          std::vector<char> chunk(1 << 20);
+          while (const size_t got = file.read(chunk.data(), chunk.size())) sink(chunk.data(), got);
+        },
+        [&] {
+          if (digest_of_facts() == digest) return;
+          throw InputError("the data file changed while it was copied", path,
+                           "start again once it is complete");
+        },
+        0600);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(error.what(), copy,
+                     "set data.stage to a node-local folder with room, or leave it empty");
+  }
   return copy;
 }
 

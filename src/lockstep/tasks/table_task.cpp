@@ -230,7 +230,11 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
                  treatment.std},
                 {}};
   if (treatment.missing.defined()) set.tensors.push_back(treatment.missing);
+  // once for the node: ranks with different numbers of threads would differ in the last bit
+  const auto scale =
+      train.labels.is_floating_point() && wants_scale(settings.task) ? scale_of(train.labels) : LabelScale{};
   nlohmann::json::to_msgpack({{"label", table.label},
+                              {"scale", {scale.mean, scale.std}},
                               {"label_column", table.label_column},
                               {"columns", table.columns},
                               {"classes", table.class_names},
@@ -267,7 +271,7 @@ class TableTask : public Task {
     for (const auto& note : facts.at("notes")) data.notes.push_back(note);
     if (!facts.at("ids").empty()) data.warnings.push_back(ids_text(facts.at("ids")));
     if (regression_ && wants_scale(settings.task)) {
-      data.label_scale = scale_of(train_y);
+      data.label_scale = {facts.at("scale").at(0), facts.at("scale").at(1)};
       train_y = scaled(train_y, *data.label_scale);
       eval_y = scaled(eval_y, *data.label_scale);
     }

@@ -125,12 +125,10 @@ Tokenised tokens_of(const TextFile& file, const TaskConfig& settings, const Task
   auto made =
       tokenise(file.path, file.layout, columns, vocabulary.tokenizer, settings.task.max_length, threads);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  if (state_of_file(file.path) != state)
-    throw InputError("the file changed while it was read", file.path,
-                     "start again when no other program writes to it");
   const auto note =
       format("{}: made {} tokens in {:.1f} s", file.path, made.tokens.ids.numel(), took.count());
   try {
+    if (state_of_file(file.path) != state) throw Error("the file changed while it was read", file.path, "");
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     keep_tokens(kept, key, file.path, made);

@@ -205,8 +205,8 @@ std::optional<Tokenised> find_kept_tokens(const std::string& path, const std::st
   const auto tree = read_safetensors(path);
   const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
   const auto bytes = tensor("about");
-  const auto about = base::parse_json(
-      {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.nbytes())});
+  const auto* begin = bytes.const_data_ptr<uint8_t>();
+  const auto about = nlohmann::json::from_msgpack(begin, begin + bytes.numel());
   if (about.at("key") != key) return std::nullopt;
   auto made = tokenised({tensor("ids"), tensor("starts"), tensor("seconds"), tensor("targets")}, about);
   return is_sound(made) ? std::optional(std::move(made)) : std::nullopt;
@@ -218,7 +218,7 @@ void keep_tokens(const std::string& path, const std::string& key, const std::str
                  const Tokenised& made) {
   auto facts = facts_of(made);
   facts["key"] = key;
-  const auto about = facts.dump();
+  const auto about = nlohmann::json::to_msgpack(facts);  // names of classes may not be UTF-8
   const auto tree = make_dict();
   put(tree, "ids", made.tokens.ids);
   put(tree, "starts", made.tokens.starts);

@@ -191,7 +191,7 @@ class TrieBuilder {
     unsigned char byte;
     const int32_t *first, *last;
   };
-  static constexpr size_t kTried = 32;  // blocks that are searched, the last ones
+  static constexpr size_t kTried = 2;  // blocks that are searched, the last ones: the others are full
 
   const std::string& text(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
   Cell& cell(int32_t at) { return cells_[static_cast<size_t>(at)]; }

@@ -89,8 +89,9 @@ class Probe {
   Probe(const std::string& folder, Kind kind) : path_((fs::path(folder) / kProbeName).string() + "XXXXXX") {
     if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
     if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data()))
-      throw Error(std::strerror(errno), folder,
-                  "look at the quota of files there, or set run.dir to another folder");
+      throw Error(
+          format("{}{}", kind == Kind::folder ? "cannot create a folder: " : "", std::strerror(errno)),
+          folder, "look at the quota of files there, or set run.dir to another folder");
     const std::lock_guard lock(live_probes().mutex);
     live_probes().paths.insert(path_);
   }

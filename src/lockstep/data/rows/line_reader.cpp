@@ -1,5 +1,6 @@
 #include "lockstep/data/rows/line_reader.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -16,7 +17,7 @@ namespace lockstep::data {
 ByteSource::ByteSource(const std::string& path) : path_(path) {
   const base::RegularFile file(path, "the data file");
   file_bytes_ = file.size();
-  stream_ = gzdopen(::dup(file.number()), "rb");
+  stream_ = gzdopen(::fcntl(file.number(), F_DUPFD_CLOEXEC, 0), "rb");
   if (!stream_) throw std::bad_alloc();
   gzbuffer(stream_, 128 << 10);
 }

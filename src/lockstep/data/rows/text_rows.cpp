@@ -153,6 +153,8 @@ class JsonRows : public TextRows, nlohmann::json_sax<nlohmann::json> {
   explicit JsonRows(const std::string& path) : TextRows(path), lines_(path) {
     if (!lines_.next(first_)) throw InputError("the file is empty", path, "give one JSON object per line");
     parse(first_);
+    if (keys_.empty())
+      throw InputError("the first object has no keys", path, R"(write {"text": "...", "label": "..."})");
     for (const auto& name : keys_) add_column(name);
     pending_ = true;
   }
