@@ -131,6 +131,20 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
 }
 
+TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
+  const test::TempFolder folder;
+  const auto record = folder.path() / "r";
+  std::ofstream(record) << "begin 7\nend 7 0\n";
+  JobWatch patient("7", record);
+  JobWatch impatient("7", record, std::chrono::hours(1), std::chrono::hours(1), {});
+  for (auto* watch : {&patient, &impatient}) watch->update();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(patient.update(), JobWatch::running);
+  EXPECT_EQ(impatient.update(), JobWatch::over);
+  EXPECT_EQ(impatient.status(), 0);
+  EXPECT_FALSE(impatient.is_lost());
+}
+
 // The scheduler may restart the same job whatever its script ended with.
 class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
 

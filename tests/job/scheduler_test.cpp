@@ -133,6 +133,24 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   EXPECT_EQ(pbs->restarts(), 1);
 }
 
+TEST(Pbs, TriesAgainUntilQstatDescribesTheJob) {
+  const test::TempFolder folder;
+  Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
+  int queries = 0;
+  const auto run = [&](const Words& words) {
+    const bool is_busy = words[0] == "qstat" && ++queries == 1;
+    return base::Answer{.end = base::Answer::left,
+                        .status = is_busy ? 1 : 0,
+                        .output = is_busy ? "" : "Job Id: 7.x\n    run_count = 2\n",
+                        .errors = {},
+                        .whole = true};
+  };
+  const auto pbs = make_pbs_job(environment, run);
+  pbs->allocation();
+  EXPECT_EQ(pbs->restarts(), 1);
+  EXPECT_EQ(queries, 2);
+}
+
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made itself are refused by
 // qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -54,6 +58,22 @@ TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
   EXPECT_EQ(test::refusal_of([&] { plan({"run.seed=0..2"}, 1, bare_); }),
             "the site bare has no job arrays, which --sweep needs / " + bare_ +
                 " / submit each run separately, with --set");
+}
+
+TEST_F(Planned, AFirstSignalWaitsForSbatchAndASecondDoesNot) {
+  for (const auto* more : {"echo 7", "kill -TERM $PPID; sleep 1; echo 8"}) {
+    const auto sbatch =
+        scratch_.write("sbatch", std::string("#!/bin/sh\nkill -TERM $PPID\nsleep 0.2\n") + more);
+    std::filesystem::permissions(sbatch, std::filesystem::perms::owner_all);
+    const auto submit = [&] {
+      ::setenv("PATH", (scratch_.path().string() + ":" + std::getenv("PATH")).c_str(), 1);
+      submit_all(plan());
+    };
+    const bool is_answered = std::string(more) == "echo 7";
+    EXPECT_EXIT(submit(), ::testing::KilledBySignal(SIGTERM),
+                std::string("waiting for sbatch to answer; press Ctrl-C again to leave at once\n") +
+                    (is_answered ? "(.|\n)*scancel 7" : "$"));
+  }
 }
 
 }  // namespace

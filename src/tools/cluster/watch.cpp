@@ -88,6 +88,7 @@ void JobWatch::set_state(const JobState& state) {
   else if (!gone_since_ || state_->kind != state.kind)
     gone_since_ = Clock::now();
   state_ = state;
+  heard_ = Clock::now();
 }
 
 JobWatch::Phase JobWatch::update() {
@@ -102,6 +103,7 @@ JobWatch::Phase JobWatch::update() {
   if (const auto folder = folder_of(record); !folder.empty()) folder_ = folder;
   // The scheduler may start a job again whatever its script ended with, so only a later answer counts.
   if (record.status && !script_has_ended_) {
+    heard_ = Clock::now();
     report_ = report_on(folder_);  // before the next job of a chain changes it
     forget_state();
   }
@@ -116,9 +118,14 @@ JobWatch::Phase JobWatch::update() {
 }
 
 bool JobWatch::is_over() const {
+  const bool is_queued = state_ && state_->kind == JobState::queued;
+  if (script_has_ended_) return gone_since_ || (!is_queued && Clock::now() - heard_ > limit_if_silent_);
   if (!gone_since_) return false;
-  const auto limit = state_->kind == JobState::unknown ? limit_if_unknown_ : limit_if_over_;
-  return script_has_ended_ || Clock::now() - *gone_since_ > limit;
+  const bool is_unknown = state_->kind == JobState::unknown;
+  if (Clock::now() - *gone_since_ <= (is_unknown ? limit_if_unknown_ : limit_if_over_)) return false;
+  // a run that is running keeps a job that the scheduler has lost
+  const auto report = is_unknown ? report_on(folder_) : std::nullopt;
+  return !report || report->exit_status != run_folder::kRunning;
 }
 
 void JobWatch::end(const std::optional<int>& script_status) {

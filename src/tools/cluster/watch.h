@@ -28,14 +28,17 @@ JobRecord parse_record(const std::string& text);
 class JobWatch {
  public:
   /// `job`: the id that the scheduler gave it. The limits bound the wait for the record of a job that the
-  /// scheduler says is over, or does not know: file systems and controllers may be slow.
+  /// scheduler says is over, or does not know: file systems and controllers may be slow. The last one bounds
+  /// the wait for a scheduler that does not answer after the script's end.
   JobWatch(std::string job, std::filesystem::path record,
            std::chrono::milliseconds limit_if_over = std::chrono::seconds(10),
-           std::chrono::milliseconds limit_if_unknown = std::chrono::seconds(120))
+           std::chrono::milliseconds limit_if_unknown = std::chrono::seconds(120),
+           std::chrono::milliseconds limit_if_silent = std::chrono::seconds(60))
       : job_(std::move(job)),
         record_(std::move(record)),
         limit_if_over_(limit_if_over),
         limit_if_unknown_(limit_if_unknown),
+        limit_if_silent_(limit_if_silent),
         current_(job_) {}
 
   enum Phase { queued, running, over };
@@ -63,7 +66,7 @@ class JobWatch {
   using Clock = std::chrono::steady_clock;
   std::string job_;
   std::filesystem::path record_;
-  std::chrono::milliseconds limit_if_over_, limit_if_unknown_;
+  std::chrono::milliseconds limit_if_over_, limit_if_unknown_, limit_if_silent_;
   std::string current_;
   Phase phase_ = queued;
   std::filesystem::path folder_;
@@ -72,6 +75,7 @@ class JobWatch {
   bool is_lost_ = false, script_has_ended_ = false;
   std::optional<JobState> state_;
   std::optional<Clock::time_point> gone_since_;
+  Clock::time_point heard_;                         ///< the script's end, or a later answer of the scheduler
   std::optional<run_folder::StatusReport> report_;  ///< of the run when its script ended
 };
 

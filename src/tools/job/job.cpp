@@ -84,6 +84,10 @@ bool answers(const std::string& host, int port, std::chrono::milliseconds limit)
   if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &found) != 0)
     return true;  // a name that is unknown here says nothing about its node
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) {  // which says nothing about the node either
+    ::freeaddrinfo(found);
+    return true;
+  }
   int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
   ::freeaddrinfo(found);
   if (error == EINPROGRESS) {
@@ -246,6 +250,7 @@ class Job {
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
     run_ = folder;
+    has_trained_ = true;
     // launchers change exit statuses and may exit before their ranks, so the run folder has the result
     const auto until = std::chrono::steady_clock::now() + 10s;
     auto status = status_of_run(run_);
@@ -402,7 +407,7 @@ class Job {
       return false;
     }
     const auto lost = find_lost_nodes();
-    const bool nothing_known = run_.empty() && lost.empty() && errors().empty();
+    const bool nothing_known = !has_trained_ && lost.empty() && errors().empty();
     if (nothing_known || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
     if (signals_.stop.signal != 0 || is_enough(lost)) return false;
@@ -522,6 +527,7 @@ class Job {
   std::string config_, run_file_, run_;
   std::vector<std::string> arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
+  bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
   RanksEnd end_;
@@ -589,8 +595,8 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
     std::vector<char*> command = {const_cast<char*>(program.c_str())};
     for (const auto& word : words) command.push_back(const_cast<char*>(word.c_str()));
     command.push_back(nullptr);
+    ::signal(SIGUSR1, SIG_IGN);  // it has nothing to save; one may wait already
     signals.release();
-    ::signal(SIGUSR1, SIG_IGN);  // it has nothing to save
     ::execv(program.c_str(), command.data());
     throw InputError(std::string("the program cannot be started: ") + std::strerror(errno), program);
   }

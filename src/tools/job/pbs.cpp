@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -108,7 +110,15 @@ class PbsJob : public OwnJob {
   }
 
  private:
-  void read_record() { record_ = cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
+  // Without it a restarted job would neither find its own run nor ask for the same resources.
+  void read_record() {
+    for (int tries = 0; tries < 3 && record_.empty(); ++tries) {
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+      const auto answer = run({"qstat", "-f", id()});
+      record_ = cluster::qstat_fields(answer.output);
+      if (answer.end == base::Answer::not_started) return;
+    }
+  }
 
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
   Environment settings_to_pass(const Environment& settings) const {

@@ -297,9 +297,9 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && signals_.own_warning) {
+    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
       say("SIGUSR1 ignored: this job is shorter than the lead of its --signal; it stops when a fifth of its "
-          "time is left");
+          "time is left, or at the next SIGUSR1");
       return;
     }
     note_signal(signal, signals_.stop);

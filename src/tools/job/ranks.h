@@ -61,6 +61,7 @@ struct JobSignals {
   StopSignal stop = {};
   /// When a job stops that is too short for the scheduler's warning.
   std::optional<std::chrono::steady_clock::time_point> own_warning = {};
+  bool has_ignored_warning = false;  ///< the scheduler's, which came too early
 };
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its

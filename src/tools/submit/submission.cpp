@@ -1,10 +1,14 @@
 #include "tools/submit/submission.h"
 
-#include <signal.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -61,26 +65,47 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   return all;
 }
 
-// Ctrl-C and a closed terminal wait: the scheduler may have accepted a job whose id is not known yet.
-class SignalsBlocked {
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t noted_signal = 0;
+const char* waiting_line = "";
+
+// Closing a terminal may send several SIGHUP.
+void note_signal(int signal) {
+  if (noted_signal != 0 && signal != SIGHUP) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+  if (noted_signal != 0) return;
+  const int error = errno;
+  noted_signal = signal;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, waiting_line, std::strlen(waiting_line));
+  errno = error;
+}
+
+// A first signal waits: the scheduler may have accepted a job whose id is not known yet.
+class SignalsNoted {
  public:
-  SignalsBlocked() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-    ::sigprocmask(SIG_BLOCK, &signals, &before_);
+  explicit SignalsNoted(const cluster::Scheduler& scheduler) {
+    noted_signal = 0;
+    waiting_line = scheduler.slurm() ? "waiting for sbatch to answer; press Ctrl-C again to leave at once\n"
+                                     : "waiting for qsub to answer; press Ctrl-C again to leave at once\n";
+    struct sigaction note {};
+    note.sa_handler = note_signal;
+    note.sa_flags = SA_RESTART;
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &note, nullptr);
+    }
   }
-  bool is_one_pending() const {
-    sigset_t pending;
-    ::sigpending(&pending);
-    return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+  bool wants_end() const { return noted_signal == SIGINT || noted_signal == SIGTERM; }
+  ~SignalsNoted() {
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }
-  ~SignalsBlocked() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  SignalsNoted(const SignalsNoted&) = delete;
+  SignalsNoted& operator=(const SignalsNoted&) = delete;
 
  private:
-  sigset_t before_{};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
@@ -182,9 +207,9 @@ Submission submit_all(const Plan& plan) {
   if (failed)
     throw InputError("the folder for the job's files cannot be created: " + failed.message(),
                      plan.stem.parent_path().string(), "choose another run.dir");
-  const SignalsBlocked signals;
   Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
-  for (int64_t link = 1; link <= plan.links && !signals.is_one_pending(); ++link) try {
+  std::optional<SignalsNoted> signals(submission.scheduler);
+  for (int64_t link = 1; link <= plan.links && !signals->wants_end(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
@@ -193,7 +218,9 @@ Submission submit_all(const Plan& plan) {
       throw;
     }
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
-  return submission;  // a signal that waits ends the program now
+  signals.reset();
+  if (noted_signal != 0) ::raise(noted_signal);
+  return submission;
 }
 
 }  // namespace lockstep::submit

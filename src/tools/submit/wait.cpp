@@ -37,12 +37,12 @@ class SchedulerPoll {
 
   void query(Watches& watches) {
     constexpr auto kEvery = 5s, kWarnAfter = 60s;
-    constexpr size_t kMost = 50;  // in one command
+    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat
     if (Clock::now() - asked_ < kEvery) return;
     asked_ = Clock::now();
     std::vector<std::string> jobs;
     size_t looked_at = 0;
-    for (; looked_at < watches.size() && jobs.size() < kMost; ++looked_at) {
+    for (; looked_at < watches.size() && jobs.size() < most; ++looked_at) {
       const auto& watch = watches[(first_ + looked_at) % watches.size()];
       if (watch.phase() != JobWatch::over) jobs.push_back(watch.job());
     }
