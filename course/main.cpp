@@ -1,6 +1,6 @@
-// lockstep check and lockstep workshop, of which `lockstep` becomes this program: an exercise of the course,
-// built, run and judged, or how far the learner is; the course copied to a learner's folder, made ready for a
-// class, and proven.
+// lockstep check and lockstep workshop; `lockstep` executes this program for them. check builds, runs and
+// checks an exercise, or shows the progress. workshop copies the course to a learner's folder, prepares it
+// for a class and proves the exercises.
 #include <unistd.h>
 
 #include <chrono>
@@ -44,7 +44,7 @@ bool is_first_of_launched() {
   for (const char* name : {"RANK", "WORLD_SIZE"}) environment.erase(name);
   if (launch::find_launcher(environment, "auto")) return launch::rank_by_environment(environment).rank == 0;
   // not thrown: rank 0 speaks of such an error, and there is none
-  log::error(describe(InputError(format("this shell says that it is rank {} of {}", rank, world),
+  log::error(describe(InputError(format("this shell has the variables of rank {} of {}", rank, world),
                                  "RANK, WORLD_SIZE", "unset RANK WORLD_SIZE")));
   std::exit(kBadInput);
 }
@@ -55,17 +55,16 @@ struct CheckArguments {
 };
 
 bool parse(const Words& args, CheckArguments& asked) {
-  Options options("check", "an exercise of the course: builds it, runs it, says what is not right yet",
+  Options options("check", "builds, runs and checks an exercise, and shows what is not right yet",
                   {"lockstep check", "lockstep check groups.1", "lockstep check groups.1 --hint",
                    "lockstep check groups.1 --watch"});
-  options.positional("EXERCISE", asked.name, "one exercise; without it, how far you have come", false);
-  options.flag("hint", asked.hint, "the next hint instead, from a question to nearly all of it");
-  options.flag("solution", asked.solution, "the solution instead");
-  options.flag("reset", asked.reset,
-               "puts the exercise back as you found it; yours is kept beside it, as .old");
+  options.positional("EXERCISE", asked.name, "one exercise; if omitted, show your progress", false);
+  options.flag("hint", asked.hint, "print the next hint; the last one is nearly the solution");
+  options.flag("solution", asked.solution, "print the solution");
+  options.flag("reset", asked.reset, "restore the exercise file; yours is kept as .old");
   options.flag("watch", asked.watch,
-               "checks again at every save, until Ctrl-C; without EXERCISE, what is saved");
-  options.flag("all", asked.all, "checks everything that you have begun");
+               "check again at every save, until Ctrl-C; without EXERCISE, the saved file");
+  options.flag("all", asked.all, "check every exercise that you have begun");
   return options.parse(args);
 }
 
@@ -75,7 +74,7 @@ void require_sense(const CheckArguments& asked) {
   if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
     throw UsageError("missing EXERCISE", "lockstep check", "lockstep check EXERCISE --hint");
   if (!asked.name.empty() && asked.all)
-    throw UsageError("--all is of all exercises", "lockstep check", "lockstep check --all");
+    throw UsageError("--all takes no EXERCISE", "lockstep check", "lockstep check --all");
 }
 
 bool runs_programs(const CheckArguments& asked) {
@@ -130,29 +129,30 @@ const std::string& only(const Words& words, const std::string& question, const s
 
 int init(const Words& words, const Wishes&) {
   const auto course = Folder::init(only(words, "where to?", "lockstep workshop init DIR"));
-  output::line(format("{}\nBegin with {}/README.md; cd there, then lockstep check says what comes next.",
-                      course.path(), course.path()));
+  output::line(
+      format("{}\nBegin with {}/README.md; cd there, then run lockstep check to see what comes next.",
+             course.path(), course.path()));
   return kDone;
 }
 
 int prepare(const Words&, const Wishes&) {
   const bool is_there = precompiled_folder().has_value();
-  if (!is_there) log::info("this takes 30 s of a core that is free, and minutes on a busy machine");
+  if (!is_there) log::info("this takes 30 s on a free core, and minutes on a busy machine");
   const auto begin = std::chrono::steady_clock::now();
   output::line(precompile());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  log::info(is_there ? "it was there already" : format("ready, after {:.0f} s", took.count()));
+  log::info(is_there ? "already there" : format("ready, after {:.0f} s", took.count()));
   return kDone;
 }
 
-// for who adds an exercise: every answer that its master knows
+// for authors of an exercise: every answer that its master file has
 int prove(const Words& words, const Wishes& wishes) {
   const auto exercise = find_exercise(only(words, "which exercise?", "lockstep workshop prove EXERCISE"));
   const base::TemporaryFolder folder;
   return workshop::prove(exercise, folder.path(), static_cast<size_t>(wishes.wrong)) ? kDone : kFailed;
 }
 
-// a program of the course, or of the learner's own, which nobody judges
+// a program of the course or the learner's own, without a check
 int build(const Words& words, const Wishes&) {
   const auto& file = only(words, "which program?", "lockstep workshop build FILE.cpp");
   const auto source = std::filesystem::absolute(file);
@@ -182,11 +182,11 @@ struct WorkshopAction {
   int (*run)(const Words& words, const Wishes& wishes);
 };
 constexpr WorkshopAction kWorkshopActions[] = {
-    {"init", "init DIR", "a learner's folder: copies the course, and puts back what is missing", init},
-    {"build", "build FILE.cpp", "builds a program of the course or of your own, which nobody judges", build},
-    {"prepare", "prepare", "once an install: precompiles the header, so that checks are quick", prepare},
-    {"prove", "prove EXERCISE", "for who adds one: tries every answer that its master knows", prove},
-    {"progress", "progress DIR...", "for who teaches: how far the learners have come", progress}};
+    {"init", "init DIR", "copies the course to a learner's folder, and restores missing files", init},
+    {"build", "build FILE.cpp", "builds a program of the course or your own, without checking it", build},
+    {"prepare", "prepare", "once per installation: precompiles the header, to make checks faster", prepare},
+    {"prove", "prove EXERCISE", "for authors: tries every known right and wrong answer", prove},
+    {"progress", "progress DIR...", "for instructors: shows the progress of the learners", progress}};
 
 int act(const std::string& action, const Words& words, const Wishes& wishes) {
   for (const auto& row : kWorkshopActions) {
@@ -198,12 +198,12 @@ int act(const std::string& action, const Words& words, const Wishes& wishes) {
 int run_workshop(const Words& args) {
   Words words;
   Wishes wishes;
-  Options options("workshop", "the course: copied to a learner's folder, made ready for a class",
+  Options options("workshop", "copies the course to a folder, prepares it for a class",
                   {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
                    "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
-  options.positional("ACTION [DIR...]", words, "what to do, and with what");
-  options.flag("json", wishes.as_json, "of progress: every exercise of every folder, as JSON");
-  options.add("wrong", wishes.wrong, "N", "of prove: try the first N wrong answers alone");
+  options.positional("ACTION [DIR...]", words, "the action and its arguments");
+  options.flag("json", wishes.as_json, "for progress: print every exercise of every folder as JSON");
+  options.add("wrong", wishes.wrong, "N", "for prove: try only the first N wrong answers");
   for (const auto& row : kWorkshopActions) options.note("actions", row.form, row.help);
   if (!options.parse(args)) return kDone;
   if (!is_first_of_launched()) return kDone;

@@ -30,7 +30,7 @@ std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
                         .last = row.value("last", "")};
     }
   } catch (const nlohmann::json::exception&) {
-    throw InputError("how far you have come is not readable", path,
+    throw InputError("the progress file cannot be read", path,
                      "remove this file, then lockstep workshop init . makes it again");
   }
   return progress;

@@ -1,8 +1,8 @@
-"""Writes what the docs take from the sources: docs/reference/api.md, the exercises, and the tables in docs/architecture.md
+"""Writes the generated parts of the docs: docs/reference/api.md, the exercises, and the tables in docs/architecture.md
 and docs/reference/config.md.
 
     python3 scripts/docs            writes them
-    python3 scripts/docs --check    says what is not as it would write it, or what has no comment; 1 where there is any
+    python3 scripts/docs --check    lists outdated parts and missing comments; exits with 1 if there are any
 """
 
 import re
@@ -18,11 +18,10 @@ DOCS = modules.ROOT / "docs"
 REFERENCE = DOCS / "reference"
 API_HEAD = """# The API, name by name
 
-Written by `python3 scripts/docs` from the `///` comments of the public headers; a test holds it to them. Everything
-stands in the namespace `lockstep`; headers are included as `<lockstep/MODULE/NAME.h>`, and `<lockstep/lockstep.h>` brings
-those marked with ●. A name that is not here is lockstep's own and may change at any time ([versions](versions.md)).
-How the pieces go together: [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md),
-[tasks.md](../how-to/tasks.md).
+Written by `python3 scripts/docs` from the `///` comments of the public headers; a test compares the two. All names are
+in namespace `lockstep`. Include a header as `<lockstep/MODULE/NAME.h>`; `<lockstep/lockstep.h>` includes those marked ●.
+A name that is not listed here is internal and may change at any time ([versions](versions.md)). Overview:
+[ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
 """
 
 
@@ -85,7 +84,7 @@ def silent():
     for folder in modules.folders():
         for stem, suffixes, says in modules.files(folder):
             if not says:
-                yield f"{modules.folder_of(folder).relative_to(modules.ROOT)}/{stem}{suffixes[-1]}: no comment opens it and says what it promises"
+                yield f"{modules.folder_of(folder).relative_to(modules.ROOT)}/{stem}{suffixes[-1]}: the opening comment that says what it is for is missing"
 
 
 def main():
@@ -97,7 +96,7 @@ def main():
         if "--check" not in sys.argv:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            findings.append(f"{path.relative_to(modules.ROOT)}: not what the sources say: python3 scripts/docs")
+            findings.append(f"{path.relative_to(modules.ROOT)}: outdated: run python3 scripts/docs")
     print("\n".join(findings), end="\n" if findings else "")
     sys.exit(bool(findings))
 

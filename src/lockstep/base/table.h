@@ -20,7 +20,7 @@ struct RowNeed {
   std::string hint;  ///< "set schedule.max_lr, for example ten times optim.lr"
 };
 
-/// The description of a row.
+/// The properties of a row.
 struct RowFacts {
   std::string help;                     ///< one line
   std::vector<std::string> reads = {};  ///< keys of its section; "options.NAME"; "*" = any
@@ -73,8 +73,8 @@ void fill_row(void* into, Typed typed) {
 
 }  // namespace lockstep
 
-/// Adds a row to the table of its kind. Plain C, so that the `abi` of a library for another lockstep is
-/// checked before `fill` uses C++ types.
+/// Adds a row to the table of its kind. Plain C, so that a library built for another version is detected by
+/// its `abi` before `fill` uses C++ types.
 extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* name,
                                  void (*fill)(void* row));
 

@@ -241,7 +241,7 @@ std::shared_ptr<Net> make_exported(const WantedModel& wanted) {
 
 }  // namespace
 
-LOCKSTEP_MODEL(exported, .help = "what Python's torch.export.save wrote, in `path`",
+LOCKSTEP_MODEL(exported, .help = "a model saved by torch.export.save, in `path`",
                .reads = {"path", "eval_path"},
                .needs = {{"path", "set model.path to the file that torch.export.save wrote"}},
                .make = make_exported)

@@ -64,9 +64,8 @@ std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {
 
 }  // namespace
 
-LOCKSTEP_MODEL(
-    mlp,
-    .help = "linear layers with ReLU between them; `hidden` are their widths, 64 and 32 where it is empty",
-    .reads = {"hidden"}, .make = make_mlp, .splits = true)
+LOCKSTEP_MODEL(mlp,
+               .help = "linear layers with ReLU between them; `hidden` are their widths, 64 and 32 if empty",
+               .reads = {"hidden"}, .make = make_mlp, .splits = true)
 
 }  // namespace lockstep

@@ -166,10 +166,9 @@ std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {
 
 }  // namespace
 
-LOCKSTEP_MODEL(resnet18,
-               .help =
-                   "torchvision's, for images in colour of any size; `path` is a file of its weights, and "
-                   "where it is empty they are random",
-               .reads = {"path", "checkpointing"}, .make = make_resnet18)
+LOCKSTEP_MODEL(
+    resnet18,
+    .help = "torchvision's, for colour images of any size; `path` is a file of its weights, random if empty",
+    .reads = {"path", "checkpointing"}, .make = make_resnet18)
 
 }  // namespace lockstep

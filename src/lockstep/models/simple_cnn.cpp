@@ -48,8 +48,8 @@ std::vector<Part> SimpleCNN::chain() {
           {"fc2", [this](const torch::Tensor& x) { return alone(*fc2_, x); }}};
 }
 
-LOCKSTEP_MODEL(simple_cnn, .help = "two convolutions, two linear layers: the workshop's, for MNIST",
-               .make = made<SimpleCNN>, .input_shape = {1, 28, 28}, .classes = 10)
+LOCKSTEP_MODEL(simple_cnn, .help = "two convolutions, two linear layers, for MNIST", .make = made<SimpleCNN>,
+               .input_shape = {1, 28, 28}, .classes = 10)
 
 namespace {
 
@@ -150,7 +150,7 @@ std::shared_ptr<Net> make_two_stage(const WantedModel& wanted) {
 LOCKSTEP_MODEL(two_stage,
                .help =
                    "simple_cnn in two stages, each on one of `devices`; `hidden` is the width between its "
-                   "linear layers, 128 where it is empty",
+                   "linear layers, 128 if empty",
                .reads = {"devices", "hidden"}, .make = make_two_stage)
 
 }  // namespace lockstep

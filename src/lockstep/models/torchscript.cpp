@@ -74,7 +74,7 @@ std::shared_ptr<Net> make_script(const WantedModel& wanted) {
 
 }  // namespace
 
-LOCKSTEP_MODEL(torchscript, .help = "what Python's torch.jit.save wrote, in `path`", .reads = {"path"},
+LOCKSTEP_MODEL(torchscript, .help = "a model saved by torch.jit.save, in `path`", .reads = {"path"},
                .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}},
                .make = make_script)
 

@@ -232,7 +232,7 @@ std::unique_ptr<Optimizer> make(const OptimGroups& groups) {
 
 LOCKSTEP_OPTIMIZER(adam, .help = "Adam; weight decay is part of the gradient",
                    .reads = {"weight_decay", "betas", "eps", "no_decay"}, .make_groups = make<false>)
-LOCKSTEP_OPTIMIZER(adamw, .help = "Adam with weight decay of its own",
+LOCKSTEP_OPTIMIZER(adamw, .help = "Adam with decoupled weight decay",
                    .reads = {"weight_decay", "betas", "eps", "no_decay"},
                    .defaults = {{"optim.weight_decay", "0.01"}}, .make_groups = make<true>)
 

@@ -192,7 +192,7 @@ class CosineAnnealingLR : public RecursiveSchedule {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    step, .help = "times gamma every step_size epochs", .reads = {"step_size", "gamma"},
+    step, .help = "multiplies by gamma every step_size epochs", .reads = {"step_size", "gamma"},
     .make = [](const auto& s, auto& optimizer, const auto&) { return started<StepLR>(s, optimizer); })
 LOCKSTEP_SCHEDULE(
     warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
@@ -477,7 +477,7 @@ class ReduceLROnPlateau : public Schedule {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    plateau, .help = "times factor when the evaluation loss has not improved for patience epochs",
+    plateau, .help = "multiplies by factor if the evaluation loss has not improved for patience epochs",
     .reads = {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
     .make = [](const auto& s, auto& optimizer, const auto&) {
       return std::make_unique<ReduceLROnPlateau>(s, optimizer);
@@ -503,7 +503,7 @@ class ConstantSchedule : public Schedule {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    none, .help = "the rate stays",
+    none, .help = "constant rate",
     .make = [](const auto&, auto&, const auto&) { return std::make_unique<ConstantSchedule>(); })
 
 }  // namespace lockstep

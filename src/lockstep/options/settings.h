@@ -19,8 +19,8 @@ struct DataSettings {
   bool drop_last_batch = false;  // the loader's
   int64_t workers = 2;
   bool pin_memory = true;
-  bool resident = false;  // the training set lies on the rank's device
-  int64_t bucket = 0;     // samples that are put in the order of their lengths; 0 = as they come
+  bool resident = false;  // the training set is in the rank's device memory
+  int64_t bucket = 0;     // samples to sort by length at a time; 0 = off
   std::string stage;
 
   bool operator==(const DataSettings&) const = default;
@@ -35,7 +35,7 @@ struct ModelSettings {
   std::string eval_path = {};                       // exported: the same model after eval()
   std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
   std::vector<int64_t> devices = {};                // of one rank, a stage each
-  bool checkpointing = false;                       // activations are computed again in backward
+  bool checkpointing = false;                       // recompute activations in backward
   std::map<std::string, std::string> options = {};  // for a model of the user's own
 
   bool operator==(const ModelSettings&) const = default;
@@ -95,10 +95,9 @@ struct ScheduleSettings {
   bool operator==(const ScheduleSettings&) const = default;
 };
 
-// What a task is made from. It names no key of the trainer's, so that a new one breaks no task's library.
+// What a task is made from. It holds no keys of the trainer, so that a new key breaks no task library.
 
-/// The section `task` of a config: the built-in tasks for the user's own files are told of them here; see
-/// docs/reference/config.md.
+/// The section `task` of a config: settings of the built-in tasks; see docs/reference/config.md.
 struct TaskSettings {
   std::string name = "mnist";
   std::string kind = "classification";           // classification | regression; csv
@@ -113,7 +112,7 @@ struct TaskSettings {
   std::vector<std::string> augment;              // folder: crop, flip
   std::string damaged = "refuse";                // folder: refuse | skip
   std::vector<std::string> features;             // csv: empty = every other column
-  std::vector<std::string> ignore;               // csv: columns that are no features
+  std::vector<std::string> ignore;               // csv: columns that are not features
   std::string missing = "refuse";                // csv: refuse | drop | mean
   bool header = true;
   double eval_fraction = 0.2;
@@ -126,12 +125,12 @@ struct TaskSettings {
 
   /// Its labels are numbers, not classes.
   bool is_regression() const { return kind == "regression"; }
-  /// The loss counts a class the more, the fewer samples it has.
+  /// The loss weights rare classes more.
   bool weighs_classes() const { return class_weights != "none"; }
   bool operator==(const TaskSettings&) const = default;
 };
 
-/// What of a config a task may read, by reference: good for the length of a call.
+/// The parts of a config that a task may read, by reference; valid during the call.
 struct TaskConfig {
   const TaskSettings& task;
   const DataSettings& data;
@@ -140,7 +139,7 @@ struct TaskConfig {
   bool evaluates;  // there are evaluations while it trains
 };
 
-/// What a task's library was compiled with: other bytes, and it would read the wrong ones.
+/// The size of the settings layout that a plug-in was compiled with; another layout is rejected.
 constexpr size_t kTaskSettingsBytes =
     sizeof(TaskSettings) + sizeof(DataSettings) + sizeof(ModelSettings) + sizeof(TaskConfig);
 

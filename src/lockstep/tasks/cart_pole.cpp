@@ -295,7 +295,8 @@ class CartPoleTask : public Task {
 }  // namespace
 
 LOCKSTEP_TASK(
-    cartpole, .help = "no data: a pole to be balanced, by acting; its `options` are in docs/how-to/acting.md",
+    cartpole,
+    .help = "reinforcement learning: balance a pole; needs no data; `options`: docs/how-to/acting.md",
     .reads = {"options.method", "options.environments", "options.steps", "options.passes", "options.gamma",
               "options.lambda", "options.clip", "options.entropy", "options.value", "options.solved"},
     .make = [] { return std::make_unique<CartPoleTask>(); })

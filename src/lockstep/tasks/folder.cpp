@@ -333,7 +333,7 @@ class FolderTask : public Task {
 }  // namespace
 
 LOCKSTEP_TASK(
-    folder, .help = "your images, PNG or JPEG, in a folder a class",
+    folder, .help = "your images, PNG or JPEG, with a folder for each class",
     .reads = {"size", "augment", "damaged", "eval_fraction", "normalize", "mean", "std"},
     .needs = {{"size", "set task.size to rows and columns: [224, 224]"}},
     .defaults = {{"model.name", "resnet18"}}, .make = [] { return std::make_unique<FolderTask>(); })

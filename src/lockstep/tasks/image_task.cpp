@@ -188,7 +188,7 @@ LOCKSTEP_TASK(
     .make = [] { return std::make_unique<ImageTask>(idx); })
 
 LOCKSTEP_TASK(
-    mnist, .help = "70,000 digits in data.root; torchvision's folders are found too",
+    mnist, .help = "70,000 digits in data.root; torchvision's folder layout works too",
     .defaults = {{"model.name", "simple_cnn"}}, .make = [] { return std::make_unique<ImageTask>(mnist); })
 
 }  // namespace lockstep::tasks

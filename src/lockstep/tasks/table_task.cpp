@@ -410,7 +410,7 @@ TableRecipe pima(const TaskConfig& settings, Look look) {
 }  // namespace
 
 LOCKSTEP_TASK(
-    csv, .help = "your table: classes, or with `kind: regression` a number",
+    csv, .help = "your table; predicts classes, or numbers with `kind: regression`",
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "ignore", "missing", "header",
               "eval_fraction", "classes", "normalize", "mean", "std", "normalize_label"},
     .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Where a text is cut that has too many tokens.
+/// Which text to truncate if there are too many tokens.
 enum class Truncation {
   kLongestFirst,  ///< the longer of two, until they are of one length, then both
   kOnlyFirst,     ///< the first of two, or the only one
@@ -25,13 +25,13 @@ struct EncodeOptions {
   size_t max_length = 512;  ///< tokens, those that are added counted in
   Truncation truncation =
       Truncation::kLongestFirst;  ///< what is left out of longer ones: the end, of which text
-  bool special_tokens = true;     ///< [CLS] before, [SEP] behind each text
+  bool special_tokens = true;     ///< [CLS] before, [SEP] after each text
 };
 
-/// The characters that a token stands for, counted in code points of its text; `end` is behind the last.
+/// The characters that a token stands for, counted in code points of its text; `end` is one after the last.
 struct TokenOffsets {
   uint32_t begin = 0;  ///< the first
-  uint32_t end = 0;    ///< behind the last; 0 to 0 for a token that was added
+  uint32_t end = 0;    ///< one after the last; 0 to 0 for a token that was added
   bool operator==(const TokenOffsets&) const = default;
 };
 
@@ -43,25 +43,25 @@ struct Encoding {
   std::vector<TokenOffsets> offsets;         ///< where in its text each stood
 };
 
-/// A text, or two that belong together; what they show must live as long as the call.
+/// A text, or two that belong together; the texts must stay valid during the call.
 struct TextPair {
   std::string_view first;                       ///< the text
   std::optional<std::string_view> second = {};  ///< a hypothesis, an answer, ...
 };
 
-/// Texts to tokens. It never changes after it was made: any number of threads may use one, each with its own
-/// Encoding.
+/// Texts to tokens. Immutable: any number of threads may use one, each with its own Encoding.
 class Tokenizer {
  public:
   /// From a Hugging Face folder: vocab.txt (or the vocabulary in tokenizer.json), with do_lower_case,
   /// strip_accents, tokenize_chinese_chars and the special tokens of tokenizer_config.json, or of
-  /// tokenizer.json where that is silent. InputError where it is not such a folder.
+  /// tokenizer.json if that lacks the key. InputError if it is not such a folder.
   explicit Tokenizer(const std::string& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// A text, or two. InputError for a text that is not UTF-8, or that cannot be cut as `options` want it.
+  /// A text, or two. InputError for a text that is not UTF-8, or that cannot be truncated as `options`
+  /// require.
   void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
   /// The same for one text, with memory of its own.
   Encoding encode(const TextPair& text, const EncodeOptions& options = {}) const;
@@ -74,7 +74,7 @@ class Tokenizer {
   std::optional<int32_t> id(std::string_view token) const;
   /// The number of [PAD].
   int32_t pad_id() const;
-  /// The number of [UNK], which stands for what the vocabulary has no tokens for.
+  /// The number of [UNK], the token for text that the vocabulary does not cover.
   int32_t unk_id() const;
 
  private:

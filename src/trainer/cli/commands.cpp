@@ -7,29 +7,29 @@
 // in cli/commands/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep
 // --help` shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
 // (launch/process/leave.h).
-#define LOCKSTEP_COMMANDS(X)                                                      \
-  X(train, "trains what a config says, on one process or many")                   \
-  X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
-  X(predict, "classes and probabilities of new samples")                          \
-  X(export, "a checkpoint for Python: torch.export's .pt2, or a BERT's folder")   \
-  X(status, "the state of a run: running, stopped early, done, failed")           \
-  X(stop, "stops a run with a checkpoint, for good")                              \
-  X(checkpoint, "has a run write a checkpoint now, and go on")                    \
-  X(runs, "all runs of a folder side by side: states, metrics, settings")         \
-  X(report, "one self-contained HTML page of a run, or of several")               \
-  X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests")     \
-  X(config, "every key of a config, its value and where it came from")            \
-  X(check, "an exercise of the course: built, run, judged; or how far you are")   \
-  X(workshop, "the course: copied to a learner's folder, made ready for a class") \
-  X(whoami, "rank, world, node and device of every process, and why")             \
-  X(render, "the job script that trains a config, as a site wants it")            \
-  X(submit, "submits a training, and waits for it; chains, sweeps")               \
-  X(job, "what a job script runs: ranks, signals, restarts")                      \
-  X(site, "what is known of clusters, and a proposal for this one")               \
-  X(doctor, "what is wrong with a node, a job, its network, and what to do")      \
-  X(model, "a model that Python exported: what it holds, how to export one")      \
-  X(bench, "measured, verified, with a plot: what costs how much")                \
-  X(data, "list, fetch and verify the known data sets")
+#define LOCKSTEP_COMMANDS(X)                                                     \
+  X(train, "trains a config on one process or many")                             \
+  X(eval, "computes the metrics of a checkpoint, exact at any number of ranks")  \
+  X(predict, "predicts classes and probabilities of new samples")                \
+  X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
+  X(status, "shows the state of a run: running, stopped early, done, failed")    \
+  X(stop, "stops a run for good, with a checkpoint")                             \
+  X(checkpoint, "asks a run to write a checkpoint now and continue")             \
+  X(runs, "compares all runs in a folder: states, metrics, settings")            \
+  X(report, "writes a self-contained HTML page about one run or several")        \
+  X(inspect, "lists the tensors of a checkpoint: shapes, dtypes, digests")       \
+  X(config, "shows every key of a config, its value and its origin")             \
+  X(check, "builds, runs and checks an exercise, or shows your progress")        \
+  X(workshop, "copies the course to a folder, prepares it for a class")          \
+  X(whoami, "shows rank, world size, node and device of every process, and why") \
+  X(render, "writes the job script that trains a config, for a site")            \
+  X(submit, "submits a training job and can wait for it; chains, sweeps")        \
+  X(job, "runs in a job script: starts ranks, forwards signals, restarts")       \
+  X(site, "lists known clusters, and proposes a file for this one")              \
+  X(doctor, "finds problems of a node, a job or its network, with fixes")        \
+  X(model, "checks a model exported from Python, or helps to export one")        \
+  X(bench, "measures and plots what costs how much time")                        \
+  X(data, "lists, fetches and verifies the known data sets")
 
 namespace lockstep::cli {
 

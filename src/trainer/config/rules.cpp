@@ -42,9 +42,9 @@ const Choice kRegression = {"task.kind", "regression",
 const Choice kAsWorld = {"train.as_world", "above 0", WHEN(s.train.as_world > 0)};
 const Choice kProvoke = {"train.provoke", "", WHEN(s.train.provokes())};
 
-constexpr const char* kNotCaptured = "a captured step has no place for it";
-constexpr const char* kNoMessages = "slow messages down, and auto has none";
-constexpr const char* kNoClasses = "it has no classes to count, weigh or smooth";
+constexpr const char* kNotCaptured = "a captured step does not support it";
+constexpr const char* kNoMessages = "it only delays messages, and auto sends none";
+constexpr const char* kNoClasses = "a regression has no classes";
 
 }  // namespace
 
@@ -52,19 +52,19 @@ const std::vector<Conflict>& conflicts() {
   static const std::vector<Conflict> all = {
       {kAccumulate, kStaticGraph, "the first step of a static graph has to be synchronised",
        "set ddp.static_graph to false, or train.accumulate to 1"},
-      {kStages, kStaticGraph, "several micro-batches are under way at once", "set ddp.static_graph to false"},
+      {kStages, kStaticGraph, "several micro-batches are in flight at once", "set ddp.static_graph to false"},
       {kSharedLayers, kStages, "not combined yet",
-       "share the layers, or the stages; parallel.data takes the other ranks"},
+       "set one of them to 1; parallel.data uses the remaining ranks"},
       {kSharedLayers, kNoDecay, "not combined yet",
        "leave out optim.no_decay, or let all ranks share the data"},
       {kStages, kNoDecay, "not combined yet", "leave out optim.no_decay, or let all ranks share the data"},
       {kOnDevices, kSplitModel, "each device holds a whole model, and this one is split",
-       "set train.mode to ddp or single, or take another model"},
+       "set train.mode to ddp or single, or use another model"},
       {kFp16, kSplitModel, "fp16 scales the gradients of one device, and this model has two",
        "use bf16, or another model"},
       {{"train.early_stop", "above 0", WHEN(s.train.early_stop > 0)},
        {"train.eval_every", "0", WHEN(s.train.eval_every == 0)},
-       "it never acts: it compares evaluations",
+       "early stopping needs evaluations",
        "set train.eval_every to 1, or train.early_stop to 0"},
       {kRegression,
        {"task.classes", "above 0", WHEN(s.task.classes > 0)},
@@ -90,26 +90,26 @@ const std::vector<Conflict>& conflicts() {
        kNoAllReduce,
        kNoMessages,
        "set launch.allreduce to an algorithm, for example ring"},
-      {kAsWorld, kNotDdp, "the ranks are DDP's", "set train.mode to ddp"},
+      {kAsWorld, kNotDdp, "train.as_world reproduces DDP ranks", "set train.mode to ddp"},
       {kAsWorld,
        {"launch.backend", "nccl or mpi", WHEN(s.launch.backend == "nccl" || s.launch.backend == "mpi")},
-       "a process carries several ranks, which NCCL and MPI do not know",
-       "leave launch.backend at auto: shared and gloo have the same bits"},
+       "one process runs several ranks, which NCCL and MPI do not support",
+       "leave launch.backend at auto: shared and gloo give the same bits"},
       {kAsWorld,
        {"train.layout", "auto", WHEN(s.train.layout == ImageLayout::automatic)},
-       "a measurement chooses it, and another one may choose otherwise",
+       "each measurement may choose another layout",
        "set train.layout to nchw or channels_last"},
       {kAsWorld,
        {"launch.allreduce", "other than auto and ring",
         WHEN(s.launch.has_algorithm() && s.launch.allreduce != "ring")},
-       "its sums are in another order than gloo's",
-       "leave launch.allreduce at auto, or take ring"},
-      {kAsWorld, kGraph, "a captured step has NCCL's sums, whose order depends on the number of GPUs",
+       "it sums in another order than gloo",
+       "leave launch.allreduce at auto, or set it to ring"},
+      {kAsWorld, kGraph, "a captured step sums with NCCL, whose order depends on the number of GPUs",
        "set train.graph to false"},
-      {kProvoke, kNotDdp, "a fault is injected into DDP", "set train.mode to ddp"},
+      {kProvoke, kNotDdp, "faults are injected only into DDP", "set train.mode to ddp"},
       {kGraph,
        {"train.trace", "above 0", WHEN(s.train.trace > 0)},
-       "a captured step has no phases that a trace could show",
+       "a captured step has no separate phases",
        "turn one of the two off"},
       {kGraph,
        {"data.resident", "false", WHEN(!s.data.resident)},
@@ -133,19 +133,19 @@ const std::vector<Conflict>& conflicts() {
        "set ddp.sync_batchnorm to false"},
       {kGraph,
        {"ddp.find_unused_parameters", "", WHEN(s.ddp.find_unused_parameters)},
-       "a captured step cannot look for them each time",
+       "a captured step cannot search for them",
        "set it to false; ddp.static_graph finds them once"},
       {kGraph,
        {"launch.backend", "shared or gloo or mpi", WHEN(launch::sums_on_cpus(s.launch.backend))},
        "they need the CPU in each step",
-       "leave launch.backend at auto: NCCL alone works without the CPU"},
+       "leave launch.backend at auto: only NCCL works without the CPU"},
       {kGraph,
        {"model.checkpointing", "", WHEN(s.model.checkpointing)},
-       "what is captured cannot put random numbers back",
+       "a captured step cannot restore random state",
        "set model.checkpointing to false"},
       {kGraph,
        {"train.nvtx", "", WHEN(s.train.nvtx)},
-       "a captured step is one launch, and has no phases",
+       "a captured step has no separate phases",
        "turn one of the two off"},
       {kGraph, kOwnAllReduce, "it needs the CPU in each step", "leave launch.allreduce at auto"},
   };
@@ -181,7 +181,7 @@ void check_nesterov(const Loaded& loaded) {
   const OptimSettings& optim = loaded.settings.optim;
   if (!optim.nesterov || optim.momentum > 0 || !is_read("optim.nesterov", loaded.settings)) return;
   refuse(loaded, "optim.nesterov needs optim.momentum above 0", {"optim.nesterov", "optim.momentum"},
-         "set optim.momentum, 0.9 say");
+         "set optim.momentum, for example 0.9");
 }
 
 void check_cycled_momentum(const Loaded& loaded) {
@@ -222,7 +222,7 @@ void check_needs(const Loaded& loaded) {
 void check_normalize(const Loaded& loaded) {
   const TaskSettings& task = loaded.settings.task;
   if (task.normalize == "mean_std" && (task.mean.empty() || task.mean.size() != task.std.size())) {
-    refuse(loaded, "task.normalize mean_std needs task.mean and task.std, equally long",
+    refuse(loaded, "task.normalize mean_std needs task.mean and task.std of equal length",
            {"task.mean", "task.std", "task.normalize"}, "give a number for each channel or feature");
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The sum over all ranks, on all ranks, by messages alone: the ways to do it, and what each costs.
+// All-reduce (the sum over all ranks, on all ranks) by messages: the algorithms, and what each costs.
 //
 //   lockstep::all_reduce(lockstep::algorithms::ring, messenger, std::span(gradients));
 
@@ -42,7 +42,7 @@ Operation sum_of() {
 struct Numbers {
   std::byte* data;      ///< the first of them
   std::size_t items;    ///< how many
-  Operation operation;  ///< what makes one of two
+  Operation operation;  ///< combines two numbers into one
 
   /// The bytes of items `begin` to `end`.
   std::span<std::byte> bytes(std::size_t begin, std::size_t end) const {
@@ -54,7 +54,7 @@ struct Numbers {
   Numbers part(std::size_t begin, std::size_t end) const {
     return {bytes(begin, end).data(), end - begin, operation};
   }
-  /// this = this op others: these stand on the left. Ranks that must agree to the last bit pass the numbers
+  /// this = this op others: `this` is the left operand. Ranks that must agree to the last bit add the numbers
   /// in the same order.
   void add(std::span<const std::byte> others) const { combine(data, others.data()); }
   /// this = others op this.
@@ -71,16 +71,16 @@ struct Numbers {
 
 namespace lockstep {
 
-/// A way to sum: every rank calls it with as many numbers, and all end with the same bits.
+/// An all-reduce: every rank calls it with the same count of numbers, and all end with the same bits.
 using AllReduce = void(Messenger& messenger, const Numbers& numbers);
 
-/// The ways, a file of comm/algorithms each. Any world, any size.
+/// The algorithms, one file of comm/algorithms each, for any world size and any count of numbers.
 namespace algorithms {
-/// All to rank 0, and from there to all.
+/// Reduces on rank 0, then broadcasts.
 void reduce_broadcast(Messenger& messenger, const Numbers& numbers);
-/// Everything to everybody at once.
+/// Every rank sends everything to every other rank at once.
 void all_to_all(Messenger& messenger, const Numbers& numbers);
-/// Chunks twice round a ring; the bits of gloo's own.
+/// Chunks pass twice around a ring; the same bits as gloo's all-reduce.
 void ring(Messenger& messenger, const Numbers& numbers);
 /// Pairs swap everything, then pairs of pairs.
 void recursive_doubling(Messenger& messenger, const Numbers& numbers);
@@ -100,7 +100,7 @@ struct Network {
   double gamma = 0;  ///< seconds a byte
 };
 
-/// Who takes part: P ranks on N nodes.
+/// The participants: P ranks on N nodes.
 struct Ranks {
   int world = 1;  ///< P
   int nodes = 1;  ///< N
@@ -108,19 +108,19 @@ struct Ranks {
 
 /// A row of the table.
 struct Algorithm {
-  std::string name;                                                      ///< as launch.allreduce has it
-  std::string summary;                                                   ///< in a few words
+  std::string name;                                                      ///< the value of launch.allreduce
+  std::string summary;                                                   ///< one line
   AllReduce* run;                                                        ///< the sum itself
   double (*seconds)(Ranks ranks, double bytes, const Network& network);  ///< what it costs
   std::string formula;  ///< of `seconds`: P ranks, N nodes, n bytes, in alpha, beta and gamma
-  /// Whether its sums have the bits of gloo's own all-reduce. Two numbers give the same sum in either order:
-  /// with two ranks all of them do.
+  /// Whether its sums have the bits of gloo's all-reduce. With two ranks all have, because addition is
+  /// commutative.
   bool (*has_bits_of_gloo)(int world);
 };
 
 /// In the order in which they are explained.
 const std::vector<Algorithm>& all_reduce_algorithms();
-/// InputError, with the nearest name, where there is none of that name.
+/// The algorithm of this name. InputError, with the nearest name, if there is none.
 const Algorithm& find_all_reduce(std::string_view name);
 
 /// data[i] becomes the sum of all ranks' data[i]. Collective.

@@ -1,8 +1,8 @@
 // lockstep bench: what is measured, by name.
+#include "tools/bench/bench.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/launch/process/leave.h"
-#include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
 #include "trainer/cli/command_group.h"
 #include "trainer/cli/failure.h"
@@ -28,21 +28,21 @@ void checked(const std::string& command, const Check& check) {
 static int run_bench_allreduce(const std::vector<std::string>& args) {
   bench::AllReduceBench asked;
   std::string sizes = "4,256,4K,64K,1M,8M", latency = "0", bandwidth = "0";
-  Options options("bench allreduce", "every way to sum over the ranks: right, how fast, and its formula",
+  Options options("bench allreduce", "checks and times each all-reduce algorithm, beside its formula",
                   {"mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html",
                    "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
                    "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
   options.add("algorithm", asked.algorithm, "all|NAME",
-              "one algorithm beside gloo, MPI and NCCL, or all of them (default all)");
+              "one algorithm next to gloo, MPI and NCCL, or all (default all)");
   options.add("sizes", sizes, "LIST", "bytes (default " + sizes + ")");
-  options.add("backend", asked.backend, "gloo|mpi",
-              "whose lines carry the algorithms' messages (default gloo)");
-  options.add("latency", latency, "TIME", "each message takes so much longer, as in 200us (default 0)");
+  options.add("backend", asked.backend, "gloo|mpi", "the backend that sends messages (default gloo)");
+  options.add("latency", latency, "TIME", "delay added to each message, as in 200us (default 0)");
   options.add("bandwidth", bandwidth, "RATE",
-              "a rank's line carries so much, as in 1Gbit (default 0: no limit)");
-  options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts (default 7)");
+              "the bandwidth of each rank, as in 1Gbit (default 0: no limit)");
+  options.add("rounds", asked.rounds, "N", "rounds of each; the median counts (default 7)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.launcher, "NAME", "override the detection; none = alone (default auto)");
+  options.add("launcher", asked.launcher, "NAME",
+              "override the detection; none = one process (default auto)");
   if (!options.parse(args)) return kDone;
   checked("bench allreduce", [&] {
     asked.sizes = bench::parse_sizes(sizes);
@@ -54,7 +54,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
   return bench::all_reduce(asked);
 }
 
-// lockstep bench dp-vs-ddp: one process with many devices against many processes.
+// lockstep bench dp-vs-ddp: compares one process with many devices to many processes.
 
 namespace {
 
@@ -87,14 +87,15 @@ static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;
   bench::DpVsDdp wanted;
   const auto part = take_part(args);
-  Options options("bench dp-vs-ddp", "DataParallel, the same with the loss inside, and DDP on the same work",
+  Options options("bench dp-vs-ddp",
+                  "compares DataParallel, with the loss outside and inside, and DDP on the same work",
                   {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
   options.add("config", wanted.config, "CONFIG.yaml", "what is trained (default configs/mnist.yaml)");
   options.add("set", wanted.sets, "KEY=VALUE", "override a key of it; may be given again");
   options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
   options.add("steps", wanted.steps, "N", "timed steps of a run (default 20)");
-  options.add("repeats", wanted.repeats, "N", "runs of each way, in turn (default 3)");
-  options.add("out", wanted.out, "FILE", "also leave a page with charts and tables (.html)");
+  options.add("repeats", wanted.repeats, "N", "runs of each variant, in turn (default 3)");
+  options.add("out", wanted.out, "FILE", "also write a page with charts and tables (.html)");
   if (!options.parse(args)) return kDone;
   check_numbers(wanted);
   if (part.empty()) return bench_alone(wanted);
@@ -108,21 +109,20 @@ static int run_bench_overlap(const std::vector<std::string>& args) {
   bench::OverlapBench asked;
   std::string latency = "200us", bandwidth = "1Gbit";
   asked.command.config = "configs/mnist.yaml";
-  Options options("bench overlap", "what of the gradients' exchange hides behind backward, and what does not",
+  Options options("bench overlap", "measures how much of the gradient exchange overlaps with backward",
                   {"mpirun -n 2 lockstep bench overlap",
                    "mpirun -n 2 lockstep bench overlap configs/pima.yaml --latency 1ms --bandwidth 100Mbit",
                    "srun lockstep bench overlap --set data.batch_size=32 --out overlap.html"});
   options.positional("CONFIG.yaml", asked.command.config, "what is trained; configs/mnist.yaml by default",
                      false);
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key, as in launch.allreduce=tree");
-  options.add("latency", latency, "TIME",
-              "of the slow network: each message takes so much longer (default 200us)");
+  options.add("latency", latency, "TIME", "simulated network: delay added to each message (default 200us)");
   options.add("bandwidth", bandwidth, "RATE",
-              "of the slow network: a rank's line carries so much (default 1Gbit)");
-  options.add("steps", asked.steps, "N", "steps that are timed of each way; the median counts (default 8)");
+              "simulated network: the bandwidth of each rank (default 1Gbit)");
+  options.add("steps", asked.steps, "N", "timed steps of each variant; the median counts (default 8)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.command.launcher, "NAME",
-              "override the detection; none = alone (default auto)");
+              "override the detection; none = one process (default auto)");
   if (!options.parse(args)) return kDone;
   checked("bench overlap", [&] {
     asked.latency = bench::parse_latency(latency);
@@ -138,17 +138,17 @@ static int run_bench_overlap(const std::vector<std::string>& args) {
 static int run_bench_step(const std::vector<std::string>& args) {
   bench::StepBench asked;
   int64_t steps = 0;
-  Options options("bench step", "where a step's time goes, and how far it is from the machine's peak",
+  Options options("bench step", "shows where a step's time goes, and how close it is to the machine's peak",
                   {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
   options.positional("CONFIG.yaml", asked.command.config, "what is trained");
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; may be given again");
-  options.add("steps", steps, "N", "steps that are timed (default: as many as take 5 seconds, 3 at least)");
-  options.flag("json", asked.json, "for programs: times in seconds, the ranks one by one");
+  options.add("steps", steps, "N", "timed steps (default: as many as take 5 seconds, at least 3)");
+  options.flag("json", asked.json, "print JSON, for programs: times in seconds, each rank");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.add("launcher", asked.command.launcher, "NAME",
-              "override the detection; none = alone (default auto)");
+              "override the detection; none = one process (default auto)");
   if (!options.parse(args)) return kDone;
   if (options.given("steps")) asked.steps = steps;
   checked("bench step", [&] { check(asked); });
@@ -159,18 +159,18 @@ static int run_bench_step(const std::vector<std::string>& args) {
 int run_bench(const std::vector<std::string>& args) {
   static const CommandGroup group = {
       .name = "bench",
-      .summary = "measures what a page of the docs explains, on this machine",
+      .summary = "measures costs on this machine; the docs explain each result",
       .kind = "bench",
       .kinds = "benches",
       .examples = {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html"},
       .members = {
-          {"step", "where a step's time goes, and how far it is from the machine's peak", run_bench_step},
-          {"allreduce", "every way to sum over the ranks: right, how fast, and its formula",
+          {"step", "shows where a step's time goes, and how close it is to the machine's peak",
+           run_bench_step},
+          {"allreduce", "checks and times each all-reduce algorithm, beside its formula",
            run_bench_allreduce},
-          {"overlap", "what of the gradients' exchange hides behind backward, and what does not",
-           run_bench_overlap},
-          {"dp-vs-ddp", "one process with many devices against many processes", run_bench_dp_vs_ddp}}};
+          {"overlap", "measures how much of the gradient exchange overlaps with backward", run_bench_overlap},
+          {"dp-vs-ddp", "compares one process with many devices to many processes", run_bench_dp_vs_ddp}}};
   return run_group(group, args);
 }
 

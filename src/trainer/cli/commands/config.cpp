@@ -46,20 +46,19 @@ int run_config(const std::vector<std::string>& args) {
   bool changed = false;
   bool schema = false;
   bool reference_page = false;
-  Options options("config", "every key of a config, its value and where it came from",
+  Options options("config", "shows every key of a config, its value and its origin",
                   {"lockstep config configs/mnist.yaml --set train.epochs=3",
-                   "lockstep config runs/mnist --changed           # what a run was told",
+                   "lockstep config runs/mnist --changed           # the keys a run changed",
                    "lockstep config                                # every key's default",
                    "lockstep config --schema > lockstep.schema.json"});
-  options.positional("CONFIG.yaml", path, "the config file, or a run's folder; without one, the defaults",
-                     false);
+  options.positional("CONFIG.yaml", path, "the config file or a run folder; the defaults if omitted", false);
   options.add("set", sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
-  options.flag("changed", changed, "only the keys that have another value than their default");
+  options.flag("changed", changed, "only the keys that differ from their default");
   options.flag("schema", schema,
                "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
   for (const auto* key : config::selectors()) {
-    options.note("names, each of them or the path of a shared library that brings one", key->path,
+    options.note("names; the path of a shared library that adds one works too", key->path,
                  base::join(config::row_names(*key), ", "));
   }
   if (!options.parse(args)) return kDone;

@@ -90,7 +90,7 @@ void verify_sets(const DataArguments& asked) {
   }
   if (bad > 0)
     throw InputError(format("{} file{} missing or damaged", bad, bad == 1 ? " is" : "s are"), "",
-                     "lockstep data fetch brings them");
+                     "run lockstep data fetch to download them");
 }
 
 void fetch_set(const KnownSet& set, const DataArguments& asked) {
@@ -120,10 +120,10 @@ int run_data(const std::vector<std::string>& args) {
   std::string action, set;
   DataArguments asked;
   Options options(
-      "data", "list, fetch and verify the known data sets",
+      "data", "lists, fetches and verifies the known data sets",
       {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
   options.positional("list|fetch|verify", action, "what to do");
-  options.positional("SET", set, "one set; without it all of them", false);
+  options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
   options.add("mirror", asked.fetch.mirrors, "URL", "fetch from here instead; may be given again");
   if (!options.parse(args)) return kDone;

@@ -24,13 +24,12 @@ class SavedOptions {
   // CONFIG.yaml, --checkpoint, --set and --launcher, which point into this object.
   void add_to(Options& options) {
     options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
-                       "the config file; or a run's folder, for its config and its checkpoint");
-    options.add(
-        "checkpoint", checkpoint_, "PATH",
-        "a run's folder (its best checkpoint, else its newest), a .pt file of lockstep's or Python's, or "
-        "safetensors");
+                       "the config file, or a run folder for its config and checkpoint");
+    options.add("checkpoint", checkpoint_, "PATH",
+                "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
+                "safetensors");
     options.add("set", command_.sets, "KEY=VALUE", "override a key; may be given again");
-    options.add("launcher", command_.launcher, "NAME", "override the detection; none = alone");
+    options.add("launcher", command_.launcher, "NAME", "override the detection; none = one process");
   }
 
   // Without --checkpoint, the run's folder that stands in the config's place; empty where that is a file.
@@ -62,17 +61,17 @@ int run_predict(const std::vector<std::string>& args) {
   SavedOptions saved;
   train::PredictOptions wanted;
   Options options(
-      "predict", "classes and probabilities of new samples",
+      "predict", "predicts classes and probabilities of new samples",
       {"lockstep predict runs/mnist --input seven.png",
        "lockstep predict configs/pima.yaml --checkpoint PATH --input patients.csv --output out.json",
        "echo 'I liked it' | lockstep predict runs/text --input -"});
   saved.add_to(options);
-  options.add(
-      "input", wanted.input, "FILE",
-      "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
-      "- = standard input");
-  options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
-  options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
+  options.add("input", wanted.input, "FILE",
+              "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or one text per line, as the task "
+              "reads them; "
+              "- = standard input");
+  options.add("output", wanted.output, "FILE", "the file to write (default: standard output)");
+  options.add("format", wanted.format, "csv|json", "the format (default: by the output's name, else csv)");
   if (!options.parse(args)) return kDone;
   wanted.checkpoint = saved.checkpoint();
   if (wanted.checkpoint.empty() || wanted.input.empty()) {
@@ -88,7 +87,7 @@ int run_eval(const std::vector<std::string>& args) {
   SavedOptions saved;
   bool json = false;
   Options options(
-      "eval", "the metrics of a checkpoint, exact at any number of ranks",
+      "eval", "computes the metrics of a checkpoint, exact at any number of ranks",
       {"lockstep eval runs/mnist", "lockstep eval configs/mnist.yaml --checkpoint runs/mnist --json",
        "mpirun -n 4 lockstep eval configs/mnist.yaml --checkpoint model.safetensors"});
   saved.add_to(options);
@@ -128,15 +127,15 @@ int run_export(const std::vector<std::string>& args) {
   SavedOptions saved;
   ExportOptions asked;
   Options options(
-      "export", "a checkpoint for Python: torch.export's .pt2, or a BERT's folder",
+      "export", "exports a checkpoint for Python: a .pt2, or a folder for BERT",
       {"lockstep export runs/mine --pt2 trained.pt2", "lockstep export runs/bert --output my-model",
        "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
   saved.add_to(options);
   options.add("pt2", asked.file, "FILE",
-              "of the model exported: the file to write, model.path with the checkpoint's weights; with "
+              "for model exported: the file to write, model.path with the checkpoint's weights; with "
               "model.eval_path also FILE.eval.pt2");
   options.add("output", asked.folder, "FOLDER",
-              "of the model bert: the folder to write: config.json, model.safetensors, vocab.txt");
+              "for model bert: the folder to write, with config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;
   const auto checkpoint = saved.checkpoint();
   check_export(checkpoint, asked);

@@ -116,13 +116,12 @@ void print_model(const std::string& path, bool json) {
 int run_inspect(const std::vector<std::string>& args) {
   std::string path;
   bool json = false;
-  Options options("inspect", "the tensors of a checkpoint, their shapes, dtypes and digests",
+  Options options("inspect", "lists the tensors of a checkpoint: shapes, dtypes, digests",
                   {"lockstep inspect runs/mnist", "lockstep inspect runs/mnist/checkpoints/step-00000470.pt",
                    "lockstep inspect model.safetensors --json"});
-  options.positional(
-      "CHECKPOINT", path,
-      "a .pt or safetensors file of lockstep's or Python's, a .pt2 of torch.export's, or a run's folder: its "
-      "newest one");
+  options.positional("CHECKPOINT", path,
+                     "a .pt or safetensors file from lockstep or Python, a .pt2 from torch.export, or a run "
+                     "folder: its newest one");
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
   path = base::find_path(path);

@@ -13,14 +13,13 @@ namespace lockstep::cli {
 static int run_model_check(const std::vector<std::string>& args) {
   model_check::ModelCheck asked;
   Options options(
-      "model check", "what a .pt2 holds, that it runs, and whether it computes as Python",
+      "model check", "shows what a .pt2 holds, runs it, and compares it with Python",
       {"lockstep model check model.pt2", "lockstep model check model.pt2 --eval model.eval.pt2 --json",
        "lockstep model check model.pt2 --against model.sample.safetensors"});
-  options.positional("MODEL.pt2", asked.path, "what torch.export.save wrote");
+  options.positional("MODEL.pt2", asked.path, "the file that torch.export.save wrote");
   options.add("eval", asked.eval_path, "FILE", "the same model, exported after model.eval()");
-  options.add(
-      "against", asked.sample, "FILE",
-      "what Python computed with it (lockstep model template --sample); a difference is exit status 1");
+  options.add("against", asked.sample, "FILE",
+              "Python's results with it (lockstep model template --sample); exit status 1 if they differ");
   options.flag("json", asked.json, "one JSON object, for programs");
   if (!options.parse(args)) return kDone;
   for (auto* path : {&asked.path, &asked.eval_path, &asked.sample}) *path = base::find_path(*path);
@@ -32,15 +31,14 @@ static int run_model_check(const std::vector<std::string>& args) {
 static int run_model_template(const std::vector<std::string>& args) {
   model_check::TemplateOptions asked;
   Options options(
-      "model template", "a Python script that exports your model, printed",
+      "model template", "prints a Python script that exports your model",
       {"lockstep model template > export.py", "lockstep model template --input int64:? --input int64:?",
        "lockstep model template --input float32:3x224x224 --eval --sample --output resnet.pt2"});
   options.add("input", asked.inputs, "DTYPE:SIZES",
-              "an argument of forward, without the batch (default float32:1x28x28); once for each; ? is a "
-              "size that may "
-              "change: int64:?");
+              "an argument of forward, without the batch (default float32:1x28x28); repeat it for each; ? is "
+              "a size that may change: int64:?");
   options.flag("eval", asked.eval, "exports it a second time, for evaluation: model.eval_path");
-  options.flag("sample", asked.sample, "also has it write what Python computes, for check --against");
+  options.flag("sample", asked.sample, "also writes Python's results, for check --against");
   options.add("output", asked.output, "NAME", "the file that the script writes (default model.pt2)");
   if (!options.parse(args)) return kDone;
   output::print(model_check::export_script(asked));
@@ -51,14 +49,13 @@ static int run_model_template(const std::vector<std::string>& args) {
 int run_model(const std::vector<std::string>& args) {
   static const CommandGroup group = {
       .name = "model",
-      .summary = "a model that Python exported: what it holds, how to export one",
+      .summary = "checks a model exported from Python, or helps to export one",
       .kind = "action",
       .kinds = "actions",
       .examples = {"lockstep model template --input float32:3x224x224 --eval --sample > export.py",
                    "lockstep model check model.pt2 --eval model.eval.pt2 --against model.sample.safetensors"},
-      .members = {
-          {"check", "what a .pt2 holds, that it runs, and whether it computes as Python", run_model_check},
-          {"template", "a Python script that exports your model", run_model_template}}};
+      .members = {{"check", "shows what a .pt2 holds, runs it, and compares it with Python", run_model_check},
+                  {"template", "prints a Python script that exports your model", run_model_template}}};
   return run_group(group, args);
 }
 

@@ -18,7 +18,7 @@ namespace lockstep::cli {
 int run_report(const std::vector<std::string>& args) {
   std::vector<std::string> folders;
   std::string out;
-  Options options("report", "one self-contained HTML page of a run, or of several side by side",
+  Options options("report", "writes a self-contained HTML page about one run or several",
                   {"lockstep report runs/mnist", "lockstep report runs/mnist runs/mnist-2 --out both.html"});
   options.positional("RUN_FOLDER...", folders, "the runs' folders");
   options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
@@ -42,7 +42,8 @@ int run_status(const std::vector<std::string>& args) {
   std::string folder;
   bool json = false;
   Options options("status",
-                  "the state of a run: 0 done, 1 failed, 3 still running, 4 stopped on request, 75 stopped "
+                  "shows the state of a run as exit status: 0 done, 1 failed, 3 still running, 4 stopped on "
+                  "request, 75 stopped "
                   "early (run me again)",
                   {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
   options.positional("RUN_FOLDER", folder, "the run's folder");
@@ -88,15 +89,15 @@ void print_runs_table(const report::RunList& list, const std::string& folder, co
 int run_runs(const std::vector<std::string>& args) {
   std::string folder = "runs", order = "name", columns;
   bool json = false;
-  Options options("runs", "all runs of a folder side by side: states, metrics, and the settings that differ",
+  Options options("runs", "compares all runs in a folder: states, metrics, and the settings that differ",
                   {"lockstep runs", "lockstep runs runs --sort eval_loss",
                    "lockstep runs --columns optim.lr,accuracy,when", "lockstep runs sweep --json"});
   options.positional("DIR", folder, "the folder that holds the runs (default runs)", false);
   options.add("sort", order, "KEY",
               "name, state, epoch, step, when, a metric (the best first) or a config key");
   options.add("columns", columns, "A,B,...",
-              "these alone beside the run's name; usually the metrics and the keys in which the runs differ");
-  options.flag("json", json, "everything, for programs");
+              "the columns after the run's name (default: the metrics and the keys that differ)");
+  options.flag("json", json, "print everything as JSON, for programs");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one table

@@ -48,8 +48,8 @@ std::optional<Asked> ask_run(const std::string& command, const std::string& summ
   const auto example = "lockstep " + command + " runs/mnist";
   Options options(command, summary, {example, example + " --no-wait"});
   options.positional("RUN_FOLDER", named, "the run's folder");
-  options.add("timeout", seconds, "SECONDS", "how long to wait until it is done (default 600)");
-  options.flag("no-wait", no_wait, "ask and leave");
+  options.add("timeout", seconds, "SECONDS", "how long to wait (default 600)");
+  options.flag("no-wait", no_wait, "do not wait");
   if (!options.parse(args)) return std::nullopt;
   const std::filesystem::path folder = named;
   auto before = run_folder::status_of_running(folder);

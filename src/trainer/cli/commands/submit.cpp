@@ -80,7 +80,7 @@ void show_site(const std::string& name) {
 int run_site(const std::vector<std::string>& args) {
   std::string action, name, scheduler;
   Options options(
-      "site", "site files: what lockstep knows about clusters, and a proposal for this one",
+      "site", "lists and shows site files of known clusters, and proposes one for this cluster",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
   options.positional("list|show|detect|keys", action, "what to do");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);

@@ -15,27 +15,26 @@ int run_train(const std::vector<std::string>& args) {
   std::string resume;
   std::string fault, run_file, errors, silence;
   bool dry_run = false, as_json = false;
-  Options options("train", "trains what a config says; a run's folder holds all it leaves",
+  Options options("train", "trains a config, and writes everything to a run folder",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
-  options.add(
-      "resume", resume, "auto|PATH",
-      "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
-      "a checkpoint: start from it in a new folder");
+  options.add("resume", resume, "auto|PATH",
+              "auto: resume the newest unfinished run of this config, or start one; a run folder: resume it; "
+              "a checkpoint: start from it in a new folder");
   options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
-  options.flag("json", as_json, "of a dry run: one JSON object, for programs");
+  options.flag("json", as_json, "with --dry-run: print one JSON object, for programs");
   options.flag(
       "trace", command.trace,
       "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
-      "100 steps where the config says none)");
+      "100 steps unless the config sets it)");
   options.add(
       "provoke", fault, "FAULT",
-      "inject a fault, to see what it looks like: skipped-collective, different-shape, "
+      "inject a fault, for practice: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
-  options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
+  options.add("launcher", command.launcher, "NAME", "override the detection; none = one process");
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
   options.add("silence", silence, "SECONDS", "a node that does not answer for this long is lost (60)");

@@ -1,4 +1,4 @@
-// lockstep whoami: rank, world, node and device of every process, and why.
+// lockstep whoami: shows rank, world size, node and device of every process, and why.
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "tools/whoami/ask.h"
@@ -10,10 +10,10 @@ int run_whoami(const std::vector<std::string>& args) {
   constexpr std::chrono::seconds kLeave{60};
   bool json = false;
   std::string launcher = "auto", device = "auto";
-  Options options("whoami", "rank, world, node and device of every process, and why",
+  Options options("whoami", "shows rank, world size, node and device of every process, and why",
                   {"lockstep whoami", "mpirun -n 4 lockstep whoami", "srun lockstep whoami --json"});
-  options.flag("json", json, "for programs: the schema is in docs/reference/launchers.md");
-  options.add("launcher", launcher, "NAME", "what started the ranks (default auto; none = alone)");
+  options.flag("json", json, "print JSON, for programs; the schema is in docs/reference/launchers.md");
+  options.add("launcher", launcher, "NAME", "what started the ranks (default auto; none = one process)");
   options.add("device", device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
 
