@@ -13,7 +13,7 @@ import reports
 import modules
 import steps
 import stress
-from place import BUILD, PYTHON, REPORTS, ROOT, shell
+from paths import BUILD, PYTHON, REPORTS, ROOT, shell
 from steps import Steps, build, say, succeeds
 
 E2E = "tests/e2e/"

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import modules
-from place import BUILD, ROOT
+from paths import BUILD, ROOT
 
 E2E = "tests/e2e/"
 

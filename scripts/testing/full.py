@@ -6,7 +6,7 @@ import sys
 
 import program
 import modules
-from place import REPORTS, ROOT
+from paths import REPORTS, ROOT
 from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.

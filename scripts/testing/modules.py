@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 
-from place import BUILD, ROOT, cores
+from paths import BUILD, ROOT, cores
 
 LIMIT = 900  # seconds of one binary, some twenty times what the longest takes: its ranks may wait for each other for ever
 LAYERS = [ROOT / layer for layer in ("src/lockstep", "src/trainer", "src/tools", "course")]

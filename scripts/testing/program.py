@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import zlib
 
-from place import BUILD, PYTHON, REPORTS, ROOT, workers
+from paths import BUILD, PYTHON, REPORTS, ROOT, workers
 
 E2E = "tests/e2e"
 # Where tests write: a name for each checkout and user, and a number for each call of pytest. It is short, because paths of

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as xml
 
-from place import REPORTS
+from paths import REPORTS
 
 
 def suites():

@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 
-from place import shell
+from paths import shell
 
 MARK = "TEST_RUN"  # in the environment of all that a run starts, whatever sessions they make
 

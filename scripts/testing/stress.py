@@ -7,7 +7,7 @@ import sys
 import time
 
 import modules
-from place import BUILD, PYTHON, ROOT, cores
+from paths import BUILD, PYTHON, ROOT, cores
 from steps import say
 
 SPIN = "while True: pass"

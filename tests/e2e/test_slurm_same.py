@@ -51,7 +51,7 @@ def test_a_heterogeneous_job_trains_on_all_its_components(lab, sbatch, work, loc
 
 
 def test_mpirun_and_a_number_a_node_do_not_go_with_a_heterogeneous_job(lab, sbatch, work):  # noqa: F811
-    refusals = {"LOCKSTEP_START": ("mpirun", "starts ranks only in the first component"),
+    refusals = {"LOCKSTEP_START": ("mpirun", "reaches only the first component"),
                 "LOCKSTEP_RANKS_PER_NODE": ("2", "use --ntasks-per-node for each component")}
     for name, (value, words) in refusals.items():
         job = sbatch("--nodes=1", ":", "--nodes=1", DDP, "quick.yaml", env={name: value})
