@@ -184,7 +184,7 @@ std::string Folder::reset(const Master& exercise) const {
   if (had_one) fs::rename(file, file + ".old");
   write(file, exercise.task());
   const std::string old = fs::path(file).filename().string() + ".old";
-  return format("{} is as you found it{}", file, had_one ? "; yours is now " + old : "");
+  return format("{} is restored{}", file, had_one ? "; yours is now " + old : "");
 }
 
 }  // namespace lockstep::workshop

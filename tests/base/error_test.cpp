@@ -69,7 +69,7 @@ TEST(Error, OfAGpusMemorySaysWhatHelpsThere) {
 }
 
 TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
-  EXPECT_NE(describe(std::bad_alloc()).find("to do: ask for more memory"), std::string::npos);
+  EXPECT_NE(describe(std::bad_alloc()).find("to do: request more memory"), std::string::npos);
   const auto where_of = [](const auto& error) {
     try {
       base::with_memory_for("a.pt", [&] { throw error; });

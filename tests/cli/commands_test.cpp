@@ -68,7 +68,7 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
        "'float32:3x0' is not DTYPE:SIZES / --input / give a dtype and the sizes of one sample, without the "
        "batch: float32:3x224x224; ? is a size that may change: int64:?"},
       {"model template --output a\"b",
-       "a file's name without quotes and backslashes is wanted / --output a\"b / "
+       "the file name cannot contain quotes or backslashes / --output a\"b / "
        "lockstep model template --output model.pt2"},
       {"export x.yaml --checkpoint y",
        "export needs a checkpoint, and either a folder or a file to write / --checkpoint, --output, --pt2 / "

@@ -217,7 +217,7 @@ def test_exact_refuses_what_would_change_the_bits(what, lockstep, mpirun, tmp_pa
     content = newest(folder)
     ranks, said = 2, content["lockstep"].get(what)
     if what == "world":
-        ranks, said = 1, "world size 1, it was 2"
+        ranks, said = 1, "world size 1 (was 2)"
     elif what == "config":
         exact, said = exact + sets(data__batch_size=8), "the config has changed: data.batch_size"
     else:

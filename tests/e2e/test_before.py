@@ -57,7 +57,7 @@ def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockste
     asked = f"configs/{name}.yaml" if config == "as it was asked for" else f"{folder}/config.yaml"
     words = [lockstep, "train", asked, "--resume", "auto" if resume == "auto" else folder, *case["more"]]
     result = mpirun(case["world"], *words, cwd=place, env=ANY_CPU, check=True)
-    assert f"going on after step {case['began']}" in result.output and "has changed" not in result.output, result.output
+    assert f"resuming after step {case['began']}" in result.output and "has changed" not in result.output, result.output
     assert "warning" not in result.output, result.output
     assert [path.name for path in (place / "runs").iterdir() if path.name.startswith(name + "-")] == []
     assert digest_of_run(place / folder) == case["end"]

@@ -87,4 +87,4 @@ def test_ranks_by_hand_that_cannot_meet_each_tell(start, lockstep, free_port):
     (status, out, err), = ends_of([start(lockstep, "doctor", env=env, stdout=subprocess.PIPE, text=True)])
     lines = out.splitlines()
     assert status == 1 and all(line.startswith("[rank 0] ") for line in lines[:-1])
-    assert "failure  meeting     rank 1 did not come" in out
+    assert "failure  meeting     rank 1 did not join" in out

@@ -134,7 +134,7 @@ def test_ranks_of_two_jobs_do_not_train(by_hand, lockstep, source_dir, tmp_path)
     args = pima(source_dir, lockstep, f"run.dir={tmp_path}", "launch.join_timeout=2s")
     (first, _, alone), (second, _, rejected) = by_hand(args, args, each={0: {"SLURM_JOB_ID": 7}, 1: {"SLURM_JOB_ID": 8}})
     assert (first, second) == (1, 2)
-    assert "rank 1 did not come" in alone and "belongs to job 8" in alone, alone
+    assert "rank 1 did not join" in alone and "belongs to job 8" in alone, alone
     assert "belongs to job 8" in rejected and "set a different MASTER_PORT" in rejected, rejected
 
 
@@ -144,7 +144,7 @@ def test_a_huge_world_is_given_up_without_memory(run, lockstep, source_dir, free
     args = pima(source_dir, lockstep, "launch.join_timeout=1s")
     result = run("bash", "-c", 'ulimit -v 3000000; exec "$@"', "rank", *args, env=env)
     assert result.returncode == 1, result.output
-    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not come" in result.stderr
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not join" in result.stderr
 
 
 def test_ranks_on_one_machine_do_not_use_the_port(by_hand, lockstep, source_dir, tmp_path):
@@ -189,7 +189,7 @@ def test_a_planted_folder_is_refused_by_all(start, peer, tmp_path):
 
 def test_without_rank_zero_the_wait_ends(start, peer, tmp_path):
     (status, out, err), = ends_of(srun(start, peer, tmp_path, only=[1], join=1000))
-    assert status == 1 and "rank 0 did not come within 1 s" in err, err
+    assert status == 1 and "rank 0 did not join within 1 s" in err, err
 
 
 def config_with(tmp_path, source_dir, launcher):
@@ -241,7 +241,7 @@ def test_whoami_does_not_wait_for_a_stopped_rank(mpirun, mpi, lockstep, tmp_path
     shared_library(tmp_path, "libcuda.so.1", STOP_IN_MIDDLE % mpi.rank)
     result = mpirun(3, lockstep, "whoami", env={"LD_LIBRARY_PATH": tmp_path, "LOCKSTEP_JOIN_TIMEOUT": 4})
     assert result.returncode != 0
-    assert "rank 1 did not come" in result.stderr, result.output
+    assert "rank 1 did not join" in result.stderr, result.output
     assert result.left_behind == []
 
 
@@ -326,7 +326,7 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, sou
 @pytest.mark.mpi
 @pytest.mark.parametrize("devices, gpus, what", [
     ("[0, 1]", 3, ["rank 1 is local rank 1 of 2, needs cuda:2 and cuda:3 and sees 3 visible GPUs",
-                   "at most 1 rank a node (2 GPUs each)"]),
+                   "at most 1 rank per node (2 GPUs each)"]),
     ("[1, 0]", 2, ["ranks 0 and 1 share one GPU"]),
 ])
 def test_several_gpus_of_a_rank_are_counted(mpirun, lockstep, source_dir, tmp_path, devices, gpus, what):

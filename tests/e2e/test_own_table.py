@@ -57,7 +57,7 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     # a new run would take the last column now; this one knows its own
     write_table(place / "t.csv", ("Label", "a", "b", "class"), flowers())
     result = train("--resume", "auto")
-    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
+    assert result.returncode == 0 and "resuming after step 4" in result.stderr, result.output
     assert "label: Label (column 0)" in result.stderr and "label: class" not in result.stderr
     told = run(lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout
     assert "on 16 samples" in told and "rose" in told
@@ -157,7 +157,7 @@ def test_a_run_of_a_lockstep_that_took_the_last_column_keeps_it(train, place):
     lines = [line for line in config.read_text().splitlines() if "normalize_label:" not in line]
     config.write_text("\n".join(lines).replace('label: "-1"', 'label: ""') + "\n")
     result = train("--resume", "auto")
-    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
+    assert result.returncode == 0 and "resuming after step 4" in result.stderr, result.output
     assert "label: kind (column 3)" in result.stderr and status(place / "runs/own")["attempt"] == 2
 
 
@@ -169,7 +169,7 @@ def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(trai
     config = place / "runs/own/config.yaml"
     config.write_text("\n".join(line for line in config.read_text().splitlines() if "normalize_label:" not in line) + "\n")
     result = train("--resume", "auto", **settings)
-    assert result.returncode == 0 and "going on after step 10" in result.stderr, result.output
+    assert result.returncode == 0 and "resuming after step 10" in result.stderr, result.output
     last = last_epoch(place / "runs/own")
     assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
     assert chosen(place / "runs/own", "normalize_label") == "none"

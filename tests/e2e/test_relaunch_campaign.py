@@ -75,7 +75,7 @@ def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submi
             job, succeeded = submit(lab, work, environment)
             broken = break_run(lab, work, job, how, node, step)
             seconds = broken.seconds_to_next_step()
-            again = re.search(r"; going on .* (?:after step (\d+)|from the first step) \(relaunch 1 of", succeeded())
+            again = re.search(r"; continuing with .* (?:after step (\d+)|from the first step) \(relaunch 1 of", succeeded())
             assert again, (how, node, step)
             redone = broken.step - int(again[1] or 0)
             assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS), (how, node, step)

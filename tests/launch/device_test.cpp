@@ -59,11 +59,11 @@ TEST(Device, AsManyVisibleGpusAsARankHasAreOurs) {
 TEST(Device, TooFewGpusForSeveralARankNamesThose) {
   EXPECT_TRUE(holds(refused("auto", {5, "test"}, {0, 1}),
                     {"rank 6 is local rank 2 of 4, needs cuda:4 and cuda:5 and sees 5 visible GPUs",
-                     "host n2", "at most 2 ranks a node (2 GPUs each)"}));
+                     "host n2", "at most 2 ranks per node (2 GPUs each)"}));
   EXPECT_TRUE(holds(refused("auto", {7, "test"}, {0, 3}),
-                    {"needs cuda:8 to cuda:11 and sees 7", "at most 1 rank a node (4 GPUs each)"}));
+                    {"needs cuda:8 to cuda:11 and sees 7", "at most 1 rank per node (4 GPUs each)"}));
   EXPECT_TRUE(holds(refused("cuda", {1, "test"}, {0, 1}),
-                    {"needs cuda:4 and cuda:5 and sees 1 visible GPU", "for 2 GPUs a rank"}));
+                    {"needs cuda:4 and cuda:5 and sees 1 visible GPU", "request 2 GPUs per rank"}));
 }
 
 TEST(Device, IsTheCpuWithoutGpus) {

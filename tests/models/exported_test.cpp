@@ -176,7 +176,7 @@ const WrongInputs kWrong[] = {
      [] {
        return Values{torch::zeros({3, 4, 5}), torch::ones({3, 7}, torch::kLong)};
      }},
-    {"OtherSize", "the input x has size 6 in dimension 3, and the model was exported for 5 alone",
+    {"OtherSize", "the input x has size 6 in dimension 3, but the model was exported only for 5",
      [] {
        return Values{torch::zeros({3, 1, 4, 6}), torch::ones({3, 7}, torch::kLong)};
      }},

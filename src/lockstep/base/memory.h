@@ -11,11 +11,13 @@
 namespace lockstep::base {
 
 inline constexpr const char* kMoreMemory =
-    "ask for more memory a node, or start fewer ranks on it; if a file is named, check that it is the right "
+    "request more memory per node, or start fewer ranks on it; if a file is named, check that it is the "
+    "right "
     "one";
 
 inline constexpr const char* kMoreGpuMemory =
-    "set a smaller data.batch_size (with train.accumulate for as many samples a step), model.checkpointing, "
+    "set a smaller data.batch_size (with train.accumulate for the same samples per step), "
+    "model.checkpointing, "
     "train.precision: bf16 or optim.sharded; nvidia-smi shows other processes on the GPU";
 
 /// Whether the standard library or libtorch ran out of memory.

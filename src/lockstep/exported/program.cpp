@@ -155,7 +155,7 @@ class Checker {
     const auto what = [&] { return format("has size {} in dimension {}", size, dimension); };
     if (const auto& fixed = input.meta->sizes[at]) {
       if (*fixed == size) return;
-      fail(input, format("{}, and the model was exported for {} alone", what(), *fixed),
+      fail(input, format("{}, but the model was exported only for {}", what(), *fixed),
            format(
                "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
                "fixed all the same, Dim.DYNAMIC has Python say what fixes it",

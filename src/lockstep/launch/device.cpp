@@ -83,9 +83,8 @@ std::string span_of(int begin, int count) {
 }
 
 std::string hint_for_few(int count, int visible) {
-  if (visible < count)
-    return format("ask the scheduler for {} GPUs a rank, or set launch.device to cpu", count);
-  return format("start at most {} rank{} a node{}, or set launch.device to cpu", visible / count,
+  if (visible < count) return format("request {} GPUs per rank, or set launch.device to cpu", count);
+  return format("start at most {} rank{} per node{}, or set launch.device to cpu", visible / count,
                 visible / count == 1 ? "" : "s", count == 1 ? "" : format(" ({} GPUs each)", count));
 }
 

@@ -177,8 +177,8 @@ std::string why(const Declared& declared, const std::string& field) {
              lone ? format(": {} processes would each be rank 0 of 1", *declared.world) : ""),
       format("MPI_Init against the environment; the library is {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
-           : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
-                    "believes MPI alone)",
+           : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' uses "
+                    "only MPI)",
                     launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank))
       .of(Code::launcher);
 }

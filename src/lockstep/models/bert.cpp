@@ -222,8 +222,8 @@ std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
 
 LOCKSTEP_MODEL(bert,
                .help =
-                   "BERT with a classifier, for text; `path` is a Hugging Face folder, and where it is "
-                   "empty the weights are random; its `options` are config.json's, and new_classifier",
+                   "BERT with a classifier, for text; `path` is a Hugging Face folder, random weights if "
+                   "empty; its `options` are those of config.json, and new_classifier",
                .reads = {"path", "checkpointing", "options.vocab_size", "options.hidden_size",
                          "options.num_hidden_layers", "options.num_attention_heads",
                          "options.intermediate_size", "options.max_position_embeddings",

@@ -53,7 +53,7 @@ void for_each_field(Config& config, const Visit& visit) {
 }
 
 constexpr size_t kLargestConfig = size_t{16} << 20;
-constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
+constexpr const char* kOptions = "omit options that you are not sure of: each has BERT-base's default";
 
 /// Where a value comes from: a folder or the options.
 struct Place {
@@ -329,7 +329,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kOutput = "name a folder that is not there yet";
+constexpr const char* kOutput = "name a new folder";
 constexpr const char* kTokenizerFiles[] = {"vocab.txt", "tokenizer_config.json", "tokenizer.json",
                                            "special_tokens_map.json", "added_tokens.json"};
 // What transformers would believe rather than the keys written here.

@@ -47,7 +47,7 @@ std::shared_ptr<Net> make_bert_layer(const WantedModel& wanted) {
                            .dropout = option(options, "dropout", usual.dropout)};
   if (shape.width < 1 || shape.intermediate < 1 || shape.dropout < 0 || shape.dropout >= 1) {
     throw InputError("bert_layer needs widths of at least 1, and a dropout from 0 to below 1",
-                     "model.options", "leave out what you are not sure of: each has a default");
+                     "model.options", "omit options that you are not sure of: each has a default");
   }
   return std::make_shared<BertLayerNet>(wanted.input_shape, wanted.classes, shape, wanted.layers);
 }
@@ -56,7 +56,7 @@ std::shared_ptr<Net> make_bert_layer(const WantedModel& wanted) {
 
 LOCKSTEP_MODEL(bert_layer,
                .help =
-                   "one layer of BERT on images, a row of pixels a token; its `options` are width (64), "
+                   "one layer of BERT on images, one token per row of pixels; its `options` are width (64), "
                    "heads (4), intermediate (256) and dropout (0)",
                .reads = {"options.width", "options.heads", "options.intermediate", "options.dropout"},
                .make = make_bert_layer, .splits = true)

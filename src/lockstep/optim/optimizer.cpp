@@ -122,8 +122,9 @@ void Optimizer::refuse_local_gradients() const {
   }
   if (names.empty()) return;
   throw Error(
-      format("cannot step {} with gradients of this rank alone: a backward that was not exchanged made them",
-             base::first_of(names)),
+      format(
+          "cannot step {} with gradients of this rank only: a backward without gradient exchange made them",
+          base::first_of(names)),
       "Optimizer", base::kExchangeGradients);
 }
 

@@ -665,7 +665,7 @@ void DdpCore::join(const std::function<void()>& training, const JoinOptions& opt
   if (!options.enable) return training();
   auto& state = *state_;
   if (state.joining)
-    throw Error("join() inside join()", "DistributedDataParallel", "call the outer one alone");
+    throw Error("join() inside join()", "DistributedDataParallel", "call only the outer one");
   state.logger->set_uneven_input_join();
   struct Leave {
     State& state;
@@ -858,14 +858,14 @@ void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names
       const auto place = places.extract(name);
       if (place.empty())
         throw InputError("the buckets name '" + name + "', which this model does not have, or twice",
-                         "restore_buckets", "give what settle_buckets() of the same model said");
+                         "restore_buckets", "pass what settle_buckets() of the same model returned");
       indices.push_back(place.mapped());
       ++placed;
     }
   }
   if (placed != known)
     throw InputError("the buckets leave parameters out", "restore_buckets",
-                     "give what settle_buckets() of the same model said");
+                     "pass what settle_buckets() of the same model returned");
   state_->make_reducer(std::move(buckets));
 }
 

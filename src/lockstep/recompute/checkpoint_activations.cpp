@@ -339,8 +339,7 @@ class Region {
   }
 
   void check_like_before(size_t place) const {
-    const char* same =
-        "what it does may depend on its inputs alone, and on random numbers of libtorch's generators";
+    const char* same = "it may depend only on its inputs and on libtorch's random generators";
     if (place >= made_.size())
       throw Error(format("computed again, the function kept {} tensors for backward, and {} the first time",
                          made_.size(), dropped_.size()),

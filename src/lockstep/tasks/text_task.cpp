@@ -235,7 +235,7 @@ std::vector<std::string> classes_of(const TextSets::File& train, const TextColum
   const auto count = static_cast<int64_t>(names.size());
   if (wanted == 0 || count == wanted) return names;
   if (count > wanted || !std::all_of(names.begin(), names.end(), is_integer)) {
-    throw InputError(format("the file has {} classes, task.classes says {}", count, wanted), train.path,
+    throw InputError(format("the file has {} classes, but task.classes is {}", count, wanted), train.path,
                      "the classes are " + base::printable(base::join(names, ", "), 200));
   }
   return numbered(wanted);

@@ -52,7 +52,7 @@ std::string described(const std::string& host, const ProcessorTime& passed) {
   if (others > kOthers) who.push_back("other processes had " + report::percent_text(others));
   if (stolen > kStolen) who.push_back("other machines had " + report::percent_text(stolen));
   if (who.empty()) return "";
-  return format("{} was busy: {} of its processors' time; these times are not of the training alone",
+  return format("{} was busy: {} of its processors' time; these times include other work",
                 base::printable(host), base::join(who, ", "));
 }
 

@@ -177,7 +177,7 @@ void check_setting(const train::Setup& setup) {
   if (settings.train.mode == TrainMode::ddp && setup.mesh->is_plain() &&
       settings.train.precision == Precision::fp32)
     return;
-  throw InputError("the bench compares the ways of DDP alone, in fp32",
+  throw InputError("the bench compares only variants of DDP, in fp32",
                    "train.mode, parallel, train.precision", "leave these keys at their defaults");
 }
 

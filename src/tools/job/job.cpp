@@ -319,7 +319,7 @@ class Job {
     }
     if (job_->was_cancelled(signals_.stop)) {
       say(job_->may_restart(signals_.stop)
-              ? "told to end, with a checkpoint: after a qdel it stays stopped (submit again to continue); "
+              ? "asked to stop, with a checkpoint: after a qdel it stays stopped (submit again to continue); "
                 "after "
                 "a qrerun PBS restarts it"
               : "cancelled, with a checkpoint: it stays stopped; submit again to continue");

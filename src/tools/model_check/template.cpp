@@ -92,7 +92,7 @@ std::string export_script(const TemplateOptions& asked) {
     free += (free.empty() ? "" : " ") + input.free;
   }
   if (asked.output.find_first_of("\"\\\n") != std::string::npos)
-    throw InputError("a file's name without quotes and backslashes is wanted",
+    throw InputError("the file name cannot contain quotes or backslashes",
                      "--output " + base::printable(asked.output),
                      "lockstep model template --output model.pt2");
   auto script = replaced(replaced(kExport, "INPUTS", lines), "FREE", free);

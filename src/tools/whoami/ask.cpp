@@ -247,7 +247,7 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
       apart = first_line(error);
     }
   }
-  own["warnings"].push_back("the other ranks could not be asked, each prints its own lines: " + apart);
+  own["warnings"].push_back("cannot ask the other ranks, so each prints its own lines: " + apart);
   answers.deviceless = Process::parse(make_report({base::as_line(own)}));
   return answers;
 }

@@ -48,8 +48,8 @@ std::string name_in(const std::string& arg) {
 Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
     : command_(std::move(command)), summary_(std::move(summary)), examples_(std::move(examples)) {
   add("log", level_, "LEVEL", "debug, info, warning, error or silent (default info)");
-  flag("quiet", quiet_, "warnings and errors alone, and no lines of a training");
-  flag("verbose", verbose_, "more than usual: --log debug");
+  flag("quiet", quiet_, "only warnings and errors, and no training log");
+  flag("verbose", verbose_, "more log lines: --log debug");
   flag("help", help_, "this page");
 }
 

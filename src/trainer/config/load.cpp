@@ -41,8 +41,7 @@ size_t closing(const std::string& text, size_t from, const std::string& what, co
   int depth = 0;
   for (size_t at = from; at < text.size(); ++at) {
     if (text.compare(at, 2, "${") == 0 && ++depth > kDeepest) {
-      throw InputError(format("{}: more than {} '${{' stand inside each other", what, kDeepest), where,
-                       "write it with fewer");
+      throw InputError(format("{}: more than {} nested '${{'", what, kDeepest), where, "write it with fewer");
     }
     if (text[at] == '}' && --depth == 0) return at;
   }
@@ -63,7 +62,7 @@ std::string value_of(const std::string& name, const std::map<std::string, std::s
   }
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
   if (base::invalid_utf8(found->second) || std::any_of(found->second.begin(), found->second.end(), control)) {
-    throw InputError(format("{}: the environment variable {} holds '{}', which is no path", what, name,
+    throw InputError(format("{}: the environment variable {} holds '{}', which is not a path", what, name,
                             base::printable(found->second)),
                      where, "set it to plain text");
   }
@@ -85,8 +84,8 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
       const size_t end = text.compare(i, 2, "${") == 0 ? closing(text, i, what, where) : std::string::npos;
       const Reference reference = split(end == std::string::npos ? "" : text.substr(i + 2, end - i - 2));
       if (!is_name(reference.name)) {
-        throw InputError(format("{}: a '$' in '{}' that names no variable", what, base::printable(text)),
-                         where, "write ${NAME} or ${NAME:-otherwise} for a variable, $$ for a dollar");
+        throw InputError(format("{}: the '$' in '{}' names no variable", what, base::printable(text)), where,
+                         "write ${NAME} or ${NAME:-otherwise} for a variable, $$ for a dollar");
       }
       const bool otherwise = reference.otherwise && is_unset_or_empty(reference.name, environment);
       out += otherwise ? expand(*reference.otherwise, environment, what, where)
@@ -169,7 +168,7 @@ class Loader {
     }
     const auto& sections = config::sections();
     if (std::find(sections.begin(), sections.end(), path) != sections.end())
-      throw InputError(format("{} is a section, and no key", path), place.text(),
+      throw InputError(format("{} is a section, not a key", path), place.text(),
                        format("name a key in it: --set {}.KEY=VALUE; every key: lockstep config", path));
     const Key& key = known(path, place);
     store(key, *set_node(key, text, place), {Origin::set, "--set"});

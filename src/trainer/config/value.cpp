@@ -78,7 +78,7 @@ class Reader {
 
   const std::string& scalar(const YamlNode& node, bool fits) const {
     if (node.kind == YamlNode::Kind::null)
-      refuse(node, "give it a value, or remove the line to have the default");
+      refuse(node, "give it a value, or remove the line to use the default");
     if (node.kind != YamlNode::Kind::scalar) refuse(node, "");
     if (!fits) refuse(node, "write it without quotes");
     return node.text;

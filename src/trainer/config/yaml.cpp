@@ -75,7 +75,7 @@ class Copier {
     if (++count_ > kMaxNodes) fail("too many values for a config", node->place, "put data into a data file");
     if (const auto& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!") {
       fail(format("a YAML tag ({})", base::printable(tag)), node->place,
-           "configs have no tags: write the value alone");
+           "remove the tag: configs do not support tags");
     }
     if (from.IsScalar()) {
       node->kind = YamlNode::Kind::scalar;
@@ -115,7 +115,7 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
     const auto documents = YAML::LoadAll(text);
     if (documents.size() > 1)
       fail("a second document in the file", copier.place_of(documents[1]),
-           "one config a file: remove the '---' between them");
+           "use one file per config: remove the '---' between them");
     if (!documents.empty()) return copier.copy(documents[0]);
   } catch (const YAML::Exception& error) {
     fail("not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},

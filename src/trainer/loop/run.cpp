@@ -95,7 +95,7 @@ void check_place(const Setup& setup, const RunAttempt& attempt) {
 
 void refuse_idle_early_stop(const Setup& setup) {
   if (setup.settings.train.early_stop == 0 || setup.data.eval->size() > 0) return;
-  throw InputError("train.early_stop never acts: no sample is left to evaluate on", "task.eval_fraction",
+  throw InputError("train.early_stop has no effect: no sample is left to evaluate on", "task.eval_fraction",
                    "raise it, or set train.early_stop to 0");
 }
 
@@ -124,7 +124,7 @@ void go_on(Start& start, Learner& learner, const Setup& setup) {
   compare_bits(setup, saved->tree, learner);
   start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
   start.attempt.found = saved->path;
-  log::info("going on after step " + std::to_string(start.state.step) + ", from " + saved->path);
+  log::info("resuming after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
 void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {

@@ -113,8 +113,8 @@ std::string other_world(const Setup& setup, const Tree& extras, const Learner& l
   const auto world = as_int(get(extras, "world"), "world");
   const auto here = setup.mesh->data().world();
   if (world == here) return "";
-  return format("the run goes on at world size {}, it was {}: {}the bits will differ from a run at {}{}",
-                here, world, learner.source->is_shared() ? "the epoch's samples stay right, " : "", world,
+  return format("the run resumes at world size {} (was {}): {}the bits will differ from a run at {}{}", here,
+                world, learner.source->is_shared() ? "the epoch's samples stay right, " : "", world,
                 setup.settings.train.as_world > 0 ? "" : format(" (train.as_world: {} keeps them)", world));
 }
 
@@ -172,16 +172,16 @@ void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& lea
   const auto unrecorded = required ? Unrecorded::differs : Unrecorded::passes;
   const auto extras = find(checkpoint, kTrainerKey);
   if (!extras && required)
-    refuse("the checkpoint is not lockstep's own, and does not tell what its bits depend on",
+    refuse("the checkpoint is not from lockstep and does not record what its bits depend on",
            "start a new run");
   if (!extras) return;
   const auto world = other_world(setup, *extras, learner);
-  if (required && !world.empty()) refuse(world, "start as many ranks, or set train.as_world");
+  if (required && !world.empty()) refuse(world, "start that many ranks, or set train.as_world");
   auto unlike = unlike_machine(*extras, unrecorded);
   const auto more = unlike_run(*setup.team, *extras, unrecorded);
   if (world.empty()) unlike.insert(unlike.end(), more.begin(), more.end());
   if (required && !unlike.empty())
-    refuse("the run cannot go on to the same bits: the checkpoint was " + base::join(unlike, "; "),
+    refuse("the run cannot resume with the same bits: the checkpoint was " + base::join(unlike, "; "),
            "resume where it was written");
   for (const auto& one : unlike)
     log::info(format("the checkpoint was {}: from here on the bits may differ", one));
@@ -196,7 +196,7 @@ void compare_ranks(const Setup& setup) {
   const auto what = format(
       "the ranks compute on different processors, and with them the bits differ: rank 0 on {}, rank {} on {}",
       all[0], other - all.begin(), *other);
-  if (is_required(setup)) refuse(what, "ask for nodes of one kind");
+  if (is_required(setup)) refuse(what, "request nodes of one kind");
   log::warning(what);
 }
 

@@ -156,7 +156,7 @@ class DenseModel : public TrainedModel {
         target.numel() != rows * (classes ? 1 : wide))
       throw InputError(format("targets of {} numbers ({}) do not fit {} samples with {} outputs",
                               target.numel(), c10::toString(target.scalar_type()), rows, wide),
-                       "train.kernels: fast", "give a class, or a number for each output, a sample");
+                       "train.kernels: fast", "give each sample a class, or a number for each output");
     const auto wanted = target.contiguous();
     if (classes)
       return kernels::fast_kernels().cross_entropy(cross_entropy_, outputs, wanted.const_data_ptr<int64_t>(),

@@ -28,8 +28,7 @@ Tree changed_state(const Tree& state, int64_t dim, at::IntArrayRef shape, const 
     const bool single = !value.isTensor() || value.toTensor().dim() == 0;
     if (!single && value.toTensor().sizes() != shape) {
       throw InputError(format("the optimiser's {} is not of its parameter's shape", as_string(key, "state")),
-                       "parallel.tensor, optim.name",
-                       "a layer's ranks cannot share it out: take another optimiser, or parallel.tensor 1");
+                       "parallel.tensor, optim.name", "use another optimiser, or set parallel.tensor to 1");
     }
     put(dict, key, single ? value : Tree(change(value.toTensor(), dim)));
   }
@@ -53,7 +52,7 @@ class TensorParts : public ModelParts {
     }
     if (!dims_.empty()) return;
     throw InputError("the model has no layers that split among ranks", "parallel.tensor",
-                     "make it of the layers that WantedModel brings, or set parallel.tensor to 1");
+                     "build it from the layers of WantedModel, or set parallel.tensor to 1");
   }
 
   const Team& team() const override { return team_; }

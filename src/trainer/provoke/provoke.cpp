@@ -118,8 +118,7 @@ void want_gpus(config::Loaded& loaded) {
 
 const std::vector<InjectedFault> kInjectedFaults = {
     {.name = "skipped_collective",
-     .what = "after step 3 the last rank leaves out an all-reduce that the others call, busy with "
-             "something else",
+     .what = "after step 3 the last rank skips an all-reduce that the others call",
      .prepare = shorten_timeout,
      .after_step = skip_a_collective},
     {.name = "different_shape",
@@ -135,12 +134,12 @@ const std::vector<InjectedFault> kInjectedFaults = {
      .prepare = look_for_nothing,
      .change = with_unused},
     {.name = "unsynced_batchnorm",
-     .what = "the model has a batch normalisation that each rank does over its own samples",
+     .what = "the model has a batch normalisation over each rank's own samples",
      .prepare = synchronise_no_norm,
      .change = with_norm},
     {.name = "local_loss", .what = "the loss that an epoch shows is rank 0's own", .shown_loss = own_loss},
     {.name = "nccl_in_container",
-     .what = "NCCL is told of a network interface that is not there",
+     .what = "NCCL is told to use a network interface that does not exist",
      .ranks = 1,
      .prepare = want_gpus}};
 

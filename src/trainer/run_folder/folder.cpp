@@ -29,7 +29,7 @@ FolderLost::FolderLost(const fs::path& folder, Hold hold)
                 : "another job has taken the run over while this one was stopped or out of touch",
             folder.string(),
             hold == Hold::gone ? "start the run again"
-                               : "leave the run to it: nothing more was written here") {}
+                               : "leave the run to that job; this one wrote nothing more") {}
 
 HeldFolder::HeldFolder(RunFolder folder, std::chrono::milliseconds beat) : folder_(std::move(folder)) {
   thread_ = std::thread([this, beat] { keep_beating(beat); });

@@ -176,7 +176,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
     return status;
   } catch (const nlohmann::json::exception& error) {
     throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
-                     "go on with `lockstep train --resume FOLDER`, which writes it again");
+                     "resume with `lockstep train --resume FOLDER`, which writes it again");
   }
 }
 

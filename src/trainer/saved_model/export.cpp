@@ -23,7 +23,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* kOutput = "name a folder that is not there yet with --output";
+constexpr const char* kOutput = "name a new folder with --output";
 constexpr const char* kPt2 = "name another file with --pt2";
 
 void on_first(const Team& team, const std::function<void()>& work) {
@@ -36,7 +36,7 @@ void on_first(const Team& team, const std::function<void()>& work) {
 const BertForSequenceClassification& require_bert(const Net& net) {
   if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
   throw InputError("only the model bert has a folder that transformers loads", "model.name",
-                   "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+                   "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
 }
 
 BertFolder folder_of(const Setup& setup) {
@@ -65,7 +65,7 @@ std::vector<Rewrite> rewrites_of(const Settings& settings, const std::string& fi
   const auto& model = settings.model;
   if (!config::is_read("model.eval_path", settings)) {
     throw InputError("only the model exported has a .pt2 file", "model.name",
-                     "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+                     "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
   }
   std::vector<Rewrite> all = {{base::find_path(model.path), file}};
   const auto stem = file.substr(0, file.size() - kPt2Ending.size());
@@ -83,9 +83,8 @@ void check_rewrites(const std::vector<Rewrite>& all) {
 void tell_scale(Setup& setup, const Tree& tree) {
   if (!recall(setup, tree) || !setup.data.label_scale) return;
   const auto& scale = *setup.data.label_scale;
-  log::info(format(
-      "the model gives its label with mean 0 and deviation 1; in the label's unit it is output * {} + {}",
-      scale.std, scale.mean));
+  log::info(
+      format("the model predicts a normalised label; the label is output * {} + {}", scale.std, scale.mean));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ LabelScale scale_in(const Tree& tree) {
                          as_double(get(tree, "std"), "lockstep.task.label_scale.std")};
   if (std::isfinite(scale.mean) && std::isfinite(scale.std) && scale.std > 0) return scale;
   throw InputError("the label's mean and deviation in the checkpoint are not valid",
-                   "lockstep.task.label_scale", "take another checkpoint");
+                   "lockstep.task.label_scale", "use another checkpoint");
 }
 
 Tree tree_of(const std::optional<LabelScale>& scale) {

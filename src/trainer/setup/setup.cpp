@@ -320,9 +320,8 @@ void check_identity(const Setup& setup) {
   const auto all = setup.team->all_gather(setup.data.identity);
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
   if (other == all.end()) return;
-  throw InputError(format("rank {} found other samples than rank 0", other - all.begin()),
-                   "data.root: " + setup.settings.data.root,
-                   "let the data set be the same, file for file, on all nodes");
+  throw InputError(format("rank {} found different samples than rank 0", other - all.begin()),
+                   "data.root: " + setup.settings.data.root, "use identical data files on all nodes");
 }
 
 // What the config left open is what the data made of it: so it is in the run's config from now on.
@@ -405,8 +404,7 @@ void hold_on_device(Setup& setup) {
   setup.team->together([&] {
     const auto whole = setup.data.train->whole();
     if (!whole)
-      throw InputError(format("data.resident: task {} makes its samples when they are asked for",
-                              setup.settings.task.name),
+      throw InputError(format("data.resident: task {} makes its samples on demand", setup.settings.task.name),
                        "data.resident",
                        "set data.resident to false, or let the task's set override Dataset::whole");
     resident = moved_to(device, *whole);

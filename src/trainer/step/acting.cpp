@@ -76,11 +76,11 @@ void refuse_what_is_for_data(const Setup& setup) {
          "set train.graph and data.resident to false");
   refuse(settings.data.resident, "data.resident", "acts: its samples are new in each epoch",
          "set data.resident to false");
-  refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "acts: its actions are no labels",
+  refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "acts: its actions are not labels",
          "leave it out");
   refuse(settings.schedule.name == "plateau", "schedule.name",
          "acts, and its loss, which plateau waits for, does not tell how well",
-         "choose a schedule that counts: cosine, say");
+         "choose a schedule that counts epochs or steps, such as cosine");
   refuse(!setup.mesh->is_plain(), "parallel", "acts with a whole model, and the ranks would share one",
          "leave parallel.tensor and parallel.pipeline at 1");
 }
@@ -221,9 +221,9 @@ class Acting : public SampleSource {
     auto acted = actor_->act(policy_of(net, setup_));
     if (acted.inputs.size(0) != actor_->samples() || acted.targets.size(0) != actor_->samples()) {
       throw Error(
-          format("the actor of task {} brought {} samples and {} targets, and says {} a round",
+          format("the actor of task {} returned {} samples and {} targets, but declares {} per round",
                  setup_.settings.task.name, acted.inputs.size(0), acted.targets.size(0), actor_->samples()),
-          "Actor::act", "bring as many in each round, on every rank");
+          "Actor::act", "return that many in each round, on every rank");
     }
     samples_of_round_->inputs = std::move(acted.inputs);
     samples_of_round_->targets = std::move(acted.targets);

@@ -127,7 +127,7 @@ bool CapturedStep::can_replay(int64_t number) {
 void CapturedStep::capture(int64_t number) {
   parts_.graph.capture([this] { take_next(); });
   is_captured_ = true;
-  log::info(format("step {}: captured; from here on a step is one launch", number));
+  log::info(format("step {}: captured; from now on each step is one launch", number));
 }
 
 void CapturedStep::take_next() {

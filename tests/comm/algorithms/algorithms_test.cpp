@@ -206,9 +206,10 @@ TEST(LocalRanks, AMessageThatNobodySendsIsNamedAtOnce) {
     run_as_ranks(2, one_waits);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "a message is waited for that nobody sends: rank 0 has ended; rank 1 waits for a message "
-                 "from rank 0");
+    EXPECT_STREQ(
+        error.what(),
+        "a rank waits for a message that no rank sends: rank 0 has ended; rank 1 waits for a message "
+        "from rank 0");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
 }

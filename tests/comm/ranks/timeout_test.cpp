@@ -67,7 +67,7 @@ TEST(Join, NamesTheRankThatDidNotCome) {
     const std::string text = test::error_of([] {
       comm::connect(test::runtime(), {.backend = "gloo", .join_timeout = std::chrono::milliseconds(500)});
     });
-    EXPECT_NE(text.find("rank " + std::to_string(absent) + " did not come"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank " + std::to_string(absent) + " did not join"), std::string::npos) << text;
     std::this_thread::sleep_for(50ms);
   }
   test::runtime().barrier();

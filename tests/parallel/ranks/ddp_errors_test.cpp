@@ -177,7 +177,7 @@ TEST(DdpErrors, AForwardAroundTheWrapperIsToldBeforeTheParametersDiffer) {
   Sgd sgd(model->parameters(), {.lr = 0.1});
   model->module()->forward(batch(2, 4)).sum().backward();
   const auto message = message_of([&] { sgd.step(); });
-  EXPECT_SAYS(message, "cannot step 'a.weight' and 3 more with gradients of this rank alone");
+  EXPECT_SAYS(message, "cannot step 'a.weight' and 3 more with gradients of this rank only");
   EXPECT_SAYS(message, "call the model that ddp() gave, not its module()");
   model->zero_grad();
   model->forward(batch(2, 4)).sum().backward();
@@ -196,7 +196,7 @@ TEST(DdpErrors, ASecondBackwardIsToldToo) {
     const auto loss = model->forward(batch(2, 4)).sum();
     loss.backward({}, /*retain_graph=*/true);
     loss.backward();
-    EXPECT_SAYS(message_of([&] { sgd.step(); }), "'a.weight' and 3 more with gradients of this rank alone");
+    EXPECT_SAYS(message_of([&] { sgd.step(); }), "'a.weight' and 3 more with gradients of this rank only");
   }
 }
 

@@ -143,9 +143,9 @@ class Mailbox {
     if (waits_for_itself())
       return "a rank has its own numbers already: it sends itself nothing, and waits for nothing of its own";
     if (waits_for_one_who_has_ended(Activity::receives))
-      return "each receive() needs a send() to it: the rank that is waited for ended without";
+      return "each receive() needs a matching send(): the sender ended without one";
     if (waits_for_one_who_has_ended(Activity::sends))
-      return "each send() needs a receive() of it: the rank that is to receive ended without";
+      return "each send() needs a matching receive(): the receiver ended without one";
     if (all_that_wait(Activity::receives))
       return "a message has to be sent before it comes: while all receive, nobody sends";
     if (all_that_wait(Activity::sends))
@@ -154,8 +154,9 @@ class Mailbox {
     return "a send() and its receive() belong together: follow who waits for whom, round to where it began";
   }
   std::string headline() const {
-    if (waits_for_one_who_has_ended(Activity::receives)) return "a message is waited for that nobody sends";
-    if (waits_for_one_who_has_ended(Activity::sends)) return "a message is sent that nobody receives";
+    if (waits_for_one_who_has_ended(Activity::receives))
+      return "a rank waits for a message that no rank sends";
+    if (waits_for_one_who_has_ended(Activity::sends)) return "a rank sends a message that no rank receives";
     return "the ranks wait for each other";
   }
 

@@ -228,7 +228,7 @@ class StoreExchange : public launch::TextExchange {
   }
 
   Error not_come(const std::string& names, std::vector<int> ranks, const std::string& note) {
-    return Error(format("{} did not come to join the group within {}", names, seconds(options_.timeout)),
+    return Error(format("{} did not join the group within {}", names, seconds(options_.timeout)),
                  place_of(own_) + note, kSlowOrMissing)
         .of(Code::not_joined, std::move(ranks));
   }

@@ -41,7 +41,7 @@ Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds ti
     if (const auto store = find_local_store(plan.path)) return meet_over(store, own, options);
     std::this_thread::sleep_for(kLocalRetry);
   }
-  throw Error(format("rank 0 did not come within {}: it created no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: it created no file {}", seconds(timeout),
                      base::printable(plan.path)),
               place_of(own),
               "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
@@ -69,7 +69,7 @@ MeetingPlace wait_for_place(const Rendezvous& plan, const Member& own, Milliseco
        std::this_thread::sleep_for(kRetry)) {
     if (const auto place = find_place(plan.path)) return *place;
   }
-  throw Error(format("rank 0 did not come within {}: there is no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: there is no file {}", seconds(timeout),
                      base::printable(plan.path, base::kLongestPath)),
               place_of(own), "look in the log for an earlier error of rank 0; all nodes must see that folder")
       .of(Code::not_joined, {0});
@@ -171,7 +171,7 @@ void drop(mpi::Request& request) {
 
 [[noreturn]] void refuse_missing(const std::vector<int>& ranks, const Job& job, Milliseconds timeout) {
   throw Error(
-      format("{} did not come to join the group within {}", rank_list(ranks), seconds(timeout)),
+      format("{} did not join the group within {}", rank_list(ranks), seconds(timeout)),
       format("rank {} of {} on host {}", job.rank, job.world, job.host),
       "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
       .of(Code::not_joined, ranks);
