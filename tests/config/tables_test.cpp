@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/support.h"
-#include "trainer/config/keys.h"
 #include "trainer/config/config_text.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::test {
 namespace {

@@ -1,17 +1,11 @@
-//after the first.
 #include <lockstep/workshop.h>
 
 // A message is bytes; these are the bytes of numbers.
-std::span<const std::byte> read_only(const std::vector<float>& numbers) {
-  return std::as_bytes(std::span(numbers));
-}
-std::span<std::byte> writable(std::vector<float>& numbers) {
-  return std::as_writable_bytes(std::span(numbers));
-}
+std::span<const std::byte> read_only(const std::vector<float>& numbers) { return std::as_bytes(std::span(numbers)); }
+std::span<std::byte> writable(std::vector<float>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
 
 // Every rank calls this with equally many numbers, and ends with the sums over all ranks. To be had, from
-// lockstep::Messenger: rank(), world(), send(to, bytes), receive(from, bytes). A message waits for its
-// receiver.
+// lockstep::Messenger: rank(), world(), send(to, bytes), receive(from, bytes). A message waits for its receiver.
 void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   // TODO: to rank 0, which adds; and from rank 0 to all
   (void)messenger;

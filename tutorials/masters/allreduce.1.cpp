@@ -2,21 +2,15 @@
 //@ hint       Two halves: all numbers to rank 0, which adds them; then the sums from rank 0 to all.
 //@ hint       Rank 0: for each other rank, receive into `theirs`, then add theirs[i] to numbers[i].
 //@ hint       The others: send(0, read_only(numbers)). Then the way back: rank 0 sends, the others receive.
-//@ hint       The others' last line is messenger.receive(0, writable(numbers)); rank 0's a loop of sends,
-//after the first.
+//@ hint       The others' last line is messenger.receive(0, writable(numbers)); rank 0's a loop of sends, after the first.
 #include <lockstep/workshop.h>
 
 // A message is bytes; these are the bytes of numbers.
-std::span<const std::byte> read_only(const std::vector<float>& numbers) {
-  return std::as_bytes(std::span(numbers));
-}
-std::span<std::byte> writable(std::vector<float>& numbers) {
-  return std::as_writable_bytes(std::span(numbers));
-}
+std::span<const std::byte> read_only(const std::vector<float>& numbers) { return std::as_bytes(std::span(numbers)); }
+std::span<std::byte> writable(std::vector<float>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
 
 // Every rank calls this with equally many numbers, and ends with the sums over all ranks. To be had, from
-// lockstep::Messenger: rank(), world(), send(to, bytes), receive(from, bytes). A message waits for its
-// receiver.
+// lockstep::Messenger: rank(), world(), send(to, bytes), receive(from, bytes). A message waits for its receiver.
 void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   //@ todo
   // TODO: to rank 0, which adds; and from rank 0 to all

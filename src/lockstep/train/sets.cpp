@@ -26,9 +26,8 @@ void await_all(const Team& team) {
 // is in none, and those that wait for it only watch that rank.
 std::shared_ptr<launch::StallWatch> watch_for_deaths(const Team& team) {
   auto watch = std::make_shared<launch::StallWatch>(
-      launch::StallWatch::Limits{kNoLimit, [&team] { return comm::misses_rank(team.group()); }}, [&team] {
-        std::rethrow_exception(comm::judge_stall(team.group(), "loading the data", kNoLimit));
-      });
+      launch::StallWatch::Limits{kNoLimit, [&team] { return comm::misses_rank(team.group()); }},
+      [&team] { std::rethrow_exception(comm::judge_stall(team.group(), "loading the data", kNoLimit)); });
   watch->sign();
   return watch;
 }
