@@ -58,7 +58,7 @@ const Mistake kMistakes[] = {
     {"launch: {timeout: -5s}", "c.yaml:1:19", "not -5s", ""},
     {"launch: {timeout: 0}", "c.yaml:1:19", "not 0", ""},
     {"run: {dir: \"${NOPE}\"}", "c.yaml:1:12", "run.dir needs the environment variable NOPE", "set it"},
-    {"run: {dir: $HOME}", "c.yaml:1:12", "a '$' in '$HOME'", "${NAME}"},
+    {"run: {dir: $HOME}", "c.yaml:1:12", "the '$' in '$HOME'", "${NAME}"},
     {"train: 3", "c.yaml:1:8", "section train must be a map of keys, not 3", "train: {"},
     {"train: [3]", "c.yaml:1:8", "section train must be a map", ""},
     {"- a\n- b", "c.yaml:1:1", "a config is a map of sections, not a list of 2", "train:"},

@@ -46,4 +46,4 @@ def test_a_model_that_cannot_is_an_error_that_names_those_that_can(lockstep, run
     assert refused.returncode == 2
     assert "the model simple_cnn does not support activation checkpointing" in refused.stderr
     assert "set and not used" not in refused.stderr, "one message for one mistake"
-    assert "model.checkpointing" in refused.stderr and "take bert or resnet18" in refused.stderr
+    assert "model.checkpointing" in refused.stderr and "bert or resnet18" in refused.stderr

@@ -78,7 +78,7 @@ TEST_F(Exchange, WhoDoesNotComeIsNamedToAllThatCame) {
   auto first = ran([&] { meet(member(0, 4), 1s); });
   auto third = ran([&] { meet(member(2, 4), 1s); });
   const std::string error = first.get();
-  EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not come", "within 1 s", "to do"})) << error;
+  EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not join", "within 1 s", "to do"})) << error;
   EXPECT_EQ(third.get(), error);
 }
 
@@ -111,7 +111,7 @@ TEST_F(Exchange, ARankMayComeOnlyOnce) {
   std::this_thread::sleep_for(200ms);
   auto again = ran([&] { meet(member(1, 3)); });
   const std::string error = first.get();
-  EXPECT_TRUE(holds(error, {"1 rank 2 did not come", "two processes have rank 1"})) << error;
+  EXPECT_TRUE(holds(error, {"1 rank 2 did not join", "two processes have rank 1"})) << error;
   const std::string errors = again.get() + second.get();
   EXPECT_TRUE(holds(errors, {"2 two processes have rank 1", "set a different RANK"})) << errors;
 }
@@ -179,7 +179,7 @@ TEST_F(Exchange, AWorldOfTwoThousandMillionTakesNoMemory) {
   ::getrusage(RUSAGE_SELF, &before);
   const std::string error = ran([&] { meet(member(0, 2147483647), 200ms); }).get();
   ::getrusage(RUSAGE_SELF, &after);
-  EXPECT_TRUE(holds(error, {"ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not come"})) << error;
+  EXPECT_TRUE(holds(error, {"ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not join"})) << error;
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 50 << 10);
 }
 

@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include <random>
 #include <string_view>
 #include <thread>
-#include <tuple>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -74,7 +72,9 @@ class SharedStore::Log {
       bytes += *text;
     }
     std::memcpy(bytes.data(), &record, sizeof record);
-    append(bytes);
+    errno = ENOSPC;  // if only a part is written
+    if (::write(file_.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+      fail(std::strerror(errno));
     own_ = record;
     result_.reset();
     update();
@@ -88,19 +88,6 @@ class SharedStore::Log {
     Kind kind = kSet;
     std::array<uint32_t, 3> bytes{};  // of key, value and expected value, which follow
   };
-
-  // Whole, or not at all: a part of a record would shift all that follow.
-  void append(const std::string& bytes) {
-    ::flock(file_.number(), LOCK_EX);
-    const off_t end = ::lseek(file_.number(), 0, SEEK_END);
-    errno = ENOSPC;  // if only a part is written
-    const bool is_written =
-        ::write(file_.number(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-    const int error = errno;
-    if (!is_written) std::ignore = ::ftruncate(file_.number(), end);
-    ::flock(file_.number(), LOCK_UN);
-    if (!is_written) fail(std::strerror(error));
-  }
 
   [[noreturn]] static void fail(const std::string& why) {
     throw Error(format("cannot write to the job's store: {}", why), "a file of this node",
