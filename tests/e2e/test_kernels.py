@@ -50,7 +50,7 @@ def test_eval_and_predict_take_them(precision, lockstep, run, tmp_path):
     mnist = write_small_mnist(tmp_path / "mnist")  # bf16 of a processor without it takes minutes for all of MNIST
     words = [*FAST, *sets(train__precision=precision, data__root=mnist), "--launcher", "none"]
     result = run(lockstep, "train", config, *words, *sets(train__max_steps=20), cwd=tmp_path, check=True)
-    assert "kernels fast" in result.stderr
+    assert "train.kernels: fast" in result.stderr
     saved = ["--checkpoint", tmp_path / "runs/mnist"]
     answers = [run(lockstep, "predict", config, *words, *sets(train__kernels=kernels), *saved, "--input",
                    mnist / "MNIST/raw/t10k-images-idx3-ubyte", cwd=tmp_path, check=True).stdout.splitlines()

@@ -44,7 +44,7 @@ def test_with_any_room_sums_are_right_or_the_error_names_the_place(mpiexec, peer
         assert "done 0" in done.stdout and "done 1" in done.stdout
     else:
         assert done.returncode == 1 and "/dev/shm" in done.stderr, done.stderr
-        assert re.search(r"KiB of shared memory, and this node gives none: rank \d: .*No space left", done.stderr), done.stderr
+        assert re.search(r"KiB of shared memory, and this node has none: rank \d: .*No space left", done.stderr), done.stderr
     assert size != "64m,huge=always" or done.returncode == 0 and SLOWER not in done.stderr, done.stderr
 
 
