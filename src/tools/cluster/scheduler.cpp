@@ -362,15 +362,15 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
                 shell_line(command), "look at the queue before you submit again");
-  // Slurm's and PBS's words for a controller that is down
-  for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
-    if (!answer.good() && output.find(words) != std::string::npos)
-      throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                  "try again in some minutes");
-  if (!answer.good())
+  if (!answer.good()) {
+    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
+      if (output.find(words) != std::string::npos)  // as Slurm or PBS says that its controller is down
+        throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
+                    "try again in some minutes");
     throw Error(format("{} rejected the job (status {}): {}", name, answer.status, output),
                 shell_line(command),
                 "change what the scheduler names (--queue, --account, --time, --nodes, the site file)");
+  }
   auto submitted = id_in(answer.output);
   if (submitted.id.empty())
     throw Error(format("{} submitted the job but printed no id: {}", name, output), shell_line(command),
