@@ -156,6 +156,8 @@ class StoreExchange : public launch::TextExchange {
       try {
         store_->wait({key}, time);
         return true;
+      } catch (const Error&) {  // the store is damaged
+        throw;
       } catch (const std::exception&) {
         if (Clock::now() - begin + kTimerError < time) {
           throw Error(
