@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <limits>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -364,8 +363,14 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
 
 bool misses_rank(const ProcessGroup& group) {
   const auto monitor = monitor_of(group);
-  return monitor &&
-         monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+  return monitor && monitor->misses_rank();
+}
+
+std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
+                                                 std::chrono::milliseconds limit) {
+  return std::make_unique<launch::StallWatch>(
+      launch::StallWatch::Limits{limit, [group] { return misses_rank(group); }},
+      [=] { std::rethrow_exception(judge_stall(group, what, limit)); });
 }
 
 bool is_dead(const ProcessGroup& group) {
