@@ -9,11 +9,9 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/private_folder.h"
 #include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/store.h"
@@ -41,7 +39,7 @@ Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds ti
     if (const auto store = find_local_store(plan.path)) return meet_over(store, own, options);
     std::this_thread::sleep_for(kLocalRetry);
   }
-  throw Error(format("rank 0 did not join within {}: it created no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: it created no file {}", base::in_seconds(timeout),
                      base::printable(plan.path)),
               place_of(own),
               "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
@@ -69,7 +67,7 @@ MeetingPlace wait_for_place(const Rendezvous& plan, const Member& own, Milliseco
        std::this_thread::sleep_for(kRetry)) {
     if (const auto place = find_place(plan.path)) return *place;
   }
-  throw Error(format("rank 0 did not join within {}: there is no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: there is no file {}", base::in_seconds(timeout),
                      base::printable(plan.path, base::kLongestPath)),
               place_of(own), "look in the log for an earlier error of rank 0; all nodes must see that folder")
       .of(Code::not_joined, {0});
@@ -122,17 +120,9 @@ Exchange move_exchange(const launch::Runtime& runtime, Milliseconds timeout) {
 
 // Without MPI each rank knows only its own place.
 void agree_on_layout(launch::Runtime& runtime) {
-  const auto texts = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
-  std::string packed;
-  if (runtime.job().rank == 0) {
-    std::vector<launch::Seat> seats;
-    for (const auto& text : texts) seats.push_back(launch::unpack_seat(text));
-    std::vector<std::string> places;
-    for (const auto& place : launch::layout_of(seats)) places.push_back(launch::pack_place(place));
-    packed = base::as_line(nlohmann::json(places));
-  }
-  const auto places = nlohmann::json::parse(runtime.broadcast(packed));
-  runtime.set_place(launch::unpack_place(places.at(static_cast<size_t>(runtime.job().rank))));
+  const auto seats = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
+  const auto layout = runtime.from_first([&] { return launch::pack_layout(seats); });
+  runtime.set_place(launch::place_in(layout, runtime.job().rank));
 }
 
 Facts facts_of_job(const Job& job) {
@@ -171,7 +161,7 @@ void drop(mpi::Request& request) {
 
 [[noreturn]] void refuse_missing(const std::vector<int>& ranks, const Job& job, Milliseconds timeout) {
   throw Error(
-      format("{} did not join the group within {}", rank_list(ranks), seconds(timeout)),
+      format("{} did not join the group within {}", base::rank_list(ranks), base::in_seconds(timeout)),
       format("rank {} of {} on host {}", job.rank, job.world, job.host),
       "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
       .of(Code::not_joined, ranks);
