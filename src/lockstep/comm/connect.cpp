@@ -234,7 +234,7 @@ std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout)
 
 // A program that has called join_ranks() itself has done this already.
 void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
-  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  if (runtime.has_mpi()) runtime.mpi().call_roll(timeout, launch::kJoin);
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
