@@ -30,6 +30,12 @@ T value_of(const Json& json, const char* name) {
 
 }  // namespace
 
+void refuse_other_version() {
+  throw InputError("the ranks run different versions of lockstep", "a message from another rank",
+                   "start the same lockstep on every rank")
+      .of(Code::versions);
+}
+
 OrderedJson to_json(const Fault& fault) {
   OrderedJson json = {{"code", name_of(fault.code)},
                       {"ranks", fault.ranks},

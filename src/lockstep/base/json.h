@@ -25,6 +25,18 @@ Json parse_json(std::string_view text) {
                                : Json(Json::value_t::discarded);
 }
 
+[[noreturn]] void refuse_other_version();
+
+/// The value in a message from another rank. InputError if that rank runs another version of lockstep.
+template <class Value>
+Value from_rank(const std::string& text) {
+  try {
+    return parse_json(text).get<Value>();
+  } catch (const nlohmann::json::exception&) {
+    refuse_other_version();
+  }
+}
+
 /// On one line; bytes that are not UTF-8 are replaced.
 template <class Json>
 std::string as_line(const Json& json) {

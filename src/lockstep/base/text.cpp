@@ -198,6 +198,32 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
+std::string listed(const std::vector<std::string>& first, size_t count) {
+  const size_t named = std::min(count, kNamedRanks);
+  std::string text;
+  for (size_t i = 0; i < named; ++i) {
+    const bool last = i + 1 == count;
+    text += i == 0 ? "" : last ? " and " : ", ";
+    text += first[i];
+  }
+  if (count > named) text += format(" and {} more", count - named);
+  return text;
+}
+
+std::string rank_list(const std::vector<int>& first, size_t count) {
+  std::vector<std::string> names;
+  for (const int rank : first) names.push_back(std::to_string(rank));
+  return (count == 1 ? "rank " : "ranks ") + listed(names, count);
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  return rank_list(ranks, ranks.size());
+}
+
+std::string in_seconds(std::chrono::milliseconds time) {
+  return format("{} s", time.count() / 1000.0);
+}
+
 std::optional<size_t> invalid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);

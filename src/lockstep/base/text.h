@@ -1,6 +1,7 @@
 #pragma once
 // Small helpers for text: nearest names for "did you mean", joining, UTF-8.
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -16,6 +17,17 @@ size_t edit_distance(std::string_view from, std::string_view to);
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+/// Messages name this many ranks and count the rest.
+constexpr size_t kNamedRanks = 8;
+/// "a, b and c", of `count` items; "…, h and 12 more" beyond kNamedRanks. `first` has all of them or more
+/// than kNamedRanks.
+std::string listed(const std::vector<std::string>& first, size_t count);
+/// "ranks 2, 3 and 5", in the same way.
+std::string rank_list(const std::vector<int>& first, size_t count);
+std::string rank_list(const std::vector<int>& ranks);
+/// "1.5 s"
+std::string in_seconds(std::chrono::milliseconds time);
 
 /// The position of the first byte that is not valid UTF-8, or nullopt.
 std::optional<size_t> invalid_utf8(std::string_view text);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <limits>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -235,7 +234,7 @@ std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout)
 
 // A program that has called join_ranks() itself has done this already.
 void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
-  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  if (runtime.has_mpi()) runtime.mpi().call_roll(timeout, launch::kJoin);
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
@@ -364,8 +363,14 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
 
 bool misses_rank(const ProcessGroup& group) {
   const auto monitor = monitor_of(group);
-  return monitor &&
-         monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+  return monitor && monitor->misses_rank();
+}
+
+std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
+                                                 std::chrono::milliseconds limit) {
+  return std::make_unique<launch::StallWatch>(
+      launch::StallWatch::Limits{limit, [group] { return misses_rank(group); }},
+      [=] { std::rethrow_exception(judge_stall(group, what, limit)); });
 }
 
 bool is_dead(const ProcessGroup& group) {

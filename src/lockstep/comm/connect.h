@@ -1,10 +1,12 @@
 #pragma once
 // A process group for the job: connect() opens the requested backend on every rank.
 
+#include <memory>
 #include <string>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/process/alarm.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
@@ -42,6 +44,11 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
 
 /// Whether a rank of this node has died or left the group, so that waiting for all ranks is pointless.
 bool misses_rank(const ProcessGroup& group);
+
+/// A watch over work that no backend times. If the work reports no progress for `limit`, or a rank of this
+/// node has died or left, this process ends with an error that names the ranks at fault.
+std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
+                                                 std::chrono::milliseconds limit);
 
 /// Whether an error has ended this group (on CPUs; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);

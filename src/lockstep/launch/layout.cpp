@@ -11,6 +11,24 @@
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::launch {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, local_rank, local_world, node_rank, nodes, warning)
+
+constexpr int kUnknown = -1;  // in messages
+
+void to_json(nlohmann::json& json, const Seat& seat) {
+  json = {seat.machine, seat.local_rank.value_or(kUnknown), seat.local_world.value_or(kUnknown),
+          seat.node_rank.value_or(kUnknown)};
+}
+
+void from_json(const nlohmann::json& json, Seat& seat) {
+  const auto if_known = [&](size_t place) {
+    const int number = json.at(place);
+    return number == kUnknown ? std::nullopt : std::optional(number);
+  };
+  seat = {json.at(0), if_known(1), if_known(2), if_known(3)};
+}
+
 namespace {
 
 // two network namespaces have two loopbacks, even if the host name is the same
@@ -21,12 +39,6 @@ unsigned long network_space() {
 
 std::optional<int> if_told(const Job& job, const char* field, int value) {
   return was_told(job, field) ? std::optional(value) : std::nullopt;
-}
-
-constexpr int kUnknown = -1;  // in messages
-
-std::optional<int> if_known(const nlohmann::json& number) {
-  return number == kUnknown ? std::nullopt : std::optional(number.get<int>());
 }
 
 using Node = std::vector<size_t>;  // its ranks, in order
@@ -81,14 +93,7 @@ Seat own_seat(const Job& job) {
 }
 
 std::string pack_seat(const Seat& seat) {
-  return base::as_line(
-      nlohmann::json({seat.machine, seat.local_rank.value_or(kUnknown), seat.local_world.value_or(kUnknown),
-                      seat.node_rank.value_or(kUnknown)}));
-}
-
-Seat unpack_seat(const std::string& text) {
-  const auto parts = nlohmann::json::parse(text);
-  return {parts.at(0), if_known(parts.at(1)), if_known(parts.at(2)), if_known(parts.at(3))};
+  return base::as_line(nlohmann::json(seat));
 }
 
 std::vector<Place> layout_of(const std::vector<Seat>& seats) {
@@ -109,14 +114,14 @@ std::vector<Place> layout_of(const std::vector<Seat>& seats) {
   return places;
 }
 
-std::string pack_place(const Place& place) {
-  return base::as_line(
-      nlohmann::json({place.local_rank, place.local_world, place.node_rank, place.nodes, place.warning}));
+std::string pack_layout(const std::vector<std::string>& seats) {
+  std::vector<Seat> all;
+  for (const auto& text : seats) all.push_back(base::from_rank<Seat>(text));
+  return base::as_line(nlohmann::json(layout_of(all)));
 }
 
-Place unpack_place(const std::string& text) {
-  const auto parts = nlohmann::json::parse(text);
-  return {parts.at(0), parts.at(1), parts.at(2), parts.at(3), parts.at(4)};
+Place place_in(const std::string& layout, int rank) {
+  return base::from_rank<std::vector<Place>>(layout).at(static_cast<size_t>(rank));
 }
 
 void set_place(Job& job, const Place& place) {

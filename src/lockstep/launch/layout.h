@@ -17,7 +17,6 @@ struct Seat {
 
 Seat own_seat(const Job& job);
 std::string pack_seat(const Seat& seat);
-Seat unpack_seat(const std::string& text);
 
 /// A rank's place among the nodes.
 struct Place {
@@ -32,8 +31,9 @@ struct Place {
 /// of one machine share a node, and nodes are numbered by their first ranks.
 std::vector<Place> layout_of(const std::vector<Seat>& seats);
 
-std::string pack_place(const Place& place);
-Place unpack_place(const std::string& text);
+/// The same as texts, for other ranks: from pack_seat() of each rank, and the place of one rank.
+std::string pack_layout(const std::vector<std::string>& seats);
+Place place_in(const std::string& layout, int rank);
 
 /// Replaces what `job` assumed.
 void set_place(Job& job, const Place& place);

@@ -1,12 +1,10 @@
 #include "lockstep/train/sets.h"
 
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <optional>
 
 #include "lockstep/comm/connect.h"
-#include "lockstep/launch/process/alarm.h"
 #include "lockstep/tasks/task.h"
 
 namespace lockstep::train {
@@ -25,9 +23,7 @@ void await_all(const Team& team) {
 // The death of a rank ends the others during a load, too. No collective would report it: the rank that loads
 // is in none, and those that wait for it only watch that rank.
 std::shared_ptr<launch::StallWatch> watch_for_deaths(const Team& team) {
-  auto watch = std::make_shared<launch::StallWatch>(
-      launch::StallWatch::Limits{kNoLimit, [&team] { return comm::misses_rank(team.group()); }},
-      [&team] { std::rethrow_exception(comm::judge_stall(team.group(), "loading the data", kNoLimit)); });
+  std::shared_ptr watch = comm::watch_stalls(team.group(), "loading the data", kNoLimit);
   watch->sign();
   return watch;
 }

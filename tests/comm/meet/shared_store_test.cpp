@@ -1,5 +1,3 @@
-#include "lockstep/comm/meet/shared_store.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,13 +5,16 @@
 
 #include <chrono>
 
+#include "lockstep/base/error.h"
+#include "lockstep/comm/meet/private_folder.h"
+
 namespace lockstep::comm {
 namespace {
 
 using namespace std::chrono_literals;
 
-c10::intrusive_ptr<SharedStore> fresh_store() {
-  return c10::make_intrusive<SharedStore>(base::Descriptor(::open("/tmp", O_TMPFILE | O_RDWR, 0600)));
+StorePtr fresh_store() {
+  return shared_store(base::Descriptor(::open("/tmp", O_TMPFILE | O_RDWR, 0600)));
 }
 
 TEST(SharedStore, KeepsTheLastValue) {
@@ -32,7 +33,7 @@ TEST(SharedStore, KeepsTheLastValue) {
 TEST(SharedStore, ComparesAsHashStoreDoes) {
   auto store = fresh_store();
   const auto compare = [&](const char* key, const char* expected, const char* desired) {
-    return static_cast<c10d::Store&>(*store).compareSet(key, std::string(expected), std::string(desired));
+    return store->compareSet(key, std::string(expected), std::string(desired));
   };
   EXPECT_EQ(compare("a", "x", "y"), "x");
   EXPECT_FALSE(store->check({"a"}));
@@ -64,6 +65,20 @@ TEST(SharedStore, ProcessesShareIt) {
   store->wait({"done/0", "done/1", "done/2", "done/3"}, 20s);
   EXPECT_EQ(store->add("sum", 0), 800);
   for (const int child : children) ::waitpid(child, nullptr, 0);
+}
+
+// What a rank leaves on a full disk: the first bytes of a record.
+TEST(SharedStore, AnIncompleteRecordIsAnErrorForEveryReader) {
+  const base::Descriptor whole(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
+  shared_store(base::Descriptor(::dup(whole.number())))->set("key", std::string(100, 'x'));
+  std::string bytes(200, '\0');
+  bytes.resize(static_cast<size_t>(::pread(whole.number(), bytes.data(), bytes.size(), 0)));
+  for (const size_t kept : {size_t{1}, size_t{60}, bytes.size() - 1}) {
+    const base::Descriptor file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
+    ASSERT_TRUE(base::write_all(file.number(), bytes.substr(0, kept)));
+    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->set("other", bytes), Error) << kept;
+    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->wait({"key"}, 60s), Error) << kept;
+  }
 }
 
 }  // namespace

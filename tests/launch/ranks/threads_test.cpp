@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "lockstep/launch/process/cpus.h"
-#include "lockstep/launch/process/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -14,13 +13,6 @@ TEST(ThreadsOfRanks, TogetherAreNoMoreThanTheCores) {
   for (const auto& text : runtime().all_gather(std::to_string(own.threads))) total += std::stoi(text);
   EXPECT_GE(own.threads, 1);
   EXPECT_LE(total, std::max(runtime().job().world, launch::own_cpus().machine_cores)) << own.because;
-}
-
-TEST(ThreadsOfRanks, TheNodeGathersInLocalOrder) {
-  if (!runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
-  const auto texts = runtime().mpi().all_gather_on_node(std::to_string(runtime().job().local_rank));
-  ASSERT_EQ(texts.size(), static_cast<size_t>(runtime().job().local_world));
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::to_string(i));
 }
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/comm/meet/peers.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {
@@ -46,7 +45,7 @@ std::string one_difference(const std::string& name,
   if (others.empty()) return "";
   std::string text = format("{} is {} on rank {}", name, value_or_nothing(expected), first);
   for (const auto& [value, ranks] : others)
-    text += format(", {} on {}", value_or_nothing(value), rank_list(ranks));
+    text += format(", {} on {}", value_or_nothing(value), base::rank_list(ranks));
   return text;
 }
 
@@ -54,7 +53,7 @@ std::string one_difference(const std::string& name,
 template <class Part>
 std::vector<Part> unpack_all(const std::vector<std::string>& texts) {
   std::vector<Part> all;
-  for (const auto& text : texts) all.push_back(nlohmann::json::parse(text).get<Part>());
+  for (const auto& text : texts) all.push_back(base::from_rank<Part>(text));
   return all;
 }
 
@@ -78,7 +77,7 @@ struct Gpu {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Gpu, uuid, bus, host, node)
 
 std::string ranks_text(const std::set<int>& ranks) {
-  return rank_list({ranks.begin(), ranks.end()});
+  return base::rank_list({ranks.begin(), ranks.end()});
 }
 
 // Each part of a divided GPU (MIG) has its own UUID, but all have one bus id, which NCCL compares.
@@ -139,7 +138,7 @@ void agree(const launch::Runtime& runtime, const std::function<Facts()>& facts) 
     if (!difference(all).empty()) throw refusal_of(runtime.job(), all);
     return "";
   };
-  base::unpack_outcome(runtime.broadcast(runtime.job().rank == 0 ? base::pack_outcome(verdict) : ""));
+  runtime.from_first(verdict);
 }
 
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own) {

@@ -14,7 +14,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/rendezvous.h"
 
 namespace lockstep::comm {
@@ -37,16 +36,6 @@ constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the conne
 const char* const kLookInLog = "that rank's own error, earlier in the log, says why; it may have been killed";
 const char* const kSlowOrMissing =
     "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow";
-
-Member member_in(const std::string& text) {
-  try {
-    return base::parse_json(text).get<Member>();
-  } catch (const nlohmann::json::exception&) {
-    throw InputError("the ranks run different versions of lockstep", "the first message of a rank",
-                     "start the same lockstep on every rank")
-        .of(Code::versions);
-  }
-}
 
 std::string name_of(const Member& member) {
   return format("rank {} (host {}, pid {})", member.rank, base::printable(member.host), member.pid);
@@ -125,9 +114,9 @@ class StoreExchange : public launch::TextExchange {
       return text;
     }
     if (!wait_for(answer_key(turn), options_.timeout + kRankZeroGrace)) {
-      throw Error(format("rank 0 did not respond within {} during start-up", seconds(options_.timeout)),
-                  place_of(own_),
-                  "look at that process: it may be stopped, or may still wait for another rank")
+      throw Error(
+          format("rank 0 did not respond within {} during start-up", base::in_seconds(options_.timeout)),
+          place_of(own_), "look at that process: it may be stopped, or may still wait for another rank")
           .of(Code::not_joined, {0});
     }
     const std::string answer = store_->get_to_str(answer_key(turn));
@@ -156,6 +145,8 @@ class StoreExchange : public launch::TextExchange {
       try {
         store_->wait({key}, time);
         return true;
+      } catch (const Error&) {  // the store is damaged
+        throw;
       } catch (const std::exception&) {
         if (Clock::now() - begin + kTimerError < time) {
           throw Error(
@@ -180,7 +171,7 @@ class StoreExchange : public launch::TextExchange {
   void require_alive(int rank) {
     if (!others_.contains(rank)) {
       if (!store_->check({member_key(rank)})) return;
-      others_.emplace(rank, member_in(store_->get_to_str(member_key(rank))));
+      others_.emplace(rank, base::from_rank<Member>(store_->get_to_str(member_key(rank))));
     }
     const Member& other = others_.at(rank);
     if (other.pid_space != own_.pid_space || ::kill(other.pid, 0) == 0 || errno != ESRCH) return;
@@ -193,7 +184,7 @@ class StoreExchange : public launch::TextExchange {
 
   void present_itself() {
     if (!wait_for(kRankZeroKey, options_.timeout)) throw not_come("rank 0", {0}, "");
-    const Member zero = member_in(store_->get_to_str(kRankZeroKey));
+    const Member zero = base::from_rank<Member>(store_->get_to_str(kRankZeroKey));
     if (!same_job(own_, zero)) {
       refuse(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_), job_name(own_),
                     base::printable(zero.host), job_name(zero)),
@@ -206,7 +197,7 @@ class StoreExchange : public launch::TextExchange {
     const auto first = store_->compareSet(member_key(own_.rank), std::string(), mine);
     if (first == mine) return;
     refuse(format("two processes have rank {}: {} came first, {} second", own_.rank,
-                  name_of(member_in(first)), name_of(own_)),
+                  name_of(base::from_rank<Member>(first)), name_of(own_)),
            "set a different RANK for each process, and a different MASTER_PORT for each job");
   }
 
@@ -228,7 +219,7 @@ class StoreExchange : public launch::TextExchange {
   }
 
   Error not_come(const std::string& names, std::vector<int> ranks, const std::string& note) {
-    return Error(format("{} did not join the group within {}", names, seconds(options_.timeout)),
+    return Error(format("{} did not join the group within {}", names, base::in_seconds(options_.timeout)),
                  place_of(own_) + note, kSlowOrMissing)
         .of(Code::not_joined, std::move(ranks));
   }
@@ -236,13 +227,14 @@ class StoreExchange : public launch::TextExchange {
   // The world size may be wrong and huge, so this looks only for the ranks that a message names.
   Error missing(int turn) {
     std::vector<int> ranks;
-    for (int rank = 0; rank < own_.world && ranks.size() < kNamedRanks + 1; ++rank)
+    for (int rank = 0; rank < own_.world && ranks.size() < base::kNamedRanks + 1; ++rank)
       if (!store_->check({text_key(turn, rank)})) ranks.push_back(rank);
     const auto come = static_cast<size_t>(store_->add(count_key(turn), 0));
-    const auto names = rank_list(ranks, static_cast<size_t>(own_.world) - come);
+    const auto names = base::rank_list(ranks, static_cast<size_t>(own_.world) - come);
     if (turn == 0)
       return not_come(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
-    return Error(format("{} did not respond within {} during start-up", names, seconds(options_.timeout)),
+    return Error(format("{} did not respond within {} during start-up", names,
+                        base::in_seconds(options_.timeout)),
                  place_of(own_), "look at that process: it may be stopped, or wait for a slow disk")
         .of(Code::not_joined, ranks);
   }
@@ -288,10 +280,6 @@ std::string this_pid_space() {
 
 Member member_of(const Job& job) {
   return {.rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id};
-}
-
-std::string seconds(std::chrono::milliseconds time) {
-  return format("{} s", time.count() / 1000.0);
 }
 
 std::string place_of(const Member& member) {

@@ -32,8 +32,6 @@ struct Member {
 Member member_of(const Job& job);
 /// The place of an error: "rank 2 of 4 on host a"
 std::string place_of(const Member& member);
-/// "60 s"
-std::string seconds(std::chrono::milliseconds time);
 
 struct ExchangeOptions {
   std::chrono::milliseconds timeout{60'000};  // for all ranks to come, and for each exchange after that

@@ -2,18 +2,14 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/private_folder.h"
 #include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/store.h"
@@ -41,7 +37,7 @@ Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds ti
     if (const auto store = find_local_store(plan.path)) return meet_over(store, own, options);
     std::this_thread::sleep_for(kLocalRetry);
   }
-  throw Error(format("rank 0 did not join within {}: it created no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: it created no file {}", base::in_seconds(timeout),
                      base::printable(plan.path)),
               place_of(own),
               "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
@@ -69,7 +65,7 @@ MeetingPlace wait_for_place(const Rendezvous& plan, const Member& own, Milliseco
        std::this_thread::sleep_for(kRetry)) {
     if (const auto place = find_place(plan.path)) return *place;
   }
-  throw Error(format("rank 0 did not join within {}: there is no file {}", seconds(timeout),
+  throw Error(format("rank 0 did not join within {}: there is no file {}", base::in_seconds(timeout),
                      base::printable(plan.path, base::kLongestPath)),
               place_of(own), "look in the log for an earlier error of rank 0; all nodes must see that folder")
       .of(Code::not_joined, {0});
@@ -122,127 +118,21 @@ Exchange move_exchange(const launch::Runtime& runtime, Milliseconds timeout) {
 
 // Without MPI each rank knows only its own place.
 void agree_on_layout(launch::Runtime& runtime) {
-  const auto texts = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
-  std::string packed;
-  if (runtime.job().rank == 0) {
-    std::vector<launch::Seat> seats;
-    for (const auto& text : texts) seats.push_back(launch::unpack_seat(text));
-    std::vector<std::string> places;
-    for (const auto& place : launch::layout_of(seats)) places.push_back(launch::pack_place(place));
-    packed = base::as_line(nlohmann::json(places));
-  }
-  const auto places = nlohmann::json::parse(runtime.broadcast(packed));
-  runtime.set_place(launch::unpack_place(places.at(static_cast<size_t>(runtime.job().rank))));
+  const auto seats = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
+  const auto layout = runtime.from_first([&] { return launch::pack_layout(seats); });
+  runtime.set_place(launch::place_in(layout, runtime.job().rank));
 }
 
 Facts facts_of_job(const Job& job) {
   return {{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}};
 }
 
-// Over MPI each rank sends an empty message to rank 0. Rank 0 answers with the list of missing ranks. The
-// communicator is the runtime's own, so a user's messages cannot interfere.
-constexpr int kHello = 1;
-constexpr int kAnswer = 2;
-constexpr auto kBetweenTests = std::chrono::microseconds(200);
-// the others wait a little longer than rank 0, which waits for the full timeout before it answers
-constexpr auto kAnswerGrace = std::chrono::seconds(2);
-
-bool is_done(mpi::Request& request, mpi::Status* status = mpi::kIgnore) {
-  int done = 0;
-  launch::check_mpi(mpi::calls().test(&request, &done, status), "MPI_Test");
-  return done != 0;
-}
-
-// The indices of the requests that are not done in time.
-std::vector<size_t> not_done(std::vector<mpi::Request>& requests, Milliseconds timeout) {
-  std::vector<size_t> open;
-  for (size_t i = 0; i < requests.size(); ++i) open.push_back(i);
-  for (base::AwakeTime awake; awake.passed() <= timeout; std::this_thread::sleep_for(kBetweenTests)) {
-    std::erase_if(open, [&](size_t i) { return is_done(requests[i]); });
-    if (open.empty()) break;
-  }
-  return open;
-}
-
-void drop(mpi::Request& request) {
-  mpi::calls().cancel(&request);
-  mpi::calls().request_free(&request);
-}
-
-[[noreturn]] void refuse_missing(const std::vector<int>& ranks, const Job& job, Milliseconds timeout) {
-  throw Error(
-      format("{} did not join the group within {}", rank_list(ranks), seconds(timeout)),
-      format("rank {} of {} on host {}", job.rank, job.world, job.host),
-      "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
-      .of(Code::not_joined, ranks);
-}
-
-std::vector<int> missing_on_rank_zero(mpi::Comm comm, int world, Milliseconds timeout) {
-  std::vector<mpi::Request> hellos(static_cast<size_t>(world) - 1, mpi::Request::null);
-  for (int rank = 1; rank < world; ++rank) {
-    launch::check_mpi(mpi::calls().irecv(nullptr, 0, mpi::Type::int32, rank, kHello, comm,
-                                         &hellos[static_cast<size_t>(rank) - 1]),
-                      "MPI_Irecv");
-  }
-  auto missing = std::make_unique<std::vector<int>>();
-  for (const size_t place : not_done(hellos, timeout)) {
-    missing->push_back(static_cast<int>(place) + 1);
-    drop(hellos[place]);
-  }
-  std::vector<mpi::Request> answers;
-  for (int rank = 1; rank < world; ++rank) {
-    // the next call would receive an unexpected answer
-    if (std::ranges::count(*missing, rank) > 0) continue;
-    answers.push_back(mpi::Request::null);
-    launch::check_mpi(mpi::calls().isend(missing->data(), static_cast<int>(missing->size()), mpi::Type::int32,
-                                         rank, kAnswer, comm, &answers.back()),
-                      "MPI_Isend");
-  }
-  const auto late = not_done(answers, kAnswerGrace);
-  for (const size_t place : late) drop(answers[place]);
-  return late.empty() ? *missing : *missing.release();  // MPI may still read it
-}
-
-std::vector<int> missing_on_other_ranks(mpi::Comm comm, int world, Milliseconds timeout) {
-  auto missing = std::make_unique<std::vector<int>>(static_cast<size_t>(world));
-  mpi::Request answer = mpi::Request::null, hello = mpi::Request::null;
-  launch::check_mpi(mpi::calls().irecv(missing->data(), world, mpi::Type::int32, 0, kAnswer, comm, &answer),
-                    "MPI_Irecv");
-  launch::check_mpi(mpi::calls().isend(nullptr, 0, mpi::Type::int32, 0, kHello, comm, &hello), "MPI_Isend");
-  mpi::Status status;
-  bool came = false;
-  for (base::AwakeTime awake; !came && awake.passed() < timeout + kAnswerGrace;) {
-    came = is_done(answer, &status);
-    if (!came) std::this_thread::sleep_for(kBetweenTests);
-  }
-  launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
-  if (!came) {
-    drop(answer);
-    missing.release();  // MPI may still write it
-    return {0};
-  }
-  int count = 0;
-  launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
-  missing->resize(static_cast<size_t>(count));
-  return *missing;
-}
-
 }  // namespace
-
-void join_over_mpi(const launch::Runtime& runtime, Milliseconds timeout) {
-  const Job& job = runtime.job();
-  if (job.world == 1) return;
-  const auto comm = runtime.mpi().world();
-  const auto missing = job.rank == 0 ? missing_on_rank_zero(comm, job.world, timeout)
-                                     : missing_on_other_ranks(comm, job.world, timeout);
-  if (!missing.empty()) refuse_missing(missing, job, timeout);
-}
 
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,
                           const std::function<std::string(const std::vector<std::string>& texts)>& answer,
                           Milliseconds timeout) {
-  // MPI's own gather would block all ranks while one of them is stopped
-  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  if (runtime.has_mpi()) runtime.mpi().call_roll(timeout, launch::kJoin);
   const auto texts = runtime.gather(text);
   return runtime.broadcast(runtime.job().rank == 0 ? answer(texts) : "");
 }
@@ -252,7 +142,7 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
   if (job.world == 1) return;
   if (runtime.has_mpi()) {
     runtime.set_timeout(timeout);
-    join_over_mpi(runtime, timeout);
+    runtime.mpi().call_roll(timeout, launch::kJoin);
   } else {
     const QuietJoin quiet;
     make_room_for_files(files_for(job));

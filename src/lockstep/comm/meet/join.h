@@ -23,10 +23,6 @@ constexpr const char* kVersionFact = "lockstep's version";
 /// rank that came: an InputError if the facts differ.
 void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout);
 
-/// Waits for all ranks over MPI, with a deadline, which MPI itself lacks. Otherwise throws on every rank that
-/// came, and names those that did not.
-void join_over_mpi(const launch::Runtime& runtime, std::chrono::milliseconds timeout);
-
 /// Rank 0's answer to all ranks' texts, on every rank. Throws Error if a rank does not come in time.
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,
                           const std::function<std::string(const std::vector<std::string>& texts)>& answer,

@@ -25,12 +25,6 @@ Peer own_peer(int rank, int node, const std::string& host, const std::string& ad
 std::string name_of(const Peer& peer);
 /// "rank 2 (...) and rank 3 (...)"; names eight ranks and counts the rest.
 std::string names_of(const std::vector<Peer>& peers);
-/// Messages name this many ranks and count the rest.
-constexpr size_t kNamedRanks = 8;
-/// "ranks 2, 3 and 5"
-std::string rank_list(const std::vector<int>& ranks);
-/// The same for `count` ranks. `first` has all of them or more than kNamedRanks.
-std::string rank_list(const std::vector<int>& first, size_t count);
 
 /// As text for other ranks, and back.
 std::string pack(const Peer& peer);

@@ -13,7 +13,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/comm/meet/shared_store.h"
 
 namespace lockstep::comm {
 
@@ -130,13 +129,13 @@ LocalStore::LocalStore(const std::string& path)
     : file_(path, true, [this](const base::Descriptor& file) {
         base::Descriptor own(::fcntl(file.number(), F_DUPFD_CLOEXEC, 0));
         const bool opened = static_cast<bool>(own);
-        store_ = c10::make_intrusive<SharedStore>(std::move(own));
+        store_ = shared_store(std::move(own));
         return opened;
       }) {}
 
 StorePtr find_local_store(const std::string& path) {
   base::Descriptor file = open_own(path);
-  return is_held(file) ? StorePtr(c10::make_intrusive<SharedStore>(std::move(file))) : nullptr;
+  return is_held(file) ? shared_store(std::move(file)) : nullptr;
 }
 
 PrivateFile publish(const std::string& path, const MeetingPlace& place) {

@@ -84,8 +84,7 @@ StorePtr open_tcp(const launch::Runtime& runtime, Milliseconds timeout) {
     store = serve_store(address, std::move(listener), timeout);
     return base::as_line(nlohmann::json{{"host", address}, {"port", port}});
   };
-  const auto place = nlohmann::json::parse(
-      base::unpack_outcome(runtime.broadcast(runtime.job().rank == 0 ? base::pack_outcome(serve) : "")));
+  const auto place = base::from_rank<nlohmann::json>(runtime.from_first(serve));
   if (store) return store;
   return connect_store(member_of(runtime.job()), place.at("host"), place.at("port"), timeout);
 }
@@ -135,7 +134,7 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
   if (!connect_to(host, port, deadline, why)) {
-    throw Error(format("no rank 0 answered at {} within {} ({})", place, seconds(timeout), why),
+    throw Error(format("no rank 0 answered at {} within {} ({})", place, base::in_seconds(timeout), why),
                 place_of(own),
                 format("look for an error of rank 0 in the log, and check that this node can reach {}",
                        base::printable(host)))
@@ -153,7 +152,8 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
     log::debug(format("{}: {}", place, error.what()));
   }
   throw Error(
-      format("something answers at {}, but not as rank 0 of this job within {}", place, seconds(timeout)),
+      format("something answers at {}, but not as rank 0 of this job within {}", place,
+             base::in_seconds(timeout)),
       place_of(own),
       "check whether rank 0 is stopped. If another service uses that port, set another MASTER_PORT, the same "
       "on "

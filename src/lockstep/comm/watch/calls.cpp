@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
 namespace {
@@ -61,7 +61,7 @@ Difference describe_all(const std::vector<Parts>& all) {
   }
   std::string text;
   for (const auto& [words, those] : ranks)
-    text += format("{}{}: {}", text.empty() ? "" : "; ", rank_list(those), words);
+    text += format("{}{}: {}", text.empty() ? "" : "; ", base::rank_list(those), words);
   return {format("the ranks' calls differ in {}: {}", aspects(all), text), std::move(calls)};
 }
 

@@ -426,8 +426,7 @@ std::exception_ptr PeerMonitor::diagnose_nccl(const std::string& what) {
 std::exception_ptr PeerMonitor::diagnose_stall(const std::string& what, Milliseconds limit) {
   const Collective stalled{
       .what = what, .number = begun(), .timeout = limit, .waits_for = "no rank of this node has failed"};
-  const bool lost = waits_for_lost_rank({.what = "", .number = std::numeric_limits<uint64_t>::max()});
-  return diagnose(stalled, "", /*timed_out=*/!lost);
+  return diagnose(stalled, "", /*timed_out=*/!misses_rank());
 }
 
 // Each group over NCCL has a watchdog. Its message names the group; other groups do not report it.
@@ -445,6 +444,10 @@ bool PeerMonitor::is_lost(int rank, uint64_t number) const {
   if (!page_ || !page_->of(rank).present) return false;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   return look_at(*page_, peer, pid_counts(peer), number, false) != nullptr;
+}
+
+bool PeerMonitor::misses_rank() const {
+  return waits_for_lost_rank({.what = "", .number = std::numeric_limits<uint64_t>::max()});
 }
 
 bool PeerMonitor::waits_for_lost_rank(const Collective& collective) const {

@@ -79,6 +79,8 @@ class PeerMonitor {
   /// Whether a rank of this node has ended and cannot begin collective `number` (0: any). Cheap enough to
   /// call ten times a second.
   bool is_lost(int rank, uint64_t number) const;
+  /// Whether a rank of this node has died or left, so that waiting for all ranks is pointless. Reads /proc.
+  bool misses_rank() const;
   /// Whether a rank of this node that has not finished its part in `collective` has died, or left before it.
   /// gloo may wait for such a rank. Reads /proc once for each rank.
   bool waits_for_lost_rank(const Collective& collective) const;

@@ -130,9 +130,10 @@ std::optional<int> asked_threads(const Environment& environment) {
 
 std::optional<int> count_sharers(const Runtime& runtime, const CpuMask& mask) {
   if (!runtime.has_mpi()) return std::nullopt;
-  const auto masks = runtime.mpi().all_gather_on_node(mask.units);
-  return static_cast<int>(std::count_if(masks.begin(), masks.end(), [&](const std::string& other) {
-    return masks_overlap(mask.units, other);
+  const auto node = format("{} ", runtime.job().node_rank);
+  const auto masks = runtime.all_gather(node + mask.units);
+  return static_cast<int>(std::ranges::count_if(masks, [&](const std::string& other) {
+    return other.starts_with(node) && masks_overlap(mask.units, other.substr(node.size()));
   }));
 }
 

@@ -34,7 +34,7 @@ struct ThreadShare {
 ThreadShare choose_threads(const Job& job, const Environment& environment, const CpuMask& mask,
                            std::optional<int> sharers, const std::optional<CpuQuota>& quota = {});
 
-/// Collective over the node with MPI: ranks that are bound to different cores do not share them.
+/// Collective with MPI: ranks that are bound to different cores do not share them.
 ThreadShare share_threads(const Runtime& runtime, const Environment& environment);
 
 }  // namespace lockstep::launch

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/alarm.h"
 #include "lockstep/launch/process/leave.h"
@@ -160,7 +163,7 @@ mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice
 namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
-constexpr const char* kExchange = "an exchange of small texts";
+constexpr const char *kExchange = "an exchange of small texts", *kReachExchange = "reach an exchange";
 constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
 mpi::Comm g_last_words = mpi::Comm::null;  // of the newest session
@@ -187,7 +190,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
   const auto error =
-      Error(format("not every rank arrived in MPI_Init within {} s", waited.count() / 1000.0),
+      Error(format("not every rank arrived in MPI_Init within {}", base::in_seconds(waited)),
             format("process {}", getpid()),
             "look for a rank that failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds")
           .of(Code::not_joined);
@@ -198,28 +201,79 @@ mpi::Comm duplicate(mpi::Comm of) {
 
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
   log::error(format(
-      "MPI_Finalize did not end within {} s\n  where: process {}\n  to do: look for a rank that was stopped "
+      "MPI_Finalize did not end within {}\n  where: process {}\n  to do: look for a rank that was stopped "
       "or killed while it exited; the work itself was done",
-      waited.count() / 1000.0, getpid()));
+      base::in_seconds(waited), getpid()));
   _exit(kFailed);
 }
 
-// A barrier with a timeout: MPI's own blocks all ranks while one of them is stopped.
-void wait_for_all(mpi::Comm comm, std::chrono::milliseconds timeout, const char* where) {
-  if (timeout.count() <= 0) return;
-  mpi::Request request = mpi::Request::null;
-  check_mpi(mpi::calls().ibarrier(comm, &request), "MPI_Ibarrier");
-  base::AwakeTime awake;
-  for (int done = 0;;) {
-    check_mpi(mpi::calls().test(&request, &done, mpi::kIgnore), "MPI_Test");
-    if (done) return;
-    if (awake.passed() > timeout) {
-      throw Error(format("not every rank reached {} within {} s", where, timeout.count() / 1000.0),
-                  "MPI, process " + std::to_string(getpid()),
-                  "look for a rank that was stopped or is still busy");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+// The roll call: each rank sends an empty message to rank 0, which answers with the missing ranks. The
+// communicator is the session's own, so a user's messages cannot interfere.
+constexpr int kHello = 1, kAnswer = 2;
+constexpr auto kBetweenTests = std::chrono::microseconds(200);
+// the others wait a little longer than rank 0, which waits for the full timeout before it answers
+constexpr auto kAnswerGrace = std::chrono::seconds(2);
+
+constexpr size_t kMostMissing = 32;
+using Answer = std::array<int, 1 + kMostMissing>;  // how many ranks are missing, and the first of them
+
+bool is_done(mpi::Request& request) {
+  int done = 0;
+  check_mpi(mpi::calls().test(&request, &done, mpi::kIgnore), "MPI_Test");
+  return done != 0;
+}
+
+// Waits for the requests, and drops those that are not done in time. Returns their indices.
+std::vector<size_t> drop_late(std::vector<mpi::Request>& requests, std::chrono::milliseconds timeout) {
+  std::vector<size_t> open(requests.size());
+  std::iota(open.begin(), open.end(), size_t{0});
+  for (base::AwakeTime awake; !open.empty() && awake.passed() <= timeout;) {
+    std::erase_if(open, [&](size_t i) { return is_done(requests[i]); });
+    if (!open.empty()) std::this_thread::sleep_for(kBetweenTests);
   }
+  for (const size_t i : open) {
+    mpi::calls().cancel(&requests[i]);
+    mpi::calls().request_free(&requests[i]);
+  }
+  return open;
+}
+
+Answer answer_on_rank_zero(mpi::Comm comm, int world, std::chrono::milliseconds timeout) {
+  std::vector<mpi::Request> hellos(static_cast<size_t>(world) - 1, mpi::Request::null), answers;
+  for (int rank = 1; rank < world; ++rank) {
+    check_mpi(mpi::calls().irecv(nullptr, 0, mpi::Type::int32, rank, kHello, comm,
+                                 &hellos[static_cast<size_t>(rank) - 1]),
+              "MPI_Irecv");
+  }
+  auto answer = std::make_unique<Answer>();
+  std::set<int> missing;
+  for (const size_t place : drop_late(hellos, timeout)) missing.insert(static_cast<int>(place) + 1);
+  answer->front() = static_cast<int>(missing.size());
+  std::copy_n(missing.begin(), std::min(missing.size(), kMostMissing), answer->begin() + 1);
+  for (int rank = 1; rank < world; ++rank) {
+    if (missing.contains(rank)) continue;  // its next call would receive this answer
+    answers.push_back(mpi::Request::null);
+    check_mpi(mpi::calls().isend(answer->data(), static_cast<int>(answer->size()), mpi::Type::int32, rank,
+                                 kAnswer, comm, &answers.back()),
+              "MPI_Isend");
+  }
+  const bool is_sent = drop_late(answers, kAnswerGrace).empty();
+  return is_sent ? *answer : *answer.release();  // MPI may still read it
+}
+
+Answer answer_on_other_ranks(mpi::Comm comm, std::chrono::milliseconds timeout) {
+  auto answer = std::make_unique<Answer>();
+  std::vector<mpi::Request> request(1, mpi::Request::null);
+  mpi::Request hello = mpi::Request::null;
+  check_mpi(mpi::calls().irecv(answer->data(), static_cast<int>(answer->size()), mpi::Type::int32, 0, kAnswer,
+                               comm, &request[0]),
+            "MPI_Irecv");
+  check_mpi(mpi::calls().isend(nullptr, 0, mpi::Type::int32, 0, kHello, comm, &hello), "MPI_Isend");
+  const bool came = drop_late(request, timeout + kAnswerGrace).empty();
+  check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
+  if (came) return *answer;
+  answer.release();  // MPI may still write it
+  return {1, 0};     // one rank, rank 0
 }
 
 void refuse_too_many(unsigned long long bytes) {
@@ -283,7 +337,6 @@ MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_
                 "create only one Runtime in a process");
   }
   join(join_timeout);
-  learn_facts();
 }
 
 MpiSession::~MpiSession() = default;
@@ -298,17 +351,20 @@ void MpiSession::join(std::chrono::milliseconds timeout) {
   last_words_before_ = std::exchange(g_last_words, duplicate(world_));
   check_mpi(mpi::calls().comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
   check_mpi(mpi::calls().comm_size(world_, &facts_.world), "MPI_Comm_size");
-  check_mpi(mpi::calls().comm_split_type(world_, mpi::kShared, facts_.rank, mpi::Info::null, &node_),
-            "MPI_Comm_split_type");
+  facts_.library = mpi::loaded()->version;
+  learn_layout();
 }
 
 // A node is known by its first world rank; nodes are numbered in that order.
-void MpiSession::learn_facts() {
-  facts_.library = mpi::loaded()->version;
-  check_mpi(mpi::calls().comm_rank(node_, &facts_.local_rank), "MPI_Comm_rank");
-  check_mpi(mpi::calls().comm_size(node_, &facts_.local_world), "MPI_Comm_size");
+void MpiSession::learn_layout() {
+  mpi::Comm node = mpi::Comm::null;  // the ranks that share this node's memory
+  check_mpi(mpi::calls().comm_split_type(world_, mpi::kShared, facts_.rank, mpi::Info::null, &node),
+            "MPI_Comm_split_type");
+  check_mpi(mpi::calls().comm_rank(node, &facts_.local_rank), "MPI_Comm_rank");
+  check_mpi(mpi::calls().comm_size(node, &facts_.local_world), "MPI_Comm_size");
   int first = facts_.rank;
-  check_mpi(mpi::calls().bcast(&first, 1, mpi::Type::int32, 0, node_), "MPI_Bcast");
+  check_mpi(mpi::calls().bcast(&first, 1, mpi::Type::int32, 0, node), "MPI_Bcast");
+  check_mpi(mpi::calls().comm_free(&node), "MPI_Comm_free");
   std::vector<int> firsts(static_cast<size_t>(facts_.world));
   check_mpi(mpi::calls().allgather(&first, 1, mpi::Type::int32, firsts.data(), 1, mpi::Type::int32, world_),
             "MPI_Allgather");
@@ -324,7 +380,7 @@ void MpiSession::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 std::string MpiSession::broadcast(const std::string& own) {
-  wait_for_all(world_, patience_, kExchange);
+  call_roll(patience_, kReachExchange);
   std::string text = own;
   unsigned long long size = text.size();
   check_mpi(mpi::calls().bcast(&size, 1, mpi::Type::unsigned_long_long, 0, world_), "MPI_Bcast");
@@ -336,7 +392,7 @@ std::string MpiSession::broadcast(const std::string& own) {
 }
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) {
-  wait_for_all(world_, patience_, kExchange);
+  call_roll(patience_, kReachExchange);
   return all_gather_over(world_, text);
 }
 
@@ -345,9 +401,20 @@ std::vector<std::string> MpiSession::gather(const std::string& text) {
   return facts_.rank == 0 ? texts : std::vector<std::string>();
 }
 
-std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {
-  wait_for_all(node_, patience_, kExchange);
-  return all_gather_over(node_, text);
+void MpiSession::call_roll(std::chrono::milliseconds timeout, const char* what) const {
+  if (timeout.count() <= 0 || facts_.world == 1) return;
+  const auto answer = facts_.rank == 0 ? answer_on_rank_zero(world_, facts_.world, timeout)
+                                       : answer_on_other_ranks(world_, timeout);
+  const auto missing = static_cast<size_t>(answer.front());
+  if (missing == 0) return;
+  std::vector<int> ranks(answer.begin() + 1, answer.end());
+  ranks.resize(std::min(missing, kMostMissing));
+  throw Error(
+      format("{} did not {} within {}", base::rank_list(ranks, missing), what, base::in_seconds(timeout)),
+      format("rank {} of {} on host {}", facts_.rank, facts_.world, current_surroundings({}).host),
+      "look in the log for an earlier error of that rank, or for a rank that is stopped; raise "
+      "launch.join_timeout if it is only slow")
+      .of(Code::not_joined, ranks);
 }
 
 void MpiSession::barrier() const {
@@ -355,12 +422,11 @@ void MpiSession::barrier() const {
 }
 
 void MpiSession::finish(std::chrono::milliseconds timeout) {
-  timeout.count() > 0 ? wait_for_all(world_, timeout, "the end of the job") : barrier();
+  timeout.count() > 0 ? call_roll(timeout, "reach the end of the job") : barrier();
   // all ranks have arrived: a longer wait means that one was stopped or has died
   const auto patience = std::min(timeout, kLongestFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
-  for (mpi::Comm* comm : {&node_, &g_last_words, &world_})
-    check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");
+  for (mpi::Comm* comm : {&g_last_words, &world_}) check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");
   g_last_words = last_words_before_;
   if (owner_) check_mpi(mpi::calls().finalize(), "MPI_Finalize");
 }

@@ -23,6 +23,8 @@ std::string mpi_failure(int code, const char* call);
 /// Every rank's text, in rank order. Collective over `comm`.
 std::vector<std::string> all_gather_over(mpi::Comm comm, const std::string& text);
 
+constexpr const char* kJoin = "join the group";  // for MpiSession::call_roll()
+
 /// Loaded, initialised and not yet finalised.
 bool mpi_is_up();
 
@@ -40,18 +42,17 @@ class MpiSession : public TextExchange {
 
   /// All ranks; a duplicate of MPI_COMM_WORLD. Another module duplicates it again.
   mpi::Comm world() const { return world_; }
-  /// The ranks that share this node's memory, in the order of their world ranks.
-  mpi::Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
 
   /// From now on the exchanges below wait at least this long.
   void set_timeout(std::chrono::milliseconds timeout);
+  /// Waits for all ranks with a timeout, which MPI itself lacks; zero waits for none. Otherwise throws on
+  /// every rank that came: "rank 1 did not {what} within 60 s".
+  void call_roll(std::chrono::milliseconds timeout, const char* what) const;
   /// These throw if a rank does not arrive within the timeout.
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(const std::string& text) override;
   std::vector<std::string> all_gather(const std::string& text) override;
-  /// As all_gather, among the ranks of this node.
-  std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;
   /// Waits for all ranks, frees the communicators and finalises MPI. Throws if not every rank arrives in
   /// time. Without this call MPI stays initialised.
@@ -59,12 +60,11 @@ class MpiSession : public TextExchange {
 
  private:
   void join(std::chrono::milliseconds timeout);
-  void learn_facts();
+  void learn_layout();
 
   std::chrono::milliseconds patience_;
   bool owner_ = false;
   mpi::Comm world_ = mpi::Comm::null;
-  mpi::Comm node_ = mpi::Comm::null;
   mpi::Comm last_words_before_ = mpi::Comm::null;  // of a session that this one was made within
   MpiFacts facts_;
 };

@@ -135,6 +135,10 @@ std::vector<std::string> Runtime::gather(const std::string& text) const {
   return exchange() ? exchange()->gather(text) : std::vector{text};
 }
 
+std::string Runtime::from_first(const std::function<std::string()>& work) const {
+  return base::unpack_outcome(broadcast(job_.rank == 0 ? base::pack_outcome(work) : ""));
+}
+
 void Runtime::barrier() const {
   mpi_ ? mpi_->barrier() : void(all_gather(""));
 }

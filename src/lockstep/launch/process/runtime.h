@@ -3,6 +3,7 @@
 // loaded.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,6 +80,8 @@ class Runtime {
   std::vector<std::string> all_gather(const std::string& text) const;
   /// Every rank's text, in rank order, on rank 0; empty elsewhere. Before the ranks have met: its own text.
   std::vector<std::string> gather(const std::string& text) const;
+  /// Rank 0's result, or its error, on every rank.
+  std::string from_first(const std::function<std::string()>& work) const;
   void barrier() const;
   /// Ends the whole job at once (MPI_Abort); without MPI ends this process.
   [[noreturn]] void abort(int status) const;
