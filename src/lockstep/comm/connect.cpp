@@ -362,10 +362,16 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
   return require_monitor(group)->diagnose_stall(what, limit);
 }
 
-bool misses_rank(const ProcessGroup& group) {
-  const auto monitor = monitor_of(group);
-  return monitor &&
-         monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
+                                                 std::chrono::milliseconds limit) {
+  const auto misses_rank = [group] {
+    const auto monitor = monitor_of(group);
+    return monitor &&
+           monitor->waits_for_lost_rank({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
+  };
+  return std::make_unique<launch::StallWatch>(
+      launch::StallWatch::Limits{limit, misses_rank},
+      [group, what, limit] { std::rethrow_exception(judge_stall(group, what, limit)); });
 }
 
 bool is_dead(const ProcessGroup& group) {

@@ -1,10 +1,14 @@
 #pragma once
 // A process group for the job: connect() opens the requested backend on every rank.
 
+#include <chrono>
+#include <exception>
+#include <memory>
 #include <string>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/process/alarm.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
@@ -40,8 +44,10 @@ int rank_in_job(const ProcessGroup& group, int rank);
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
                                std::chrono::milliseconds limit);
 
-/// Whether a rank of this node has died or left the group, so that waiting for all ranks is pointless.
-bool misses_rank(const ProcessGroup& group);
+/// Ends this process with that error if `what` reports no progress for `limit`, or if a rank of this node has
+/// died or left the group meanwhile.
+std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
+                                                 std::chrono::milliseconds limit);
 
 /// Whether an error has ended this group (on CPUs; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);
