@@ -6,6 +6,7 @@
 //   auto model = lockstep::ddp(Net(), session);
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/collective/save.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
@@ -25,6 +26,5 @@
 #include "lockstep/parallel/team.h"
 #include "lockstep/parallel/tensor_layers.h"
 #include "lockstep/recompute/checkpoint_activations.h"
-#include "lockstep/train/save.h"
-#include "lockstep/train/sets.h"
+#include "lockstep/tasks/collective/sets.h"
 #include "lockstep/zero/sharded_optimizer.h"

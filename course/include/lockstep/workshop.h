@@ -12,6 +12,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/collective/save.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/local_ranks.h"
 #include "lockstep/data/loader.h"
@@ -27,5 +28,4 @@
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/parallel/tensor_layers.h"
-#include "lockstep/train/save.h"
-#include "lockstep/train/sets.h"
+#include "lockstep/tasks/collective/sets.h"

@@ -361,15 +361,14 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
   return require_monitor(group)->diagnose_stall(what, limit);
 }
 
-bool misses_rank(const ProcessGroup& group) {
-  const auto monitor = monitor_of(group);
-  return monitor && monitor->misses_rank();
-}
-
 std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,
                                                  std::chrono::milliseconds limit) {
+  const auto misses_rank = [group] {
+    const auto monitor = monitor_of(group);
+    return monitor && monitor->misses_rank();
+  };
   return std::make_unique<launch::StallWatch>(
-      launch::StallWatch::Limits{limit, [group] { return misses_rank(group); }},
+      launch::StallWatch::Limits{limit, misses_rank},
       [=] { std::rethrow_exception(judge_stall(group, what, limit)); });
 }
 

@@ -42,9 +42,6 @@ int rank_in_job(const ProcessGroup& group, int rank);
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
                                std::chrono::milliseconds limit);
 
-/// Whether a rank of this node has died or left the group, so that waiting for all ranks is pointless.
-bool misses_rank(const ProcessGroup& group);
-
 /// A watch over work that no backend times. If the work reports no progress for `limit`, or a rank of this
 /// node has died or left, this process ends with an error that names the ranks at fault.
 std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, const std::string& what,

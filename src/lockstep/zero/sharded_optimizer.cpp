@@ -11,14 +11,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/parallel/team.h"
-#include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/zero/shares.h"
 
 namespace lockstep::zero {
 namespace {
 
-using parallel::Stretches;
+using checkpoint::Stretches;
 
 constexpr int64_t kAlign = 64;
 
@@ -36,7 +36,7 @@ Stretches stretches_of(const std::vector<ParameterPiece>& share, const std::vect
 int64_t slot_bytes(const std::vector<Stretches>& shares) {
   int64_t longest = 0;
   for (const auto& share : shares) longest = std::max(longest, share.total);
-  const auto most = std::max<int64_t>(kAlign, parallel::kInFlight / static_cast<int64_t>(shares.size()));
+  const auto most = std::max<int64_t>(kAlign, checkpoint::kInFlight / static_cast<int64_t>(shares.size()));
   return (std::min(longest, most) + kAlign - 1) / kAlign * kAlign;
 }
 
@@ -46,10 +46,10 @@ void exchange_round(const Team& team, const std::vector<Stretches>& shares, int6
   const auto slots = buffer.chunk(team.world());
   const auto own = static_cast<size_t>(team.rank());
   at::Tensor mine = slots[own];
-  parallel::take_from(shares[own], from, mine);
+  checkpoint::take_from(shares[own], from, mine);
   base::own_all_gather_single(*team.group(), buffer, mine)->wait();
   for (size_t rank = 0; rank < shares.size(); ++rank) {
-    if (rank != own) parallel::put_into(shares[rank], from, slots[rank]);
+    if (rank != own) checkpoint::put_into(shares[rank], from, slots[rank]);
   }
 }
 
@@ -223,7 +223,7 @@ Tree ShardedOptimizer::whole_state(const std::vector<Tree>& held, size_t index) 
 }
 
 Tree ShardedOptimizer::state_dict() const {
-  const auto held = parallel::gather_trees(share_->team, held_state());
+  const auto held = checkpoint::gather_trees(share_->team, held_state());
   auto state = make_dict();
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (auto whole = whole_state(held, i); !whole.isNone()) put(state, static_cast<int64_t>(i), whole);

@@ -9,8 +9,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/train/resumable.h"
 #include "trainer/loop/same_bits.h"
 
 namespace lockstep::train {
@@ -27,7 +27,7 @@ Tree gather_losses(const Team& team, const TrainingState& state) {
 
 int64_t format_of(const Tree& memory) {
   const auto scale = memory.isNone() ? std::nullopt : find(memory, "label_scale");
-  return scale && !scale->isNone() ? kCheckpointFormat : kFirstFormat;
+  return scale && !scale->isNone() ? checkpoint::kCheckpointFormat : checkpoint::kFirstFormat;
 }
 
 Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner, const std::string& config) {
@@ -43,14 +43,14 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"losses", gather_losses(mesh.data(), state)},
                                {"config", config},
                                {"task", learner.memory}});
-  put_machine(dict);
+  checkpoint::put_machine(dict);
   put_run_facts(mesh.all(), dict);
-  put_generators(mesh.all(), dict, gpus_of(mesh.all(), learner.model->devices()));
+  checkpoint::put_generators(mesh.all(), dict, checkpoint::gpus_of(mesh.all(), learner.model->devices()));
   if (const auto own = learner.source->state_dict(state); !own.isNone()) put(dict, "acting", own);
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
-  put(dict, "buckets", tree_of(learner.model->buckets()));
-  put_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), dict);
+  put(dict, "buckets", checkpoint::tree_of(learner.model->buckets()));
+  checkpoint::put_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), dict);
   return dict;
 }
 
@@ -115,12 +115,13 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
   restore_schedule(*learner.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && learner.scaler)
     learner.scaler->load_state_dict(*scaler);
-  restore_generators(mesh.all(), extras, gpus_of(mesh.all(), learner.model->devices()));
+  checkpoint::restore_generators(mesh.all(), extras,
+                                 checkpoint::gpus_of(mesh.all(), learner.model->devices()));
   if (const auto list = find(extras, "buckets")) {
-    const auto buckets = buckets_of(*list);
+    const auto buckets = checkpoint::buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
-  restore_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), extras);
+  checkpoint::restore_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), extras);
   compare_samples(extras, learner.memory);
   return state;
 }
@@ -151,11 +152,11 @@ Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& 
                     {"epoch", state.epoch},
                     {"model", model},
                     {"optimizer", optimizer},
-                    {kTrainerKey, more}});
+                    {checkpoint::kTrainerKey, more}});
 }
 
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner) {
-  const auto extras = find(tree, kTrainerKey);
+  const auto extras = find(tree, checkpoint::kTrainerKey);
   learner.model->load_state_dict(find_state_dict(tree, file), file);
   if (const auto optimizer = find(tree, "optimizer")) {
     const auto own = learner.model->own_optimizer(*optimizer);

@@ -13,9 +13,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/train/resumable.h"
 
 namespace lockstep::train {
 namespace {
@@ -148,12 +148,13 @@ std::vector<Fact> facts_of(const Team& team) {
           {"sums", order_of_sums(team), "summed in the order of"}};
 }
 
-std::vector<std::string> unlike_run(const Team& team, const Tree& extras, Unrecorded unrecorded) {
+std::vector<std::string> unlike_run(const Team& team, const Tree& extras, checkpoint::Unrecorded unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& [key, here, was] : facts_of(team)) {
     const auto there = find(extras, key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs) unlike.push_back(format("written without its {}", key));
+      if (unrecorded == checkpoint::Unrecorded::differs)
+        unlike.push_back(format("written without its {}", key));
     } else if (const auto before = as_string(*there, key); before != here) {
       unlike.push_back(format("{} {}, and here it is {}", was, before, here));
     }
@@ -169,15 +170,15 @@ void put_run_facts(const Team& team, const Tree& dict) {
 
 void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
   const bool required = is_required(setup);
-  const auto unrecorded = required ? Unrecorded::differs : Unrecorded::passes;
-  const auto extras = find(checkpoint, kTrainerKey);
+  const auto unrecorded = required ? checkpoint::Unrecorded::differs : checkpoint::Unrecorded::passes;
+  const auto extras = find(checkpoint, checkpoint::kTrainerKey);
   if (!extras && required)
     refuse("the checkpoint is not from lockstep and does not record what its bits depend on",
            "start a new run");
   if (!extras) return;
   const auto world = other_world(setup, *extras, learner);
   if (required && !world.empty()) refuse(world, "start that many ranks, or set train.as_world");
-  auto unlike = unlike_machine(*extras, unrecorded);
+  auto unlike = checkpoint::unlike_machine(*extras, unrecorded);
   const auto more = unlike_run(*setup.team, *extras, unrecorded);
   if (world.empty()) unlike.insert(unlike.end(), more.begin(), more.end());
   if (required && !unlike.empty())
@@ -190,7 +191,8 @@ void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& lea
 
 void compare_ranks(const Setup& setup) {
   if (setup.settings.train.as_world == 0 && !is_required(setup)) return;
-  const auto all = setup.team->all_gather(format("{}, {}", processor(), device_kind(*setup.team)));
+  const auto all =
+      setup.team->all_gather(format("{}, {}", checkpoint::processor(), device_kind(*setup.team)));
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
   if (other == all.end()) return;
   const auto what = format(

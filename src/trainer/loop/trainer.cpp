@@ -249,11 +249,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
 // but this rank may stand in the launch of a step and never come to that.
 void Trainer::watch_captured_steps() {
   losses_.before_waiting([&team = *setup_.team] { team.time_what_is_under_way(); });
-  const auto limit = setup_.settings.launch.timeout;
-  const auto group = setup_.team->group();
-  stall_ = std::make_unique<launch::StallWatch>(
-      launch::StallWatch::Limits{limit, [group] { return comm::misses_rank(group); }},
-      [group, limit] { std::rethrow_exception(comm::judge_stall(group, "a captured step", limit)); });
+  stall_ = comm::watch_stalls(setup_.team->group(), "a captured step", setup_.settings.launch.timeout);
 }
 
 RunEnding Trainer::run() {

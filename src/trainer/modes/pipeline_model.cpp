@@ -22,6 +22,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/models/chain.h"
@@ -32,7 +33,6 @@
 #include "lockstep/parallel/stages/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "lockstep/parallel/trees/share_tree.h"
 #include "trainer/config/settings.h"
 
 namespace lockstep::train {
@@ -300,7 +300,7 @@ class StageParts : public ModelParts {
   const Team& team() const override { return line_; }
 
   Tree whole_state_dict(const Tree& own) const override {
-    const auto all = parallel::gather_trees(line_, own);
+    const auto all = checkpoint::gather_trees(line_, own);
     auto whole = make_dict();
     if (all.empty()) return whole;
     size_t place = 0;
@@ -319,7 +319,7 @@ class StageParts : public ModelParts {
   }
 
   Tree whole_optimizer(const Tree& own) const override {
-    const auto all = parallel::gather_trees(line_, own);
+    const auto all = checkpoint::gather_trees(line_, own);
     if (all.empty()) return make_dict();
     std::map<int64_t, Tree> states;
     for (int stage = 0; stage < line_.world(); ++stage) {

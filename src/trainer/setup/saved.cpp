@@ -10,9 +10,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/store.h"
-#include "lockstep/parallel/trees/share_tree.h"
-#include "lockstep/train/resumable.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/past_config.h"
 #include "trainer/run_folder/status.h"
@@ -68,7 +68,7 @@ void recall_classes(Setup& setup, const Tree& memory) {
 
 // Of a file that knows no config, Python's say, a label is the number itself.
 void take_over_from(Settings& settings, const Tree& checkpoint) {
-  const auto extras = find(checkpoint, kTrainerKey);
+  const auto extras = find(checkpoint, checkpoint::kTrainerKey);
   if (const auto config = extras ? find(*extras, "config") : std::nullopt) {
     const auto text = as_string(*config, "lockstep.config");
     config::take_over(config::read_past_config(text, "lockstep.config"), settings);
@@ -93,7 +93,7 @@ Tree remembered(const Setup& setup) {
 
 bool recall(Setup& setup, const Tree& checkpoint) {
   take_over_from(setup.settings, checkpoint);
-  const auto extras = find(checkpoint, kTrainerKey);
+  const auto extras = find(checkpoint, checkpoint::kTrainerKey);
   const auto memory = extras ? find(*extras, "task") : std::nullopt;
   if (!memory || memory->isNone()) return false;
   if (as_string(get(*memory, "name"), "lockstep.task.name") != setup.settings.task.name) return false;
@@ -117,7 +117,7 @@ std::optional<Saved> best_in(const CheckpointStore& store) {
   std::error_code none;
   if (!fs::exists(store.best_path(), none)) return std::nullopt;
   try {
-    return Saved{store.best_path(), read_checkpoint(store.best_path())};
+    return Saved{store.best_path(), checkpoint::read_checkpoint(store.best_path())};
   } catch (const InputError& error) {
     log::warning(format("{} is skipped: {}", store.best_path(), error.what()));
     return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<Saved> best_in(const CheckpointStore& store) {
 std::optional<Saved> newest_in(const CheckpointStore& store) {
   auto found = store.latest();
   if (!found) return std::nullopt;
-  check_format(found->tree, found->path);
+  checkpoint::check_format(found->tree, found->path);
   return Saved{found->path, found->tree};
 }
 
@@ -147,7 +147,7 @@ void check_never_saved(const fs::path& run_folder) {
 
 Saved from_first(const Team& team, const std::function<Saved()>& read) {
   Saved saved;
-  saved.tree = parallel::share_tree(team, [&] {
+  saved.tree = checkpoint::share_tree(team, [&] {
     saved = read();
     return saved.tree;
   });
@@ -169,7 +169,7 @@ std::string find_saved(const std::string& wanted) {
 Saved read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
-    if (!fs::is_directory(path)) return Saved{path, read_checkpoint(path)};
+    if (!fs::is_directory(path)) return Saved{path, checkpoint::read_checkpoint(path)};
     const auto store = checkpoints_of(path);
     if (auto found = best_in(store)) return *found;
     if (auto found = newest_in(store)) return *found;

@@ -28,7 +28,7 @@
 #include "lockstep/data/resident_set.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/parallel/session.h"
-#include "lockstep/train/sets.h"
+#include "lockstep/tasks/collective/sets.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/load.h"
@@ -384,7 +384,7 @@ std::jthread count_minutes(const std::string& work) {
 }
 
 void load_data(Setup& setup) {
-  const auto share = node_share(*setup.team);
+  const auto share = tasks::node_share(*setup.team);
   const auto minutes = count_minutes("loading the data set of task " + setup.settings.task.name);
   setup.team->together([&] {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
@@ -416,7 +416,7 @@ void hold_on_device(Setup& setup) {
 
 bool load_evaluation(Setup& setup) {
   if (setup.settings.task.weighs_classes() && !setup.data.class_weights.defined()) return false;
-  const auto share = node_share(*setup.team);
+  const auto share = tasks::node_share(*setup.team);
   setup.team->together([&] {
     setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
       return setup.task->evaluation(setup.settings.for_task(), setup.data, share);

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/parallel/trees/share_tree.h"
 #include "loop/ranks/team.h"
 #include "trainer/loop/watch.h"
 
@@ -21,7 +21,7 @@ namespace {
 using test::team;
 
 TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {
-  const auto tree = parallel::share_tree(team(), [] {
+  const auto tree = checkpoint::share_tree(team(), [] {
     EXPECT_TRUE(team().first());
     return make_dict({{"iter_no", int64_t{7}}, {"model", make_dict({{"w", torch::arange(5)}})}});
   });

@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "lockstep/base/libtorch.h"
-#include "lockstep/train/sets.h"
+#include "lockstep/tasks/collective/sets.h"
 #include "loop/ranks/team.h"
 
 namespace lockstep::train {
@@ -14,7 +14,7 @@ TEST(Load, MayTakeLongerThanACollective) {
   for (const auto* backend : {"gloo", "shared"}) {
     const auto group = comm::connect(test::runtime(), {.backend = backend, .timeout = 60s});
     const Team team(test::runtime().job(), group, at::kCPU);
-    const auto share = node_share(team);
+    const auto share = tasks::node_share(team);
     base::set_timeout(*group->getBackend(c10::kCPU), 200ms);
     if (team.first()) std::this_thread::sleep_for(1s);
     EXPECT_NO_THROW(share.exchange("")) << backend;

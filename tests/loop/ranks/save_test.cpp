@@ -1,5 +1,5 @@
 // A program's checkpoints: saved inside an epoch, loaded into another model, to the same bits.
-#include "lockstep/train/save.h"
+#include "lockstep/checkpoint/collective/save.h"
 
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>

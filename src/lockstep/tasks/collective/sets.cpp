@@ -1,4 +1,4 @@
-#include "lockstep/train/sets.h"
+#include "lockstep/tasks/collective/sets.h"
 
 #include <chrono>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/tasks/task.h"
 
-namespace lockstep::train {
+namespace lockstep::tasks {
 namespace {
 
 constexpr std::chrono::hours kNoLimit{24 * 30};
@@ -20,29 +20,25 @@ void await_all(const Team& team) {
   team.group()->barrier(options)->wait();
 }
 
-// The death of a rank ends the others during a load, too. No collective would report it: the rank that loads
-// is in none, and those that wait for it only watch that rank.
-std::shared_ptr<launch::StallWatch> watch_for_deaths(const Team& team) {
-  std::shared_ptr watch = comm::watch_stalls(team.group(), "loading the data", kNoLimit);
-  watch->sign();
-  return watch;
-}
-
 }  // namespace
 
 NodeShare node_share(const Team& team) {
   if (!team.group()) return {};
   const auto& job = team.job();
+  // The rank that loads is in no collective, so nothing else would report the death of another rank.
+  const std::shared_ptr<launch::StallWatch> deaths =
+      comm::watch_stalls(team.group(), "loading the data", kNoLimit);
+  deaths->sign();
   return {.local_rank = job.local_rank,
           .local_world = job.local_world,
           .node_rank = job.node_rank,
-          .exchange = [&team, deaths = watch_for_deaths(team)](const std::string& text) {
+          .exchange = [&team, deaths](const std::string& text) {
             await_all(team);
             return team.all_gather(text);
           }};
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::tasks
 
 namespace lockstep::data {
 namespace {
@@ -59,7 +55,7 @@ Sets load(const char* task, const std::string& path, const NodeShare& share) {
 }
 
 Sets load_together(const char* task, const std::string& path, const Team& team) {
-  const auto share = train::node_share(team);
+  const auto share = tasks::node_share(team);
   std::optional<Sets> sets;
   team.together([&] { sets = load(task, path, share); });
   return *sets;

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/trees/share_tree.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -6,15 +6,13 @@
 #include "lockstep/base/format.h"
 #include "lockstep/checkpoint/frame.h"
 
-namespace lockstep::parallel {
+namespace lockstep::checkpoint {
 namespace {
-
-using checkpoint::WithStorages;
 
 constexpr int kTag = 9;  // of gather_trees' messages
 
 WithStorages laid_out(const void* data, size_t size, const std::string& name) {
-  return checkpoint::unpickle_tree({static_cast<const uint8_t*>(data), size}, name);
+  return unpickle_tree({static_cast<const uint8_t*>(data), size}, name);
 }
 
 Stretches stretches_of(const std::vector<at::Tensor>& storages) {
@@ -61,7 +59,7 @@ at::Tensor receive(const Team& team, int rank, int64_t size, at::ScalarType type
 void send_tree(const Team& team, const Tree& tree, int64_t piece) {
   std::vector<at::Tensor> storages;
   const auto copy = snapshot(tree);
-  auto frame = checkpoint::pickle_tree(copy, storages);
+  auto frame = pickle_tree(copy, storages);
   const auto size = static_cast<int64_t>(frame.size());
   send(team, torch::tensor({size}));
   send(team, torch::from_blob(frame.data(), {size}, torch::kUInt8));
@@ -91,7 +89,7 @@ Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t pie
   WithStorages own;
   const auto frame = team.from_first([&] {
     own.tree = read();
-    return checkpoint::pickle_tree(own.tree, own.storages);
+    return pickle_tree(own.tree, own.storages);
   });
   team.together([&] {
     if (!team.first()) own = laid_out(frame.data(), frame.size(), "rank 0's checkpoint");
@@ -110,4 +108,4 @@ std::vector<Tree> gather_trees(const Team& team, const Tree& own, int64_t piece)
   return all;
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::checkpoint

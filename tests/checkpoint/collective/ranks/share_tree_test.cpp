@@ -1,5 +1,5 @@
 // A checkpoint on every rank, and every rank's state on rank 0: the same bits, a piece at a time.
-#include "lockstep/parallel/trees/share_tree.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "parallel/ranks_group.h"
 
-namespace lockstep::parallel {
+namespace lockstep::checkpoint {
 namespace {
 
 constexpr int64_t kPiece = 1 << 20;
@@ -127,4 +127,4 @@ TEST(GatherTrees, HoldsOnePieceBesideTheTrees) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::checkpoint

@@ -50,11 +50,11 @@ Sets mnist(const std::string& path, const Session& session);
 
 }  // namespace data
 
-namespace train {
+namespace tasks {
 
 /// Lets the ranks of a node load data together. The team must outlive it. While it exists, the death of a
 /// rank of this node ends this process.
 NodeShare node_share(const Team& team);
 
-}  // namespace train
+}  // namespace tasks
 }  // namespace lockstep

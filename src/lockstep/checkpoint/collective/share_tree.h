@@ -12,7 +12,7 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/parallel/team.h"
 
-namespace lockstep::parallel {
+namespace lockstep::checkpoint {
 
 /// The bytes that an exchange of state holds at a time.
 constexpr int64_t kInFlight = int64_t{64} << 20;
@@ -56,4 +56,4 @@ Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t pie
 /// holds more than its own. Collective.
 std::vector<Tree> gather_trees(const Team& team, const Tree& own, int64_t piece = kInFlight);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::checkpoint

@@ -1,15 +1,15 @@
-#include "lockstep/train/save.h"
+#include "lockstep/checkpoint/collective/save.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/parallel/module_tensors.h"
-#include "lockstep/parallel/trees/share_tree.h"
 
 #include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/train/resumable.h"
 
 namespace lockstep {
 namespace {
@@ -22,11 +22,12 @@ bool has_buckets(const Team& team, const CheckpointParts& parts) {
 
 // Collective: gathers the ranks' state.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
-  const auto state = make_dict({{"format", train::kSessionFormat}, {"world", int64_t{team.world()}}});
-  train::put_machine(state);
-  train::put_generators(team, state, train::gpus_of(team, parts.model.devices()));
-  if (has_buckets(team, parts)) put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
-  train::put_hook_memory(team, parts.model.core(), "", state);
+  const auto state = make_dict({{"format", checkpoint::kSessionFormat}, {"world", int64_t{team.world()}}});
+  checkpoint::put_machine(state);
+  checkpoint::put_generators(team, state, checkpoint::gpus_of(team, parts.model.devices()));
+  if (has_buckets(team, parts))
+    put(state, "buckets", checkpoint::tree_of(parts.model.core()->settle_buckets()));
+  checkpoint::put_hook_memory(team, parts.model.core(), "", state);
   if (parts.schedule) put(state, "schedule", parts.schedule->state_dict());
   if (parts.scaler) put(state, "scaler", parts.scaler->state_dict());
   if (parts.sampler) {
@@ -50,7 +51,7 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   require_folder(path);
   const auto tree = make_dict({{"model", module_state_dict(parts.model.module())}});
   if (!optimizer.isNone()) put(tree, "optimizer", optimizer);
-  put(tree, train::kSessionKey, state);
+  put(tree, checkpoint::kSessionKey, state);
   try {
     write_pt(path, snapshot(tree));
   } catch (const InputError&) {
@@ -65,7 +66,7 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
 class LoadedFile {
  public:
   LoadedFile(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
-    const auto own = find(tree_, train::kSessionKey), trainers = find(tree_, train::kTrainerKey);
+    const auto own = find(tree_, checkpoint::kSessionKey), trainers = find(tree_, checkpoint::kTrainerKey);
     state_ = own ? *own : trainers ? *trainers : make_dict();
     if (trainers && !own) put(state_, "epoch", get(tree_, "epoch"));
   }
@@ -96,13 +97,13 @@ void restore(const Team& team, const LoadedFile& file, const CheckpointParts& pa
   if (parts.scaler) parts.scaler->load_state_dict(file.part(file.state(), "scaler"));
   if (parts.sampler) restore_place(*parts.sampler, file);
   if (const auto list = find(file.state(), "buckets"); list && has_buckets(team, parts)) {
-    const auto buckets = train::buckets_of(*list);
+    const auto buckets = checkpoint::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
-  for (const auto& one : train::unlike_machine(file.state()))
+  for (const auto& one : checkpoint::unlike_machine(file.state()))
     log::info(format("the checkpoint was {}: from here on the bits may differ", one));
   if (find(file.state(), "rng"))
-    train::restore_generators(team, file.state(), train::gpus_of(team, parts.model.devices()));
+    checkpoint::restore_generators(team, file.state(), checkpoint::gpus_of(team, parts.model.devices()));
 }
 
 }  // namespace
@@ -123,9 +124,10 @@ void save(const std::string& path, const Session& session, const CheckpointParts
 
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();
-  const LoadedFile file(parallel::share_tree(team, [&] { return train::read_checkpoint(path); }), path);
+  const LoadedFile file(checkpoint::share_tree(team, [&] { return checkpoint::read_checkpoint(path); }),
+                        path);
   team.together([&] { restore(team, file, parts); });
-  train::restore_hook_memory(team, parts.model.core(), "", file.state());
+  checkpoint::restore_hook_memory(team, parts.model.core(), "", file.state());
   return find(file.state(), "more").value_or(Tree());
 }
 

@@ -9,7 +9,11 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/parallel/team.h"
 
-namespace lockstep::train {
+namespace lockstep {
+class DdpCore;
+}
+
+namespace lockstep::checkpoint {
 
 /// The entries of a checkpoint from a user's program and from `lockstep train`.
 constexpr const char* kSessionKey = "session";
@@ -51,14 +55,6 @@ enum class Unrecorded { passes, differs };
 /// The differences to this machine: "written with libtorch 2.11.0, and this is 2.15.0".
 std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded = Unrecorded::passes);
 
-}  // namespace lockstep::train
-
-namespace lockstep {
-class DdpCore;
-}
-
-namespace lockstep::train {
-
 /// Adds "comm_hook", every rank's state of a communication hook (PowerSGD's errors, a user's own). `core` is
 /// null on a rank without DDP; `layout` describes how the ranks share the model. Collective; rank 0 has the
 /// result.
@@ -67,4 +63,4 @@ void put_hook_memory(const Team& team, const DdpCore* core, const std::string& l
 /// Collective.
 void restore_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::checkpoint

@@ -1,4 +1,4 @@
-#include "lockstep/train/resumable.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
 
 #include <ATen/Version.h>
 #include <torch/types.h>
@@ -16,12 +16,12 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/parallel/ddp_core.h"
-#include "lockstep/parallel/trees/share_tree.h"
 
-namespace lockstep::train {
+namespace lockstep::checkpoint {
 namespace {
 
 // The name on x86, numbers on Arm, which has no name.
@@ -146,7 +146,7 @@ void put_hook_memory(const Team& team, const DdpCore* core, const std::string& l
   if (!keeps_something(team, core)) return;
   Tree own;
   team.together([&] { own = own_part(core, layout); });
-  const auto all = parallel::gather_trees(team, own);
+  const auto all = gather_trees(team, own);
   if (team.first()) put(dict, kEntry, make_list(all));
 }
 
@@ -309,4 +309,4 @@ std::vector<std::vector<std::string>> buckets_of(const Tree& list) {
   return buckets;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::checkpoint
