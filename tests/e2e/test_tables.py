@@ -97,7 +97,7 @@ def test_what_cannot_be_used_says_why_once(name, trouble, build_dir, program, mp
     library, words = {
         "absent": (tmp_path / "absent.so", "No such file"),
         "nothing": (next(build_dir.glob("**/no_task.so")), f"has no {kind}"),
-        "other": (next(build_dir.glob("**/other_rows.so")), "built for another lockstep"),
+        "other": (next(build_dir.glob("**/other_rows.so")), "built for another version of lockstep"),
     }[trouble]
     config = tmp_path / "own.yaml"
     config.write_text("task: {name: pima}\n")

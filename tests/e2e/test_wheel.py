@@ -114,7 +114,7 @@ def test_a_half_from_another_build_is_refused(own_environment, mpirun, tmp_path)
         shutil.copy(half, own)
     result = mpirun(1, own_environment / "bin/lockstep", "whoami")
     assert result.returncode == 2, result.output
-    assert re.search(r"belongs to another lockstep: its version is 1, this one has \d+\n  where: .*liblockstep_mpi_\w+\.so\n"
+    assert re.search(r"belongs to another version of lockstep: 1, not \d+\n  where: .*liblockstep_mpi_\w+\.so\n"
                      "  to do: install all of lockstep from one build", result.stderr), result.output
 
 

@@ -30,8 +30,7 @@ TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
     }
     throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x");
   };
-  const std::string words =
-      "the ranks' calls differ: a message of 8 bytes came where one of 4 was expected\n";
+  const std::string words = "the ranks' calls differ: a message of 8 bytes arrived instead of one of 4\n";
   EXPECT_EXIT(die(), ExitedWithCode(1),
               "^told: " + words + "error: " + words + "  where: .*\n  to do: run with ");
 }

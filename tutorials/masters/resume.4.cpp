@@ -150,11 +150,11 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     for (const auto& numbers : own) add(sum, numbers);
   }
   if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
-  //@ wrong all_receive: while all receive, nobody sends
+  //@ wrong all_receive: while every rank receives, no rank sends
   messenger.receive((process + processes - 1) % processes, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   messenger.send((process + 1) % processes, std::as_bytes(std::span(sum)));
-  //@ wrong never_sent: that nobody sends
+  //@ wrong never_sent: that no rank sends
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   //@ end

@@ -164,10 +164,9 @@ std::string explained(const std::string& text) {
   if (expected == std::string::npos) return text;
   const auto asked = numbers.substr(expected + 4);
   return "the ranks' calls differ: a message of " + numbers.substr(0, expected) +
-         " bytes came where one of " + asked.substr(0, asked.find('.')) +
-         " was expected\n  where: the process group, gloo\n  to do: run with "
-         "TORCH_DISTRIBUTED_DEBUG=DETAIL, which names every rank's call; look for a branch that not every "
-         "rank takes";
+         " bytes arrived instead of one of " + asked.substr(0, asked.find('.')) +
+         "\n  where: the process group, gloo\n  to do: run with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names "
+         "every rank's call; look for a branch that not every rank takes";
 }
 
 // Another thread that met an error first reports it.
