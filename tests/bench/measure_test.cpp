@@ -27,7 +27,7 @@ TEST(Units, WhatIsNoneIsRefused) {
 }
 
 TEST(Units, AreWrittenForPeople) {
-  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us a message, 1 Gbit/s per link");
+  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us per message, 1 Gbit/s per link");
 }
 
 TEST(Curves, CrossWhereAnotherBecomesTheFastest) {

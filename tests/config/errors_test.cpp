@@ -14,7 +14,7 @@ struct Mistake {
 const Mistake kMistakes[] = {
     {"train:\n  epoch: 3", "c.yaml:2:3", "unknown key train.epoch", "did you mean train.epochs?"},
     {"trian: {epochs: 3}", "c.yaml:1:1", "unknown section trian", "did you mean train?"},
-    {"train.epochs: 3", "c.yaml:1:1", "train.epochs is a key in a section",
+    {"train.epochs: 3", "c.yaml:1:1", "the key train.epochs belongs to a section",
      "write it nested: train: {epochs: ...}"},
     {"lr: 0.1", "c.yaml:1:1", "unknown section lr", "did you mean optim.lr?"},
     {"train: {lr: 0.1}", "c.yaml:1:9", "unknown key train.lr", "did you mean optim.lr?"},

@@ -48,7 +48,7 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     result = bench(2, "overlap", DATA.parent / "configs/pima.yaml", "--set", f"data.root={DATA}/pima", "--steps", 3,
                    "--latency", "3ms", "--bandwidth", "0", "--out", page, check=True)
     assert "the same losses, bit for bit" in result.stdout
-    slow = rows(result.stdout.partition("simulated slow network: 3 ms a message")[2])
+    slow = rows(result.stdout.partition("simulated slow network: 3 ms per message")[2])
     for manner in ("after backward", "DDP's buckets", "per parameter", "one bucket"):
         assert float(slow[manner][1]) >= 6, f"two messages of 3 ms in {manner}:\n{result.stdout}"
     assert float(slow["after backward"][3]) < 1, f"nothing is left to hide behind:\n{result.stdout}"

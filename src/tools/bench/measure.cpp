@@ -117,7 +117,7 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
 }
 
 std::string delay_text(double latency, double bandwidth) {
-  return report::seconds_text(latency) + " a message, " +
+  return report::seconds_text(latency) + " per message, " +
          (bandwidth > 0 ? format("{:g} Gbit/s per link", bandwidth * 8 / 1e9) : "no limit of bandwidth");
 }
 
