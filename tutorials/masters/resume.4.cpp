@@ -118,7 +118,7 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   }
   if (process + 1 < processes) messenger.send(process + 1, std::as_bytes(std::span(sum)));
-  //@ wrong back_to_front: in which order
+  //@ wrong back_to_front: add the ranks in the order
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (size_t i = own.size(); i > 0; --i) add(sum, own[i - 1]);
   if (process + 1 < processes) {

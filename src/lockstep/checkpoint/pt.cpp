@@ -265,7 +265,8 @@ Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
 
 // Writing: plain dictionaries and lists, dense tensors, and our checksum at the end.
 
-static_assert(std::endian::native == std::endian::little, "the byteorder record contains " little "");
+static_assert(std::endian::native == std::endian::little,
+              "the byteorder record says that the data is little-endian");
 
 std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages) {
   std::unordered_map<const c10::StorageImpl*, at::ScalarType> dtypes;
