@@ -72,7 +72,7 @@ TEST(AllReduce, AWrongSumIsAnError) {
     measured(team, {right, wrong}, 400, 3, [] {});
     FAIL() << "a wrong sum was taken";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "wrong summed 100 floats wrongly");
+    EXPECT_STREQ(error.what(), "wrong computed a wrong sum of 100 floats");
     EXPECT_EQ(error.exit_status(), kFailed);
   }
 }

@@ -53,12 +53,12 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
         assert float(slow[manner][1]) >= 6, f"two messages of 3 ms in {manner}:\n{result.stdout}"
     assert float(slow["after backward"][3]) < 1, f"nothing is left to hide behind:\n{result.stdout}"
     assert float(slow["per parameter"][1]) > 2 * float(slow["one bucket"][1]), "six parameters, six exchanges"
-    assert "exchange that shows" in page.read_text()
+    assert "exchange not hidden" in page.read_text()
 
 
 @pytest.mark.parametrize("world, args, words", [
     (2, ["allreduce", "--backend", "nccl"], "which nccl cannot send"),
-    (2, ["overlap", "configs/pima.yaml", "--set", "train.accumulate=2"], "the bench does not measure this key"),
+    (2, ["overlap", "configs/pima.yaml", "--set", "train.accumulate=2"], "the bench does not support this key"),
     (1, ["overlap", "configs/pima.yaml"], "one rank has nothing to exchange"),
     (2, ["allreduce", "--out", "times.svg"], "name a file that ends in .html"),
     (2, ["step", "configs/pima.yaml", "--steps", "0"], "--steps must be from 1 to 100000"),

@@ -40,7 +40,7 @@ def test_without_its_peers_a_process_speaks_for_itself(run, lockstep, free_port)
     (seat,) = report["ranks"]
     assert (seat["rank"], seat["world"]) == (2, 4)
     assert (seat["local_rank"], seat["local_world"], seat["node_rank"]) == (0, 2, 1)
-    assert "cannot ask the other ranks" in seat["warnings"][-1]
+    assert "cannot reach the other ranks" in seat["warnings"][-1]
 
 
 def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):

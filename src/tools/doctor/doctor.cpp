@@ -396,10 +396,11 @@ class Doctor {
     if (has_facts_) output_.add_facts(early_);
     const std::string check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
     if (signal != 0)
-      output_.add(check,
-                  {failure(format("{} arrived during {}", launch::signal_name(signal), stage),
-                           "find out who sent it: the batch system at the job's end, mpirun after another "
-                           "rank died, or a person")});
+      output_.add(
+          check,
+          {failure(
+              format("{} arrived during {}", launch::signal_name(signal), stage),
+              "find the sender: the scheduler at the job's end, mpirun after another rank died, or a user")});
     else
       output_.add(check, {failure(format("{} did not end within {} s", stage, limit.count() / 1000.0),
                                   remedy_of(stage))});
@@ -407,10 +408,10 @@ class Doctor {
   }
 
   std::string remedy_of(const std::string& stage) const {
-    if (!has_facts_) return "look for a file system, a driver or a name service that does not answer";
+    if (!has_facts_) return "check for a file system, driver or name service that does not answer";
     if (stage == kMpiInit)
-      return "look for a rank that failed to start, and for one that another MPI's mpirun started";
-    return "look for a rank that was stopped, and for a network or file system that does not answer";
+      return "check for a rank that failed to start, or that another MPI's mpirun started";
+    return "check for a stopped rank, and for a network or file system that does not answer";
   }
 
   const DoctorSettings& settings_;
