@@ -91,8 +91,8 @@ TEST(Mistakes, AreAllSaidAtOnce) {
                               {"run.nmae=x", "data.workers=two"});
   const std::string text = describe(error);
   EXPECT_TRUE(has(text,
-                  "7 mistakes in the config\n  1. unknown key train.epoch\n     where: c.yaml:2:3\n"
-                  "     to do: did you mean train.epochs?"))
+                  "7 mistakes in the config\n  1. unknown key train.epoch\n     --> c.yaml:2:3\n"
+                  "     hint: did you mean train.epochs?"))
       << text;
   const std::string in_order[] = {"2. train.mode must be",   "3. unknown section trian",
                                   "4. optim.lr must be",     "5. unknown key run.nmae",

@@ -76,7 +76,7 @@ TEST_F(CudaHalf, ItsErrorsAreThisProgramsOwn) {
     FAIL() << "there is a GPU";
   } catch (const Error& error) {
     EXPECT_EQ(describe(error),
-              "NCCL needs a GPU, and this process sees none\n  where: rank 3\n  to do: check nvidia-smi and "
+              "NCCL needs a GPU, and this process sees none\n  --> rank 3\n  hint: check nvidia-smi and "
               "CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
     EXPECT_EQ(exit_status(error), kFailed);
   }

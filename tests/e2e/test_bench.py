@@ -30,7 +30,7 @@ def test_every_way_is_measured_beside_its_model(bench, tmp_path):
     for way in WAYS:
         assert any(line.startswith(way + " ") for line in lines), f"{way}:\n{result.stdout}"
         assert any(line.startswith(way + " (model)") for line in lines) == (way not in WAYS[:6])
-    assert "every sum was checked" in result.stdout and "3 ranks on 1 node" in result.stdout
+    assert "all sums were correct" in result.stdout and "3 ranks on 1 node" in result.stdout
     assert "fastest algorithm, measured: " in result.stdout and "fastest algorithm, by the model: " in result.stdout
     assert "nccl" in result.stdout, "measured, or a line that says why not"
     many = os.cpu_count() or 1

@@ -93,7 +93,7 @@ def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(course, tmp
 
 def test_a_script_that_keeps_the_doctor_out_is_told_so(course, tmp_path):
     for lines, says in (("exit 3", "does not run its program"),
-                        ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not come")):
+                        ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not reach")):
         (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
         done = course("check", "start.4", LOCKSTEP_JOIN_TIMEOUT="2")
         assert done.returncode == 1 and says in done.stdout, done.stdout

@@ -123,7 +123,7 @@ def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpir
                  "task.ignore: [sex, name]", "task.name: text", "task.missing to drop", "one-hot", "t.csv:2"):
         assert part in result.stderr, (part, result.stderr)
     again = train(task__ignore="[name, sex]").stderr
-    assert "age 8 missing" in again and "name" not in again.split("to do:")[1]
+    assert "age 8 missing" in again and "name" not in again.split("hint:")[1]
     assert not (place / "runs").exists()
 
 

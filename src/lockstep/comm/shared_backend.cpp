@@ -349,7 +349,7 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
     if (monitor->rank() == 0)
       log::warning(format(
           "the ranks cannot share memory, so sums use sockets (gloo), slower but with the same bits: {}\n  "
-          "to do: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
+          "hint: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
           why));
     return gloo;
   }

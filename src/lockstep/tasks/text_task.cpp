@@ -270,7 +270,7 @@ void warn_of_unknown(const Tokens& tokens, const std::string& path, int64_t unk)
   const auto share = static_cast<double>(tokens.ids.eq(unk).sum().item<int64_t>()) / all;
   if (share < kMany) return;
   log::warning(
-      format("{}: {:.0f} % of the tokens are [UNK], which the vocabulary does not know\n  to do: set "
+      format("{}: {:.0f} % of the tokens are [UNK], which the vocabulary does not know\n  hint: set "
              "task.vocabulary to a vocabulary for the language of the texts",
              path, 100 * share));
 }

@@ -308,7 +308,7 @@ std::string choose_settings(const Site& site, const JobRequest& request) {
   for (size_t i = 0; i < request.sweep.size(); ++i)
     text += format("  {}) settings=({}) ;;\n", i, quoted(settings(request.sweep[i])));
   return text +
-         format("  *) echo \"lockstep job: {}=${}: the array has tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
+         format("  *) echo \"error: {}=${}, but the array has only tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
                 index, index, request.sweep.size() - 1);
 }
 

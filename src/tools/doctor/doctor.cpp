@@ -110,7 +110,7 @@ std::string as_text(const Finding& finding, const std::string& tag) {
   const auto says = base::printable(finding.says, kLongestLine);
   std::string text =
       format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
-  std::istringstream below((finding.remedy.empty() ? "" : "to do: " + finding.remedy + "\n") +
+  std::istringstream below((finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n") +
                            finding.drawing);
   for (std::string line; std::getline(below, line);)
     text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";

@@ -469,7 +469,7 @@ void PeerMonitor::watch(PeerConnections connections, OnSilence on_silence) {
     const auto silent = all.silent();
     if (silent.empty()) return true;
     mark_silent(silent, all.silence());
-    if (on_silence == OnSilence::cut_and_log) log::error(silence_.what + "\n  to do: " + kLookAtNode);
+    if (on_silence == OnSilence::cut_and_log) log::error(silence_.what + "\n  hint: " + kLookAtNode);
     if (on_silence != OnSilence::note) all.cut(silent);
     return false;
   });

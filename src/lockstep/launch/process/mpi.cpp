@@ -198,7 +198,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
   log::error(format(
-      "MPI_Finalize did not end within {} s\n  where: process {}\n  to do: look for a rank that was stopped "
+      "MPI_Finalize did not end within {} s\n  --> process {}\n  hint: look for a rank that was stopped "
       "or killed while it exited; the work itself was done",
       waited.count() / 1000.0, getpid()));
   _exit(kFailed);
