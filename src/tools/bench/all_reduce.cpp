@@ -346,8 +346,8 @@ report::Page page_of(const AllReduceResult& result) {
   page.section("Time and bus bandwidth");
   page.text(setting(result));
   for (const auto& note : result.notes) page.note(note);
-  page.note(format("all sums were correct; the times are medians of {} rounds, on the slowest rank",
-                   result.asked.rounds));
+  page.note(
+      format("all sums were correct; times are medians of {}, on the slowest rank", result.asked.rounds));
   page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
   page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
   page.section("Times");

@@ -96,10 +96,9 @@ Part train_part(const std::string& way, const DpVsDdp& wanted) {
                                              : devices_like(device, static_cast<int>(wanted.devices)));
   auto learner = train::make_learner(setup);
   if (!learner.source->is_shared())
-    throw InputError(format("task {} generates its samples, so each rank of DDP trains on other samples",
-                            setup.settings.task.name),
-                     "task.name",
-                     "use a config with a data set, or measure this one with lockstep bench step");
+    throw InputError(
+        format("task {} generates its samples, which differ on each rank", setup.settings.task.name),
+        "task.name", "use a config with a data set, or run lockstep bench step");
   train::TrainingStep step(setup, learner);
   const train::Feed feed = learner.source->feed(setup.settings);
   train::TrainingState state;
@@ -233,8 +232,7 @@ void verify(const std::string& way, const Part& found, const Part& other) {
     const double scale = std::max(1.0, std::abs(other.losses[i]));
     if (std::abs(found.losses[i] - other.losses[i]) <= kRounding * scale) continue;
     throw Error(
-        format("step {}: the loss of '{}' is {}, but DDP's is {}", i + 1, way, found.losses[i],
-               other.losses[i]),
+        format("step {}: the loss of '{}' is {}, but DDP's {}", i + 1, way, found.losses[i], other.losses[i]),
         "bench dp-vs-ddp",
         "use a model without Dropout and BatchNorm, whose numbers differ, and set data.drop_last_batch=true "
         "if the samples do not divide evenly");

@@ -172,9 +172,8 @@ void check_setting(const train::Setup& setup) {
                      "start more: mpirun -n 2 lockstep bench overlap");
   check_unused(settings);
   if (train::actor_of(setup))
-    throw InputError(
-        format("the bench needs a data set, but task {} generates its samples", settings.task.name),
-        "task.name", "use a config with a data set, or measure this one with lockstep bench step");
+    throw InputError(format("the bench needs a data set; task {} generates samples", settings.task.name),
+                     "task.name", "use a config with a data set, or run lockstep bench step");
   if (settings.train.mode == TrainMode::ddp && setup.mesh->is_plain() &&
       settings.train.precision == Precision::fp32)
     return;
@@ -307,9 +306,9 @@ report::Page page_of(const OverlapResult& result) {
   page.section("What was trained");
   page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", result.task, result.megabytes,
                    result.world, result.algorithm));
-  page.text(
-      format("all methods had the same losses{}; the times are medians of {} steps, on the slowest rank",
-             result.world == 2 ? ", bit for bit" : " except for the order of the sums", result.asked.steps));
+  page.text(format("all methods had the same losses{}; times are medians of {} steps, on the slowest rank",
+                   result.world == 2 ? ", bit for bit" : " except for the order of the sums",
+                   result.asked.steps));
   for (const auto& network : result.networks) {
     page.section(network_text(network));
     page.table(table_of(network.timings));

@@ -105,8 +105,7 @@ void check_totals(const Site& site, const Resources& given) {
   const auto whole = given.queue.cores_per_node;
   if (site.form != "totals" || given.nodes == 1 || whole == 0 || given.cores == whole) return;
   throw InputError(
-      format("{} nodes with {} cores each: on this site, jobs on several nodes must use whole nodes",
-             given.nodes, given.cores),
+      format("{} nodes with {} cores each: multi-node jobs must use whole nodes", given.nodes, given.cores),
       place(site, given.queue), format("request all {} cores and all GPUs of each node", whole));
 }
 
@@ -194,7 +193,7 @@ std::string chunks(const Site& site, const Resources& given) {
 
 void check_storage(const Site& site, const JobRequest& request) {
   if (request.storage.find(',') != std::string::npos)
-    throw InputError("--storage: the value contains a comma, which starts another resource", site.path,
+    throw InputError("--storage cannot contain a comma, which starts another resource", site.path,
                      "join the names with + or :");
   if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
   throw InputError(format("--storage: jobs on the site {} do not request file systems", site.name), site.path,

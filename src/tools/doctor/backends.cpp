@@ -221,11 +221,10 @@ void measure_shared(Session& session, Findings& findings) {
   BackendTest test(session, "shared", c10::kCPU);
   test.open();
   if (test.opened() == "shared") return test.measure(findings);
-  findings.push_back(
-      session.job().nodes == 1
-          ? warning("the ranks cannot share memory, so training on CPUs uses gloo for sums",
-                    "look at the check shm: make /dev/shm larger, and share one between all ranks")
-          : ok("training on CPUs uses gloo here"));
+  findings.push_back(session.job().nodes == 1
+                         ? warning("the ranks cannot share memory, so training on CPUs uses gloo",
+                                   "look at the check shm: make /dev/shm larger, and share it")
+                         : ok("training on CPUs uses gloo here"));
 }
 
 void measure_gloo(Session& session, Findings& findings) {

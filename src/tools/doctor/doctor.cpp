@@ -396,11 +396,9 @@ class Doctor {
     if (has_facts_) output_.add_facts(early_);
     const std::string check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
     if (signal != 0)
-      output_.add(
-          check,
-          {failure(
-              format("{} arrived during {}", launch::signal_name(signal), stage),
-              "find the sender: the scheduler at the job's end, mpirun after another rank died, or a user")});
+      output_.add(check,
+                  {failure(format("{} arrived during {}", launch::signal_name(signal), stage),
+                           "find the sender: the scheduler, mpirun after another rank died, or a user")});
     else
       output_.add(check, {failure(format("{} did not end within {} s", stage, limit.count() / 1000.0),
                                   remedy_of(stage))});

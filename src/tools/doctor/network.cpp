@@ -84,10 +84,9 @@ Findings refused_choices(const Networks& networks) {
   for (const auto& network : networks) {
     if (!network.refused.empty()) found.emplace_back(network.rank, failure(network.refused, network.remedy));
     if (!network.nccl_wanted.empty() && nccl_interface(network).empty())
-      found.emplace_back(network.rank,
-                         failure(format("{} is '{}', but no active interface matches", kNccl,
-                                        base::printable(network.nccl_wanted)),
-                                 format("unset {}, or set it to an interface listed below", kNccl)));
+      found.emplace_back(network.rank, failure(format("{} is '{}', but no interface matches", kNccl,
+                                                      base::printable(network.nccl_wanted)),
+                                               format("unset {}, or set it to one listed below", kNccl)));
   }
   return of_ranks(found, networks.size());
 }

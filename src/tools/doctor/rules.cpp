@@ -205,8 +205,7 @@ const Rule kJobRules[] = {
      },
      "look up the deciding variables in docs/reference/launchers.md"},
     {"ranks", kWarning, uneven_machines,
-     "request the same number of ranks on each node (--ntasks-per-node, mpiprocs): every step waits for the "
-     "fullest"},
+     "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"},
     {"versions", kFailure, different_programs,
      "start the same installation on every node, from a shared file system"},
     {"versions", kWarning, different_systems,

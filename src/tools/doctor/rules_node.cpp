@@ -410,8 +410,7 @@ const Rule kNodeRules[] = {
     {"memory", kWarning, little_memory,
      "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs there"},
     {"shm", kWarning, shm_problems,
-     "start the container with --ipc=host or --shm-size=1g; otherwise remove files that dead processes left "
-     "there"},
+     "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left there"},
     {"limits", kFailure, few_files,
      "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
     {"limits", kWarning, low_limits, ""},

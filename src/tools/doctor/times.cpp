@@ -81,8 +81,7 @@ Finding clocks_finding(const std::vector<ClockSkew>& skews) {
                            worst.host, time_text(std::abs(worst.ahead)),
                            worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
   const std::string remedy =
-      "ask the administrators to set that node's clock: chronyc tracking, timedatectl or ntpq -p there show "
-      "the cause";
+      "ask for that node's clock to be set: chronyc tracking, timedatectl or ntpq -p show the cause";
   return least_skew(worst) > kTooMuch
              ? failure(says + ": lockstep reads such times to tell whether a run folder is in use", remedy)
              : warning(says, remedy);

@@ -173,8 +173,7 @@ void note_signal(int signal, StopSignal& stop) {
 void end_leftovers() {
   const auto until = Clock::now() + 5s;
   auto left = descendants();
-  if (!left.empty())
-    say(format("sending SIGKILL to {} processes that the launcher left behind", left.size()));
+  if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants()) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);

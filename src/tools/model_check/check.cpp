@@ -114,9 +114,8 @@ int64_t size_for(const std::string& size, const ExportedFacts& facts) {
   if (std::from_chars(size.data(), end, number).ptr == end) return number;
   if (const auto range = facts.sizes.find(size); range != facts.sizes.end())
     return std::min(std::max(made_up, range->second.first), range->second.second);
-  throw InputError(
-      "cannot generate an input for the model: one of its sizes is " + size, "--against",
-      "provide inputs that fit: `lockstep model template --sample` shows how Python writes them");
+  throw InputError("cannot generate an input for the model: one of its sizes is " + size, "--against",
+                   "pass inputs that fit; `lockstep model template --sample` shows how Python writes them");
 }
 
 // Random where numbers are real, else 0.
@@ -196,7 +195,8 @@ std::string pass_words(const char* mode, const Json& reached) {
 // Python's numbers beside those computed here.
 
 constexpr std::string_view kGradientStart = "grad.";
-constexpr const char* kWriteAgain = "`lockstep model template --sample` prints the Python that writes one";
+constexpr const char* kWriteAgain =
+    "write one with the Python that `lockstep model template --sample` prints";
 constexpr const char* kToleranceWords =
     "tolerance: 1e-4 of a tensor's largest number, and 1e-6; in half precision 1e-2 and 1e-3";
 constexpr const char* kLostBackward =
@@ -310,7 +310,7 @@ class Sample {
       if (found == parameters.end())
         throw InputError(
             format("the sample has {}, but the model has no such parameter", base::printable(name)), path_,
-            "check that the sample was written with this model" + std::string(kWriteAgain));
+            "check that it is a sample of this model, or " + std::string(kWriteAgain));
       compared.insert(found->second.unsafeGetTensorImpl());
       all.push_back(compare(name, gradient_of(found->second), as_tensor(value, name)));
     }

@@ -100,9 +100,7 @@ void add_curves(Page& page, const Runs& runs) {
        "of an episode",
        {{nullptr, "reward", "a round's"}, {nullptr, "recent_reward", "the last episodes'"}}},
       {"Learning rate", "learning rate", {{"lr", nullptr, "learning rate"}}},
-      {"Speed",
-       "samples per second, all ranks",
-       {{"samples_per_second", "samples_per_second", "samples/s"}}}};
+      {"Speed", "samples/s of all ranks", {{"samples_per_second", "samples_per_second", "samples/s"}}}};
   std::vector<std::pair<std::string, std::vector<size_t>>> tasks;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto task = setting(runs[i], "task.name");
@@ -297,8 +295,7 @@ std::string device_of(const json& attempt) {
   const auto& memory = at(attempt, "gpu_memory");
   const double peak = number(memory, "peak"), total = number(memory, "total");
   if (!std::isfinite(peak) || !std::isfinite(total)) return text(attempt, "device");
-  return format("{}, at most {:.2f} of its {:.0f} GB in use", text(attempt, "device"), peak / 1e9,
-                total / 1e9);
+  return format("{}, at most {:.2f} of {:.0f} GB used", text(attempt, "device"), peak / 1e9, total / 1e9);
 }
 
 void add_attempts(Page& page, const Runs& runs) {
