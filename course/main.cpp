@@ -64,13 +64,13 @@ bool parse(const Words& args, CheckArguments& asked) {
   options.flag("reset", asked.reset, "restore the exercise file; yours is kept as .old");
   options.flag("watch", asked.watch,
                "check again at every save, until Ctrl-C; without EXERCISE, the saved file");
-  options.flag("all", asked.all, "check every exercise that you have begun");
+  options.flag("all", asked.all, "check every exercise that you have started");
   return options.parse(args);
 }
 
 void require_sense(const CheckArguments& asked) {
   const int wanted = asked.hint + asked.solution + asked.reset + asked.watch + asked.all;
-  if (wanted > 1) throw UsageError("options conflict", "lockstep check", "one option at a time");
+  if (wanted > 1) throw UsageError("options conflict", "lockstep check", "only one option is allowed");
   if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
     throw UsageError("missing EXERCISE", "lockstep check", "lockstep check EXERCISE --hint");
   if (!asked.name.empty() && asked.all)

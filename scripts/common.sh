@@ -8,7 +8,7 @@ absolute() { case $1 in /*) echo "$1" ;; *) echo "$begun_in/$1" ;; esac; }
 say() { if [ -t 2 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi >&2; }
 fail() {
   printf 'error: %s\n' "$1" >&2
-  if [ -n "${2:-}" ]; then printf '  %s\n' "$2" >&2; fi
+  if [ -n "${2:-}" ]; then printf '  hint: %s\n' "$2" >&2; fi
   exit 1
 }
 

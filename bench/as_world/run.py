@@ -79,7 +79,7 @@ def main():
                 runs = [(train(model, config, p, settings(model, batch * n // p)),
                          train(model, config, p, settings(model, batch, **{"train.as_world": n}))) for _ in range(rounds)]
                 if any(ours[2] != whole[n] for _, ours in runs):
-                    sys.exit(f"{model}: {n} ranks on {p} processes came to another model than {n} processes")
+                    sys.exit(f"{model}: {n} ranks on {p} processes trained another model than {n} processes")
                 plain, ours = (statistics.median(pair[i][0] for pair in runs) for i in (0, 1))
                 print(f"{model:12}{f'{n} on {p}':>8}{plain:12.0f}{ours:13.0f}{ours / plain:7.2f}"
                       f"{max(pair[0][1] for pair in runs):10.0f}{max(pair[1][1] for pair in runs):13.0f}", flush=True)

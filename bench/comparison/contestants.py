@@ -201,7 +201,7 @@ def train(who, place, pace, folder, limit):
         ran.others = 0.0  # they were asked to
     ranks = [lines(file) for file in records(who, folder)]
     if not ranks or not all(ranks):
-        raise launch.Failed(f"{who.title}: it trained and left no steps")
+        raise launch.Failed(f"{who.title}: the training recorded no steps")
     losses = {str(same[0]["step"]): sum(line["loss"] for line in same) / len(same) for same in zip(*ranks)}
     jobs = ranks if who.config else ranks[:1]  # each rank of a Python program tells the whole job's
     return windows([sum(line["samples_per_second"] for line in same) for same in zip(*jobs)]), losses, memory.mb, ran

@@ -39,7 +39,7 @@ def in_python(python, *words):
     try:
         subprocess.run([python, "-c", *words], check=True, capture_output=True, text=True, timeout=120)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise launch.Failed(f"its data could not be made: {(error.stderr or str(error)).strip()[-500:]}") from error
+        raise launch.Failed(f"cannot generate its data: {(error.stderr or str(error)).strip()[-500:]}") from error
 
 
 def digits(folder, python):

@@ -13,7 +13,7 @@ class Unreadable(Exception):
 def check(record):
     """Draws a record beside itself, so that a ratio has a plot, too."""
     if not isinstance(record["when"], str):
-        raise TypeError("its time is no text")
+        raise TypeError("its time is not a text")
     text([record, record]), html([record, record])
 
 
@@ -25,7 +25,7 @@ def read(folder):
             found.append(json.loads(file.read_text()))
             check(found[-1])
         except Exception as error:  # a stranger's file may make anything of our tables
-            raise Unreadable(f"{file}: no comparison of ours ({error!r})") from error
+            raise Unreadable(f"{file}: not a comparison of lockstep ({error!r})") from error
     return sorted(found, key=lambda record: record["when"])
 
 
@@ -73,5 +73,5 @@ def text(records):
 
 
 def html(records):
-    return page.page("lockstep beside its peers, run by run",
+    return page.page("lockstep and its peers, run by run",
                      [("Ratios", [{"table": table(records)}, *page.lines(notes(records))]), ("Plots", charts(records))], text(records))

@@ -103,7 +103,7 @@ def rounds(names, place, pace, clock, say):
                 continue
             if not clock.fits(job):
                 if number == 0:
-                    results.late.setdefault(job, "no time was left for it")
+                    results.late.setdefault(job, "there was no time left for it")
                 continue
             say(f"round {number + 1} of {pace.rounds} at most: {job}")
             attempt(job, place, pace, clock, results)

@@ -20,7 +20,7 @@ def page(title, sections, text):
 
 def speeds(record, task):
     found = [who for who in record["contestants"] if who["task"] == task]
-    return [{"bars": {"title": f"{TASKS[task]} a second, all ranks: median", "y_label": "", "parts": ["median"],
+    return [{"bars": {"title": f"{TASKS[task]} per second, all ranks: median", "y_label": "", "parts": ["median"],
                       "names": [who["title"] for who in found], "values": [[who["figures"]["median"]] for who in found]}}] if found else []
 
 
@@ -31,7 +31,7 @@ def lines(texts):
 def comparison(record):
     wrong = record["wrong"] + [f"{job} failed: {why}" for job, why in record["failed"].items()]
     busy = [f"{row['target']} {row['ours']}: {row['busy']}" for row in record["rows"] if row.get("busy")]
-    return page(f"lockstep beside its peers, {record['when']}", [
+    return page(f"lockstep and its peers, {record['when']}", [
         ("Wrong", lines(wrong)),
         ("Targets", [{"table": [show.HEAD, *map(show.cells, record["rows"])]}]),
         ("Speed", [item for task in TASKS for item in speeds(record, task)]),

@@ -45,7 +45,7 @@ def table(rows):
 def text(record):
     lines = [f"{name:<18}{value}" for name, value in record["facts"].items()]
     lines += ["", table([HEAD, *map(cells, record["rows"])]), ""]
-    lines += [f"{row['target']} {row['ours']}: too busy for a verdict ({row['busy']}); measured all the same: {row['reached']}"
+    lines += [f"{row['target']} {row['ours']}: too busy for a verdict ({row['busy']}); measured anyway: {row['reached']}"
               for row in record["rows"] if row.get("busy")]
     lines += [f"right: {what}" for what in record["right"]] or ["nothing was verified"]
     lines += [f"failed: {job}: {why}" for job, why in record["failed"].items()]

@@ -19,8 +19,8 @@ def trouble(target, results):
     """Why the machine was too busy for a verdict on this target, or ''."""
     runs = [run for run in results.runs if run["job"] in target.jobs]
     reasons = []
-    for what, most, text in (("others", MOST_OTHERS, "other processes had {:.0%} of the cores"),
-                             ("steal", MOST_STEAL, "other machines had {:.0%} of them")):
+    for what, most, text in (("others", MOST_OTHERS, "other processes used {:.0%} of the cores"),
+                             ("steal", MOST_STEAL, "other machines used {:.0%} of them")):
         middle = statistics.median(run[what] for run in runs)
         if middle > most:
             reasons.append(text.format(middle))

@@ -13,7 +13,7 @@ signal N. PYTHON names the Python that has PyTorch.
 import sys
 
 if sys.version_info < (3, 10):
-    sys.stderr.write("error: the kit needs Python 3.10 or later, and {} is {}.{}\n  name a later one that has PyTorch: "
+    sys.stderr.write("error: the kit needs Python 3.10 or later, and {} is {}.{}\n  hint: name a later one that has PyTorch: "
                      "PYTHON=/where/it/is/python3\n".format(sys.executable, *sys.version_info[:2]))
     sys.exit(2)
 
@@ -36,7 +36,7 @@ try:
     import surroundings
     from report import Report
 except ImportError as error:
-    sys.stderr.write(f"error: this is not a complete kit: {error}\n  unpack it again\n")
+    sys.stderr.write(f"error: this is not a complete kit: {error}\n  hint: unpack it again\n")
     sys.exit(2)
 
 # What the machine preloads is the machine's; a comparison of speeds would take it away
@@ -132,7 +132,7 @@ def main():
         sys.exit(run_all(options))
     except place.Refused as refused:
         what, todo = refused.args
-        print(f"error: {what}\n  {todo}", file=sys.stderr)
+        print(f"error: {what}\n  hint: {todo}", file=sys.stderr)
         sys.exit(2)
 
 

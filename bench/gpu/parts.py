@@ -49,7 +49,7 @@ def tests(part, binary, names, least, world=1):
 
 
 def plugin(part, found):
-    found["loaded first, and too late"] = tests(part, "test_comm", "CudaPlugin.*", 2)
+    found["loaded first, and rejected if too late"] = tests(part, "test_comm", "CudaPlugin.*", 2)
 
 
 def nccl(part, found, world=1):
@@ -172,7 +172,7 @@ def speed(part, found):
 GPU = ("a GPU",)
 ROWS = [
     Row("doctor", "lockstep doctor on the GPU", 60, doctor),
-    Row("plugin", "the CUDA half: loaded first, and refused where it comes too late", 60, plugin, GPU),
+    Row("plugin", "the CUDA plug-in: loaded first, and rejected if loaded too late", 60, plugin, GPU),
     Row("nccl", "sums over NCCL, one rank", 60, nccl),
     Row("tests", "the tests that need a GPU", 60, gpu_tests, GPU),
     Row("parity", "20 steps against Python's DDP: fp32, channels_last, bf16", 120, parity),
@@ -180,9 +180,9 @@ ROWS = [
     Row("step", "60 steps of the GPU's own step against Python's DDP", 60, gpu_step),
     Row("speed", "P10: microseconds of a step, and of Python's eager and compiled", 200, speed),
     Row("two", "NCCL, DDP, SyncBatchNorm and stages at two ranks", 90, two_ranks),
-    Row("modes", "every way to train, on the GPU and on the CPU", 150, modes.one, GPU),
+    Row("modes", "every training mode, on the GPU and on the CPU", 150, modes.one, GPU),
     Row("modes2", "the same at two and four ranks", 240, modes.two, GPU),
-    Row("trouble", "a rank that is killed, stopped, or leaves out a collective", 200, trouble.ends),
+    Row("trouble", "a rank that is killed, stopped, or skips a collective", 200, trouble.ends),
     Row("pinned", "100 steps from page-locked memory, and from pageable", 60, pinned),
     Row("resume", "dropout from the device's generator, with and without a stop", 90, resume),
     Row("sanitizer", "compute-sanitizer memcheck over 3 steps", 120, sanitizer, ("a GPU", "a sanitizer")),

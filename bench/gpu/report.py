@@ -53,6 +53,6 @@ def markdown(record):
               part["why"].partition("\n")[0]] for part in parts]
     return "\n".join([
         "# lockstep on a GPU", "",
-        f"Begun {record['when']}, {record['seconds']:.0f} s{'' if record['whole'] else ', not at its end'}. The programs' own words: logs.txt",
+        f"Begun {record['when']}, {record['seconds']:.0f} s{'' if record['whole'] else ', not at its end'}. The programs' output: logs.txt",
         "", table(["fact", ""], record["facts"].items()), "", table(["part", "what", "state", "took", "why"], first), "",
         *filter(None, map(details, parts))])

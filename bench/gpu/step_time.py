@@ -41,7 +41,7 @@ def microseconds(folder, pattern):
     file = next(iter(folder.glob(pattern)), None)
     speeds = [line["samples_per_second"] for line in contestants.lines(file)] if file else []
     if not speeds:
-        raise launch.Failed("it trained and left no steps")
+        raise launch.Failed("the training recorded no steps")
     return {"microseconds": [1e6 * BATCH / speed for speed in contestants.windows(speeds)]}
 
 

@@ -58,7 +58,7 @@ class Here:
 
 
 def last_words(text, lines=4):
-    return "\n  ".join((text.strip().splitlines() or ["it said nothing"])[-lines:])
+    return "\n  ".join((text.strip().splitlines() or ["it printed nothing"])[-lines:])
 
 
 def ask_torch():
@@ -68,7 +68,7 @@ def ask_torch():
         raise Refused(f"`import torch` did not end within {PATIENCE} s", "run it by hand: the disk may be slow, or the driver may hang")
     told = [line for line in asked.stdout.splitlines() if line.startswith("told:")]
     if "No module named 'torch'" in asked.stderr:
-        raise Refused(f"{sys.executable} has no PyTorch", "name a Python that has: PYTHON=/where/it/is/python3")
+        raise Refused(f"{sys.executable} has no PyTorch", "name a Python with PyTorch: PYTHON=/path/to/python3")
     if asked.returncode != 0 or not told:
         raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "fix it, or name another Python in PYTHON")
     return json.loads(told[-1].removeprefix("told:"))
@@ -77,7 +77,7 @@ def ask_torch():
 def check_version(found, wanted):
     if found.partition("+")[0] != wanted["torch"]:
         raise Refused(f"this kit was built for PyTorch {wanted['torch']}, and {sys.executable} has {found}",
-                      "name a Python with that version in PYTHON, or make the kit from a build for this one")
+                      "name a Python with that version in PYTHON, or build the kit for this version")
 
 
 def check_cuda(found, wanted):

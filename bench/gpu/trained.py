@@ -37,7 +37,7 @@ def losses_of(files):
     """The mean over the ranks."""
     every = [contestants.lines(file) for file in sorted(files)]
     if not every or not all(every):
-        raise Wrong("the training left no losses")
+        raise Wrong("the training recorded no losses")
     return {same[0]["step"]: sum(line["loss"] for line in same) / len(same) for same in zip(*every)}
 
 
@@ -51,7 +51,7 @@ def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=(), save
     run = part.folder / name / "runs/run"
     saved = run / f"checkpoints/step-{steps:08}.pt"
     if saves and not saved.exists():
-        raise Wrong(f"the training left no checkpoint of step {steps}")
+        raise Wrong(f"the training wrote no checkpoint of step {steps}")
     return Trained(losses_of([run / "metrics.jsonl"]), saved)
 
 

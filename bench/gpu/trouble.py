@@ -36,7 +36,7 @@ def said(log):
 def wait_for(part, what, condition):
     while not condition():
         if part.left() < 1:
-            raise launch.TooSlow(f"{what} did not come")
+            raise launch.TooSlow(f"{what} did not happen")
         time.sleep(0.05)
 
 
@@ -59,7 +59,7 @@ def ended_after(part, name, config, *sets, trouble="", words=()):
 
 
 def error_in(text):
-    return next((line for line in text.splitlines() if re.match(r"(\[rank \d+\] )?error: ", line)), "no error was said")
+    return next((line for line in text.splitlines() if re.match(r"(\[rank \d+\] )?error: ", line)), "no error was printed")
 
 
 def look(part, found, name, config, *sets, trouble, words=()):
@@ -105,7 +105,7 @@ def own_error(part, found):
 def ends(part, found):
     look(part, found, "a rank is killed", "mnist", trouble="killed")
     look(part, found, "a rank is stopped", "mnist", trouble="stopped")
-    look(part, found, "a rank leaves out a collective", "mnist", trouble="skipped", words=("--provoke", "skipped-collective"))
+    look(part, found, "a rank skips a collective", "mnist", trouble="skipped", words=("--provoke", "skipped-collective"))
     if part.here.device == "cuda":
         look(part, found, "train.graph, a rank is killed", "mnist_gpu", trouble="killed")
         look(part, found, "train.graph, a rank is stopped", "mnist_gpu", trouble="stopped")

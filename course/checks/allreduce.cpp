@@ -21,15 +21,15 @@ void check_sums(const Rows& rows, int world) {
   auto row = rows.begin();
   for (const size_t size : kSizes) {
     for (int rank = 0; rank < world; ++rank, ++row) {
-      expect(row->size() == size, format("with {} ranks, rank {} has {} numbers in the end, and had {}",
-                                         world, rank, row->size(), size));
+      expect(row->size() == size, format("with {} ranks, rank {} ends with {} numbers instead of {}", world,
+                                         rank, row->size(), size));
       for (size_t i = 0; i < size; ++i) {
         const double wanted = static_cast<double>(i + 1) * (std::pow(10, world) - 1) / 9;
         expect((*row)[i] == wanted,
-               format("with {} ranks and {} number{}, rank {} has {} at place {}, and the sum is {}", world,
+               format("with {} ranks and {} number{}, rank {} has {} at index {}, but the sum is {}", world,
                       size, size == 1 ? "" : "s", rank, shown((*row)[i]), i, shown(wanted)),
-               "rank 0 had 1, 2, 3, ..., rank 1 10, 20, 30, ...: the digits say whose numbers are in it, and "
-               "how often");
+               "look at the digits: rank 0 had 1, 2, 3, ..., rank 1 had 10, 20, 30, ..., so each digit shows "
+               "how often a rank was added");
       }
     }
   }
@@ -51,13 +51,14 @@ void check_traffic(const Rows& sent, int world) {
       const auto what =
           format("the sums are right, but with {} ranks and {} numbers rank {} sent", world, size, rank);
       const int right = (rank + 1) % world, most = 2 * (world - 1) * chunk * 4;
-      expect(row->size() == static_cast<size_t>(world), what + " to other ranks than there are");
+      expect(row->size() == static_cast<size_t>(world), what + " to ranks that do not exist");
       for (int to = 0; to < world; ++to) {
         const double bytes = (*row)[static_cast<size_t>(to)];
-        expect(to == right || bytes == 0, format("{} to rank {}, and its right is rank {}", what, to, right),
-               "in a ring everybody sends to one neighbour alone");
-        expect(bytes <= most, format("{} {} bytes, and a ring sends {} at most", what, shown(bytes), most),
-               "a step carries a chunk, and after P - 1 steps of P ranks a chunk has been everywhere");
+        expect(to == right || bytes == 0,
+               format("{} to rank {}, but its right neighbour is rank {}", what, to, right),
+               "send only to the right neighbour in a ring");
+        expect(bytes <= most, format("{} {} bytes, but a ring sends at most {}", what, shown(bytes), most),
+               "send one chunk per step: after P - 1 steps, each chunk has visited all P ranks");
       }
     }
   }
@@ -81,18 +82,18 @@ CHECK_OF("allreduce.3", attempt) {
     const auto run = attempt.run({.world = 1, .label = named, .args = as_words(network)});
     const auto check = [&](const char* name, double wanted, const char* think) {
       const double is = run.ranks[0].number(name);
-      expect(is != 0, format("{} is still 0", name), "what it is to be stands above it");
+      expect(is != 0, format("{} is still 0", name), "read the comment above it, which defines it");
       expect(std::abs(is - wanted) <= 1e-6 * wanted,  // seconds a byte are small numbers
-             format("{}: {} gives {}, and it is {}", named, name, shown(is), shown(wanted)), think);
+             format("{}: {} gives {}, but {} is correct", named, name, shown(is), shown(wanted)), think);
     };
     const double beta = 8 / bits, steps = ranks - 1;
     check("seconds_a_byte", beta, "a byte has 8 bits");
     check("reduce_broadcast", 2 * (latency + steps * size * beta),
-          "messages that come together share rank 0's line, and one latency; the sums go back the same way");
+          "messages that arrive together share rank 0's link and one latency; the sums return the same way");
     check("ring", 2 * steps * (latency + size / ranks * beta),
-          "everything goes round twice, P - 1 steps each time, and a step carries a chunk");
+          "the numbers go around twice, in P - 1 steps each time, with one chunk per step");
     check("crossover", (2 * ranks - 3) * latency / (steps * (1 - 2 / ranks) * beta),
-          "where both take as long: all_to_all has a latency, too, and the ring's bytes take 2 (P - 1) / P n "
+          "set both times equal: all_to_all has a latency as well, and the ring's bytes take 2 (P - 1) / P n "
           "beta");
   }
 }

@@ -39,20 +39,20 @@ const std::vector<Texts>& sets_of_texts() {
 void check_batches(const Texts& texts, const RankRun& rank) {
   const auto chosen = rank.rows("texts"), shapes = rank.rows("shape", chosen.size()),
              batches = rank.rows("batch", chosen.size());
-  expect(!chosen.empty(), "no batch is shown", "main() shows them all: leave it as it is");
+  expect(!chosen.empty(), "no batch is shown", "restore main(), which shows them all");
   for (size_t i = 0; i < chosen.size(); ++i) {
     double width = 0;
     for (const double text : chosen[i]) {
       expect(text >= 0 && text < static_cast<double>(texts.lengths.size()),
-             format("there is no text {}", text));
+             format("text {} does not exist", text));
       width = std::max(width, texts.lengths[static_cast<size_t>(text)]);
     }
     const Row shape = {static_cast<double>(chosen[i].size()), 3, width};
-    expect(shapes[i] == shape,
-           format("the batch of the texts {} has the shape [{}], and it should be [{}]", shown(chosen[i]),
-                  shown(shapes[i]), shown(shape)),
-           "texts, three rows for each, and as wide as the longest of them: padding costs as much time as "
-           "words");
+    expect(
+        shapes[i] == shape,
+        format("the batch of texts {} has shape [{}] instead of [{}]", shown(chosen[i]), shown(shapes[i]),
+               shown(shape)),
+        "make it as wide as its longest text, with three rows per text: padding costs as much time as words");
     Row wanted;
     for (const double text : chosen[i]) {
       const double length = texts.lengths[static_cast<size_t>(text)];
@@ -66,12 +66,11 @@ void check_batches(const Texts& texts, const RankRun& rank) {
     if (at == wanted.size()) continue;
     const auto row = static_cast<size_t>(width);
     constexpr const char* kRows[] = {"tokens", "sentence", "mask"};
-    throw NotYet(
-        format("the batch of the texts {}: in the row `{}` of text {} place {} has {}, and {} is right",
-               shown(chosen[i]), kRows[at / row % 3], chosen[i][at / row / 3], at % row,
-               at < batches[i].size() ? shown(batches[i][at]) : "nothing", shown(wanted[at])),
-        "first its tokens in order, then padding, 0; the second row is all 0; the mask is 1 where there is a "
-        "token, 0 behind them");
+    throw NotYet(format("the batch of texts {}: row `{}` of text {}, index {}: {} instead of {}",
+                        shown(chosen[i]), kRows[at / row % 3], chosen[i][at / row / 3], at % row,
+                        at < batches[i].size() ? shown(batches[i][at]) : "nothing", shown(wanted[at])),
+                 "put the tokens first, then 0 as padding; the second row is all 0; the mask is 1 for tokens "
+                 "and 0 for padding");
   }
 }
 
@@ -82,25 +81,25 @@ Row check_list(const Texts& texts, const Run& run, int epoch) {
       format("in epoch {}, with {} texts and windows of {}, ", epoch, texts.lengths.size(), texts.window);
   const auto& list = run.ranks[0].numbers(name);
   for (const auto& rank : run.ranks)
-    expect(rank.numbers(name) == list, where + "the ranks go through different lists",
-           "they take turns along one list: all must draw it from the same numbers");
+    expect(rank.numbers(name) == list, where + "the ranks use different lists",
+           "draw the list from the same seed on all ranks: they take turns along one list");
   auto sorted = list;
   std::sort(sorted.begin(), sorted.end());
   Row all;
   for (size_t text = 0; text < texts.lengths.size(); ++text) all.push_back(static_cast<double>(text));
-  expect(sorted == all, where + "the list is " + shown(list), "each text is in it once");
+  expect(sorted == all, where + "the list is " + shown(list), "include each text once");
   const auto is_shorter = [&](double a, double b) {
     return texts.lengths[static_cast<size_t>(a)] < texts.lengths[static_cast<size_t>(b)];
   };
   expect(texts.window >= list.size() || !std::is_sorted(list.begin(), list.end(), is_shorter),
-         where + "the whole list goes from the shortest to the longest: nothing is random in it");
+         where + "the whole list is sorted from the shortest to the longest, so nothing in it is random");
   for (size_t begin = 0; begin < list.size(); begin += texts.window) {
     const auto end = std::min(begin + texts.window, list.size());
-    expect(std::is_sorted(list.begin() + static_cast<std::ptrdiff_t>(begin),
-                          list.begin() + static_cast<std::ptrdiff_t>(end), is_shorter),
-           where + format("the texts at the places {} to {} are not in order of length", begin, end - 1),
-           "a shuffled list, cut into windows, each from the shortest to the longest; the last one may be "
-           "shorter");
+    expect(
+        std::is_sorted(list.begin() + static_cast<std::ptrdiff_t>(begin),
+                       list.begin() + static_cast<std::ptrdiff_t>(end), is_shorter),
+        where + format("the texts at positions {} to {} are not sorted by length", begin, end - 1),
+        "shuffle the list, cut it into windows, and sort each window by length; the last one may be shorter");
   }
   return list;
 }
@@ -129,17 +128,17 @@ CHECK_OF("beyond.1", attempt) {
     std::set<std::set<double>> known;
     for (const auto& list : lists) {
       for (const auto& window : windows_of(list, texts.window))
-        expect(known.insert(window).second,
-               format("the texts {} are together in a window in two epochs",
-                      shown(Row(window.begin(), window.end()))),
-               "shuffle by the epoch first, and cut into windows then: other texts meet in each epoch");
+        expect(
+            known.insert(window).second,
+            format("texts {} share a window in two epochs", shown(Row(window.begin(), window.end()))),
+            "shuffle with the epoch first, then cut into windows, so that each epoch combines other texts");
     }
   }
   const auto again = run_with(sets_of_texts().front());
   for (size_t epoch = 0; epoch < first_lists.size(); ++epoch)
     expect(again.ranks[0].numbers(format("epoch {}", epoch)) == first_lists[epoch],
-           format("epoch {} has another list when the program is run again", epoch),
-           "a run that goes on needs this list again: draw it from the seed and the epoch alone");
+           format("epoch {} has a different list when the program runs again", epoch),
+           "draw the list only from the seed and the epoch: a resumed run needs it again");
 }
 
 // --- beyond.2
@@ -170,13 +169,13 @@ void check_seeds(const std::string& text, const Words& names, std::map<std::stri
   std::istringstream words(text);
   const Words seeds{std::istream_iterator<std::string>(words), {}};
   expect(seeds.size() == names.size(),
-         format("{} seeds are shown, and there are {} players", seeds.size(), names.size()),
-         "main() shows them all: leave it as it is");
+         format("the program shows {} seeds instead of {}", seeds.size(), names.size()),
+         "restore main(), which shows them all");
   for (size_t i = 0; i < seeds.size(); ++i) {
     const auto [there, is_new] = players.emplace(seeds[i], names[i]);
     expect(is_new, format("{} and {} have the same seed, {}", there->second, names[i], seeds[i]),
-           "they play the same episodes. A sum of numbers is soon the sum of others: give each a place of "
-           "its own");
+           "avoid equal seeds, which give equal episodes: different numbers may have the same sum, so give "
+           "each its own range");
   }
 }
 
@@ -213,13 +212,11 @@ void check_returns(const Run& run, int steps, double gamma) {
     auto& own = returns[static_cast<size_t>(rank.rank())];
     rank.expect_numbers(
         "returns", own,
-        "a step's reward and, up to the end of its episode, gamma times what comes after it: begin at "
-        "the end");
+        "add gamma times the next return to each reward, up to the end of the episode: begin at the end");
     for (double& value : own) value = (value - mean) / std::sqrt(squares);
-    rank.expect_numbers(
-        "normalised", own,
-        "minus the mean, divided by the deviation, both over the steps of all ranks: sum how many, "
-        "too, as a mean of means is not the mean");
+    rank.expect_numbers("normalised", own,
+                        "subtract the mean and divide by the deviation, both over the steps of all ranks; "
+                        "sum the counts as well, because a mean of means is not the mean");
   }
 }
 
@@ -237,8 +234,8 @@ CHECK_OF("beyond.2", attempt) {
     check_returns(run, steps, gamma);
     if (environments != 999) continue;
     const auto& own = run.ranks[0].text("seeds of run 1");
-    expect(seeds.empty() || seeds == own, "rank 0 has other seeds when it is run again with the same seed",
-           "the seed of a run stands for all that happens in it");
+    expect(seeds.empty() || seeds == own, "rank 0 has different seeds when it runs again with the same seed",
+           "derive all seeds from the seed of the run");
     seeds = own;
   }
 }
@@ -267,15 +264,14 @@ CHECK_OF("beyond.3", attempt) {
     require_one_model(run, "slope");
     for (const auto& rank : run.ranks) {
       const auto modes = rank.column("in training", kLineEpochs), is = rank.column("evaluation", kLineEpochs);
-      expect(modes == Row(kLineEpochs, 0), format("rank {}'s model is evaluated as in training", rank.rank()),
-             "which call tells a module that what comes is an evaluation?");
-      expect(
-          agree(is, evaluations),
-          format("rank {}'s evaluations are {}, and should be {}", rank.rank(), shown(is),
-                 shown(evaluations)),
-          "the first file is that of training, with 0.5 added, and the second that of evaluation; after an "
-          "evaluation the model goes back to training");
-      rank.expect_number("slope", slope, "only the two files, the wrap and the modes are to be changed");
+      expect(modes == Row(kLineEpochs, 0),
+             format("rank {}'s model is in training mode during evaluation", rank.rank()),
+             "which call puts a module into evaluation mode?");
+      expect(agree(is, evaluations),
+             format("rank {}'s evaluations are {} instead of {}", rank.rank(), shown(is), shown(evaluations)),
+             "pass the training file first (it adds 0.5) and the evaluation file second, and return to "
+             "training mode after an evaluation");
+      rank.expect_number("slope", slope, "change only the two files, the wrap and the modes");
     }
   }
 }

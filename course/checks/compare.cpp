@@ -44,22 +44,22 @@ CHECK_OF("compare.1", attempt) {
   const int batch = settings["data"]["batch_size"].as<int>(),
             often = settings["train"]["accumulate"].as<int>();
   expect(2 * batch * often == kBatch,
-         format("two ranks take {} samples a step, and the one process took {}", 2 * batch * often, kBatch),
-         "data.batch_size is a rank's, and train.accumulate takes so many of them for a step");
+         format("two ranks take {} samples per step, but the one process took {}", 2 * batch * often, kBatch),
+         "note that data.batch_size is per rank, and that a step uses train.accumulate batches");
   const auto two = losses_of_training(attempt, attempt.path(), "two", 2);
   const auto config = attempt.folder() + "/one.yaml";
   base::replace_file(config, kOneProcess);
   const auto one = losses_of_training(attempt, config, "one", 1);
   expect(two.size() == one.size(),
-         format("two ranks took {} steps, and the one process {}", two.size(), one.size()),
-         "what is not marked is right already: leave it as it was");
+         format("two ranks took {} steps, but the one process took {}", two.size(), one.size()),
+         "change only the marked values: the others are correct");
   for (size_t step = 0; step < one.size(); ++step)
     expect(agree(two[step], one[step]),
-           format("step {} has a loss of {:.5f} on two ranks, and of {:.5f} in one process", step + 1,
-                  two[step], one[step]),
-           step == 0
-               ? "they differ before any step: where do the parameters and the samples come from?"
-               : "they go apart after a step: same samples, same gradients, and what else goes into a step?");
+           format("step {} has a loss of {:.5f} on two ranks, but {:.5f} in one process", step + 1, two[step],
+                  one[step]),
+           step == 0 ? "compare where parameters and samples come from: the losses differ before any step"
+                     : "find what else a step depends on: the losses differ only after a step, so samples "
+                       "and gradients are equal");
 }
 
 // --- compare.2: a race
@@ -92,22 +92,21 @@ CHECK_OF("compare.2", attempt) {
     const auto order = base::split(base::trimmed(text), ' ');
     expect(std::count(order.begin(), order.end(), "dp") == repeats &&
                std::count(order.begin(), order.end(), "ddp") == repeats && std::ssize(order) == 2 * repeats,
-           format("order_of_runs({}) is '{}', and each way is to be run {} times", repeats, text, repeats));
+           format("order_of_runs({}) is '{}', but each way must run {} times", repeats, text, repeats));
     for (size_t i = 0; i < order.size(); i += 2)
       expect(order[i] != order[i + 1],
-             format("the order is {}: one way is done before the other begins", text),
-             "what if the machine is busy in the first half, and idle in the second?");
+             format("the order is {}: one way finishes before the other begins", text),
+             "what if the machine is busy in the first half and idle in the second?");
     // the first two steps warm up
     const double dp_step = median({dp.begin() + 2, dp.end()}),
                  ddp_step = median({ddp.begin() + 2, ddp.end()});
     constexpr const char* kThink =
-        "usual_step(): the median of a run's steps without the first kWarmUp; of an even number the mean of "
-        "the two "
-        "in the middle";
+        "usual_step(): the median of a run's steps without the first kWarmUp; for an even number, the mean "
+        "of the two in the middle";
     rank.expect_number("dp", dp_step, kThink);
     rank.expect_number("ddp", ddp_step, kThink);
     rank.expect_number("faster", ddp_samples / ddp_step / (dp_samples / dp_step),
-                       "how many times as fast is DDP, by samples a second in a usual step?");
+                       "compute how many times as fast DDP is, in samples per second of a usual step");
   }
 }
 

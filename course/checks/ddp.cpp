@@ -24,13 +24,12 @@ CHECK_OF("ddp.1", attempt) {
   for (const int world : {2, 3}) {
     const auto run = attempt.run({.world = world});
     for (const auto& rank : run.ranks)
-      rank.expect_number("points", 12.0 / world, "does the sampler know of the session?",
-                         {{rank.number("points") == 12, "all 12 points, as if it were alone"}});
+      rank.expect_number("points", 12.0 / world, "pass the session to the sampler",
+                         {{rank.number("points") == 12, "all 12 points, as if it were the only rank"}});
     require_one_model(run, "slope");
-    run.ranks[0].expect_number(
-        "slope", fitted_slope(),
-        "one process has another slope: do all take the points of rank 0? Only the session, the "
-        "sampler and the model's wrap are to be changed");
+    run.ranks[0].expect_number("slope", fitted_slope(),
+                               "check whether all ranks take the points of rank 0: one process gets another "
+                               "slope. Change only the session, the sampler and the model's wrap");
   }
 }
 
@@ -46,12 +45,12 @@ CHECK_OF("ddp.2", attempt) {
       bias[0] += 2 * value / world;
     }
     constexpr const char* kThink =
-        "each rank divides the sum of every gradient by the number of ranks, once the sum is there: "
-        "group()->allreduce(...) only begins one, and ->wait() on what it returns ends it";
+        "divide the sum of every gradient by the number of ranks after the sum is complete: "
+        "group()->allreduce(...) only starts it, and ->wait() on its result ends it";
     for (const auto& rank : run.ranks) {
       rank.expect_numbers(
           "weight", {1, -1},
-          "gradients are averaged, in parameter.grad(); the optimiser changes the weights later");
+          "average the gradients in parameter.grad(); the optimiser changes the weights later");
       rank.expect_numbers("gradient of weight", weight, kThink);
       rank.expect_numbers("gradient of bias", bias, kThink);
     }
@@ -80,7 +79,7 @@ CHECK_OF("ddp.3", attempt) {
     const auto run = attempt.run({.world = world});
     const auto weights = trained_weights(world);
     constexpr const char* kThink =
-        "a rank that does not meet a weight counts as a gradient of 0, and the weight learns";
+        "count a gradient of 0 for a rank that does not use a weight, and still update the weight";
     for (const auto& rank : run.ranks) {
       rank.expect_number("rare", weights[1], kThink);
       rank.expect_number("common", weights[0], kThink);
@@ -113,19 +112,18 @@ CHECK_OF("ddp.4", attempt) {
     const auto run = attempt.run({.world = world, .args = {std::to_string(batches)}});
     for (const auto& rank : run.ranks) {
       rank.expect_number("exchanges", kLargeSteps,
-                         "in which small batch of a step must the gradients be exchanged?",
-                         {{rank.number("exchanges") == 0, "nothing was exchanged",
-                           "the last backward of a step has to run without no_sync()"}});
+                         "in which small batch of a step must DDP exchange the gradients?",
+                         {{rank.number("exchanges") == 0, "DDP exchanged no gradients",
+                           "run the last backward of a step without no_sync()"}});
       expect(rank.number("kept at once") <= 1,
-             format("the outputs of {} small batches were in memory at once, and there is room for 1",
+             format("the outputs of {} small batches were in memory at once, but there is room for 1",
                     shown(rank.number("kept at once"))),
-             "a small batch's backward comes before the next one's forward");
+             "run the backward of a small batch before the forward of the next one");
     }
     require_one_model(run, "slope");
-    run.ranks[0].expect_number(
-        "slope", slope_of_small_batches(world, batches),
-        "the losses of batch.size() small batches make one mean; gradients add up until "
-        "zero_grad(); the optimiser steps once, when all are in");
+    run.ranks[0].expect_number("slope", slope_of_small_batches(world, batches),
+                               "divide by batch.size() to get one mean; gradients add up until zero_grad(); "
+                               "step the optimiser once, after all small batches");
   }
 }
 
@@ -139,25 +137,26 @@ CHECK_OF("distributed_data_parallel", attempt) {
   const auto run = attempt.run({.world = 2});
   const auto& first = run.ranks[0].numbers("first patients");
   expect(run.ranks[1].numbers("first patients") != first,
-         format("rank 0 and rank 1 take the same patients: both begin with {}", shown(first)),
-         "the sampler has to know whose share it gives");
+         format("rank 0 and rank 1 use the same patients: both begin with {}", shown(first)),
+         "pass the rank to the sampler, so that it returns this rank's share");
   require_one_model(run, "head.bias");
   const auto alone = attempt.run({.world = 1});
   const auto wanted = alone.ranks[0].column("average", kProgramEpochs);
   expect(near(wanted.back(), kTwinsLoss, kLossTolerance),
-         format("the average loss of the last epoch is {}, and programs/single_process.cpp has {}",
+         format("the average loss of the last epoch is {}, but programs/single_process.cpp has {}",
                 shown(wanted.back()), shown(kTwinsLoss)),
-         "only the sampler, the model and the mean are to be changed",
-         {{wanted.back() > wanted.front() - 0.05, "nothing is learned", "who moves the weights?"}});
+         "change only the sampler, the model and the mean",
+         {{wanted.back() > wanted.front() - 0.05, "the loss does not change",
+           "which call updates the weights?"}});
   run.ranks[0].expect_numbers(
       "head.bias", alone.ranks[0].numbers("head.bias"),
-      "64 patients a step over all ranks: is the batch divided, and the seed the same?");
+      "use 64 patients per step over all ranks: is the batch divided, and the seed the same?");
   for (const auto& rank : run.ranks) {
     const auto losses = rank.column("average", kProgramEpochs);
     expect(agree(losses, wanted),
-           format("epoch by epoch the average loss on rank {} is {}, and with one rank it is {}", rank.rank(),
+           format("the average losses of the epochs on rank {} are {}, but with one rank {}", rank.rank(),
                   shown(losses), shown(wanted)),
-           "is that the loss of its own share? DDP averages the gradients and nothing else");
+           "average the losses as well: DDP averages only the gradients");
   }
 }
 

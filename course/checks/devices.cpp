@@ -31,14 +31,15 @@ CHECK_OF("devices.1", attempt) {
     const auto wanted = parts_of(splits[i]);
     expect(
         sizes[i] == wanted,
-        format("{}: the parts are {}, and chunk makes {}", splits[i].name(), shown(sizes[i]), shown(wanted)),
-        "samples / devices, rounded up, until none are left; a device without work is not in the list");
+        format("{}: the parts are {}, but chunk makes {}", splits[i].name(), shown(sizes[i]), shown(wanted)),
+        "give each device samples / devices, rounded up, until none are left; leave out a device without "
+        "samples");
     Row in_order;
     for (int sample = 0; sample < splits[i].samples; ++sample) in_order.push_back(7 * sample % 10);
     expect(outputs[i] == in_order,
-           format("{}: the gathered outputs are {}, and the samples' order is {}", splits[i].name(),
+           format("{}: the gathered outputs are {}, but the order of the samples is {}", splits[i].name(),
                   shown(outputs[i]), shown(in_order)),
-           "each would be compared with another sample's target; output.device says where it belongs");
+           "order them by output.device: otherwise each is compared with another sample's target");
   }
 }
 
@@ -58,13 +59,13 @@ CHECK_OF("devices.2", attempt) {
     }
     // a float32 on the way leaves 7 digits
     const auto what = [&](const char* of, double is, double wanted) {
-      return format("{}: the {} is {:.12g}, and {:.12g} for the whole batch", batches[i].name(), of, is,
+      return format("{}: the {} is {:.12g}, but {:.12g} for the whole batch", batches[i].name(), of, is,
                     wanted);
     };
     expect(near(losses[i], loss, 1e-12), what("loss", losses[i], loss),
-           "each part's mean counts for as many samples as it has, and the losses are doubles");
+           "weight each part's mean by its number of samples; the losses are doubles");
     expect(near(gradients[i], gradient, 1e-12), what("gradient", gradients[i], gradient),
-           "the loss is right: does a way back lead through it? .item() gives a plain number");
+           "the loss is right: can backward go through it? .item() returns a plain number");
   }
 }
 
@@ -91,19 +92,16 @@ CHECK_OF("devices.3", attempt) {
   const auto run = attempt.run({.world = 1});
   const auto& rank = run.ranks[0];
   expect(rank.number("parameters in the first model's memory") == 0,
-         "some of the replicas' parameters are in the first model's memory: they are no copies",
-         "a replica is on another device, with memory of its own: copy_() brings the numbers there");
+         "some of the replicas' parameters share the first model's memory, so they are not copies",
+         "give each replica memory of its own on its device, and copy the values with copy_()");
   const auto lines = rank.rows("line", 2 * kLineSteps), wanted = line_by_step();
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto step = i % kLineSteps;
-    expect(
-        near(lines[i], wanted[step]),
-        format("5 samples on {} devices: after step {} weight and bias are {}, and one device would have {}",
-               i < kLineSteps ? 2 : 3, step + 1, shown(lines[i]), shown(wanted[step])),
-        step == 0
-            ? "each device's gradient counts for its share of the samples: look at reduce()"
-            : "step 1 is right, and so is reduce(): do the replicas compute with the parameters as they are "
-              "now?");
+    expect(near(lines[i], wanted[step]),
+           format("5 samples on {} devices: after step {} weight and bias are {}, but on one device {}",
+                  i < kLineSteps ? 2 : 3, step + 1, shown(lines[i]), shown(wanted[step])),
+           step == 0 ? "weight each device's gradient by its share of the samples in reduce()"
+                     : "step 1 and reduce() are right: do the replicas use the current parameters?");
   }
 }
 

@@ -15,8 +15,8 @@ CHECK_OF("groups.1", attempt) {
     for (const auto& rank : run.ranks) {
       const double is = rank.number("mean");
       rank.expect_number("mean", sum / static_cast<double>(losses.size()),
-                         "bring the ranks' own losses together, whatever they are",
-                         {{near(is, sum), "that is the sum of all losses", "what makes a mean of a sum?"},
+                         "combine the ranks' own losses, whatever they are",
+                         {{near(is, sum), "that is the sum of all losses", "divide the sum to get the mean"},
                           {near(is, losses[static_cast<size_t>(rank.rank())]), "that is its own loss"}});
     }
   }
@@ -31,9 +31,9 @@ CHECK_OF("groups.2", attempt) {
     for (const auto& rank : run.ranks)
       rank.expect_number(
           "slowest", static_cast<double>(slowest),
-          format("all say the same: the lowest rank among those that took longest. Their seconds: {}",
+          format("return the same on all ranks: the lowest rank among the slowest. Their seconds: {}",
                  base::join(as_words(seconds), " ")),
-          {{rank.number("slowest") == rank.rank() && rank.rank() > 0, "each rank names itself"}});
+          {{rank.number("slowest") == rank.rank() && rank.rank() > 0, "each rank returns its own number"}});
   }
 }
 
@@ -43,12 +43,11 @@ CHECK_OF("groups.3", attempt) {
     const auto run = attempt.run({.world = world, .settings = {"LOCKSTEP_TIMEOUT=3"}});
     double right = 0, seen = 0;
     for (int rank = 0; rank < world; ++rank) right += 3 + rank, seen += 10 * (1 + rank);
-    run.ranks[0].expect_number("accuracy", right / seen, "is it that of rank 0's own samples?");
+    run.ranks[0].expect_number("accuracy", right / seen, "is it the accuracy of rank 0's own samples?");
     for (const auto& rank : run.ranks) {
       const auto lines = rank.rows("accuracy").size();
       expect(lines == (rank.rank() == 0 ? 1U : 0U),
-             format("rank {} shows the accuracy {} times, and one line, from rank 0, is wanted", rank.rank(),
-                    lines));
+             format("rank {} prints the accuracy {} times instead of once on rank 0", rank.rank(), lines));
     }
   }
 }
@@ -100,21 +99,20 @@ const std::vector<Start>& starts() {
 void check_identity(const RankRun& process, const Start& start) {
   const auto by = format("started by {} ({}), it ", start.by, base::join(start.settings, " "));
   constexpr const char* kThink =
-      "which variables does this launcher set, and which are left over from another?";
-  expect(process.ending().is_well(), by + "does not come to its end:\n" + process.ending().printed, kThink);
+      "find which variables this launcher sets, and which are left over from another";
+  expect(process.ending().is_well(), by + "does not end:\n" + process.ending().printed, kThink);
   if (start.rank < 0)
-    return expect(
-        process.has("error"), by + "goes on, and nobody would ever meet it",
-        "ranks count from 0. Such a process has to stop with an error; else the others wait for it");
+    return expect(process.has("error"), by + "continues, and no other rank would ever join it",
+                  "stop such a process with an error, or the others wait for it: ranks count from 0");
   expect(!process.has("error"),
-         by + format("stops with an error, and it is rank {} of {}", start.rank, start.world), kThink);
+         by + format("stops with an error, but it is rank {} of {}", start.rank, start.world), kThink);
   const double rank = process.number("rank"), world = process.number("world");
   expect(rank == start.rank && world == start.world,
-         by + format("takes itself for rank {} of {}, and it is rank {} of {}", shown(rank), shown(world),
-                     start.rank, start.world),
+         by + format("uses rank {} of {}, but it is rank {} of {}", shown(rank), shown(world), start.rank,
+                     start.world),
          kThink);
   expect(process.text("meet") == start.meet || !*start.meet,
-         by + format("goes to meet the others on {}, and they meet on {}", process.text("meet"), start.meet));
+         by + format("uses {} as the address, but the others use {}", process.text("meet"), start.meet));
 }
 
 CHECK_OF("groups.4", attempt) {

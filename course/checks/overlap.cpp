@@ -45,12 +45,11 @@ std::string in_braces(const Rows& buckets) {
 
 void check_buckets(const std::string& whose, const Rows& is, const Row& elements, const Caps& caps) {
   const auto wanted = packed(elements, caps);
-  expect(
-      is == wanted, format("{} are {}, and DDP makes {}", whose, in_braces(is), in_braces(wanted)),
-      "from the last parameter to the first; caps count bytes; a bucket is closed once it has reached its "
-      "cap, "
-      "and the next one begins empty",
-      {{is.size() == elements.size(), "each gradient travels alone", "many small messages, a latency each"}});
+  expect(is == wanted, format("{} are {}, but DDP makes {}", whose, in_braces(is), in_braces(wanted)),
+         "go from the last parameter to the first; count bytes; close a bucket once it reaches its cap, and "
+         "start the next one empty",
+         {{is.size() == elements.size(), "each gradient has its own all-reduce",
+           "avoid many small messages: each has a latency"}});
 }
 
 // a net of some MiB whose first bucket has just its cap, and one that fills a bucket of 25
@@ -89,10 +88,9 @@ void check_cost(const RankRun& rank, TracedStep step) {
     exchange += kSlice;
     if (at >= step.backward_end) shows += kSlice;
   }
-  rank.expect_number(
-      "exchange", exchange,
-      "count the time in which any bucket is on its way: once where two are, and not in a gap");
-  rank.expect_number("shows", shows, "which part of the exchange lies behind the end of backward?");
+  rank.expect_number("exchange", exchange,
+                     "count the time in which any bucket is in transit: once if two are, and none in a gap");
+  rank.expect_number("shows", shows, "which part of the exchange comes after the end of backward?");
 }
 
 CHECK_OF("overlap.2", attempt) {
@@ -140,16 +138,16 @@ CHECK_OF("overlap.3", attempt) {
   // DDP knows the order of gradients, and makes its buckets, after the first step
   const auto bytes = all_reduces(attempt.folder() + "/runs/trial/trace.json", 3);
   constexpr double kSmall = 2048, kWithConv2 = 1605632 + 73728;
-  expect(!bytes.empty(), "no all-reduce was seen", "does it still train four steps on two ranks?");
+  expect(!bytes.empty(), "there was no all-reduce", "does it still train four steps on two ranks?");
   expect(bytes.size() == 3 && bytes.front() < kWithConv2 && bytes.back() <= kSmall,
-         format("{} all-reduce{} a step, of {} bytes", bytes.size(), bytes.size() == 1 ? "" : "s",
+         format("{} all-reduce{} per step, of {} bytes", bytes.size(), bytes.size() == 1 ? "" : "s",
                 base::join(as_words(bytes), ", ")),
-         "three are wanted: which bucket closes sooner than it must?",
-         {{bytes.size() == 1, "all gradients travel together, when the last one is there",
-           "the cap is in MiB, and all gradients together have 1.6"},
+         "make three: which bucket closes too early?",
+         {{bytes.size() == 1, "all gradients are in one bucket, which waits for the last one",
+           "lower the cap: it is in MiB, and all gradients together have 1.6"},
           {bytes.front() >= kWithConv2, "the first bucket waits for the convolutions",
-           "what does it have when fc1.weight is in, and is that more than the cap?"},
-          {bytes.size() == 3, format("the last one has {:.0f} bytes, and 2048 are allowed", bytes.back()),
+           "compute its size with fc1.weight in it, and compare it with the cap"},
+          {bytes.size() == 3, format("the last one has {:.0f} bytes, but 2048 are allowed", bytes.back()),
            "after which gradient must the bucket before it close?"}});
 }
 

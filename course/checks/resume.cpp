@@ -21,39 +21,38 @@ void require_epochs(const RankRun& rank, const std::string& run, size_t first, s
   for (auto epoch = first; epoch < end; ++epoch) wanted.push_back(static_cast<double>(epoch));
   const auto epochs = flat(rank.rows("epoch"));
   expect(epochs == wanted,
-         format("{} (rank {}) trains the epochs {}, and it is {}", run, rank.rank(), shown(epochs),
+         format("{} (rank {}) trains the epochs {} instead of {}", run, rank.rank(), shown(epochs),
                 shown(wanted)),
-         "who knows the epoch, and was it saved and loaded?",
+         "save and load the object that knows the epoch",
          {{!epochs.empty() && epochs[0] == 0 && first > 0, "it begins with epoch 0 again"}});
 }
 
 constexpr const char* kState[][2] = {
-    {"weights", "is the model that is trained the one that is saved and loaded?"},
+    {"weights", "save and load the model that is trained"},
     {"momentum", "what does SGD remember from one step to the next?"},
-    {"rate", "the schedule has counted epochs, and sets the rate by them"},
-    {"random", "Dropout draws from the random numbers. Who sets them again after they were loaded?"},
+    {"rate", "save and load the schedule too: it counts epochs and sets the rate"},
+    {"random", "restore the state of the random generator, from which Dropout draws, after loading it"},
 };
 
 void check_resumed(const RankRun& whole, const RankRun& stopped, const RankRun& resumed) {
-  require_epochs(resumed, "the run that goes on", kStopAfter, kEpochs);
+  require_epochs(resumed, "the resumed run", kStopAfter, kEpochs);
   for (const auto& [name, think] : kState) {
     const double was = stopped.number(format("end: {}", name)),
                  is = resumed.number(format("begin: {}", name));
     expect(was == is,
-           format("{} did not come back on rank {}: {} at the stop, {} where it goes on", name,
-                  resumed.rank(), shown(was), shown(is)),
+           format("{} was not restored on rank {}: {} at the stop, {} after resuming", name, resumed.rank(),
+                  shown(was), shown(is)),
            think);
   }
   for (const auto* name : {"order", "rate", "final"}) {
     const auto all = whole.rows(name), rest = resumed.rows(name);
     const auto skipped = std::string(name) == "final" ? 0 : std::min(all.size(), kStopAfter);
-    expect(
-        !all.empty() && std::equal(all.begin() + static_cast<std::ptrdiff_t>(skipped), all.end(),
-                                   rest.begin(), rest.end()),
-        format("after the stop `{}` is {} on rank {}, and another without a stop", name, shown(flat(rest)),
-               resumed.rank()),
-        "what does the next step depend on? The order of the samples by the epoch's number, the rate by the "
-        "schedule, and all that was loaded");
+    expect(!all.empty() && std::equal(all.begin() + static_cast<std::ptrdiff_t>(skipped), all.end(),
+                                      rest.begin(), rest.end()),
+           format("after the stop `{}` is {} on rank {}, but differs without a stop", name, shown(flat(rest)),
+                  resumed.rank()),
+           "check what the next step depends on: the sample order (epoch number), the rate (schedule), and "
+           "everything that was loaded");
   }
 }
 
@@ -62,8 +61,8 @@ CHECK_OF("resume.1", attempt) {
   const auto stopped = attempt.run({.args = {"halves.pt", "4", "2"}});
   const auto resumed = attempt.run({.args = {"halves.pt", "4"}});
   for (size_t i = 0; i < resumed.ranks.size(); ++i) {
-    require_epochs(whole.ranks[i], "the run that nobody stops", 0, kEpochs);
-    require_epochs(stopped.ranks[i], "the run that is stopped", 0, kStopAfter);
+    require_epochs(whole.ranks[i], "the uninterrupted run", 0, kEpochs);
+    require_epochs(stopped.ranks[i], "the interrupted run", 0, kStopAfter);
     check_resumed(whole.ranks[i], stopped.ranks[i], resumed.ranks[i]);
   }
 }
@@ -89,9 +88,9 @@ CHECK_OF("resume.2", attempt) {
     for (const auto& rank : run.ranks) {
       const auto steps = std::ssize(rank.rows("step"));
       expect(steps == notice.when && rank.has("saved"),
-             format("with {} ranks and {}, rank {} made {} steps, and {} and a checkpoint are right",
+             format("with {} ranks and {}, rank {} made {} steps instead of {} and a checkpoint",
                     notice.world, whom, rank.rank(), steps, notice.when),
-             "a signal may come to any rank, and one is enough to stop all of them");
+             "stop all ranks if any of them received the signal");
     }
   }
 }
@@ -128,28 +127,27 @@ void check_directives(const Words& words) {
     return word == "--requeue" || word == "--no-requeue";
   });
   expect(last != words.rend() && *last == "--requeue",
-         "Slurm is not told that the job may be queued again: --requeue is not the last word of it among the "
-         "#SBATCH lines before the first command");
+         "the job cannot be requeued: --requeue is not the last option of its kind among the #SBATCH lines "
+         "before the first command");
   expect(last_value(words, "--open-mode") == "append",
-         "the second start opens the same log, and the log of the first ten minutes is lost",
-         "--open-mode has two values");
+         "the second start overwrites the log of the first ten minutes",
+         "choose one of the two values of --open-mode");
   std::smatch parts;
   const auto signal = last_value(words, "--signal");
   const std::regex form("([BR]+:)?(SIG)?(USR[12]|TERM|10|12|15)(@([0-9]{1,5}))?");
   expect(std::regex_match(signal, parts, form),
-         format("--signal={} is nothing that Slurm would send", signal),
-         "--signal=NAME@SECONDS tells the ranks that the time is nearly up");
+         format("--signal={} is not a signal that Slurm can send", signal),
+         "use --signal=NAME@SECONDS, which warns the ranks before the time limit");
   expect(parts[1].str().find('B') == std::string::npos,
-         format("--signal={} reaches the script alone, and the ranks get nothing", signal),
-         "what does B: stand for in `man sbatch`?");
+         format("--signal={} signals only the script, not the ranks", signal), "look up B: in `man sbatch`");
   const int seconds = parts[5].matched ? std::stoi(parts[5]) : 60;
   expect(seconds >= 20 && seconds <= 300, format("--signal={} comes {} s before the end", signal, seconds),
-         "how long may a step and a checkpoint take, and how much of the ten minutes do you give away?");
+         "leave enough time for a step and a checkpoint, but waste little of the ten minutes");
   const auto long_name = last_value(words, "--time"),
              time = long_name.empty() ? last_value(words, "-t") : long_name;
   const auto limit = slurm_seconds(time);
-  expect(limit && *limit <= 600, format("--time={} is not the 10 minutes that a job has", time),
-         "the training is to go on in the next ten minutes, and not to be given more");
+  expect(limit && *limit <= 600, format("--time={} is not the 10 minutes of a job", time),
+         "continue the training in the next ten minutes instead of asking for more");
 }
 
 bool trains(const std::string& call) {
@@ -170,15 +168,15 @@ std::string check_training(const Words& calls) {
   require_all_ranks(launch_of(*training), 2, 1);
   expect(training->find("--resume auto") != std::string::npos ||
              training->find("--resume=auto") != std::string::npos,
-         "the first start has to begin the run, and the second to go on with it",
-         "which value of --resume goes on with what is there, or begins?");
+         "make the first start begin the run, and the second continue it",
+         "which value of --resume continues an existing run, or starts one?");
   expect(std::none_of(calls.begin(), training,
                       [](const std::string& call) { return call.starts_with("scontrol requeue"); }),
          "the job is requeued before it has trained");
   expect(std::none_of(calls.begin(), training, asks_for_status) ||
              std::any_of(training, calls.end(), asks_for_status),
-         "the state is asked for before the training, and not after it",
-         "what has become of the run is known at the end");
+         "the script asks for the state before the training instead of after it",
+         "ask after the training: only then is the state known");
   const auto at = training->find("run.name=");
   return at == std::string::npos ? "" : training->substr(at + 9, training->find(' ', at) - at - 9);
 }
@@ -191,8 +189,8 @@ void check_status_calls(const Words& calls, const std::string& trained) {
     for (const auto& word : launch_of(call).program) folder = word.starts_with("-") ? folder : word;
     const auto run = (std::filesystem::path(folder) / "").parent_path();
     expect(run.filename() == trained && run.has_parent_path(),
-           format("the run lies in runs/{}, and the script asks for the state of {}", trained, folder),
-           "--set run.name=NAME makes runs/NAME");
+           format("the run is in runs/{}, but the script asks for the state of {}", trained, folder),
+           "note that --set run.name=NAME creates runs/NAME");
   }
 }
 
@@ -203,12 +201,11 @@ void check_requeue(int status, const Words& calls) {
   });
   if (status != 75)
     return expect(requeues.empty(), format("a run of which `lockstep status` says {} was requeued", status),
-                  "0 is done, 1 failed, 4 was asked to stop: which wants to go on?");
-  expect(!requeues.empty(), "a run that stopped early (`lockstep status` leaves with 75) was not requeued",
-         "is the status asked for, kept at once, and compared with 75? `set -e` ends a script before");
+                  "requeue only a run that can continue: 0 is done, 1 failed, 4 stopped on request");
+  expect(!requeues.empty(), "a run that stopped early (`lockstep status` exits with 75) was not requeued",
+         "store the exit status at once and compare it with 75; `set -e` would end the script first");
   expect(requeues.front() == "scontrol requeue 4711",
-         format("in job 4711 the script calls `{}`, and `scontrol requeue 4711` puts it back",
-                requeues.front()));
+         format("in job 4711 the script calls `{}` instead of `scontrol requeue 4711`", requeues.front()));
 }
 
 // with programs before the real ones on the PATH that only note how they were called
@@ -226,7 +223,7 @@ CHECK_OF("resume.3", attempt) {
         {"bash", attempt.path()},
         {"PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin", format("STATE={}", status),
          "SLURM_JOB_ID=4711", "SLURM_JOBID=4711", "SLURM_NTASKS=2", "SLURM_SUBMIT_DIR=" + attempt.folder()});
-    expect(ending.why == Why::left, "the script does not come to an end");
+    expect(ending.why == Why::left, "the script does not end");
     const auto calls = noted_calls(programs);
     check_status_calls(calls, check_training(calls));
     check_requeue(status, calls);
@@ -259,23 +256,22 @@ CHECK_OF("resume.4", attempt) {
     Row all;
     for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
     expect(flat(blocks) == all,
-           format("{}: the processes carry {}, one after the other", named, shown(flat(blocks))),
-           "each rank is carried once, and in a row: a sum that goes from process to process comes to each "
-           "once");
+           format("{}: the processes run the ranks {}, one after the other", named, shown(flat(blocks))),
+           "run each rank once, in order: a sum that goes from process to process reaches each once");
     const auto by_size = [](const Row& a, const Row& b) { return a.size() < b.size(); };
     const auto [least, most] = std::minmax_element(blocks.begin(), blocks.end(), by_size);
     expect(most->size() - least->size() <= 1,
-           format("{}: one process carries {} ranks, and another {}", named, most->size(), least->size()),
-           "all wait for the one with the most: nobody should carry two more than another");
+           format("{}: one process runs {} ranks, and another {}", named, most->size(), least->size()),
+           "balance the ranks: all processes wait for the one with the most, so counts may differ by at most "
+           "one");
     const auto wanted = sum_in_order(ranks);
     for (size_t process = 0; process < count; ++process) {
       const auto& sum = sums[process];
       expect(sum == wanted,
-             format("{}: process {} has {}, and it is {}", named, process, shown(sum), shown(wanted)),
-             "each rank's numbers are added once, and the whole comes back to all",
-             {{near(sum, wanted, 1e-5), "the same but for the last bits",
-               "in which order are the ranks added? ((0 + 1) + 2) + ... in floats, on any number of "
-               "processes"}});
+             format("{}: process {} has {} instead of {}", named, process, shown(sum), shown(wanted)),
+             "add each rank's numbers once, and return the sum to all",
+             {{near(sum, wanted, 1e-5), "the same except for the last bits",
+               "add the ranks in the order ((0 + 1) + 2) + ... in floats, on any number of processes"}});
     }
   }
 }

@@ -28,7 +28,7 @@ CHECK_OF("sampler.1", attempt) {
       for (const auto& rank : run.ranks)
         rank.expect_numbers(
             format("of {}", size), share_of_rank(counted(size), rank.rank(), world),
-            "ranks take turns, and all take as many: behind the last sample the list begins again",
+            "let the ranks take turns, with equal counts: after the last sample the list begins again",
             {{rank.numbers(format("of {}", size)).empty(), "this rank takes no sample"}});
     }
   }
@@ -45,13 +45,13 @@ CHECK_OF("sampler.2", attempt) {
     for (const auto& rank : run.ranks) {
       for (size_t epoch = 0; epoch < kEpochLists.size(); ++epoch) {
         const auto& is = rank.numbers(format("epoch {}", epoch));
-        rank.expect_numbers(format("epoch {}", epoch), share_of_rank(kEpochLists[epoch], rank.rank(), world),
-                            "all ranks draw one list, from the seed 7 and the epoch's number: a run that "
-                            "goes on needs it again",
-                            {{std::is_sorted(is.begin(), is.end()), "the list is not shuffled",
-                              "training wants .shuffle = true"},
-                             {epoch > 0 && is == rank.numbers("epoch 0"), "the same order as in epoch 0",
-                              "who tells the sampler that another epoch begins?"}});
+        rank.expect_numbers(
+            format("epoch {}", epoch), share_of_rank(kEpochLists[epoch], rank.rank(), world),
+            "draw one list on all ranks, from seed 7 and the epoch number: a resumed run needs it again",
+            {{std::is_sorted(is.begin(), is.end()), "the list is not shuffled",
+              "set .shuffle = true for training"},
+             {epoch > 0 && is == rank.numbers("epoch 0"), "the same order as in epoch 0",
+              "which call tells the sampler that a new epoch begins?"}});
       }
     }
   }
@@ -70,11 +70,11 @@ CHECK_OF("sampler.3", attempt) {
     }
     std::sort(all.begin(), all.end());
     expect(all == counted(static_cast<int>(size)),
-           format("with {} ranks and {} answers, they look at {} together", world, size, shown(all)),
-           "training can bear a sample twice, a count cannot",
+           format("with {} ranks and {} answers, the ranks look at {} in total", world, size, shown(all)),
+           "count each sample once: only training may repeat one",
            {{all.size() == size * each, "each rank looks at all of them", "share the work"},
             {all.size() > size, "some are counted twice", "which sampler repeats nothing?"},
-            {all.size() < size, "some are counted by nobody", "which sampler leaves nothing out?"}});
+            {all.size() < size, "some are not counted", "which sampler leaves nothing out?"}});
     for (const auto& rank : run.ranks) {
       const auto count = rank.numbers("looked at").size();
       expect(count <= (size + each - 1) / each,
@@ -83,8 +83,8 @@ CHECK_OF("sampler.3", attempt) {
       rank.expect_number(
           "share",
           static_cast<double>(std::count(answers.begin(), answers.end(), '1')) / static_cast<double>(size),
-          "how many are right, and how many were looked at, over all ranks? A mean of the ranks' "
-          "means is another number");
+          "sum how many are right and how many were checked over all ranks: a mean of the ranks' means "
+          "differs");
     }
   }
 }

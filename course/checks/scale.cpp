@@ -17,21 +17,24 @@ CHECK_OF("scale.1", attempt) {
   for (const auto& timing : timings) {
     const double ranks = timing[0], alone = timing[1], strong = timing[2], weak = timing[3],
                  batch = timing[4], lr = timing[5];
-    const auto run =
-        attempt.run({.world = 1,
-                     .label = format("{} s alone, {} s shared by {} ranks, {} s where each had as much",
-                                     alone, strong, ranks, weak),
-                     .args = as_words(timing),
-                     .alone = true});
+    const auto run = attempt.run(
+        {.world = 1,
+         .label = format("{} s on one rank, {} s shared by {} ranks, {} s with the same work on each", alone,
+                         strong, ranks, weak),
+         .args = as_words(timing),
+         .alone = true});
     const auto& rank = run.ranks[0];
     rank.expect_number("speed_up", alone / strong, "how many TIMES as fast is it?");
-    rank.expect_number("strong_efficiency", alone / strong / ranks,
-                       "a speed-up of 4 is splendid on 4 ranks, and poor on 100");
-    rank.expect_number("weak_efficiency", alone / weak,
-                       "each rank has as much to do as the one alone: perfect ranks take as long as it did");
+    rank.expect_number(
+        "strong_efficiency", alone / strong / ranks,
+        "divide by the number of ranks: a speed-up of 4 is perfect on 4 ranks, but poor on 100");
+    rank.expect_number(
+        "weak_efficiency", alone / weak,
+        "compare the times: each rank has as much work as the single one, so perfect ranks take as long");
     rank.expect_numbers("batches", {batch, batch * ranks},
-                        "samples a rank, and together: a rank's batch stays what it was alone");
-    rank.expect_number("lr", lr * ranks, "the linear rule: a step is a mean over so many times the samples");
+                        "keep the batch of each rank, and multiply for the total");
+    rank.expect_number("lr", lr * ranks,
+                       "use the linear rule: a step averages over that many times the samples");
   }
 }
 
@@ -57,20 +60,18 @@ void check_layer(const RankRun& rank) {
     }
   }
   rank.expect_numbers("column", outputs,
-                      "column_forward(): the unsplit layer's outputs, a row for each sample. Each "
-                      "rank has other outputs: how are they joined?");
+                      "column_forward(): return the unsplit layer's outputs, one row per sample. How are the "
+                      "ranks' different outputs joined?");
   rank.expect_numbers("gradient", gradient,
-                      "column_backward(): an input feeds the outputs of all ranks, which are one "
-                      "model: a sum, not a mean");
-  rank.expect_numbers("row", outputs,
-                      "row_forward(): each rank has a part of every sum; the bias comes once");
+                      "column_backward(): return a sum, not a mean: an input feeds the outputs of all ranks, "
+                      "which form one model");
+  rank.expect_numbers("row", outputs, "row_forward(): each rank has a part of every sum; add the bias once");
   // what travels is outputs, or gradients of inputs: never more numbers than the whole batch has of them
   for (const double given : rank.numbers("given"))
-    expect(
-        given <= kSamples * kWidth,
-        format("in one call rank {} gives the others {} numbers, and {} are enough: weights have travelled",
-               rank.rank(), shown(given), kSamples * kWidth),
-        "the whole weight is too large for one rank: let outputs travel, or gradients");
+    expect(given <= kSamples * kWidth,
+           format("in one call rank {} sends {} numbers to the others, but {} are enough: it sent weights",
+                  rank.rank(), shown(given), kSamples * kWidth),
+           "send outputs or gradients instead: the whole weight is too large for one rank");
 }
 
 CHECK_OF("scale.2", attempt) {
@@ -123,7 +124,7 @@ int turns_of(const std::vector<Order>& stages, const std::string& where) {
       waiting += format("{} stage {} waits in {}", waiting.empty() ? "" : ",", stage, order[next].name());
     }
     if (waiting.empty()) return turns;
-    expect(!begun.empty(), where + "nobody goes on:" + waiting,
+    expect(!begun.empty(), where + "no stage continues:" + waiting,
            "which stage has to begin so that others can go on?");
     for (const auto& piece : begun) {
       done.insert(piece);
@@ -146,8 +147,8 @@ void check_order(const Order& order, int stage, int stages, int micro_batches, c
   int now = 0, most = 0;
   for (const auto& piece : order) most = std::max(most, now += piece.kind == 'F' ? 1 : -1);
   expect(most <= stages - stage,
-         it + format("keeps {} micro-batches at a time, and {} would do", most, stages - stage),
-         "a micro-batch's backward lets its activations go: when is the earliest that it can come?");
+         it + format("keeps {} micro-batches at a time, but {} are enough", most, stages - stage),
+         "run each backward as early as possible: it frees the activations of its micro-batch");
 }
 
 CHECK_OF("scale.3", attempt) {
@@ -164,11 +165,11 @@ CHECK_OF("scale.3", attempt) {
     };
     for (int stage = 0; stage < stages; ++stage) complete(stage);
     const int turns = turns_of(orders, where), fastest = 2 * (micro_batches + stages - 1);
-    expect(turns <= fastest, where + format("all is done after {} turns, and {} are enough", turns, fastest),
-           "what can stage 0 do while its first micro-batch is with the other stages?");
-    run.ranks[0].expect_number(
-        "bubble", (stages - 1.0) / (micro_batches + stages - 1.0),
-        "a stage's share of waiting: count the turns in which stage 0 works, and all turns");
+    expect(turns <= fastest, where + format("the schedule takes {} turns, but {} are enough", turns, fastest),
+           "what can stage 0 do while the other stages work on its first micro-batch?");
+    run.ranks[0].expect_number("bubble", (stages - 1.0) / (micro_batches + stages - 1.0),
+                               "compute the share of turns in which a stage waits: count the turns in which "
+                               "stage 0 works, and all turns");
   }
 }
 
@@ -186,20 +187,20 @@ CHECK_OF("scale.4", attempt) {
   expect(settings["model"]["hidden"].as<std::vector<int64_t>>() == std::vector<int64_t>{1018, 510} &&
              count("parallel", "pipeline") == 1 && settings["optim"]["name"].as<std::string>() == "sgd" &&
              settings["optim"]["momentum"].as<double>() == 0.9,
-         "the widths 1018 and 510, sgd with momentum 0.9, and no pipeline are given",
-         "only the grid and the batch are free");
-  expect(tensor <= kNodeRanks, format("{} ranks share each layer, and a node has {}", tensor, kNodeRanks),
-         "every layer's sums would cross the network");
+         "keep the widths 1018 and 510, sgd with momentum 0.9, and no pipeline",
+         "change only the grid and the batch");
+  expect(tensor <= kNodeRanks, format("{} ranks share each layer, but a node has {}", tensor, kNodeRanks),
+         "share a layer only within a node: otherwise every layer's sums cross the network");
   expect(data == 0 || data * tensor == kGridRanks,
-         format("{} copies of {} ranks each are {} ranks, and there are {}", data, tensor, data * tensor,
+         format("{} copies of {} ranks each need {} ranks, but there are {}", data, tensor, data * tensor,
                 kGridRanks));
   expect(settings["optim"]["lr"].as<double>() == 0.01, "optim.lr is not 0.01",
-         "with as many samples a step as before the learning rate stays");
+         "keep the learning rate: a step has as many samples as before");
   const auto run = attempt.lockstep({"train", attempt.path(), "--dry-run", "--json"},
                                     {.world = kGridRanks, .may_fail = true});
   const auto& ending = run.ranks[0].ending();
-  expect(ending.is_well(), "lockstep does not take this grid:\n" +
-                               (ending.error ? describe(Error(*ending.error)) : ending.printed));
+  expect(ending.is_well(),
+         "lockstep rejects this grid:\n" + (ending.error ? describe(Error(*ending.error)) : ending.printed));
   double megabytes = -1;  // on the line that is JSON: libraries may have printed something, too
   std::istringstream lines(ending.printed);
   for (std::string line; std::getline(lines, line);) {
@@ -207,13 +208,13 @@ CHECK_OF("scale.4", attempt) {
       megabytes = json.value("rank_mb", megabytes);
   }
   expect(megabytes >= 0 && megabytes <= kRoom,
-         format("a rank needs {} MB, and has room for {}", shown(megabytes), kRoom),
-         "where ranks share the layers, each keeps a part of them");
+         format("a rank needs {} MB, but has room for {}", shown(megabytes), kRoom),
+         "share the layers among more ranks, so that each keeps a smaller part");
   const auto copies = kGridRanks / tensor, each = count("data", "batch_size") * count("train", "accumulate");
   expect(copies * each == kStepSamples,
-         format("{} copies with {} samples each take {} samples a step, and {} are wanted", copies, each,
+         format("{} copies with {} samples each make {} samples per step instead of {}", copies, each,
                 copies * each, kStepSamples),
-         "the ranks of one copy take the same samples; each copy takes others");
+         "count copies, not ranks: the ranks of one copy use the same samples");
 }
 
 }  // namespace

@@ -127,13 +127,13 @@ Launch launch_of(const std::string& call) {
 
 void require_all_ranks(const Launch& launch, int ranks, int nodes) {
   constexpr const char* kThink =
-      "one launcher is enough, and without options of its own it starts as many ranks as the job asked for";
+      "use one launcher: without options it starts as many ranks as the job requested";
   expect(launch.inner.empty(),
          format("each of {} ranks would start {}, which starts ranks of its own", ranks, launch.inner),
          kThink);
   const auto require = [&](const std::optional<std::string>& asked, int wanted, const char* what) {
     expect(!asked || whole_number(asked->substr(0, asked->find('-'))) == wanted,
-           format("the launcher is told {} for the {}, and the job has {}", asked.value_or(""), what, wanted),
+           format("the launcher gets {} for the {}, but the job has {}", asked.value_or(""), what, wanted),
            kThink);
   };
   require(launch.ranks, ranks, "number of ranks");

@@ -24,10 +24,10 @@ CHECK_OF("start.1", attempt) {
                                   .args = {std::to_string(each)}});
     for (const auto& rank : run.ranks) {
       const int node = rank.rank() / each;
-      rank.expect_number("node", node, "how many nodes are full before it comes? They count from 0");
-      rank.expect_number("local rank", rank.rank() % each, "how many ranks are on its node before it?");
+      rank.expect_number("node", node, "count the full nodes before this rank's; nodes count from 0");
+      rank.expect_number("local rank", rank.rank() % each, "count the ranks before it on its node");
       rank.expect_number("ranks on its node", std::min(each, world - node * each),
-                         "the last node may not be full");
+                         "note that the last node may not be full");
     }
   }
 }
@@ -53,7 +53,7 @@ std::vector<Words> directive_lines(const std::string& script, const std::string&
     const auto text = base::trimmed(line);
     has_begun = has_begun || (!text.empty() && text[0] != '#');
     if (line.starts_with(sign)) {
-      expect(!has_begun, format("line {} is not read: this {} stands below the first command", number, sign));
+      expect(!has_begun, format("line {} is ignored: this {} comes after the first command", number, sign));
       std::istringstream stream(line.substr(sign.size()));
       Words words;
       for (std::string word; stream >> word && word[0] != '#';) words.push_back(word);
@@ -64,7 +64,7 @@ std::vector<Words> directive_lines(const std::string& script, const std::string&
     const auto meant = sign.substr(1) + " -";
     expect(
         !line.starts_with("#") || name == std::string::npos || line.compare(name, meant.size(), meant) != 0,
-        format("line {} is a comment: a directive begins with {}, and nothing before it", number, sign));
+        format("line {} is a comment: a directive begins with {} at the start of the line", number, sign));
   }
   return found;
 }
@@ -112,11 +112,11 @@ Directives slurm_directives(const std::string& script) {
 }
 
 void require_ten_minutes(const std::string& name, const std::string& asked, std::optional<long> seconds) {
-  expect(!asked.empty(), format("it says nothing of time: {} is missing", name),
-         "the site's default may be hours, and a job that says how short it is starts sooner");
-  expect(seconds.has_value(), format("{}={} is no time", name, asked),
-         "hours, minutes and seconds: 01:30:00");
-  expect(*seconds == 600, format("{}={} is {} seconds, and 10 minutes are wanted", name, asked, *seconds));
+  expect(!asked.empty(), format("the time limit is missing: {}", name),
+         "set it: the site's default may be hours, and a short job starts sooner");
+  expect(seconds.has_value(), format("{}={} is not a time", name, asked),
+         "write hours, minutes and seconds: 01:30:00");
+  expect(*seconds == 600, format("{}={} is {} seconds instead of 10 minutes", name, asked, *seconds));
 }
 
 // select=COUNT:ncpus=N:mpiprocs=N+..., with PBS's defaults: 2 chunks of 2 ranks and 2 cores in all
@@ -132,18 +132,18 @@ void check_select(const std::string& select) {
     }
     for (const auto* name : {"count", "ncpus", "mpiprocs"})
       expect(whole_number(chunk[name]).value_or(0) > 0,
-             format("'{}' is no number, in select's {}", chunk[name], name));
+             format("'{}' is not a number, in select's {}", chunk[name], name));
     chunks += *whole_number(chunk["count"]);
     expect(chunk["mpiprocs"] == "2",
-           format("it starts {} rank{} in each chunk, and 2 are wanted", chunk["mpiprocs"],
+           format("it starts {} rank{} in each chunk instead of 2", chunk["mpiprocs"],
                   chunk["mpiprocs"] == "1" ? "" : "s"),
-           "mpiprocs says how many; without it, it is 1");
+           "set mpiprocs; its default is 1");
     expect(chunk["ncpus"] == "2",
-           format("each chunk has {} cores, and 2 ranks of one core use 2", chunk["ncpus"]),
-           "ncpus says how many cores a chunk has; without it, it is 1");
+           format("each chunk has {} cores, but 2 ranks of one core need 2", chunk["ncpus"]),
+           "set ncpus, the cores of a chunk; its default is 1");
   }
-  expect(chunks == 2, format("it asks for {} chunk{}, and 2 are wanted", chunks, chunks == 1 ? "" : "s"),
-         "a chunk is a piece of one node: how many nodes are wanted, and how many ranks are in a chunk?");
+  expect(chunks == 2, format("it asks for {} chunk{} instead of 2", chunks, chunks == 1 ? "" : "s"),
+         "count the nodes and the ranks in a chunk: a chunk is a part of one node");
 }
 
 // with a lockstep that only notes what it is called with
@@ -155,30 +155,29 @@ void run_pbs_script(Attempt& attempt) {
       attempt.start({"bash", attempt.path()},
                     {"PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin", "PBS_O_WORKDIR=" + submitted});
   const auto calls = noted_calls(programs);
-  expect(
-      calls.size() == 1,
-      format("lockstep is called {} times, and one call starts all ranks\n{}", calls.size(), ending.printed),
-      "its commands below the directives stay as they were");
-  expect(calls[0].find(".yaml") != std::string::npos, "lockstep is not told what to train",
-         "lockstep job train configs/pima.yaml stays as it was");
+  expect(calls.size() == 1,
+         format("the script calls lockstep {} times instead of once\n{}", calls.size(), ending.printed),
+         "restore the commands below the directives");
+  expect(calls[0].find(".yaml") != std::string::npos, "lockstep gets no config to train",
+         "restore lockstep job train configs/pima.yaml");
   expect(std::filesystem::exists(submitted + "/trained-here"),
-         "the training begins in another folder than the one where the job was submitted",
-         "a job begins in the home folder: cd \"$PBS_O_WORKDIR\" stays as it was");
+         "the training starts in another folder than the one where the job was submitted",
+         "restore cd \"$PBS_O_WORKDIR\": a job starts in the home folder");
 }
 
 CHECK_OF("start.2", attempt) {
   const auto asked = pbs_directives(attempt.text());
-  expect(asked.contains("select"), "it does not say which nodes: -l select=... is missing",
-         "nodes=2:ppn=2 is the old way of saying it");
+  expect(asked.contains("select"), "it requests no nodes: -l select=... is missing",
+         "use select instead of nodes=2:ppn=2, the old syntax");
   check_select(value_of(asked, "select"));
   for (const auto* name : {"nodes", "ncpus", "mpiprocs", "ppn"})
     expect(!asked.contains(name),
-           format("{}={} stands beside select, and qsub refuses both together", name, value_of(asked, name)),
-           "what a chunk has is said in select, behind a colon");
+           format("{}={} is used with select, but qsub rejects both together", name, value_of(asked, name)),
+           "write the resources of a chunk in select, after a colon");
   const auto place = base::split(value_of(asked, "place"), ':');
   expect(std::any_of(place.begin(), place.end(),
                      [](const std::string& word) { return word == "scatter" || word == "vscatter"; }),
-         "its 2 chunks may both lie on one node", "what says that each gets a node of its own?");
+         "its 2 chunks may both be on one node", "which directive gives each its own node?");
   const auto walltime = value_of(asked, "walltime");
   require_ten_minutes("walltime", walltime, seconds_of(walltime, 1));
   require_bash(attempt);
@@ -199,15 +198,15 @@ void run_slurm_script(Attempt& attempt) {
     const auto launch = launch_of(call);
     const auto& program = launch.program;  // the job's work, and not --version
     if (program.size() < 2 || (program[1] != "whoami" && program[1] != "train")) continue;
-    expect(!call.starts_with("lockstep "), "the script runs lockstep once, and the job has 4 ranks",
-           "the script is one process, on the first node; what starts the others?");
+    expect(!call.starts_with("lockstep "), "the script runs lockstep once, but the job has 4 ranks",
+           "start the others: the script is one process, on the first node");
     require_all_ranks(launch, 4, 2);
     ++started;
   }
   expect(started == 1,
-         format("the script starts lockstep {} times as 4 ranks, and once is wanted; it did this:\n{}\n{}",
+         format("the script starts lockstep {} times as 4 ranks instead of once; it did this:\n{}\n{}",
                 started, base::join(calls, "\n"), ending.printed),
-         "one srun starts a program once for every task");
+         "use one srun, which starts the program once per task");
 }
 
 CHECK_OF("start.3", attempt) {
@@ -215,18 +214,18 @@ CHECK_OF("start.3", attempt) {
   const auto nodes = value_of(asked, "nodes"), tasks = value_of(asked, "ntasks"),
              each = value_of(asked, "ntasks-per-node"), cores = value_of(asked, "cpus-per-task"),
              time = value_of(asked, "time");
-  expect(!nodes.empty(), "it does not say how many nodes: --nodes is missing");
+  expect(!nodes.empty(), "it requests no nodes: --nodes is missing");
   expect(nodes == "2" || nodes == "2-2",
-         format("it asks for {} node{}, and 2 are wanted", nodes, nodes == "1" ? "" : "s"));
-  expect(tasks.empty() || tasks == "4", format("it asks for {} tasks, and 2 nodes with 2 each are 4", tasks));
-  expect(!each.empty(), "it does not say how many ranks each node has",
-         "Slurm calls a rank a task, and gives one a node where nothing else is said; 4 tasks on 2 nodes may "
-         "be three "
-         "and one");
-  expect(each == "2", format("it starts {} ranks on each node, and 2 are wanted", each));
-  expect(cores.empty() || cores == "1", format("each rank has {} cores, and 1 is wanted", cores));
-  expect(!asked.contains("array"), "--array makes jobs of their own, and one job of 4 ranks is wanted",
-         "ranks of different jobs never meet");
+         format("it asks for {} node{} instead of 2", nodes, nodes == "1" ? "" : "s"));
+  expect(tasks.empty() || tasks == "4",
+         format("it asks for {} tasks, but 2 nodes with 2 each have 4", tasks));
+  expect(!each.empty(), "it does not set the number of ranks per node",
+         "set the tasks per node (a rank is a task in Slurm): the default is one per node, and 4 tasks on 2 "
+         "nodes may be split three and one");
+  expect(each == "2", format("it starts {} ranks on each node instead of 2", each));
+  expect(cores.empty() || cores == "1", format("each rank has {} cores instead of 1", cores));
+  expect(!asked.contains("array"), "--array makes separate jobs instead of one job of 4 ranks",
+         "remove --array: ranks of different jobs cannot connect");
   require_ten_minutes("--time", time, slurm_seconds(time));
   require_bash(attempt);
   run_slurm_script(attempt);
@@ -237,18 +236,21 @@ CHECK_OF("start.3", attempt) {
 void require_passed_on(Attempt& attempt) {
   const auto printed = attempt.start({"bash", attempt.path(), "printf", "<%s>", "two words", ""}, {}).printed;
   expect(printed.find("<two words><>") != std::string::npos,
-         "the script does not run the program behind it with its words as they are; it prints: " + printed,
-         "its last line stays as it was: exec \"$@\"");
+         "the script does not run its program with unchanged arguments; it prints: " + printed,
+         "restore the last line: exec \"$@\"");
   const int left = attempt.start({"bash", attempt.path(), "bash", "-c", "exit 7"}, {}).status;
-  expect(left == 7, format("the program's end is lost: it left with 7, and the script with {}", left),
-         "to a scheduler a run that failed would be well: exec lets the program's own end be seen");
+  expect(left == 7,
+         format("the program's exit status is lost: it exited with 7, but the script with {}", left),
+         "use exec, which keeps the program's exit status: otherwise the scheduler sees a failed run as a "
+         "success");
   const auto became =
       attempt.start({"bash", "-c", "echo $$; exec bash \"$0\" bash -c 'echo $$'", attempt.path()}, {});
   std::istringstream words(became.printed);
   const Words numbers{std::istream_iterator<std::string>(words), {}};
-  expect(numbers.size() >= 2 && numbers.front() == numbers.back(),
-         "the script waits above the program, and does not become it",
-         "a signal of the scheduler's would end this shell, and not reach the rank: exec \"$@\"");
+  expect(
+      numbers.size() >= 2 && numbers.front() == numbers.back(),
+      "the script waits for the program instead of replacing itself with it",
+      "use exec \"$@\": otherwise a signal from the scheduler ends this shell and does not reach the rank");
 }
 
 struct Finding {
@@ -285,12 +287,11 @@ CHECK_OF("start.4", attempt) {
     report = nullptr;
   }
   expect(report.is_object() && report.contains("findings"),
-         "the doctor did not come to its report:\n" + printed);
-  expect(report.value("world", 0) == 2,
-         "each rank takes itself for the only one: it knows nothing of the launcher",
-         "the launcher tells a rank its number by variables: does the script take them away?");
-  expect(report.value("complete", false), "one of the 2 ranks did not come to the doctor",
-         "the script runs on each rank: is it kind to all?");
+         "the doctor did not finish its report:\n" + printed);
+  expect(report.value("world", 0) == 2, "each rank runs as the only rank, without the launcher's variables",
+         "keep the variables with which the launcher sets a rank's number: does the script unset them?");
+  expect(report.value("complete", false), "one of the 2 ranks did not reach the doctor",
+         "check that the script works on every rank: each runs it");
   for (const auto& harmful : kHarmful) {
     for (const auto& finding : report["findings"]) {
       const std::string says = finding.value("says", "");

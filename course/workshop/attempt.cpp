@@ -79,16 +79,14 @@ const Shown& RankRun::last(const std::string& name) const {
   for (auto fact = shown_.rbegin(); fact != shown_.rend(); ++fact) {
     if (fact->name == name) return *fact;
   }
-  throw NotYet(
-      format("rank {} never showed `{}`", rank_, name),
-      format("the exercise calls show(\"{}\", ...): is that line still there, and does rank {} reach it?",
-             name, rank_));
+  throw NotYet(format("rank {} never showed `{}`", rank_, name),
+               format("keep the line show(\"{}\", ...), and check that rank {} reaches it", name, rank_));
 }
 
 double RankRun::number(const std::string& name) const {
   const auto& row = numbers(name);
   if (row.size() == 1) return row.front();
-  throw NotYet(format("rank {} showed {} numbers as `{}`, and one is wanted", rank_, row.size(), name));
+  throw NotYet(format("rank {} showed {} numbers as `{}` instead of one", rank_, row.size(), name));
 }
 
 const Row& RankRun::numbers(const std::string& name) const {
@@ -110,15 +108,15 @@ Rows RankRun::rows(const std::string& name) const {
 Rows RankRun::rows(const std::string& name, size_t count) const {
   auto found = rows(name);
   expect(found.size() == count,
-         format("{} showed `{}` {} times, and {} are wanted", about_, name, found.size(), count),
-         "main() shows them all: leave it as it is");
+         format("{} showed `{}` {} times instead of {}", about_, name, found.size(), count),
+         "restore main(), which shows them all");
   return found;
 }
 
 Row RankRun::column(const std::string& name, size_t count) const {
   const auto values = flat(rows(name, count));
-  expect(values.size() == count, format("{} showed {} numbers as `{}`, and {} are wanted, one at a time",
-                                        about_, values.size(), name, count));
+  expect(values.size() == count, format("{} showed {} numbers as `{}` instead of {}, one at a time", about_,
+                                        values.size(), name, count));
   return values;
 }
 
@@ -126,7 +124,7 @@ void RankRun::expect_numbers(const std::string& name, const Row& wanted, const s
                              const std::vector<Guess>& guesses) const {
   const auto& is = numbers(name);
   expect(agree(is, wanted),
-         format("{} has {} as `{}`, and {} is right", about_, shown(is), name, shown(wanted)), think,
+         format("{} has {} as `{}`, but {} is correct", about_, shown(is), name, shown(wanted)), think,
          guesses);
 }
 
@@ -154,7 +152,7 @@ class Port {
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     if (::bind(socket_.number(), generic, size) != 0 || ::getsockname(socket_.number(), generic, &size) != 0)
-      throw Error("no port of this machine is free", "127.0.0.1", "try again in a moment");
+      throw Error("this machine has no free port", "127.0.0.1", "try again in a moment");
     number_ = ntohs(address.sin_port);
   }
   int number() const { return number_; }
@@ -238,7 +236,8 @@ Attempt::Attempt(std::string source, std::string program, std::string folder, bo
 Run Attempt::run(const RunOptions& options) {
   if (!is_built_) {
     say_step(precompiled_folder() ? "building"
-                                  : "building, slowly: `lockstep workshop prepare`, once, makes it quick");
+                                  : "building without a precompiled header; run `lockstep workshop prepare` "
+                                    "once to make it faster");
     compile(source_, program_, folder_);
     is_built_ = true;
   }
@@ -368,9 +367,9 @@ void require_one_model(const Run& run, const std::string& name) {
   const auto& first = run.ranks.front().numbers(name);
   for (const auto& rank : run.ranks)
     expect(agree(rank.numbers(name), first),
-           format("with {} ranks, {} is {} on rank 0 and {} on rank {}: each trains a model of its own",
+           format("with {} ranks, {} is {} on rank 0 but {} on rank {}: each trains its own model",
                   run.ranks.size(), name, shown(first), shown(rank.numbers(name)), rank.rank()),
-           "who averages the gradients? forward() must be called on what ddp() returned");
+           "call forward() on the model that ddp() returned, which averages the gradients");
 }
 
 }  // namespace lockstep::workshop

@@ -126,9 +126,9 @@ Descriptor take_turn() {
   std::vector<std::string> locks;
   for (int place = 0; place < checks_at_once(); ++place)
     locks.push_back(format("/tmp/lockstep-check-{}.lock", place));
-  return take_one_of(locks,
-                     format("waiting: {} on this machine already",
-                            locks.size() == 1 ? "a check runs" : format("{} checks run", locks.size())));
+  return take_one_of(locks, format("waiting: {} already on this machine",
+                                   locks.size() == 1 ? "a check is running"
+                                                     : format("{} checks are running", locks.size())));
 }
 
 // --- one check
@@ -144,8 +144,8 @@ std::string now() {
 Verdict try_in(Folder& folder, const Master& exercise) {
   const auto file = folder.file_of(exercise);
   if (!fs::exists(file))
-    throw InputError("your file of this exercise is not there", file,
-                     format("lockstep check {} --reset puts it back as you found it", exercise.name()));
+    throw InputError("your file for this exercise is missing", file,
+                     format("restore it with lockstep check {} --reset", exercise.name()));
   fs::create_directories(folder.build());
   const auto held = take_one_of({folder.build() + "/.lock"}, "waiting: another check of this folder runs");
   const auto verdict = try_file(exercise, file, folder.build());
@@ -156,7 +156,7 @@ Verdict try_in(Folder& folder, const Master& exercise) {
       if (verdict.passed && progress.solved.empty()) progress.solved = progress.last;
     });
   } catch (const Error& error) {  // a full disk: the verdict is worth more than its record
-    log::warning("this is not noted: " + describe(error));
+    log::warning("cannot record this: " + describe(error));
   }
   return verdict;
 }
@@ -167,7 +167,8 @@ Verdict try_file(const Master& exercise, const std::string& file, const std::str
                  const std::string& program) {
   const auto check = find_check(exercise.name());
   if (!check)
-    throw Error(format("the exercise {} has no check", exercise.name()), "", "tell whoever keeps the course");
+    throw Error(format("the exercise {} has no check", exercise.name()), "",
+                "tell the maintainer of the course");
   const auto folder = fs::path(build);
   const auto turn = take_turn();
   Attempt attempt(file, program.empty() ? folder / exercise.name() : fs::path(program),
@@ -196,8 +197,9 @@ Verdict check(Folder& folder, const Master& exercise) {
   if (!verdict.think.empty()) say(verdict.think);
   if (!verdict.printed.empty()) say("\n" + verdict.printed, TextStyle::faint);
   const bool has_hint = folder.progress_of(exercise.name()).hints < static_cast<int>(exercise.hints().size());
-  say(format("\n{}: lockstep check {} --{}", has_hint ? "A hint" : "No hint is left; one way to do it",
-             exercise.name(), has_hint ? "hint" : "solution"));
+  say(format("\n{}: lockstep check {} --{}",
+             has_hint ? "A hint" : "There is no further hint. Show a solution", exercise.name(),
+             has_hint ? "hint" : "solution"));
   return verdict;
 }
 

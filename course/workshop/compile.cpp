@@ -88,7 +88,7 @@ Places places() {
   for (const auto* folder : {LOCKSTEP_LIBDIR, "lib"}) {
     if (fs::exists(prefix / folder / "liblockstep.so")) return {headers, prefix / folder, prefix};
   }
-  throw InputError("lockstep's library is not beside its program", prefix,
+  throw InputError("lockstep's library is not next to its program", prefix,
                    "install lockstep with its library and headers (cmake --install)");
 }
 
@@ -187,7 +187,7 @@ std::string precompile() {
   if (!ending.is_well()) {
     fs::remove(partial, failed);
     throw Error("cannot precompile the header: " + compiler_errors(ending.printed, header), folder,
-                "is there room for 600 MB, and a compiler?");
+                "check for 600 MB of free disk space and a compiler");
   }
   fs::rename(partial, product);
   return folder;
@@ -209,17 +209,17 @@ void compile(const std::string& source, const std::string& program, const std::s
     return fs::rename(partial, program);
   }
   if (ending.status == 127)
-    throw InputError(format("there is no compiler '{}' here", compiler()), "",
-                     "check on the login node; or load the compiler's module, or name one with CXX");
+    throw InputError(format("there is no compiler '{}' on this machine", compiler()), "",
+                     "check the exercise on the login node, load the compiler's module, or set CXX");
   if (ending.why == Why::too_long)
-    throw Error("the compiler took too long", source, "the machine may be busy: try again");
+    throw Error("the compiler took too long", source, "try again: the machine may be busy");
   if (holds(ending.printed, "No space left on device") || holds(ending.printed, "Disk quota exceeded"))
-    throw Error("there is no room for the program", fs::path(program).parent_path(),
-                "is the disk full, or your quota (quota -s)? You may remove build/");
+    throw Error("there is no disk space for the program", fs::path(program).parent_path(),
+                "check the disk and your quota (quota -s); you may remove build/");
   if (ending.why == Why::signal || holds(ending.printed, "Killed signal"))
-    throw Error("the compiler was killed", source, "has this machine memory left? Try again in a moment");
+    throw Error("the compiler was killed", source, "check the free memory, and try again");
   throw NotYet("it does not compile:\n" + compiler_errors(ending.printed, source),
-               "the first error is the one to fix; the others often follow from it");
+               "fix the first error; the others often follow from it");
 }
 
 }  // namespace lockstep::workshop

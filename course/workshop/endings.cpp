@@ -20,14 +20,14 @@ struct Crash {
 };
 
 constexpr Crash kCrashes[] = {
-    {SIGSEGV, "touched memory that is not its own",
-     "an index behind the end, a tensor that is not there, a function that calls itself for ever?"},
-    {SIGBUS, "touched memory that is not its own", "an index behind the end?"},
-    {SIGFPE, "divided a whole number by zero", "which number may be 0 on this rank, and not on others?"},
-    {SIGABRT, "gave up", "an exception that nobody caught, or an assert()"},
-    {SIGILL, "came to the end of a function that returns nothing", "is there a return on every way?"},
-    {SIGKILL, "was killed from outside", "has this machine memory left?"},
-    {SIGXFSZ, "wrote too large a file", "is there a loop that never ends?"},
+    {SIGSEGV, "accessed invalid memory",
+     "look for an index past the end, an undefined tensor, or endless recursion"},
+    {SIGBUS, "accessed invalid memory", "look for an index past the end"},
+    {SIGFPE, "divided an integer by zero", "which number may be 0 on this rank but not on others?"},
+    {SIGABRT, "gave up", "look for an uncaught exception or an assert()"},
+    {SIGILL, "reached the end of a function without a return", "add a return on every path"},
+    {SIGKILL, "was killed by another process", "check the free memory of this machine"},
+    {SIGXFSZ, "wrote too large a file", "look for a loop that never ends"},
 };
 
 bool has_failed(const Ending& ending) {
@@ -79,9 +79,9 @@ std::string waited_in_vain(int rank, const Fault& error) {
     if (!seen.state.empty())
       words.push_back(format("rank {} {}", seen.rank, std::regex_replace(seen.state, place_in_gloo, "")));
   }
-  return format("rank {} waited {}in {} (collective {}), and in vain: {}", rank,
+  return format("rank {} waited {}in {} (collective {}) without a result: {}", rank,
                 met.waited > 0 ? format("{} s ", met.waited) : "", met.call, met.number,
-                words.empty() ? "no rank is seen at fault" : base::join(words, "; "));
+                words.empty() ? "no rank is known to be at fault" : base::join(words, "; "));
 }
 
 [[noreturn]] void tell_failure(const RankRun& rank, const std::string& folder) {
@@ -91,14 +91,14 @@ std::string waited_in_vain(int rank, const Fault& error) {
   if (const auto words = apart.empty() ? waited_in_vain(rank.rank(), error) : apart; !words.empty()) {
     const auto log = std::filesystem::path(rank_log(folder, rank.rank()));
     throw NotYet(words,
-                 "every rank calls each collective, in the same order and with the same sizes: which way "
-                 "does each take?\n(all that it said: " +
+                 "check which branch each rank takes: every rank must call each collective, in the same "
+                 "order and with the same sizes\n(the full output: " +
                      log.lexically_proximate(std::filesystem::current_path()).string() + ")");
   }
   if (ending.printed.empty())
-    throw NotYet(format("rank {} left with status {}, and said nothing", rank.rank(), ending.status),
-                 "where does it leave?");
-  throw NotYet(format("rank {} left with an error:\n{}", rank.rank(), base::trimmed(tail(ending.printed))));
+    throw NotYet(format("rank {} exited with status {} and no message", rank.rank(), ending.status),
+                 "find where it exits");
+  throw NotYet(format("rank {} exited with an error:\n{}", rank.rank(), base::trimmed(tail(ending.printed))));
 }
 
 [[noreturn]] void tell_crash(const std::vector<int>& ranks, const Ending& ending) {
@@ -125,27 +125,29 @@ void require_good_end(const Run& run, const ProgramLimits& limits, const std::st
   const auto stopped = [](Why why) { return [why](const Ending& ending) { return ending.why == why; }; };
   // the causes first, then what follows from them
   if (!those(stopped(Why::not_started)).empty())
-    throw Error("cannot start more programs", "this machine", "is it full? Try again in a moment");
+    throw Error("cannot start more programs", "this machine", "check whether it is full, and try again");
   if (const auto ranks = those(wanted_memory); !ranks.empty())
     throw NotYet(format("{} asked for more memory than {} GB", list(ranks), limits.memory >> 30),
-                 "is a size counted in bytes or in elements? Does something grow with every turn of a loop?");
+                 "check whether a size is in bytes or elements, and whether something grows in a loop");
   if (const auto ranks = those(stopped(Why::signal)); !ranks.empty())
     tell_crash(ranks, rank(ranks[0]).ending());
   if (const auto ranks = those(stopped(Why::too_much_output)); !ranks.empty())
-    throw NotYet(list(ranks) + " printed without end, and was stopped", "is there a loop that never ends?");
+    throw NotYet(list(ranks) + " printed endlessly, so the check stopped the run",
+                 "look for a loop that never ends");
   if (const auto ranks = those([](const Ending& e) { return has_failed(e) && !lost_another(e); });
       !ranks.empty())
     tell_failure(rank(ranks[0]), folder);
   if (const auto ranks = those([](const Ending& e) { return e.why == Why::too_long && e.was_busy; });
       !ranks.empty())
-    throw NotYet(format("{} still computed after {:.0f} s, and was stopped", list(ranks),
-                        rank(ranks[0]).ending().seconds),
-                 "does every loop come to an end?");
+    throw NotYet(format("{} did not finish computing within {:.0f} s, so the check stopped the run",
+                        list(ranks), rank(ranks[0]).ending().seconds),
+                 "check that every loop ends");
   if (const auto ranks = those(has_failed); !ranks.empty()) tell_failure(rank(ranks[0]), folder);
   if (const auto ranks = those(stopped(Why::too_long)); !ranks.empty())
-    throw NotYet(format("{} still waited after {:.0f} s, and was stopped", list(ranks),
+    throw NotYet(format("{} waited for more than {:.0f} s, so the check stopped the run", list(ranks),
                         rank(ranks[0]).ending().seconds),
-                 "for whom? Each message that is awaited must be sent, each collective called by all ranks");
+                 "find what it waits for: each expected message must be sent, and all ranks must call each "
+                 "collective");
 }
 
 }  // namespace lockstep::workshop

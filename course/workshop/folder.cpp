@@ -31,7 +31,7 @@ std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
     }
   } catch (const nlohmann::json::exception&) {
     throw InputError("the progress file cannot be read", path,
-                     "remove this file, then lockstep workshop init . makes it again");
+                     "remove this file, then run lockstep workshop init . to create it again");
   }
   return progress;
 }
@@ -40,7 +40,7 @@ void write(const std::string& path, const std::string& text) {
   try {
     base::replace_file(path, text);
   } catch (const Error& error) {
-    throw Error(error.what(), path, "is the disk full, or your quota (quota -s)? You may remove build/");
+    throw Error(error.what(), path, "check the disk and your quota (quota -s); you may remove build/");
   }
 }
 
@@ -97,7 +97,8 @@ Folder Folder::init(const std::string& path) {
   const auto place = normal(path);
   const auto around = course_around(place);
   if (!around.empty() && around != place)
-    throw InputError("you are in a course already", around, "go on there, or choose a folder outside it");
+    throw InputError("this folder is already in a course", around,
+                     "continue there, or choose a folder outside it");
   try {
     fs::create_directories(place / "exercises");
     copy_pages(tutorials_folder(), place);
@@ -110,7 +111,7 @@ Folder Folder::init(const std::string& path) {
     return folder;
   } catch (const fs::filesystem_error& error) {
     throw InputError(format("cannot copy the course: {}", error.code().message()), path,
-                     "choose a folder of your own: lockstep workshop init my-course");
+                     "choose a folder that you can write: lockstep workshop init my-course");
   }
 }
 
@@ -160,15 +161,15 @@ std::string Folder::progress_json() const {
 
 std::string Folder::next_hint(const Master& exercise) {
   const auto& hints = exercise.hints();
-  if (hints.empty()) return "there is no hint for this one";
+  if (hints.empty()) return "there is no hint for this exercise";
   const auto most = static_cast<int>(hints.size());
   change(exercise.name(),
          [&](ExerciseProgress& progress) { progress.hints = std::min(progress.hints + 1, most); });
   const int count = progress_of(exercise.name()).hints;
   const auto hint = format("hint {} of {}: {}", count, most, hints[static_cast<size_t>(count) - 1]);
   return count < most ? hint
-                      : format("{}\nthat was the last hint; lockstep check {} --solution shows one way", hint,
-                               exercise.name());
+                      : format("{}\nThis was the last hint; lockstep check {} --solution shows a solution.",
+                               hint, exercise.name());
 }
 
 std::string Folder::show_solution(const Master& exercise) {

@@ -77,7 +77,7 @@ class MasterReader {
     } else if (word == "end" && inside_) {
       close();
     } else {
-      refuse(format("nothing is known of the mark '{}' here", word));
+      refuse(format("the mark '{}' is not known here", word));
     }
     begun_ = false;
   }
@@ -206,7 +206,7 @@ std::string tutorials_folder() {
   const auto folder = fs::path(base::home_folder()) / "tutorials";
   std::error_code none;
   if (fs::is_directory(folder / "masters", none)) return folder;
-  throw InputError("the course is not there", folder,
+  throw InputError("the course is missing", folder,
                    "set LOCKSTEP_HOME to lockstep's source tree or its installed share folder");
 }
 
@@ -235,7 +235,7 @@ Master find_exercise(const std::string& word) {
   }
   const auto meant = base::nearest(name, names);
   throw InputError(format("there is no exercise '{}'", base::printable(word)), "",
-                   meant ? format("did you mean {}?", *meant) : "lockstep check lists them all");
+                   meant ? format("did you mean {}?", *meant) : "list them all with lockstep check");
 }
 
 }  // namespace lockstep::workshop

@@ -27,14 +27,14 @@ asm(".symver glob, glob@GLIBC_2.2.5");  // the newer one is of glibc 2.27: this 
 #define AGAIN "install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-....whl"
 
 static void fail(const char* what, const char* where, const char* remedy) {
-  fprintf(stderr, "error: %s\n  where: %s\n  to do: %s\n", what, where, remedy);
+  fprintf(stderr, "error: %s\n  --> %s\n  hint: %s\n", what, where, remedy);
   exit(BAD_INPUT);
 }
 
 // The environment's folder: what holds the bin/ that this lies in.
 static void find_prefix(char* prefix) {
   const ssize_t length = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
-  if (length < 0) fail("it cannot be found where this program lies", "/proc/self/exe", "is /proc mounted?");
+  if (length < 0) fail("cannot find the folder of this program", "/proc/self/exe", "check that /proc is mounted");
   prefix[length] = '\0';
   for (int up = 0; up < 2; ++up) {
     char* slash = strrchr(prefix, '/');
@@ -93,8 +93,8 @@ static void require_whole(const char* site, const char* version) {
   if (!library) return;
   const int ours = strncmp(library, "lockstep_ddp/", 13) == 0;
   char what[512];
-  snprintf(what, sizeof what, "half an installation of %s: there is no %s", ours ? "lockstep" : "torch " TORCH, library);
-  fail(what, site, ours ? AGAIN : "pip install --force-reinstall 'torch==" TORCH ".*'");
+  snprintf(what, sizeof what, "the installation of %s is incomplete: there is no %s", ours ? "lockstep" : "torch " TORCH, library);
+  fail(what, site, ours ? AGAIN : "run pip install --force-reinstall 'torch==" TORCH ".*'");
 }
 
 // RHEL 8's, as the names of torch's wheels and of this one say. pip asks for it where it installs, and not where it is run.
@@ -103,19 +103,19 @@ static void require_glibc(void) {
   char what[256];
   sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
   if (major > 2 || (major == 2 && minor >= 28)) return;
-  snprintf(what, sizeof what, "torch " TORCH " and this lockstep need glibc 2.28, and this system has %s", gnu_get_libc_version());
-  fail(what, "the system's C library", "take a newer node, or a container: docs/how-to/install.md#apptainer");
+  snprintf(what, sizeof what, "torch " TORCH " and this lockstep need glibc 2.28, but this system has %s", gnu_get_libc_version());
+  fail(what, "the system's C library", "use a newer node or a container: docs/how-to/install.md#apptainer");
 }
 
 // The one that the program will get: LD_LIBRARY_PATH may put another in front of the system's.
 static void require_libstdcxx(void) {
   void* library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
   if (!library)
-    fail("the C++ library cannot be loaded", dlerror(), "dnf install libstdc++, apt-get install libstdc++6, or unset LD_LIBRARY_PATH");
+    fail("the C++ library cannot be loaded", dlerror(), "run dnf install libstdc++ or apt-get install libstdc++6, or unset LD_LIBRARY_PATH");
   if (dlvsym(library, "_ZNKSt13random_device13_M_getentropyEv", "GLIBCXX_3.4.25")) return;
   struct link_map* map = NULL;
   dlinfo(library, RTLD_DI_LINKMAP, &map);
-  fail("this lockstep needs the libstdc++ of gcc 8 (GLIBCXX_3.4.25) or a newer one, and an older one is found first",
+  fail("this lockstep needs the libstdc++ of gcc 8 (GLIBCXX_3.4.25) or newer, but an older one is found first",
        map ? map->l_name : "libstdc++.so.6", "unset LD_LIBRARY_PATH, or load the module of a newer gcc");
 }
 
@@ -123,9 +123,9 @@ static void require_libstdcxx(void) {
 static void try_site(const char* site, char** argv, char* what, size_t room) {
   char version[64], program[PATH_MAX * 2];
   if (!torch_version(site, version, sizeof version)) {
-    snprintf(what, room, "this lockstep loads the libraries of torch " TORCH ", and there is no torch beside it");
+    snprintf(what, room, "this lockstep loads the libraries of torch " TORCH ", but torch is not installed next to it");
   } else if (!is_ours(version)) {
-    snprintf(what, room, "this lockstep was compiled against torch " TORCH ", and beside it is torch %s", version);
+    snprintf(what, room, "this lockstep was compiled against torch " TORCH ", but torch %s is installed next to it", version);
   } else {
     require_whole(site, version);
     require_glibc();
@@ -157,6 +157,6 @@ int main(int argc, char** argv) {
     }
     globfree(&found);
   }
-  if (!*first) fail("the program that belongs to this command is not there: half an installation", prefix, AGAIN);
-  fail(first, where, "pip install --ignore-installed 'torch==" TORCH ".*', or the wheel of lockstep for that torch");
+  if (!*first) fail("the program of this command is missing: the installation is incomplete", prefix, AGAIN);
+  fail(first, where, "run pip install --ignore-installed 'torch==" TORCH ".*', or install the lockstep wheel for that torch");
 }

@@ -36,7 +36,7 @@ def fetch(url, digest, folder):
     """The bytes of a file, which is kept. A file that was put there by hand is checked, too."""
     def checked(data, name, remedy):
         if hashlib.sha256(data).hexdigest() != digest:
-            raise PackagingError(f"{name} has another SHA-256 than {digest}", remedy)
+            raise PackagingError(f"{name} does not have the SHA-256 {digest}", remedy)
         return data
 
     def download(to):

@@ -1,4 +1,4 @@
-"""Errors of two lines, and commands whose failure is one."""
+"""Errors with a hint, and commands whose failure raises one."""
 
 import contextlib
 import os
@@ -39,5 +39,5 @@ def run(main):
     try:
         main()
     except (PackagingError, OSError, subprocess.SubprocessError) as error:
-        print(f"error: {error}" + (f"\n  {error.remedy}" if getattr(error, "remedy", "") else ""), file=sys.stderr)
+        print(f"error: {error}" + (f"\n  hint: {error.remedy}" if getattr(error, "remedy", "") else ""), file=sys.stderr)
         sys.exit(1)

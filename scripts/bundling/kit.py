@@ -81,4 +81,4 @@ class Kit:
         for needed in dynamic(self.root / "lib/liblockstep_cuda.so", "NEEDED"):
             if found := re.fullmatch(r"libcudart\.so\.(\d+)", needed):
                 return found[1]
-        raise PackagingError("the CUDA half does not name its CUDA version", "build it again: cmake --preset release")
+        raise PackagingError("the CUDA plug-in does not name its CUDA version", "build it again: cmake --preset release")

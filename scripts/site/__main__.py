@@ -32,8 +32,8 @@ def is_ready():
     brought = subprocess.run([ROOT / "scripts/bootstrap", "--site"]).returncode == 0
     if brought and (PACKAGES / "sphinx").is_dir():
         return True
-    print("error: the packages that make the site could not be brought\n"
-          "  without a network: scripts/bootstrap --site --wheelhouse DIR", file=sys.stderr)
+    print("error: the packages that build the site could not be installed\n"
+          "  hint: without a network, run scripts/bootstrap --site --wheelhouse DIR", file=sys.stderr)
     return False
 
 

@@ -34,7 +34,7 @@ def arguments():
 
 
 def bad_input(what, hint):
-    print(f"error: {what}\n  {hint}", file=sys.stderr)
+    print(f"error: {what}\n  hint: {hint}", file=sys.stderr)
     sys.exit(2)
 
 

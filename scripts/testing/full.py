@@ -54,7 +54,7 @@ def build_with_clang(run):
     if clang:
         run.run("build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
     else:
-        run.skip("clang++ is not there")
+        run.skip("clang++ is not installed")
 
 
 def run(run):
@@ -67,5 +67,5 @@ def run(run):
         env = {**os.environ, "TEST_MPIEXEC": mpich}
         run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi")
     else:
-        run.skip("mpirun.mpich is not there")
+        run.skip("mpirun.mpich is not installed")
     try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], about(WORTH_SANITIZING, NOT_SANITIZED), SANITIZED)

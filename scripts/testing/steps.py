@@ -51,7 +51,7 @@ class Steps:
         if shutil.which(program):
             self.run(name, check, *arguments)
         else:
-            self.skip(f"{program} is not there")
+            self.skip(f"{program} is not installed")
 
 
 def marked():

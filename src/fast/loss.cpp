@@ -14,8 +14,8 @@ constexpr int64_t kIgnored = -100;
 double weight_of(const CrossEntropy& loss, int64_t target, int64_t classes) {
   if (target == kIgnored) return 0;
   if (target < 0 || target >= classes)
-    throw InputError(format("the target {} is none of {} classes", target, classes), "cross-entropy",
-                     "see to the labels, or give the model as many outputs as there are classes");
+    throw InputError(format("target {} is not one of {} classes", target, classes), "cross-entropy",
+                     "correct the labels, or give the model as many outputs as there are classes");
   return loss.class_weights.empty() ? 1 : loss.class_weights[target];
 }
 

@@ -11,7 +11,7 @@ namespace lockstep {
 
 TEST(Error, DescribesWhatWhereAndWhatToDo) {
   EXPECT_EQ(describe(InputError("bad key", "a.yaml:3:1", "remove it")),
-            "bad key\n  where: a.yaml:3:1\n  to do: remove it");
+            "bad key\n  --> a.yaml:3:1\n  hint: remove it");
   EXPECT_EQ(describe(Error("plain")), "plain");
   EXPECT_EQ(InputError("x").exit_status(), kBadInput);
 }
@@ -52,7 +52,7 @@ TEST(Error, OfLibtorchLosesItsStack) {
   const std::string what = "x\nException raised from f at a.cpp";
   EXPECT_EQ(fault_of(Error(what)).what, "x");
   EXPECT_EQ(fault_of(std::runtime_error(what)).what, "x");
-  EXPECT_EQ(describe(Error(what, "here")), "x\n  where: here");
+  EXPECT_EQ(describe(Error(what, "here")), "x\n  --> here");
 }
 
 TEST(Error, OfAGpusMemorySaysWhatHelpsThere) {
@@ -69,7 +69,7 @@ TEST(Error, OfAGpusMemorySaysWhatHelpsThere) {
 }
 
 TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
-  EXPECT_NE(describe(std::bad_alloc()).find("to do: request more memory"), std::string::npos);
+  EXPECT_NE(describe(std::bad_alloc()).find("hint: request more memory"), std::string::npos);
   const auto where_of = [](const auto& error) {
     try {
       base::with_memory_for("a.pt", [&] { throw error; });
@@ -91,8 +91,8 @@ TEST(Error, APathThatCannotBeIsWrongInput) {
     FAIL();
   } catch (const std::exception& error) {
     EXPECT_EQ(exit_status(error), kBadInput);
-    EXPECT_EQ(describe(error), "File name too long\n  where: " + std::string(300, 'x') +
-                                   "\n  to do: check the path and its permissions");
+    EXPECT_EQ(describe(error), "File name too long\n  --> " + std::string(300, 'x') +
+                                   "\n  hint: check the path and its permissions");
   }
 }
 

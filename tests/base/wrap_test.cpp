@@ -9,8 +9,7 @@ namespace {
 
 TEST(Wrap, BreaksBetweenWordsAlone) {
   EXPECT_EQ(base::wrapped("one two three four five", 20), "one two three four\n  five");
-  EXPECT_EQ(base::wrapped("  to do: look at the log of rank 3", 20),
-            "  to do: look at the\n    log of rank 3");
+  EXPECT_EQ(base::wrapped("  hint: look at the log of rank 3", 20), "  hint: look at the\n    log of rank 3");
   EXPECT_EQ(base::wrapped("a /very/long/path/that/no/line/holds b", 20),
             "a\n  /very/long/path/that/no/line/holds\n  b");
   EXPECT_EQ(base::wrapped("short\n\nlines\n", 20), "short\n\nlines\n");

@@ -27,7 +27,7 @@ TEST(Units, WhatIsNoneIsRefused) {
 }
 
 TEST(Units, AreWrittenForPeople) {
-  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us a message, 1 Gbit/s per link");
+  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us per message, 1 Gbit/s per link");
 }
 
 TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
@@ -72,7 +72,7 @@ TEST(AllReduce, AWrongSumIsAnError) {
     measured(team, {right, wrong}, 400, 3, [] {});
     FAIL() << "a wrong sum was taken";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "wrong summed 100 floats wrongly");
+    EXPECT_STREQ(error.what(), "wrong computed a wrong sum of 100 floats");
     EXPECT_EQ(error.exit_status(), kFailed);
   }
 }

@@ -38,7 +38,7 @@ TEST(CliFailure, LeavesWithTheStatusOfItsKind) {
 TEST(CliFailure, SaysWhatWhereAndWhatToDoOnce) {
   for (const bool alike : {true, false})
     EXPECT_EQ(left_after([] { throw InputError("bad key", "a.yaml:3:1", "remove it"); }, alike).said,
-              "error: bad key\n  where: a.yaml:3:1\n  to do: remove it\n");
+              "error: bad key\n  --> a.yaml:3:1\n  hint: remove it\n");
   EXPECT_EQ(left_after([] { throw 3; }).said,
             "error: an exception that is not a std::exception was thrown\n");
   EXPECT_EQ(left_after([] {}).said, "");
@@ -59,10 +59,10 @@ void throw_in_a_thread(const std::string& what) {
 
 TEST(CliFailureDeathTest, WhatNobodyCatchesIsSaidAndIsNoAbort) {
   EXPECT_EXIT(throw_in_a_thread("lost"), ExitedWithCode(1), "^error: lost\n");
-  EXPECT_EXIT(
-      throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x"), ExitedWithCode(1),
-      "^error: the ranks' calls differ: a message of 8 bytes came where one of 4 was expected\n  where: .*"
-      "\n  to do: run with TORCH_DISTRIBUTED_DEBUG=DETAIL");
+  EXPECT_EXIT(throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x"),
+              ExitedWithCode(1),
+              "^error: the ranks' calls differ: a message of 8 bytes arrived instead of one of 4\n  --> "
+              ".*\n  hint: run with TORCH_DISTRIBUTED_DEBUG=DETAIL");
 }
 
 TEST(CliFailureDeathTest, ATraceNamesTheFunctionThatThrew) {

@@ -93,7 +93,7 @@ TEST_F(CliFolders, ARunThatIsOnIsAsked) {
   EXPECT_EQ(text, "requested, without waiting: " + folder + "/stop.request\n");
   EXPECT_TRUE(fs::exists(folder + "/stop.request"));
   EXPECT_TRUE(has(refusal<Error>([&] { call("checkpoint --timeout 0 " + folder); }),
-                  "not done within 0 s; the request stays / " + folder));
+                  "not done within 0 s; the request is still pending / " + folder));
 }
 
 TEST_F(CliFolders, AJobScriptIsNeverWrittenOverAFile) {

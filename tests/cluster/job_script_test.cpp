@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
         TooMuch{"--gpus-per-node 8: the site allows at most 4",
                 [](JobRequest& job) { job.gpus_per_node = 8; }},
         TooMuch{"--gpus-per-node must be from 0", [](JobRequest& job) { job.gpus_per_node = -5; }},
-        TooMuch{"a comma starts another resource",
+        TooMuch{"a comma, which starts another resource",
                 [](JobRequest& job) { job.storage = "scratch/a00,walltime=99:00:00"; }},
         TooMuch{"have no GPUs",
                 [](JobRequest& job) {
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
         TooMuch{"--time 3h: the site allows at most 2h", [](JobRequest& job) { job.time = "3h"; }},
         TooMuch{"a minute or more", [](JobRequest& job) { job.time = "59s"; }},
         TooMuch{"requires an account", [](JobRequest& job) { job.account = ""; }},
-        TooMuch{"only whole",
+        TooMuch{"must use whole nodes",
                 [](JobRequest& job) {
                   job.nodes = 2;
                   job.gpus_per_node = 2;

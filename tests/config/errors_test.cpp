@@ -14,7 +14,7 @@ struct Mistake {
 const Mistake kMistakes[] = {
     {"train:\n  epoch: 3", "c.yaml:2:3", "unknown key train.epoch", "did you mean train.epochs?"},
     {"trian: {epochs: 3}", "c.yaml:1:1", "unknown section trian", "did you mean train?"},
-    {"train.epochs: 3", "c.yaml:1:1", "train.epochs is a key in a section",
+    {"train.epochs: 3", "c.yaml:1:1", "the key train.epochs belongs to a section",
      "write it nested: train: {epochs: ...}"},
     {"lr: 0.1", "c.yaml:1:1", "unknown section lr", "did you mean optim.lr?"},
     {"train: {lr: 0.1}", "c.yaml:1:9", "unknown key train.lr", "did you mean optim.lr?"},
@@ -91,8 +91,8 @@ TEST(Mistakes, AreAllSaidAtOnce) {
                               {"run.nmae=x", "data.workers=two"});
   const std::string text = describe(error);
   EXPECT_TRUE(has(text,
-                  "7 mistakes in the config\n  1. unknown key train.epoch\n     where: c.yaml:2:3\n"
-                  "     to do: did you mean train.epochs?"))
+                  "7 mistakes in the config\n  1. unknown key train.epoch\n     --> c.yaml:2:3\n"
+                  "     hint: did you mean train.epochs?"))
       << text;
   const std::string in_order[] = {"2. train.mode must be",   "3. unknown section trian",
                                   "4. optim.lr must be",     "5. unknown key run.nmae",

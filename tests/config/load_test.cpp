@@ -107,8 +107,7 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
   const InputError error = error_of("train: {accumulate: 2}\nddp: {static_graph: true}");
   EXPECT_STREQ(error.what(),
                "train.accumulate above 1 and ddp.static_graph exclude each other: the first step of a static "
-               "graph has "
-               "to be synchronised");
+               "graph must be synchronised");
   EXPECT_EQ(error.where(), "c.yaml:1:9");
   EXPECT_FALSE(error.hint().empty());
   for (const char* text :
@@ -126,9 +125,9 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
 TEST(Unused, IsSaidWithItsName) {
   ASSERT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}").size(), 1u);
   EXPECT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}")[0],
-            "optim.momentum is set and not used: optim.name is adam (c.yaml:1:21)");
+            "optim.momentum is set but not used: optim.name is adam (c.yaml:1:21)");
   EXPECT_EQ(warnings_of("schedule: {gamma: 0.5, T_max: 3}")[0],
-            "schedule.gamma, schedule.T_max are set and not used: schedule.name is none");
+            "schedule.gamma, schedule.T_max are set but not used: schedule.name is none");
   EXPECT_EQ(warnings_of("task: {file: x.csv}").size(), 1u);
   EXPECT_EQ(warnings_of("ddp: {static_graph: true}\ntrain: {mode: single}").size(), 1u);
   EXPECT_TRUE(

@@ -23,7 +23,7 @@ TEST(Tables, NameWhatThereIs) {
 TEST(Tables, SayWhichOptionsARowReads) {
   EXPECT_TRUE(warnings_of("schedule: {name: own, options: {rho: 1}}").empty());
   EXPECT_EQ(warnings_of("schedule: {name: step, options: {rho: 1}}").at(0),
-            "schedule.options is set and not used: schedule.name is step (c.yaml:1:24)");
+            "schedule.options is set but not used: schedule.name is step (c.yaml:1:24)");
   EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, options: {rho: 1}}").empty());
   EXPECT_EQ(settings_of("", {"schedule.name=own", "schedule.options.rho=2"}).schedule.options.at("rho"), "2");
 }
@@ -48,7 +48,7 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
 TEST(Tables, SayWhichModelATaskHas) {
   EXPECT_TRUE(warnings_of("task: {name: csv}\nmodel: {hidden: [3]}").empty());
   EXPECT_EQ(warnings_of("task: {name: pima}\nmodel: {hidden: [3]}")[0],
-            "model.hidden is set and not used: model.name is pima_net (c.yaml:2:9)");
+            "model.hidden is set but not used: model.name is pima_net (c.yaml:2:9)");
 }
 
 TEST(Tables, AreInTheSchemaAndTheReference) {

@@ -47,8 +47,8 @@ TEST(NcclHeaders, OfAnotherMinorVersionOrSizeAreRefused) {
     FAIL() << "headers of NCCL 2.28 were taken";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "the CUDA half was compiled with the headers of NCCL 2.28, and libtorch with those of 2.30");
-    EXPECT_EQ(error.hint(), "build it with the headers of NCCL 2.30: -DNCCL_ROOT=FOLDER");
+                 "the CUDA plug-in was compiled with NCCL 2.28 headers, but libtorch with NCCL 2.30 headers");
+    EXPECT_EQ(error.hint(), "build it with NCCL 2.30 headers: -DNCCL_ROOT=FOLDER");
   }
 }
 
@@ -75,10 +75,9 @@ TEST_F(CudaHalf, ItsErrorsAreThisProgramsOwn) {
     table_->make_nccl(request);
     FAIL() << "there is a GPU";
   } catch (const Error& error) {
-    EXPECT_EQ(
-        describe(error),
-        "NCCL needs a GPU, and this process sees none\n  where: rank 3\n"
-        "  to do: look at nvidia-smi and CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
+    EXPECT_EQ(describe(error),
+              "NCCL needs a GPU, and this process sees none\n  --> rank 3\n  hint: check nvidia-smi and "
+              "CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
     EXPECT_EQ(exit_status(error), kFailed);
   }
 }

@@ -76,7 +76,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("", "empty", "");
   refused("\n\n", "empty", "");
   refused("a,b\n", "no rows", "");
-  refused("a,b,c\n1,2,0\n1,2\n", "2 fields where the first line has 3", ":3");
+  refused("a,b,c\n1,2,0\n1,2\n", "2 fields, but the first line has 3", ":3");
   refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
   refused("a,b\n1,0\nthree,0\n", "in 1 column: a 1 of text (three)", ":3");
   refused("a,b\n1,0\n1x,0\n", "a 1 of text (1x)", ":3");
@@ -162,7 +162,7 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
       "cells without a number in 4 columns: age 2 missing; sex 5 of text (f, m); cabin 3 missing, 1 not "
       "finite, 1 of text (A1); the label y 1 missing");
   EXPECT_EQ(error.where(), folder / "t.csv:2");
-  for (const auto* part : {"task.ignore: [sex, cabin]", "one-hot", "task.missing: drop", "missing labels"})
+  for (const auto* part : {"task.ignore: [sex, cabin]", "one-hot", "task.missing to drop", "missing labels"})
     EXPECT_NE(error.hint().find(part), std::string::npos) << part << ": " << error.hint();
 }
 
@@ -196,7 +196,7 @@ TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {
   std::string text = "c0";
   for (int i = 1; i < 100'000; ++i) text += ",c" + std::to_string(i);
   for (int i = 0; i < 100'000; ++i) text += "\n1";  // 40 GB of floats, if it were true
-  refused(text, "1 field where the first line has 100000", ":2");
+  refused(text, "1 field, but the first line has 100000", ":2");
   refused(std::string(2'000'000, ',') + "\n1\n", "fields in a row", ":1");
 }
 

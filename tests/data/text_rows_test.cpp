@@ -79,9 +79,9 @@ TEST_F(TextRowsTest, ReadsGzip) {
 TEST_F(TextRowsTest, NamesTheLineThatIsWrong) {
   refused("a.csv", "", "the file is empty", "");
   refused("b.jsonl", "\n\n", "the file is empty", "");
-  refused("a.csv", "text,label\nx,y\nz\n", "1 field where the first line has 2", ":3");
-  refused("a.csv", "text,label\nx,y,z\n", "3 fields where the first line has 2", ":2");
-  refused("a.tsv", "text\tlabel\nx\n", "1 field where the first line has 2", ":2");
+  refused("a.csv", "text,label\nx,y\nz\n", "1 field, but the first line has 2", ":3");
+  refused("a.csv", "text,label\nx,y,z\n", "3 fields, but the first line has 2", ":2");
+  refused("a.tsv", "text\tlabel\nx\n", "1 field, but the first line has 2", ":2");
   refused("a.csv", "text,label\nx,y\n\"open,z\nmore\n", "a quote that begins here does not end", ":3");
   refused("a.csv", "text,label\n\"x\" y,z\n", "text between a closing quote", ":2");
   refused("a.csv", "text,label\nx,y\n", "there is no column 'lable'", "", {"text", "lable"});

@@ -51,7 +51,7 @@ TEST(Clocks, CountBeyondTheErrorOfTheMeasurement) {
   expect({clocks_finding({{1, "n1", 0.001, 0.001}})}, kOk);
   expect({clocks_finding({{1, "n1", 2, 1.5}})}, kOk, "within 3.5 s");
   expect({clocks_finding({{1, "n1", 0.01, 0.01}, {2, "n2", -5, 0.1}})}, kWarning,
-         "rank 2 (host n2) is 5.0 s behind rank 0's, give or take 100.0 ms");
+         "rank 2 (host n2) is 5.0 s behind rank 0's (to within 100.0 ms)");
   expect({clocks_finding({{1, "n1", 90, 0.1}})}, kFailure);
 }
 
@@ -170,7 +170,7 @@ TEST(Folders, AreSharedWithLocksThatWork) {
   expect(sharing_findings(node_view(0), {good}), kOk);
   expect(with([](FolderAccess& one) { one.sees_file = false; }), kFailure,
          "n1 (tmpfs) does not see what n0 writes there (nfs)");
-  expect(with([](FolderAccess& one) { one.sees_lock = false; }), kFailure, "n1 gets the run's lock while n0");
+  expect(with([](FolderAccess& one) { one.sees_lock = false; }), kFailure, "n1 got the run's lock while n0");
   expect(with([](FolderAccess& one) { one.hangs = true; }), kFailure, "did not answer in time on n1");
   expect(with([](FolderAccess& one) { one.is_seen = false; }), kFailure, "n0 does not see what n1 writes");
 }

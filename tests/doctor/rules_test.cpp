@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no_number", "threads", cluster({2}), [](RankFacts& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
              "failure: OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable"},
         Case{"far_gpu", "locality", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
-             "warning: rank 1: cuda:0 is close to CPUs 0, and the rank may only use 1\n"},
+             "warning: rank 1: cuda:0 is close to CPUs 0, but the rank may only use 1\n"},
         Case{"one_gpu_for_two", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
              "failure: ranks 0 and 1 use one GPU (0000:17:00.0 on node 0)\n"},
         Case{"parts_of_a_gpu", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpus[1].bus = f.gpus[0].bus; },

@@ -102,7 +102,7 @@ def test_other_ranks_begin_new_environments_and_say_so(lockstep, mpiexec, run, t
     result = run(lockstep, "train", tmp_path / "config.yaml", *sets(train__max_steps=0), "--resume", "auto",
                  cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "no environments for 1 rank: new ones start, and the rest of the epoch learns" in result.stderr + result.stdout
+    assert "no environments for 1 rank: new ones start, the rest of the epoch trains" in result.stderr + result.stdout
     assert [line["epoch"] for line in epochs_of(where)] == list(range(6))
 
 

@@ -185,7 +185,7 @@ def test_ranks_end_with_the_process_that_carries_them_and_the_run_knows_what_tha
     assert first["step"] == reached and first["ended"] <= second["began"]
     assert second["lost_steps"] == again and second["lost_seconds"] == pytest.approx(now["lost_seconds"], abs=5)
     said = run(lockstep, "status", folder, check=True).stdout
-    assert f"between attempts, {again} step{'' if again == 1 else 's'} done again)" in said
+    assert f"between attempts, {again} step{'' if again == 1 else 's'} repeated)" in said
     run(lockstep, "report", folder, "--out", tmp_path / "report.html", check=True)
     assert "lost before" in (tmp_path / "report.html").read_text()
 

@@ -77,8 +77,8 @@ def test_two_ranks_are_in_one_table(bench, tmp_path):
     assert head.split()[1:] == HEAD.split()
     for phase in [*PHASES, "step"]:
         assert any(line.startswith(phase + "  ") and " rank " in line for line in text.splitlines()), phase
-    assert "4 steps after" in text and "256 samples a step" in text
-    assert "most work of its own: rank " in text
+    assert "4 steps after" in text and "256 samples per step" in text
+    assert "most work: rank " in text
     assert "the whole step" in text and "peak of 2 ranks at once: " in text
     assert max(map(len, text.splitlines())) <= 80 and text.isascii() and "\x1b" not in text
     assert page.read_text().count('{"bars":') == 1 and "waiting for communication" in page.read_text()
@@ -102,7 +102,7 @@ def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args
         assert sum(rank["flop_forward"] for rank in found["ranks"]) == forward * MNIST_FORWARD
         assert sum(rank["flop_backward"] for rank in found["ranks"]) == backward * MNIST_BACKWARD
     notes = " ".join(found["notes"])
-    assert ("bf16 has instructions of its own" in notes) == ("train.precision=bf16" in args)
+    assert ("bf16 has its own instructions" in notes) == ("train.precision=bf16" in args)
 
 
 @pytest.mark.full

@@ -33,10 +33,10 @@ def test_a_download_has_its_hash_before_its_name(tmp_path):
     (tmp_path / "package").write_bytes(b"right")
     (tmp_path / "kept").mkdir()
     url, digest = (tmp_path / "package").as_uri(), hashlib.sha256(b"right").hexdigest()
-    with pytest.raises(errors.PackagingError, match="has another SHA-256"):
+    with pytest.raises(errors.PackagingError, match="does not have the SHA-256"):
         baseline.fetch(url, hashlib.sha256(b"another").hexdigest(), tmp_path / "kept")
     assert not list((tmp_path / "kept").iterdir())
     assert baseline.fetch(url, digest, tmp_path / "kept") == b"right"
     (tmp_path / "kept/package").write_bytes(b"brought by hand")
-    with pytest.raises(errors.PackagingError, match="kept/package has another SHA-256"):
+    with pytest.raises(errors.PackagingError, match="kept/package does not have the SHA-256"):
         baseline.fetch(url, digest, tmp_path / "kept")

@@ -24,7 +24,7 @@ def test_it_is_said_in_words_on_every_rank(way, careless, mpirun):
     errors = re.findall(r"error: (.*)", result.output)
     assert errors and all("the ranks' calls differ" in error or "left the group" in error or "timed out" in error
                           for error in errors), result.output
-    assert "to do: " in result.output and " died" not in result.output, result.output
+    assert "hint: " in result.output and " died" not in result.output, result.output
     assert not result.left_behind
 
 

@@ -45,5 +45,5 @@ def test_a_model_that_cannot_is_an_error_that_names_those_that_can(lockstep, run
     refused = run(lockstep, "train", write_config(tmp_path, MNIST), *sets(model__checkpointing=True), cwd=tmp_path)
     assert refused.returncode == 2
     assert "the model simple_cnn does not support activation checkpointing" in refused.stderr
-    assert "set and not used" not in refused.stderr, "one message for one mistake"
+    assert "set but not used" not in refused.stderr, "one message for one mistake"
     assert "model.checkpointing" in refused.stderr and "bert or resnet18" in refused.stderr

@@ -56,6 +56,6 @@ class Found:
 def test_a_busy_machine_gives_no_verdict():
     target = targets.TARGETS[0]
     assert verdict.row(target, Found(), None)["verdict"] == "stretch met"
-    for busy, why in ((Found(others=0.3), "other processes had 30% of the cores"), (Found(second=150), "from run to run")):
+    for busy, why in ((Found(others=0.3), "other processes used 30% of the cores"), (Found(second=150), "from run to run")):
         row = verdict.row(target, busy, None)
         assert row["verdict"] == "no verdict: busy" and why in row["busy"]

@@ -65,8 +65,8 @@ def test_an_error_says_what_where_and_what_to_do_and_leaves_with_2(run, lockstep
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "error: unknown key train.epoch",
-        f"  where: {path}:2:3",
-        "  to do: did you mean train.epochs? every key: docs/reference/config.md, or lockstep config",
+        f"  --> {path}:2:3",
+        "  hint: did you mean train.epochs? every key: docs/reference/config.md, or lockstep config",
     ]
 
 
@@ -93,7 +93,7 @@ def test_every_mistake_is_said_once_for_all_ranks(mpirun, lockstep, tmp_path):
     path.write_text("train: {epoch: 3, mode: dpd}\noptim: {learning_rate: 0.1}\n")
     result = mpirun(3, lockstep, "train", path, quiet=True, cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("error: 3 mistakes in the config") == 1, result.stderr
-    for words in (f"1. unknown key train.epoch\n     where: {path}:1:9\n", "2. train.mode must be", "did you mean optim.lr?"):
+    for words in (f"1. unknown key train.epoch\n     --> {path}:1:9\n", "2. train.mode must be", "did you mean optim.lr?"):
         assert result.stderr.count(words) == 1, result.stderr
     assert not result.left_behind and not (tmp_path / "runs").exists()
 

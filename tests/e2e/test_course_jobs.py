@@ -43,9 +43,9 @@ def test_another_way_to_say_it_is_as_good(course, tmp_path):
 
 def test_what_the_scheduler_would_not_do_is_said(course, tmp_path):
     for exercise, directives, says in (
-            (PBS, [GOOD[PBS][0], "echo hello", *GOOD[PBS][1:]], "line 4 is not read"),
+            (PBS, [GOOD[PBS][0], "echo hello", *GOOD[PBS][1:]], "line 4 is ignored"),
             (PBS, [*GOOD[PBS][:2], "# PBS -l walltime=00:10:00"], "line 4 is a comment"),
-            (PBS, ["#PBS -l select=99999999999:ncpus=2"], "is no number"),
+            (PBS, ["#PBS -l select=99999999999:ncpus=2"], "is not a number"),
             (PBS, ["#PBS -l select=2:ncpus=4:mpiprocs=2", *GOOD[PBS][1:]], "each chunk has 4 cores"),
             (SLURM, [], "--nodes is missing"),
             (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time=00:10"], "10 seconds"),
@@ -92,8 +92,8 @@ def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(course, tmp
 
 
 def test_a_script_that_keeps_the_doctor_out_is_told_so(course, tmp_path):
-    for lines, says in (("exit 3", "does not run the program"),
-                        ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not come")):
+    for lines, says in (("exit 3", "does not run its program"),
+                        ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not reach")):
         (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
         done = course("check", "start.4", LOCKSTEP_JOIN_TIMEOUT="2")
         assert done.returncode == 1 and says in done.stdout, done.stdout

@@ -78,12 +78,12 @@ model: {{name: mlp, hidden: [16]}}
 train: {{epochs: 1, log_every: 1}}
 """
     folder, ran = train(mpirun, lockstep, 2, tmp_path / "run", text, *FAST)
-    assert "used instead: the task's loss is its own" in ran.stderr
+    assert "used instead: the task has its own loss" in ran.stderr
     assert losses(folder)
 
 
 @pytest.mark.parametrize("words, why", [
-    (("model.name=pima_net_branch", "ddp.find_unused_parameters=true"), "more than its dense layers"),
+    (("model.name=pima_net_branch", "ddp.find_unused_parameters=true"), "other layers than dense ones"),
     (("ddp.comm_hook=bf16",), "ddp.comm_hook"),
 ])
 def test_what_needs_a_graph_is_trained_with_one_and_told(words, why, mpirun, lockstep, tmp_path):

@@ -65,7 +65,7 @@ def test_a_model_of_another_width_is_refused_at_the_start(classes_config, lockst
     result = mpirun(2, lockstep, "train", classes_config, *script, cwd=tmp_path, quiet=True)
     assert result.returncode == 2, result.output
     assert result.stderr.count("returns 7 numbers per sample, but the data has 10 classes") == 1, result.stderr
-    assert "net7.pt" in result.stderr and "to do:" in result.stderr
+    assert "net7.pt" in result.stderr and "hint:" in result.stderr
     wide = torch.nn.Sequential(torch.nn.Linear(4, CLASSES))
     torch.jit.script(wide).save(str(tmp_path / "wide.pt"))
     result = run(lockstep, "train", classes_config, *sets(model__name="torchscript", model__path=tmp_path / "wide.pt"),

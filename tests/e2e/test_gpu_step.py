@@ -34,7 +34,7 @@ def test_a_graph_without_a_gpu_is_an_error(lockstep, run, mpirun, tmp_path):
     for command in (["train"], ["train", "--dry-run"]):
         result = mpirun(2, lockstep, *command, config, *sets(data__resident=True, train__graph=True), cwd=tmp_path)
         assert result.returncode == 2
-        assert result.stderr.count("train.graph: a step is captured on a GPU") == 1
+        assert result.stderr.count("train.graph needs a GPU") == 1
     assert not (tmp_path / "runs").exists()
 
 

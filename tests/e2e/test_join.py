@@ -126,7 +126,7 @@ def test_ranks_that_were_told_different_things_do_not_train(by_hand, lockstep, s
                    pima(source_dir, lockstep, place, "optim.lr=0.5", "data.batch_size=7"))
     said = refusal_of(ends)
     assert "optim.lr is 0.01 on rank 0, 0.5 on rank 2" in said, said
-    assert "data.batch_size is " in said and "7 on rank 2" in said and "to do:" in said
+    assert "data.batch_size is " in said and "7 on rank 2" in said and "hint:" in said
     assert not list(tmp_path.iterdir()), "nothing was trained"
 
 
@@ -313,7 +313,7 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, sou
     env = {"LD_LIBRARY_PATH": tmp_path}
     result = mpirun(3, *pima(source_dir, lockstep, f"run.dir={tmp_path}/runs"), env=env)
     assert result.returncode == 2, result.output
-    assert f"ranks 0, 1 and 2 share one GPU ({uuid}" in result.stderr and "to do:" in result.stderr
+    assert f"ranks 0, 1 and 2 share one GPU ({uuid}" in result.stderr and "hint:" in result.stderr
     args = pima(source_dir, lockstep, f"run.dir={tmp_path}/runs")
     assert "ranks 0 and 1 share one GPU" in refusal_of(by_hand(args, args, **env))
     table = mpirun(2, lockstep, "whoami", env=env)
@@ -344,7 +344,7 @@ def test_what_sums_on_cpus_takes_them_where_there_are_gpus(mpirun, lockstep, sou
     shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
     env, args = {"LD_LIBRARY_PATH": tmp_path}, pima(source_dir, lockstep, f"run.dir={tmp_path}/runs", f"{key}={value}")
     result = mpirun(2, *args, env=env, check=True)
-    assert result.stderr.count(f"{key} is {value}, which sums on CPUs: the visible GPU is not used") == 1, result.stderr
+    assert result.stderr.count(f"{key} is {value}, which sums on CPUs: the GPU is not used") == 1, result.stderr
     if value == "gloo":
         return  # with cuda its sums are staged: test_gpu_lab.py
     refused = mpirun(2, *args, "--set", "launch.device=cuda", env=env)

@@ -40,7 +40,7 @@ def test_without_its_peers_a_process_speaks_for_itself(run, lockstep, free_port)
     (seat,) = report["ranks"]
     assert (seat["rank"], seat["world"]) == (2, 4)
     assert (seat["local_rank"], seat["local_world"], seat["node_rank"]) == (0, 2, 1)
-    assert "cannot ask the other ranks" in seat["warnings"][-1]
+    assert "cannot reach the other ranks" in seat["warnings"][-1]
 
 
 def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
@@ -65,7 +65,7 @@ def test_a_batch_script_that_forgot_its_launcher_is_refused(run, lockstep, tmp_p
     for job, words in ((pbs, "4 lines for 2 hosts"), (SBATCH, "SLURM_NTASKS=4")):
         result = run(lockstep, "whoami", env={**job, **NO_SCHEDULER})
         assert result.returncode == 2 and result.stdout == "", result.output
-        for word in (words, "mpirun", "where:", "to do:", "lockstep doctor, started the same way (its check: launcher)"):
+        for word in (words, "mpirun", "-->", "hint:", "lockstep doctor, started the same way, may show the cause (its check: launcher)"):
             assert word in result.stderr, (job, result.stderr)
     alone = run(lockstep, "whoami", "--launcher", "none", env={**pbs, **NO_SCHEDULER}, check=True)
     assert "pbs job 7.server" in alone.stdout

@@ -15,7 +15,7 @@ ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b"
 def test_an_environment_that_is_wrong_for_all_is_said_once(mpirun, lockstep):
     result = mpirun(4, lockstep, "whoami", env={"RANK": "two", "WORLD_SIZE": 2}, quiet=True)
     assert result.returncode == 2
-    assert result.stderr.count("RANK=two is not a number") == 1 and result.stderr.count("to do:") == 1
+    assert result.stderr.count("RANK=two is not a number") == 1 and result.stderr.count("hint:") == 1
 
 
 @pytest.mark.mpi
@@ -33,7 +33,7 @@ def test_a_failed_join_shows_no_stack_of_libtorchs(run, lockstep, tmp_path, free
     assert result.returncode == 1
     for word in ("frame #", "Exception raised from", "c10d", "socket.cpp"):
         assert word not in result.stderr, result.stderr
-    assert result.stderr.count("error: ") == 1 and "to do:" in result.stderr
+    assert result.stderr.count("error: ") == 1 and "hint:" in result.stderr
 
 
 TOO_MANY = os.cpu_count() + 1  # threads: more than any rank's share, and few to wake
@@ -69,7 +69,7 @@ def test_a_name_that_is_too_long_is_wrong_input(run, lockstep, tmp_path):
     for words in (["train", long], ["status", long], ["train", config, "--resume", long], ["train", config, "--set", f"run.name={long}"],
                   ["train", config, "--set", f"data.root={long}"], ["train", config, "--set", f"task.name=./{long}.so"]):
         result = run(lockstep, *words, cwd=tmp_path)
-        if result.returncode != 2 or "to do:" not in result.stderr or "filesystem error" in result.stderr:
+        if result.returncode != 2 or "hint:" not in result.stderr or "filesystem error" in result.stderr:
             wrong.append((words, result.output))
     assert not wrong
 
@@ -79,4 +79,4 @@ def test_a_working_directory_that_is_gone(run, lockstep, tmp_path):
     (tmp_path / "gone").mkdir()
     result = run("bash", "-c", f'cd gone && rmdir ../gone && exec "$0" train {config}', lockstep, cwd=tmp_path)
     assert result.returncode == 2 and "MKL" not in result.output
-    assert "the working directory cannot be used: No such file" in result.stderr and "to do:" in result.stderr
+    assert "the working directory cannot be used: No such file" in result.stderr and "hint:" in result.stderr

@@ -56,7 +56,7 @@ def test_the_workshops_job_from_its_own_folder(pbs, qsub, tmp_path):
 def test_ranks_get_their_share_of_the_cores(pbs, qsub, work, quick_program):  # noqa: F811
     job = qsub("-l", "select=2:ncpus=4:ngpus=4", LOCKSTEP_PROGRAM=quick_program, LOCKSTEP_THREADS_PER_CORE="1")
     ended(pbs, job)  # whatever mpirun says to more cores than this machine has
-    assert "8 ranks on 1 node(s), 1 core(s) a rank" in log_of(work, job)
+    assert "8 ranks on 1 node(s), 1 core(s) per rank" in log_of(work, job)
 
 
 @pytest.mark.parametrize("name, value", [("SET", "@no-such-file"), ("LOCKSTEP_MAX_RESTARTS", "go")])

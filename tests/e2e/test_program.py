@@ -47,7 +47,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, lockstep, 
                   ["train", config, "--set", "model.name=torchscript", "--set", "model.path=pipe"],
                   ["train", config, "--set", "task.name=pipe.so"]):
         result = run(lockstep, *words, cwd=tmp_path)
-        if result.returncode != 2 or not all(said in result.stderr for said in (", not a file", "where:", "to do:")):
+        if result.returncode != 2 or not all(said in result.stderr for said in (", not a file", "-->", "hint:")):
             wrong.append((words, result.output))
     assert not wrong
 
@@ -57,7 +57,7 @@ def test_lost_log_lines_are_said_and_the_run_is_whole(run, lockstep, tmp_path):
     result = run("sh", "-c", f'exec "$0" train {config} --set run.dir={tmp_path}/runs > /dev/full', lockstep)
     assert result.returncode == 1
     assert result.stderr.count("standard output cannot be written: the run continues") == 1
-    assert "No space left on device" in result.stderr and "to do:" in result.stderr
+    assert "No space left on device" in result.stderr and "hint:" in result.stderr
     assert status(tmp_path / "runs/pima")["state"] == "done"
 
 

@@ -114,8 +114,8 @@ POWERSGD = sets(ddp__comm_hook="powersgd", ddp__options__start_powerSGD_iter=2, 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks, before, after, said", [
-    (2, {"ddp__bucket_cap_mb": 0.005}, {"ddp__bucket_cap_mb": 0.02}, "the saved state is for other gradient buckets than now"),
-    pytest.param(4, {"parallel__pipeline": 2}, {"parallel__pipeline": 1}, "the ranks share the model in another way than before",
+    (2, {"ddp__bucket_cap_mb": 0.005}, {"ddp__bucket_cap_mb": 0.02}, "the saved state does not match the current gradient buckets"),
+    pytest.param(4, {"parallel__pipeline": 2}, {"parallel__pipeline": 1}, "the model is split among the ranks in another way",
                  marks=pytest.mark.full)])
 def test_powersgd_that_finds_other_buckets_begins_afresh_and_says_so(ranks, before, after, said, lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)

@@ -113,7 +113,7 @@ def test_the_deadline(lockstep, run, tmp_path):
     result = run(lockstep, "train", config, *ENDLESS, *sets(checkpoint__before_deadline="10m"), "--launcher", "none",
                  env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 604)}, cwd=tmp_path)
     assert result.returncode == 75, result.output
-    assert "end is near" in status(tmp_path / "runs/pima")["reason"]
+    assert "time limit is near" in status(tmp_path / "runs/pima")["reason"]
 
 
 def test_a_peer_that_dies_is_named_once(job, mpi, tmp_path):

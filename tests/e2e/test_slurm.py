@@ -99,5 +99,5 @@ def test_a_bench_measures_on_what_the_job_was_given(lab, sbatch, work):  # noqa:
     job = sbatch(str(SOURCE / "job_scripts/bench.slurm"), "allreduce", "--algorithm", "ring", "--sizes", "4,1K", "--rounds", "1",
                  "--out", "ring.html")
     finished(lab, work, job)
-    assert "every sum was checked" in log_of(work, job), log_of(work, job)
+    assert "all sums were correct" in log_of(work, job), log_of(work, job)
     assert "</html>" in (work / "ring.html").read_text()

@@ -67,7 +67,7 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):  # noqa: F811
 def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):  # noqa: F811
     over = "printf 'begin 7\\nend 7 2 \\n' >\"${2%.sh}.record\"; echo 7"
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue="echo '7|COMPLETED|None'"))
-    assert result.returncode == 2 and "left no run; see lockstep-7.out" in result.stdout, result.output
+    assert result.returncode == 2 and "without creating a run; see lockstep-7.out" in result.stdout, result.output
 
 
 def submit(lockstep, folder, *words, **variables):

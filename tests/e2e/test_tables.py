@@ -67,8 +67,8 @@ def test_config_schema_and_reference_name_it_with_its_default_options_and_memory
     reference = run(program, "config", "lion.yaml", "--reference", cwd=folder, check=True).stdout
     assert re.search(r"^\| `lion` \| .*lion\.so\)", reference, re.M), reference
     odd = run(program, "config", "lion.yaml", *sets(optim__eps=1, schedule__options__unti=2), cwd=folder, check=True)
-    assert "optim.eps is set and not used: optim.name is build/lion.so" in odd.stderr
-    assert "schedule.options.unti is set and not used: schedule.name is inverse_root" in odd.stderr
+    assert "optim.eps is set but not used: optim.name is build/lion.so" in odd.stderr
+    assert "schedule.options.unti is set but not used: schedule.name is inverse_root" in odd.stderr
 
     def memory(*words):
         told = run(program, "train", "lion.yaml", "--dry-run", "--json", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
@@ -97,7 +97,7 @@ def test_what_cannot_be_used_says_why_once(name, trouble, build_dir, program, mp
     library, words = {
         "absent": (tmp_path / "absent.so", "No such file"),
         "nothing": (next(build_dir.glob("**/no_task.so")), f"has no {kind}"),
-        "other": (next(build_dir.glob("**/other_rows.so")), "built for another lockstep"),
+        "other": (next(build_dir.glob("**/other_rows.so")), "built for another version of lockstep"),
     }[trouble]
     config = tmp_path / "own.yaml"
     config.write_text("task: {name: pima}\n")

@@ -252,8 +252,8 @@ WRONG = [
     ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "a" "label"}\n', {}, ["the line is not JSON", "a.jsonl:2"]),
     ("a.csv", GOOD, {"task__kind": "regression"}, ["'good' is not a finite number", "a.csv:2"]),
     ("a.csv", GOOD, {"task__vocabulary": "empty"}, ["the folder has no vocabulary", "empty"]),
-    ("a.csv", GOOD, {"task__eval_file": "eval.csv"}, ["the label 'meh' is none of the 2 classes", "eval.csv:3"]),
-    ("a.csv", "id,text,by,label\n1,a,b,x\n2,c,d,y\n", {"task__text": "[]"}, ["3 columns beside the label", "task.text"]),
+    ("a.csv", GOOD, {"task__eval_file": "eval.csv"}, ["the label 'meh' is not one of the 2 classes", "eval.csv:3"]),
+    ("a.csv", "id,text,by,label\n1,a,b,x\n2,c,d,y\n", {"task__text": "[]"}, ["3 columns besides the label", "task.text"]),
 ]
 
 
@@ -300,7 +300,7 @@ def test_texts_that_the_vocabulary_does_not_know_are_said(train, place, lockstep
     write_csv(place / "foreign.csv", [{**row, "text": row["text"] + " слово" * 4} for row in rows])
     assert "[UNK]" not in train("own.csv", train__epochs=1).output
     said = train("foreign.csv", train__epochs=1).stderr
-    assert re.search(r"warning: foreign\.csv: \d\d % of the tokens are \[UNK\].*\n  to do: take a vocabulary", said), said
+    assert re.search(r"warning: foreign\.csv: \d\d % of the tokens are \[UNK\].*\n  hint: set task.vocabulary", said), said
     (place / "new.txt").write_text("слово слово\n")
     asked = run(lockstep, "predict", place / "runs/text", "--input", "new.txt", cwd=place, check=True)
     assert "[UNK]" in asked.stderr and "UNK" not in asked.stdout

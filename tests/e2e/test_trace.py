@@ -76,5 +76,5 @@ def test_a_failed_run_leaves_what_rank_0_did(lockstep, mpirun, tmp_path):
     run = tmp_path / "runs/pima"
     assert status(run)["state"] == "failed"
     trace, spans = spans_of(run)
-    assert "this rank alone" in trace["otherData"]["note"]
+    assert "this rank only" in trace["otherData"]["note"]
     assert {span["pid"] for span in spans} == {0} and {"forward", "all-reduce"} <= {span["name"] for span in spans}

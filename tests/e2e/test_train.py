@@ -117,7 +117,7 @@ def test_without_a_sample_to_evaluate_on_nothing_is_said_of_it(lockstep, run, tm
     assert not any("eval_loss" in line or "accuracy" in line for line in metrics(tmp_path / "runs/pima"))
     for words in (["train", *sets(train__early_stop=2)], ["eval", "--checkpoint", "runs/pima"]):
         refused = run(lockstep, words[0], config, *none_left, *words[1:], cwd=tmp_path)
-        assert refused.returncode == 2 and "no sample is left to evaluate on" in refused.stderr, refused.output
+        assert refused.returncode == 2 and "no sample is left for evaluation" in refused.stderr, refused.output
 
 
 def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
@@ -125,8 +125,8 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     result = mpirun(2, lockstep, "train", config, "--dry-run", cwd=tmp_path, check=True)
     assert "model       simple_cnn: 421642 parameters" in result.stdout
     assert "optimiser   sgd, schedule none" in result.stdout
-    assert re.search(r"steps +235 an epoch", result.stdout)
-    assert re.search(r"time +[\d.]+ ms a step", result.stdout)
+    assert re.search(r"steps +235 per epoch", result.stdout)
+    assert re.search(r"time +[\d.]+ ms per step", result.stdout)
     told = json.loads(mpirun(2, lockstep, "train", config, "--dry-run", "--json", cwd=tmp_path, check=True).stdout)
     assert (told["parameters"], told["steps_per_epoch"], told["ranks"], told["optimizer"]) == (421642, 235, 2, "sgd")
     assert told["rank_mb"] == pytest.approx(3 * told["model_mb"]) and told["step_seconds"] > 0

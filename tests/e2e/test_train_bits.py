@@ -113,15 +113,15 @@ def test_the_layout_that_a_measurement_chose_is_kept(lockstep, mpirun, run, tmp_
     config, words = write_config(tmp_path, MNIST), sets(data__root=root, data__batch_size=16)
     auto = words + sets(train__layout="auto")
     said = mpirun(2, lockstep, "train", config, *auto, *sets(train__max_steps=2), cwd=tmp_path, check=True).stderr
-    chosen = re.search(r"train.layout: auto is (\w+): \S+ ms for a batch, and \S+ ms in (\w+)", said)
-    assert set(chosen.groups()) == {"nchw", "channels_last"} and said.count("auto is") == 1
+    chosen = re.search(r"train.layout: auto chose (\w+): \S+ ms per batch, against \S+ ms in (\w+)", said)
+    assert set(chosen.groups()) == {"nchw", "channels_last"} and said.count("auto chose") == 1
     folder = tmp_path / "runs/mnist"
     assert f"layout: {chosen.group(1)}" in (folder / "config.yaml").read_text()
     again = mpirun(2, lockstep, "train", config, *auto, *sets(train__max_steps=4), "--resume", "auto", cwd=tmp_path, check=True)
-    assert "auto is" not in again.stderr and newest(folder)["iter_no"] == 4
+    assert "auto chose" not in again.stderr and newest(folder)["iter_no"] == 4
     named = words + sets(train__layout=chosen.group(1), train__max_steps=4, run__name="named")
     mpirun(2, lockstep, "train", config, *named, cwd=tmp_path, check=True)
     assert_same_tensors(dict(newest(folder)["model"]), dict(newest(tmp_path / "runs/named")["model"]))
     run(lockstep, "eval", config, *auto, "--checkpoint", folder, cwd=tmp_path, check=True)
     rows = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__layout="auto", train__max_steps=2), cwd=tmp_path, check=True)
-    assert "auto is" not in rows.stderr and "layout: nchw" in (tmp_path / "runs/pima/config.yaml").read_text()
+    assert "auto chose" not in rows.stderr and "layout: nchw" in (tmp_path / "runs/pima/config.yaml").read_text()

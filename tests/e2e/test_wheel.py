@@ -114,8 +114,8 @@ def test_a_half_from_another_build_is_refused(own_environment, mpirun, tmp_path)
         shutil.copy(half, own)
     result = mpirun(1, own_environment / "bin/lockstep", "whoami")
     assert result.returncode == 2, result.output
-    assert re.search(r"belongs to another lockstep: its version is 1, this one has \d+\n  where: .*liblockstep_mpi_\w+\.so\n"
-                     "  to do: install all of lockstep from one build", result.stderr), result.output
+    assert re.search(r"belongs to another version of lockstep: 1, not \d+\n  --> .*liblockstep_mpi_\w+\.so\n"
+                     "  hint: install all of lockstep from one build", result.stderr), result.output
 
 
 def no_torch(site):
@@ -131,11 +131,11 @@ def torch_of_another_version(site):
 
 
 @pytest.mark.parametrize("spoil,said,remedy", [
-    (no_torch, r"loads the libraries of torch 2\.\d+, and there is no torch beside it", r"pip install --ignore-installed 'torch==2\.\d+\.\*'"),
-    (torch_of_another_version, r"was compiled against torch 2\.\d+, and beside it is torch 2\.6\.1\+cu124",
-     r"pip install --ignore-installed 'torch==2\.\d+\.\*'")])
+    (no_torch, r"loads the libraries of torch 2\.\d+, but torch is not installed next to it", r"run pip install --ignore-installed 'torch==2\.\d+\.\*'"),
+    (torch_of_another_version, r"was compiled against torch 2\.\d+, but torch 2\.6\.1\+cu124 is installed next to it",
+     r"run pip install --ignore-installed 'torch==2\.\d+\.\*'")])
 def test_what_is_wrong_with_an_environment_is_said_with_the_line_that_mends_it(spoil, said, remedy, own_environment):
     spoil(site_of(own_environment))
     result = run_process([own_environment / "bin/lockstep", "train", "configs/pima.yaml"])
-    assert result.returncode == 2 and re.search(f"^error: .*{said}\n  where: .*{re.escape(str(own_environment))}.*\n  to do: {remedy}",
+    assert result.returncode == 2 and re.search(f"^error: .*{said}\n  --> .*{re.escape(str(own_environment))}.*\n  hint: {remedy}",
                                                 result.stderr), result.output

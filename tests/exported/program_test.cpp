@@ -157,8 +157,9 @@ const Spoilt kSpoilt[] = {
      [](Json& m) {
        nodes(m) = {{"a", 1}};
      }},
-    {"NoGraph", "not as torch.export writes it", [](Json& m) { m["graph_module"] = nullptr; }},
-    {"NoSignature", "not as torch.export writes it", [](Json& m) { m["graph_module"].erase("signature"); }},
+    {"NoGraph", "does not have torch.export's format", [](Json& m) { m["graph_module"] = nullptr; }},
+    {"NoSignature", "does not have torch.export's format",
+     [](Json& m) { m["graph_module"].erase("signature"); }},
     {"OtherSignature", "its signature belongs to another graph",
      [](Json& m) { m["graph_module"]["signature"]["input_specs"].erase(0); }},
     {"CustomObject", "takes an input of the kind custom_obj",
@@ -265,8 +266,8 @@ std::string why_not(const Signature& signature, int64_t first, int64_t second) {
 TEST(ExportedSignature, OneNameOfASizeIsOneSize) {
   EXPECT_EQ(why_not(two_inputs_of("s0", "s0"), 3, 3), "");
   EXPECT_EQ(why_not(two_inputs_of("s0", "s0"), 3, 4),
-            "the input b has size 4 in dimension 0, and the model was exported for the same size there as "
-            "elsewhere, where it is 3");
+            "the input b has size 4 in dimension 0, but the model was exported with this size equal to "
+            "another, which is 3");
   EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 4), "");
   EXPECT_EQ(why_not(two_inputs_of("s0", "2*s0"), 3, 6), "") << "an expression is the graph's own matter";
   EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 9),

@@ -20,8 +20,8 @@ namespace {
 
 TEST(Report, SaysTheDoctorsCheckOfACode) {
   EXPECT_EQ(report_of(InputError("too few GPUs", "rank 3", "start fewer").of(Code::gpu, {3})),
-            "too few GPUs\n  where: rank 3\n  to do: start fewer\n"
-            "  or run: lockstep doctor, started the same way (its check: gpus)");
+            "too few GPUs\n  --> rank 3\n  hint: start fewer\n  note: lockstep doctor, started the same way, "
+            "may show the cause (its check: gpus)");
 }
 
 TEST(Report, IsOneLineOfJsonForAProgram) {

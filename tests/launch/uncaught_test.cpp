@@ -30,10 +30,9 @@ TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
     }
     throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x");
   };
-  const std::string words =
-      "the ranks' calls differ: a message of 8 bytes came where one of 4 was expected\n";
+  const std::string words = "the ranks' calls differ: a message of 8 bytes arrived instead of one of 4\n";
   EXPECT_EXIT(die(), ExitedWithCode(1),
-              "^told: " + words + "error: " + words + "  where: .*\n  to do: run with ");
+              "^told: " + words + "error: " + words + "  --> .*\n  hint: run with ");
 }
 
 TEST(UncaughtDeathTest, AListenersErrorIsSaidInItsPlace) {
@@ -46,7 +45,7 @@ TEST(UncaughtDeathTest, AListenersErrorIsSaidInItsPlace) {
     throw_in_a_thread("Process group watchdog thread terminated");
   };
   EXPECT_EXIT(die(), ExitedWithCode(1),
-              "^error: rank 1 has died\n  where: where it was seen\n  to do: look there; not: Process group");
+              "^error: rank 1 has died\n  --> where it was seen\n  hint: look there; not: Process group");
 }
 
 TEST(UncaughtDeathTest, TheProgramsOwnHandlerStays) {

@@ -96,7 +96,7 @@ TEST_F(WatchTest, StopsBeforeTheDeadlineByTheTimeThatACheckpointNeeds) {
   deadline_ = SystemClock::now() + 30s;
   const auto ending = after_a_step();
   EXPECT_EQ(ending->state, RunState::stopped_early);
-  EXPECT_EQ(ending->reason, "the job's end is near");
+  EXPECT_EQ(ending->reason, "the job's time limit is near");
 }
 
 TEST_F(WatchTest, IsDoneAfterMaxSteps) {
@@ -136,7 +136,7 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
   const std::vector<std::pair<std::function<void()>, std::string>> causes = {
       {[this] { train_.max_steps = 1; }, "max_steps"},
       {[this] { train_.max_seconds = 1e-9; }, "max_seconds"},
-      {[this] { run_.settings.checkpoint.before_deadline = 2h; }, "the job's end is near"},
+      {[this] { run_.settings.checkpoint.before_deadline = 2h; }, "the job's time limit is near"},
       {[] { ::raise(SIGUSR2); }, "SIGUSR2"},
       {[this] { ask_to_stop(); }, "lockstep stop"},
   };

@@ -160,7 +160,7 @@ std::ostream& operator<<(std::ostream& out, const WrongInputs& wrong) {
 }
 
 const WrongInputs kWrong[] = {
-    {"TooFew", "takes 2 inputs, and got 1",
+    {"TooFew", "takes 2 inputs, but got 1",
      [] {
        return Values{torch::zeros({3, 1, 4, 5})};
      }},
@@ -172,7 +172,7 @@ const WrongInputs kWrong[] = {
      [] {
        return Values{torch::zeros({3, 1, 4, 5}), torch::ones({3, 7})};
      }},
-    {"OtherDimensions", "the input x has 3 dimensions, and the model was exported for 4",
+    {"OtherDimensions", "the input x has 3 dimensions, but the model was exported for 4",
      [] {
        return Values{torch::zeros({3, 4, 5}), torch::ones({3, 7}, torch::kLong)};
      }},

@@ -40,10 +40,9 @@ TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
     with_choice({.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"}, "mpich");
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_EQ(
-        describe(error),
-        "LOCKSTEP_MPI is mpich, but another MPI started the ranks\n  where: OMPI_COMM_WORLD_RANK is set\n"
-        "  to do: unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
+    EXPECT_EQ(describe(error),
+              "LOCKSTEP_MPI is mpich, but another MPI started the ranks\n  --> OMPI_COMM_WORLD_RANK is set\n"
+              "  hint: unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
   }
 }
 
@@ -60,14 +59,14 @@ TEST(MpiLibraryDeathTest, OfAnotherInterfaceIsTranslated) {
   EXPECT_EXIT(load_and_tell({.file = kWhole}), ExitedWithCode(kDone), "^MPICH, Pretend MPI v1.2");
   EXPECT_EXIT(
       load_and_tell({.file = kIncomplete}), ExitedWithCode(kFailed),
-      "cannot load lockstep's half for MPICH: .*MPI_Wait(.|\n)*to do: check that this MPI is complete");
+      "cannot load lockstep's plug-in for MPICH: .*MPI_Wait(.|\n)*hint: check that this MPI is complete");
   ::unsetenv("PRETEND_ABI");
 }
 
 TEST(MpiLibraryDeathTest, ThatLacksACallIsNamedWithIt) {
   EXPECT_EXIT(load_and_tell({.file = kIncomplete}), ExitedWithCode(kFailed),
-              "this MPI library has no MPI_Wait\n  where: .*/pretend_incomplete.so\n"
-              "  to do: use a complete MPI-3");
+              "this MPI library has no MPI_Wait\n  --> .*/pretend_incomplete.so\n  hint: use an MPI "
+              "library that supports all of MPI-3");
 }
 
 TEST(MpiLibraryDeathTest, IsTheFirstThatLoadsInTheFoldersOrder) {
@@ -90,7 +89,7 @@ TEST(MpiLibraryDeathTest, InTheProcessAlreadyIsTaken) {
     load_and_tell({.file = "/nowhere/libmpi.so"});
   };
   EXPECT_EXIT(brought_by_another(), ExitedWithCode(kDone),
-              "because this process has it already, in .*/pretend_standard.so");
+              "because already loaded in this process, in .*/pretend_standard.so");
 }
 
 TEST(MpiLibraryDeathTest, ThatIsNoneIsNamedWithWhatToDo) {
@@ -99,11 +98,11 @@ TEST(MpiLibraryDeathTest, ThatIsNoneIsNamedWithWhatToDo) {
   const auto refused = ExitedWithCode(kBadInput);
   EXPECT_EXIT(
       load_and_tell({.file = "/nowhere/libmpi.so", .because = "LOCKSTEP_MPI is it"}), refused,
-      "^/nowhere/libmpi.so is not found\n  where: LOCKSTEP_MPI is it\n  to do: load the MPI whose mpirun");
-  EXPECT_EXIT(load_and_tell({.file = file}), refused, "^an MPI library does not load: .*libmpi.so: ");
+      "^/nowhere/libmpi.so is not found\n  --> LOCKSTEP_MPI is it\n  hint: load the module of the MPI");
+  EXPECT_EXIT(load_and_tell({.file = file}), refused, "^cannot load an MPI library: .*libmpi.so: ");
   EXPECT_EXIT(load_and_tell({.file = "libm.so.6"}), refused, "libm.so.6: it has no MPI_Init_thread");
   EXPECT_EXIT(load_and_tell({.file = folder.path()}), refused,
-              "^LOCKSTEP_MPI names a folder\n  where: .*\n  to do: name the libmpi.so in it");
+              "^LOCKSTEP_MPI is a folder\n  --> .*\n  hint: set it to the libmpi.so in that folder");
 }
 
 }  // namespace lockstep::mpi

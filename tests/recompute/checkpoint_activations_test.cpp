@@ -186,7 +186,7 @@ TEST(CheckpointActivations, SaysWhatMakesTheSecondTimeUnlikeTheFirst) {
   int call = 0;
   y = checkpoint_activations([&](const at::Tensor& z) { return call++ ? z + 1 : z.sin(); }, x);
   EXPECT_THAT(error_of([&] { y.sum().backward(); }),
-              HasSubstr("kept 0 tensors for backward, and 1 the first time"));
+              HasSubstr("kept 0 tensors for backward, but 1 the first time"));
   call = 0;
   y = checkpoint_activations([&](const at::Tensor& z) { return (call++ ? z.slice(0, 1) : z).sin(); }, x);
   EXPECT_THAT(error_of([&] { y.sum().backward(); }), HasSubstr("is Float [2], and was Float [3]"));

@@ -87,7 +87,7 @@ TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
   write(folder, "report.json", "{\"attempts\":");
   const auto html = report({folder});
   EXPECT_TRUE(has(html, "metrics.jsonl: 3 lines could not be read")) << html;
-  EXPECT_TRUE(has(html, "report.json: no whole JSON object"));
+  EXPECT_TRUE(has(html, "report.json: not a complete JSON object"));
   EXPECT_EQ(chart(data_of(html), "Loss")["series"][0]["y"], nlohmann::json::parse("[2.5]"));
 }
 

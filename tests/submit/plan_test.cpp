@@ -71,7 +71,7 @@ TEST_F(Planned, AFirstSignalWaitsForSbatchAndASecondDoesNot) {
     };
     const bool is_answered = std::string(more) == "echo 7";
     EXPECT_EXIT(submit(), ::testing::KilledBySignal(SIGTERM),
-                std::string("waiting for sbatch to answer; press Ctrl-C again to leave at once\n") +
+                std::string("waiting for sbatch to answer; press Ctrl-C again to exit at once\n") +
                     (is_answered ? "(.|\n)*scancel 7" : "$"));
   }
 }

@@ -110,7 +110,7 @@ TEST_F(FolderTest, OtherTokenizersAreRefused) {
 
 TEST_F(FolderTest, AVocabularyInTokenizerJsonMustCountFromZero) {
   folder.write("tokenizer.json", R"({"model": {"vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 3, "[SEP]": 3}}})");
-  refused("the tokens' numbers are not 0 to 3, each once", "/tokenizer.json");
+  refused("each number from 0 to 3 must belong to one token", "/tokenizer.json");
   folder.write("tokenizer.json", R"({"model": {"vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 3, "[SEP]": 2}}})");
   EXPECT_EQ(Tokenizer(folder.path().string()).id("[CLS]"), 3);
 }

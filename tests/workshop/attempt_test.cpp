@@ -92,14 +92,15 @@ std::string told(std::vector<Ending> endings) {
 
 TEST(Endings, TheCauseIsToldAndNotWhatFollowsFromIt) {
   const std::pair<std::string, std::vector<Ending>> cases[] = {
-      {"rank 0 waited in all-reduce (collective 2), and in vain: rank 1 left: Connection closed by peer\n",
+      {"rank 0 waited in all-reduce (collective 2) without a result: rank 1 left: Connection closed by "
+       "peer\n",
        {lost(), left(0)}},
-      {"rank 1 left with an error:\nerror: bad", {lost(), left(1, "error: bad\n")}},
-      {"rank 1 left with status 3, and said nothing", {lost(), left(3)}},
-      {"rank 1 crashed: it divided a whole number by zero", {lost(), crashed(SIGFPE)}},
-      {"rank 1 still computed after 40 s", {lost(), stopped(true)}},
-      {"ranks 0 and 1 still waited after 40 s", {stopped(false), stopped(false)}},
-      {"ranks 0 and 1 printed without end", {{.why = Why::too_much_output}, {.why = Why::too_much_output}}},
+      {"rank 1 exited with an error:\nerror: bad", {lost(), left(1, "error: bad\n")}},
+      {"rank 1 exited with status 3 and no message", {lost(), left(3)}},
+      {"rank 1 crashed: it divided an integer by zero", {lost(), crashed(SIGFPE)}},
+      {"rank 1 did not finish computing within 40 s", {lost(), stopped(true)}},
+      {"ranks 0 and 1 waited for more than 40 s", {stopped(false), stopped(false)}},
+      {"ranks 0 and 1 printed endlessly", {{.why = Why::too_much_output}, {.why = Why::too_much_output}}},
       {"rank 1 asked for more memory than 2 GB", {lost(), left(1, "error: no memory (std::bad_alloc)\n")}},
       {"rank 0 asked for more memory",
        {crashed(SIGABRT, "terminate called after 'std::bad_alloc'"), left(0)}},

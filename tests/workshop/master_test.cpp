@@ -46,7 +46,7 @@ TEST(Master, RefusesMarksThatMakeNoSense) {
   EXPECT_EQ(refusal("//@ title T\n"), "there is no //@ todo: nothing is left to do");
   EXPECT_EQ(refusal("//@ title T\n//@ todo\n//@ end\n"), "the hole has no //@ solution");
   EXPECT_EQ(refusal("//@ title T\n//@ todo\n//@ todo\n"), "a hole inside a hole");
-  EXPECT_EQ(refusal("//@ title T\n//@ solution\n"), "nothing is known of the mark 'solution' here");
+  EXPECT_EQ(refusal("//@ title T\n//@ solution\n"), "the mark 'solution' is not known here");
 }
 
 }  // namespace

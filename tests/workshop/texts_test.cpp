@@ -57,7 +57,7 @@ TEST(PrintedWords, ShowTheLastLinesOfAFewRanksAndWhereAllIs) {
 }
 
 TEST(PrintedWords, LeaveOutWhatIsSaidAlreadyAndLockstepsOwnError) {
-  EXPECT_EQ(printed_words({"again\nmine\n[rank 0] error: lost\n  where: here\n"}, "left: again", "build"),
+  EXPECT_EQ(printed_words({"again\nmine\n[rank 0] error: lost\n  --> here\n"}, "left: again", "build"),
             "rank 0 printed: mine\n(all of it: build/rank-N.log)");
 }
 

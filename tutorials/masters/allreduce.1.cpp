@@ -63,7 +63,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     messenger.receive(rank, writable(theirs));
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
   }
-  //@ wrong both_receive: while all receive, nobody sends
+  //@ wrong both_receive: while every rank receives, no rank sends
   std::vector<float> theirs(numbers.size());
   for (int rank = 0; rank < messenger.world(); ++rank) {
     if (rank != messenger.rank()) messenger.receive(rank, writable(theirs));
@@ -90,7 +90,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   }
   for (float& number : numbers) number /= messenger.world();
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
-  //@ wrong itself: sends itself nothing
+  //@ wrong itself: do not send from a rank to itself
   if (messenger.rank() != 0) {
     messenger.send(0, read_only(numbers));
     return messenger.receive(0, writable(numbers));

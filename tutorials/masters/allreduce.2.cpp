@@ -27,9 +27,9 @@ void pass(lockstep::Messenger& messenger, std::span<const float> mine, std::span
   (void)right, (void)left, (void)mine, (void)place;
   //@ solution
   messenger.exchange({right, std::as_bytes(mine)}, {left, std::as_writable_bytes(place)});
-  //@ wrong backward: from whom does it come
+  //@ wrong backward: which rank sends it
   messenger.exchange({left, std::as_bytes(mine)}, {right, std::as_writable_bytes(place)});
-  //@ wrong nowhere: while all send
+  //@ wrong nowhere: while every rank sends
   messenger.send(right, std::as_bytes(mine));
   //@ wrong send: rank 0 waits until rank 1 receives its message
   messenger.send(right, std::as_bytes(mine));
@@ -54,7 +54,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   }
   //@ wrong no_add
   for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank - step), chunk(rank - step - 1));
-  //@ wrong no_room: have one size
+  //@ wrong no_room: as large as the message
   for (int step = 0; step < world - 1; ++step) {
     const auto sum = chunk(rank - step - 1);
     pass(messenger, chunk(rank - step), theirs);
@@ -66,7 +66,7 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     pass(messenger, chunk(rank), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  //@ wrong other_way: have one size
+  //@ wrong other_way: as large as the message
   for (int step = 0; step < world - 1; ++step) {
     const auto sum = chunk(rank + step + 1);
     pass(messenger, chunk(rank + step), std::span(theirs).first(sum.size()));

@@ -52,11 +52,11 @@ double ring(double ranks, double n, const Network& network) {
   return 0;  // TODO
   //@ solution
   return 2 * (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
-  //@ wrong once: goes round twice
+  //@ wrong once: go around twice
   return (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
   //@ wrong steps
   return 2 * ranks * (network.latency + n / ranks * seconds_a_byte(network));
-  //@ wrong whole: a step carries a chunk
+  //@ wrong whole: one chunk per step
   return 2 * (ranks - 1) * (network.latency + n * seconds_a_byte(network));
   //@ end
 }
@@ -68,7 +68,7 @@ double crossover(double ranks, const Network& network) {
   return 0;  // TODO
   //@ solution
   return (2 * ranks - 3) * network.latency / ((ranks - 1) * (1 - 2 / ranks) * seconds_a_byte(network));
-  //@ wrong latencies: all_to_all has a latency, too
+  //@ wrong latencies: all_to_all has a latency as well
   return (2 * ranks - 2) * network.latency / ((ranks - 1) * (1 - 2 / ranks) * seconds_a_byte(network));
   //@ end
 }

@@ -75,9 +75,9 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   //@ solution
   (void)session;
   auto list = shuffled(texts.size(), kSeed + epoch);
-  //@ wrong rank: the ranks go through different lists
+  //@ wrong rank: the ranks use different lists
   auto list = shuffled(texts.size(), kSeed + epoch + session.rank());
-  //@ wrong chance: when the program is run again
+  //@ wrong chance: when the program runs again
   const auto drawn = session.team().broadcast(std::to_string(std::random_device()()));
   auto list = shuffled(texts.size(), kSeed + epoch + std::stoull(drawn));
   //@ wrong two_lists
@@ -93,7 +93,7 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   //@ solution
   for (size_t begin = 0; begin < list.size(); begin += window)
     std::sort(list.data() + begin, list.data() + std::min(begin + window, list.size()), shorter);
-  //@ wrong unsorted: are not in order of length
+  //@ wrong unsorted: are not sorted by length
   (void)window, (void)shorter;
   //@ wrong whole: from the shortest to the longest
   (void)window;

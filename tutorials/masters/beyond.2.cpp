@@ -4,7 +4,7 @@
 //@ hint       Begin with the last step, after which nothing comes. One before: its reward + gamma * the return behind it.
 //@ hint       A step that ended its episode has nothing behind it, whatever stands there.
 //@ hint       Sum over the ranks what may be summed: how many, their sum, the sum of their squares. Divide after that.
-//@ unsolved   they play the same episodes
+//@ unsolved   which give equal episodes
 #include <lockstep/workshop.h>
 
 #include <random>
@@ -40,7 +40,7 @@ uint64_t seed_of(uint64_t seed, int rank, int environment) {
   return seed * 1000003 + static_cast<uint64_t>(rank * 37 + environment);
   //@ wrong short_places: in a run with seed 10
   return seed * 1000 + static_cast<uint64_t>(rank) * 10000 + static_cast<uint64_t>(environment);
-  //@ wrong random: other seeds when it is run again
+  //@ wrong random: different seeds when it runs again
   return (static_cast<uint64_t>(std::random_device()()) << 32 | std::random_device()()) + seed +
          static_cast<uint64_t>(rank + environment);
   //@ end

@@ -23,7 +23,7 @@ std::vector<Way> order_of_runs(int repeats) {
   //@ wrong three
   (void)repeats;
   order = {kDp, kDdp, kDp, kDdp, kDp, kDdp};
-  //@ wrong blocks: one way is done before the other begins
+  //@ wrong blocks: one way finishes before the other begins
   order.assign(static_cast<size_t>(repeats), kDp);
   order.insert(order.end(), static_cast<size_t>(repeats), kDdp);
   //@ end

@@ -2,7 +2,7 @@
 //@ hint       Three things are missing: who am I, which rows are mine, and a model whose gradients are averaged.
 //@ hint       lockstep::Session session; comes first. It goes to the sampler, and to lockstep::ddp(...).
 //@ hint       lockstep::ddp(Line(), session) gives a pointer with forward() and parameters(), like the one here.
-//@ unsolved   as if it were alone
+//@ unsolved   as if it were the only rank
 #include <lockstep/workshop.h>
 
 // A line is fitted to 12 points, by one process. Let several do it together, so that the line comes out the
@@ -24,7 +24,7 @@ int main() {
     //@ solution
     lockstep::Session session;
     lockstep::DistributedSampler sampler(12, session, {.shuffle = false});
-    //@ wrong same: all take the points of rank 0
+    //@ wrong same: all ranks take the points of rank 0
     lockstep::Session session;
     lockstep::DistributedSampler sampler(12, {.rank = 0, .world = session.world(), .shuffle = false});
     //@ wrong everything: all 12 points

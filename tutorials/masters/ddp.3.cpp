@@ -27,7 +27,7 @@ int main() {
     auto model = lockstep::ddp(std::move(net), session);
     //@ wrong ignored
     auto model = lockstep::ddp(Net(), session, {.ignore = {"rare"}});
-    //@ wrong static: it is so in every step
+    //@ wrong static: unused in every step
     auto model = lockstep::ddp(Net(), session, {.static_graph = true});
     //@ end
     lockstep::Sgd optimizer(model->parameters(), {.lr = 0.1});

@@ -89,7 +89,7 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   //@ wrong chatty
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();
-  //@ wrong never: nothing was exchanged
+  //@ wrong never: DDP exchanged no gradients
   const auto local = model.no_sync();
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();

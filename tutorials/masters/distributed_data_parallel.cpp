@@ -52,7 +52,7 @@ int main() {
         optimizer.step();
         //@ solution
         optimizer.step();
-        //@ wrong idle: nothing is learned
+        //@ wrong idle: the loss does not change
         // optimizer.step();
         //@ end
         loss_mean.add(loss);
@@ -62,7 +62,7 @@ int main() {
       const double average = loss_mean.value();
       //@ solution
       const double average = session.all_reduce(loss_mean);
-      //@ wrong own_loss: the loss of its own share
+      //@ wrong own_loss: average the losses as well
       const double average = loss_mean.value();
       //@ end
       session.print("Epoch {} | Average Loss: {:.4f}", epoch, average);

@@ -46,7 +46,7 @@ void after_epoch(const lockstep::Session& session) {
     lockstep::show("accuracy", accuracy);
   }
   session.team().barrier();
-  //@ wrong all: one line, from rank 0
+  //@ wrong all: instead of once on rank 0
   const double accuracy = evaluate(session);
   lockstep::show("accuracy", accuracy);
   session.team().barrier();

@@ -102,7 +102,7 @@ Who who_am_i(const Environment& said) {
   if (who.rank < 0 || who.rank >= who.world) {
     throw lockstep::InputError("rank " + std::to_string(who.rank) + " of " + std::to_string(who.world));
   }
-  //@ wrong unchecked: nobody would ever meet it
+  //@ wrong unchecked: no other rank would ever join it
   // whoever I am
   //@ wrong off_by_one: count from 0
   if (who.rank < 0 || who.rank > who.world) {

@@ -2,7 +2,7 @@
 //@ hint       Backward reaches the last layer first. Which parameter's gradient is ready first?
 //@ hint       From the last parameter to the first: put each into the open bucket, and count its bytes.
 //@ hint       After each: if the bucket has reached its cap, close it. The first bucket has a cap of its own.
-//@ unsolved   each gradient travels alone
+//@ unsolved   each gradient has its own all-reduce
 #include <lockstep/workshop.h>
 
 // DDP sends gradients in buckets, while backward still computes. Its rules:

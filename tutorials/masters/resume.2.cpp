@@ -21,7 +21,7 @@ bool shall_stop(const lockstep::Session& session, bool noticed) {
   std::vector<double> votes = {noticed ? 1.0 : 0.0};
   session.team().sum(votes);
   return votes[0] > 0;
-  //@ wrong thrown: left with an error
+  //@ wrong thrown: exited with an error
   if (noticed) throw std::runtime_error("a signal came");
   return false;
   //@ wrong first

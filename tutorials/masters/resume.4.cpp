@@ -118,7 +118,7 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   }
   if (process + 1 < processes) messenger.send(process + 1, std::as_bytes(std::span(sum)));
-  //@ wrong back_to_front: in which order
+  //@ wrong back_to_front: add the ranks in the order
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (size_t i = own.size(); i > 0; --i) add(sum, own[i - 1]);
   if (process + 1 < processes) {
@@ -150,11 +150,11 @@ std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vec
     for (const auto& numbers : own) add(sum, numbers);
   }
   if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
-  //@ wrong all_receive: while all receive, nobody sends
+  //@ wrong all_receive: while every rank receives, no rank sends
   messenger.receive((process + processes - 1) % processes, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   messenger.send((process + 1) % processes, std::as_bytes(std::span(sum)));
-  //@ wrong never_sent: that nobody sends
+  //@ wrong never_sent: that no rank sends
   if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
   for (const auto& numbers : own) add(sum, numbers);
   //@ end

@@ -42,7 +42,7 @@ double share_of_right(Answers& answers, const lockstep::Session& session) {
   const lockstep::ShardSampler mine(session.rank() == 0 ? size : 0, 0, 1);
   //@ wrong padded: counted twice
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
-  //@ wrong dropped: counted by nobody
+  //@ wrong dropped: some are not counted
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false, .drop_last = true});
   //@ end
   lockstep::Mean right;

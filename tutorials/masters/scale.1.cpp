@@ -78,7 +78,7 @@ Plan weak_plan(Plan alone, int ranks) {
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, 0.01 * ranks};
   //@ wrong root
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * std::sqrt(ranks)};
-  //@ wrong split: a rank's batch stays
+  //@ wrong split: keep the batch of each rank
   return {alone.batch_a_rank / ranks, alone.batch_a_rank, alone.lr};
   //@ end
 }

@@ -45,7 +45,7 @@ Tensor column_forward(Team& team, const Tensor& weight_part, const Tensor& bias_
   std::vector<Tensor> parts = {part};
   team.sum(parts);
   return parts[0];
-  //@ wrong weight: weights have travelled
+  //@ wrong weight: it sent weights
   (void)part;
   return torch::matmul(inputs, torch::cat(team.all_gather(weight_part), 0).t()) +
          torch::cat(team.all_gather(bias_part), 0);
@@ -65,7 +65,7 @@ Tensor column_backward(Team& team, const Tensor& weight_part, const Tensor& outp
   std::vector<Tensor> gradients = {part};
   team.sum(gradients);
   return gradients[0];
-  //@ wrong back_weight: weights have travelled
+  //@ wrong back_weight: it sent weights
   (void)part;
   return torch::matmul(output_gradient, torch::cat(team.all_gather(weight_part), 0));
   //@ wrong alone
@@ -92,7 +92,7 @@ Tensor row_forward(Team& team, const Tensor& weight_part, const Tensor& bias, co
   std::vector<Tensor> sums = {torch::matmul(inputs_part, weight_part.t()) + bias};
   team.sum(sums);
   return sums[0];
-  //@ wrong row_weight: weights have travelled
+  //@ wrong row_weight: it sent weights
   return torch::matmul(torch::cat(team.all_gather(inputs_part), 1),
                        torch::cat(team.all_gather(weight_part), 1).t()) + bias;
   //@ wrong own

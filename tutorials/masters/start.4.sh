@@ -41,17 +41,17 @@ exec "$@"
 exec "$@"
 #@ right a_number
 exec "$@"
-#@ wrong above: does not become it
+#@ wrong above: instead of replacing itself
 "$@"
 #@ wrong first_word
 exec "$1"
-#@ wrong own: does not run the program behind it
+#@ wrong own: does not run its program
 lockstep doctor
 #@ wrong words
 exec $@
-#@ wrong end: end is lost
+#@ wrong end: exit status is lost
 "$@"
 echo "done"
-#@ wrong bare: knows nothing of the launcher
+#@ wrong bare: without the launcher's variables
 exec env -i "$@"
 #@ end

@@ -120,8 +120,8 @@ Fault fault_of(const std::exception& error) {
 std::string describe(const std::exception& error) {
   const auto fault = fault_of(error);
   auto text = fault.what;
-  if (!fault.where.empty()) text += "\n  where: " + fault.where;
-  if (!fault.hint.empty()) text += "\n  to do: " + fault.hint;
+  if (!fault.where.empty()) text += "\n  --> " + fault.where;
+  if (!fault.hint.empty()) text += "\n  hint: " + fault.hint;
   return text;
 }
 

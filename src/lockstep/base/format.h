@@ -37,7 +37,7 @@ constexpr FormatKind format_kind() {
   } else {
     static_assert(
         std::is_same_v<Value, const void*> || std::is_same_v<Value, void*> || is_unknown_to_format<T>,
-        "lockstep: format() knows numbers, texts, booleans and pointers to void");
+        "lockstep: format() supports numbers, texts, booleans and pointers to void");
     return FormatKind::pointer;
   }
 }

@@ -23,9 +23,8 @@ std::string local_gradient(const void* parameter, const void* gradient);
 
 /// The hint for errors about such gradients.
 constexpr const char* kExchangeGradients =
-    "call the model that ddp() gave, not its module(), once before each backward; where gradients are meant "
-    "to stay "
-    "local, hold model->no_sync()";
+    "call the model that ddp() returned, not its module(), once before each backward; to keep gradients "
+    "local on purpose, use model->no_sync()";
 /// "'a.weight' and 3 more"
 std::string first_of(const std::vector<std::string>& names);
 

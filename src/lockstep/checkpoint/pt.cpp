@@ -139,7 +139,7 @@ class ChecksumSink {
   /// Writes what was held back.
   void finish() {
     if (held_.size() != kEndRecord || !held_.starts_with("PK\5\6") || held_[20] != 0 || held_[21] != 0)
-      throw Error("libtorch's archive does not end as a zip archive does");
+      throw Error("the archive that libtorch wrote has no zip directory at its end");
     held_[20] = static_cast<char>(kComment);
     pass_on(held_.data(), held_.size());
     const auto comment = kTag.data() + format("{:08x}", crc_);
@@ -265,7 +265,8 @@ Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
 
 // Writing: plain dictionaries and lists, dense tensors, and our checksum at the end.
 
-static_assert(std::endian::native == std::endian::little, "the byteorder record says little");
+static_assert(std::endian::native == std::endian::little,
+              "the byteorder record says that the data is little-endian");
 
 std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages) {
   std::unordered_map<const c10::StorageImpl*, at::ScalarType> dtypes;

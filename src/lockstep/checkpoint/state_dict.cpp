@@ -72,7 +72,7 @@ Tree find_state_dict(const Tree& content, const std::string& file) {
       return without_prefix(*nested, file);
   }
   throw InputError("the file holds no model: neither a state_dict nor one under \"model\" or \"state_dict\"",
-                   file, "`lockstep inspect` lists what it holds");
+                   file, "list its contents with `lockstep inspect FILE`");
 }
 
 std::vector<std::string> state_dict_mismatches(const Tree& expected, const Tree& given) {

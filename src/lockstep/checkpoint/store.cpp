@@ -109,7 +109,7 @@ void refuse_unreadable(const fs::path& path) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (file) return;
   throw InputError(format("the checkpoint cannot be read: {}", std::strerror(errno)), path.string(),
-                   "check the file system and permissions, or move this checkpoint away to do without it");
+                   "check the file system and permissions, or move this checkpoint away to skip it");
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ void CheckpointStore::name_best(const std::string& path) const {
   }
   if (!failure) fs::rename(temporary, best_path(), failure);
   if (failure)
-    throw Error("the best checkpoint cannot be named: " + failure.message(), best_path(),
+    throw Error("cannot create checkpoints/best.pt: " + failure.message(), best_path(),
                 "free disk space, or set checkpoint.best to false");
 }
 
@@ -182,7 +182,7 @@ std::optional<FoundCheckpoint> CheckpointStore::latest() const {
     }
   }
   throw InputError(format("none of the {} checkpoints here can be read", files.size()), folder_,
-                   "see why above; restore one from a copy, or start a new run (without --resume)");
+                   "read the reasons above; restore one from a copy, or start a new run (without --resume)");
 }
 
 CheckpointStore checkpoints_of(const std::string& folder) {

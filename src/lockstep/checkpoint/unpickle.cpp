@@ -275,8 +275,8 @@ class Unpickler {
     switch (op) {
       case 0x80:  // PROTO
         if (input_.number<uint8_t>() > 5)
-          input_.fail("the pickle is of a protocol newer than 5",
-                      "in Python, save it again with torch.save and its own pickle_protocol");
+          input_.fail("the pickle uses a protocol newer than 5",
+                      "in Python, save it again with torch.save and its default pickle_protocol");
         return;
       case 0x95:  // FRAME
         return input_.skip(8);
@@ -452,7 +452,7 @@ class Unpickler {
     const auto name = format("{}.{}", module, of_module);
     if (meaning_of(name) == Global::refused) {
       input_.fail(
-          format("the checkpoint asks for {}, which is not on the list of safe names; nothing was executed",
+          format("the checkpoint uses {}, which is not on the list of safe names; nothing was executed",
                  name),
           "in Python, save state_dict()s and plain values instead of whole objects");
     }
@@ -516,7 +516,7 @@ class Unpickler {
     want(nodes_[id].kind == Kind::tuple && parts.size() >= 5 && nodes_.text(parts[0]) == "storage");
     const auto& type = nodes_.text(parts[1], Kind::global);
     if (parts.size() > 5 && nodes_[parts[5]].kind != Kind::none)
-      input_.fail("the file shares a storage in the manner of PyTorch before 0.4",
+      input_.fail("the file shares a storage in the format of PyTorch before 0.4",
                   "load and save it again in Python");
     const auto dtype = dtype_of(type);
     if (!dtype)

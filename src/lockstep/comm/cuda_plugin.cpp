@@ -25,12 +25,12 @@ void* open_plugin() {
   const std::string path = wanted ? wanted : base::find_beside(kFile);
   if (!std::filesystem::exists(path)) {
     const auto places = wanted ? wanted : base::join(base::places_beside(kFile), ", ");
-    throw Error("the device is a GPU, but the CUDA half of lockstep is not installed", "looked for " + places,
+    throw Error("the device is a GPU, but lockstep's CUDA plug-in is not installed", "looked for " + places,
                 "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu")
         .of(Code::gpu);
   }
   if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  throw Error(format("cannot load the CUDA half: {}", ::dlerror()), path,
+  throw Error(format("cannot load the CUDA plug-in: {}", ::dlerror()), path,
               "check the driver of this node (nvidia-smi), and build with LOCKSTEP_CUDA=ON")
       .of(Code::gpu);
 }
@@ -39,9 +39,9 @@ void* open_plugin() {
 // is loaded later, the CPU's stubs remain.
 void require_early() {
   if (at::detail::getCUDAHooks().hasCUDART()) return;
-  throw Error("the CUDA half was loaded too late: libtorch was used before it and keeps its CPU stubs",
+  throw Error("the CUDA plug-in was loaded too late: libtorch was already in use without CUDA",
               "loading liblockstep_cuda.so",
-              "link lockstep::cuda, or make the Session before any other use of libtorch");
+              "link lockstep::cuda, or create the Session before any other use of libtorch");
 }
 
 const CudaTable& load() {
@@ -54,7 +54,7 @@ const CudaTable& load() {
         "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   const CudaTable* table = reinterpret_cast<TableFunction>(symbol)();
   if (table->version != kCudaTableVersion) {
-    throw InputError(format("the CUDA half belongs to another lockstep: its version is {}, this one has {}",
+    throw InputError(format("the CUDA plug-in belongs to another version of lockstep: {}, not {}",
                             table->version, kCudaTableVersion),
                      kFile, "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   }

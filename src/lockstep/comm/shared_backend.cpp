@@ -347,11 +347,10 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
   if (!one_node) why = agreed(*monitor, why, join_timeout);
   if (!why.empty()) {
     if (monitor->rank() == 0)
-      log::warning(
-          format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
-                 "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
-                 "for all ranks of a node",
-                 why));
+      log::warning(format(
+          "the ranks cannot share memory, so sums use sockets (gloo), slower but with the same bits: {}\n  "
+          "hint: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
+          why));
     return gloo;
   }
   if (one_node)

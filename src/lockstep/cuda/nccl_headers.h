@@ -23,10 +23,10 @@ inline std::string minor_version(const NcclHeaders& headers) {
 /// Throws if the two have different layouts of Options.
 inline void require_same(const NcclHeaders& ours, const NcclHeaders& libtorchs) {
   if (ours.config_size == libtorchs.config_size && minor_version(ours) == minor_version(libtorchs)) return;
-  throw Error(format("the CUDA half was compiled with the headers of NCCL {}, and libtorch with those of {}",
+  throw Error(format("the CUDA plug-in was compiled with NCCL {} headers, but libtorch with NCCL {} headers",
                      minor_version(ours), minor_version(libtorchs)),
               "liblockstep_cuda.so",
-              format("build it with the headers of NCCL {}: -DNCCL_ROOT=FOLDER", minor_version(libtorchs)))
+              format("build it with NCCL {} headers: -DNCCL_ROOT=FOLDER", minor_version(libtorchs)))
       .of(Code::nccl);
 }
 

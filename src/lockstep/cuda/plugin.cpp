@@ -124,7 +124,7 @@ void require_device(const comm::NcclRequest& request) {
   const int count = c10::cuda::device_count();
   if (count == 0) {
     throw Error("NCCL needs a GPU, and this process sees none", format("rank {}", request.rank),
-                "look at nvidia-smi and CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
+                "check nvidia-smi and CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
   }
   if (request.device >= count) {
     throw Error(format("this rank needs GPU {}, but this process sees {}", request.device, count),
@@ -158,10 +158,10 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const comm::NcclRequest& request) {
     backend->eagerConnectSingleDevice(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(request.device)));
     return backend;
   } catch (const std::exception& error) {
-    throw Error(
-        format("NCCL did not connect: {}", error.what()),
-        format("rank {}, GPU {}", request.rank, request.device),
-        "run again with NCCL_DEBUG=INFO to see what it tried; NCCL_SOCKET_IFNAME chooses its interface")
+    throw Error(format("NCCL did not connect: {}", error.what()),
+                format("rank {}, GPU {}", request.rank, request.device),
+                "run again with NCCL_DEBUG=INFO to see what it tried, or choose its interface with "
+                "NCCL_SOCKET_IFNAME")
         .of(Code::nccl);
   }
 }

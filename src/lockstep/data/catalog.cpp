@@ -33,15 +33,15 @@ constexpr int kTooLong = -2;
 constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 // curl's exit codes (man curl, EXIT CODES)
-const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
-                                          {6, "its name has no address"},
+const std::map<int, const char*> kReasons{{5, "the proxy's name does not resolve"},
+                                          {6, "its name does not resolve"},
                                           {7, "no connection"},
-                                          {18, "it broke off"},
+                                          {18, "the transfer broke off"},
                                           {22, "it does not have the file"},
                                           {23, "writing failed: is the disk full?"},
                                           {28, "it took too long"},
-                                          {kTooLong, "its file is longer than the known one"},
-                                          {56, "it broke off"}};
+                                          {kTooLong, "its file is longer than expected"},
+                                          {56, "the transfer broke off"}};
 
 // A mirror may send without end, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
 int run_curl(const std::string& url, const std::string& part, int64_t bytes, const FetchOptions& options) {
@@ -87,7 +87,7 @@ Answer try_mirror(const std::string& url, const std::string& part, const KnownFi
   }
   if (code == 0 && check_file(part, file) == FileState::good) return {};
   if (code == 0 || code == kTooLong) fs::remove(part, none);
-  if (code == 0) return {code, "its file has another digest"};
+  if (code == 0) return {code, "its file has the wrong SHA-256 digest"};
   const auto reason = kReasons.find(code);
   return {code, reason == kReasons.end() ? format("curl's exit status {}", code) : reason->second};
 }
@@ -126,7 +126,7 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
         unreachable && std::count(std::begin(kUnreachable), std::end(kUnreachable), answer.code) > 0;
   }
   throw Error(format("cannot fetch {}{}", file.name,
-                     unreachable ? ": no mirror answered, so this node may have no way to the internet" : ""),
+                     unreachable ? ": no mirror answered, so this node may have no internet access" : ""),
               base::join(answers, "; "),
               format("run this on a login node, set https_proxy, or copy the file into {}", folder));
 }

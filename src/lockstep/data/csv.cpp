@@ -146,7 +146,8 @@ class Cells {
   }
 
   std::string hint() const {
-    if (!options_.labelled) return "fill in these cells, or remove the rows: predict answers every row";
+    if (!options_.labelled)
+      return "fill in these cells, or remove the rows: predict needs a value in every cell";
     if (in_first_row_) return "if the first line names the columns, set task.header: true";
     std::vector<std::string> texts, parts;
     bool missing = false;
@@ -156,15 +157,17 @@ class Cells {
     }
     if (!texts.empty())
       parts.push_back(
-          format("leave columns out (task.ignore: [{}]), give a category a column of 0 and 1 for each "
-                 "value (one-hot), or learn from texts (task.name: text)",
+          format("leave columns out (task.ignore: [{}]), encode a category as one column of 0 and 1 per "
+                 "value (one-hot), or train on text (task.name: text)",
                  base::printable(base::join(texts, ", "), 300)));
     if (missing && options_.missing == Missing::refuse)
       parts.push_back(
-          "for missing cells set task.missing: drop leaves rows out, mean fills in the training rows' mean");
+          "for missing cells, set task.missing to drop (omit the rows) or mean (use the training rows' "
+          "mean)");
     if (columns_.back().missing > 0 && options_.missing != Missing::drop)
-      parts.push_back("for missing labels set task.missing: drop, which leaves their rows out");
-    if (columns_.back().texts > 0) parts.push_back("for labels that are names set task.kind: classification");
+      parts.push_back("for missing labels, set task.missing to drop (omit the rows)");
+    if (columns_.back().texts > 0)
+      parts.push_back("for labels that are names, set task.kind to classification");
     if (parts.empty())
       parts.push_back("write a finite number into each of these cells, or remove their rows");
     return base::join(parts, "; ");

@@ -25,7 +25,7 @@ void check_rank(int64_t rank, int64_t world) {
 void check_bucket(const SamplerOptions& options, int64_t size) {
   if (options.bucket == 0) return;
   if (options.bucket > 0 && options.lengths && static_cast<int64_t>(options.lengths->size()) == size) return;
-  throw Error(format("samples cannot be put in order by {} lengths, {} at a time",
+  throw Error(format("cannot sort samples by length with {} lengths and a bucket of {}",
                      options.lengths ? options.lengths->size() : 0, options.bucket),
               "SamplerOptions", format("give a length for each of the {} samples", size));
 }

@@ -63,7 +63,7 @@ double number_of(const Json& json) {
 
 int64_t fixed_size(const Json& json) {
   const auto [kind, value] = only_field(json);
-  if (kind != "as_int") throw Refusal("a weight has a size that is not fixed");
+  if (kind != "as_int") throw Refusal("a weight has a size that varies");
   return whole_number(value);
 }
 
@@ -144,7 +144,7 @@ void Archive::check_layout() const {
     refuse("this is a TorchScript module",
            "set model.name to torchscript for it, or export the model with torch.export.save");
   if (zip_.has("data.pkl"))
-    refuse("this is a file of torch.save, which holds tensors but no model",
+    refuse("the file was written by torch.save and holds tensors but no model",
            "export the model with torch.export.save");
   if (!zip_.has("archive_format")) refuse("the file was not written by torch.export.save");
   expect("archive_format", "pt2");

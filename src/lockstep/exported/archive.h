@@ -91,7 +91,7 @@ at::Device device_of(const Json& json);
 /// What `work` returns. A Refusal, JSON of another form and an error of libtorch's become an InputError.
 template <class Work>
 auto refusing(const std::string& path, Work&& work) {
-  constexpr const char* kOtherwise = "the exported model is not as torch.export writes it: ";
+  constexpr const char* kOtherwise = "the exported model does not have torch.export's format: ";
   try {
     return std::forward<Work>(work)();
   } catch (const Refusal& refusal) {

@@ -34,7 +34,7 @@ void check_lstm(const Values& values) {
   const auto layers = values[4].toInt(), directions = int64_t{values[7].toBool() ? 2 : 1};
   const auto cells = state[1].size(0);  // one for each layer and direction
   if (layers < 1 || cells % directions != 0 || cells / directions != layers)
-    throw Error(format("lstm has {} layers, and {} states for them", layers, cells));
+    throw Error(format("lstm has {} layers, but {} states", layers, cells));
   const auto batch = input.size(values[8].toBool() ? 0 : 1), hidden = state[1].size(2);
   const auto shown = state[0].size(2);  // less than hidden if it is projected
   if (std::max(hidden, shown) > kMostHidden)
@@ -43,7 +43,7 @@ void check_lstm(const Values& values) {
   expect("the second state", state[1], {cells, batch, hidden});
   size_t next = 0;
   const auto expect_weight = [&](const char* what, at::IntArrayRef sizes) {
-    if (next == weights.size()) throw Error(format("lstm has {} weights, and needs more", next));
+    if (next == weights.size()) throw Error(format("lstm has only {} weights", next));
     expect(what, weights[next++], sizes);
   };
   for (int64_t cell = 0; cell < cells; ++cell) {
@@ -53,7 +53,7 @@ void check_lstm(const Values& values) {
     for (int bias = 0; has_biases && bias < 2; ++bias) expect_weight("a bias", {4 * hidden});
     if (shown != hidden) expect_weight("a projection", {shown, hidden});
   }
-  if (next != weights.size()) throw Error(format("lstm has {} weights, and takes {}", weights.size(), next));
+  if (next != weights.size()) throw Error(format("lstm has {} weights, but needs {}", weights.size(), next));
 }
 
 // _weight_norm(v, g, dim): along the first or the last dimension its kernel reads a number of g for each of

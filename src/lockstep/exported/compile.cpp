@@ -115,7 +115,7 @@ Argument read_argument(const Json& json, const SlotNames& names) {
   if (kind == "as_strings")
     return constants<std::string>(value, [](const Json& item) { return item.get<std::string>(); });
   throw Refusal(format("an argument of the kind {} cannot be read", shown(kind)),
-                "export the model without that, or with a torch that this lockstep knows");
+                "export the model without that, or with a torch version that this lockstep supports");
 }
 
 // Fits an argument to a type, or says that it does not.

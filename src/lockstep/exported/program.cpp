@@ -126,11 +126,11 @@ class Checker {
     const auto& [dtype, sizes, symbols] = *input.meta;
     if (tensor.scalar_type() != dtype)
       fail(input,
-           format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
+           format("is {}, but the model was exported for {}", c10::toString(tensor.scalar_type()),
                   c10::toString(dtype)),
            "export it with an input of this dtype");
     if (tensor.dim() != std::ssize(sizes))
-      fail(input, format("has {} dimensions, and the model was exported for {}", tensor.dim(), sizes.size()),
+      fail(input, format("has {} dimensions, but the model was exported for {}", tensor.dim(), sizes.size()),
            "export it with an input of the task's shape");
     for (int64_t i = 0; i < tensor.dim(); ++i) check_size(input, i, tensor.size(i));
   }
@@ -156,18 +156,17 @@ class Checker {
     if (const auto& fixed = input.meta->sizes[at]) {
       if (*fixed == size) return;
       fail(input, format("{}, but the model was exported only for {}", what(), *fixed),
-           format(
-               "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
-               "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
-               dimension));
+           format("export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); if it "
+                  "stays fixed, use Dim.DYNAMIC, which makes Python report the reason",
+                  dimension));
     }
     const auto& symbol = input.meta->symbols[at];
     if (!signature_.ranges.contains(symbol)) return;  // an expression: the graph finds out
     if (const auto seen = seen_before(symbol, size); seen != size)
-      fail(input,
-           format("{}, and the model was exported for the same size there as elsewhere, where it is {}",
-                  what(), seen),
-           "export it with a name of its own for that size");
+      fail(
+          input,
+          format("{}, but the model was exported with this size equal to another, which is {}", what(), seen),
+          "export it with a separate Dim for that size");
     check_range(input, what(), symbol, size);
   }
 
@@ -177,8 +176,8 @@ class Checker {
     if (range == signature_.ranges.end()) return;
     const auto [least, most] = range->second;
     if (value < least || value > most)
-      fail(input, format("{}, and the model was exported for {} to {}", what, least, most),
-           "export it with another range for it");
+      fail(input, format("{}, but the model was exported for {} to {}", what, least, most),
+           "export it with another range for that size");
   }
 
   /// The size that this symbol had at first. A model has few of them.
@@ -353,8 +352,8 @@ void add(const Input& input, const at::Tensor& tensor, Modules& modules) {
 }
 
 [[noreturn]] void refuse_other(const std::string& what, const ExportedProgram& program) {
-  throw InputError(format("the model for evaluation is another one: {}", what), program.path,
-                   "export both from one model: after train(), and after eval()");
+  throw InputError(format("the model for evaluation differs from the one for training: {}", what),
+                   program.path, "export both from one model: after train(), and after eval()");
 }
 
 }  // namespace

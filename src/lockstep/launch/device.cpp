@@ -57,7 +57,7 @@ std::string seen(const GpuCount& visible) {
 
 void require_numbers(const OwnGpus& own) {
   if (std::ranges::all_of(own, [](auto gpu) { return gpu >= 0; })) return;
-  throw InputError(format("a rank's GPUs are numbered from 0, and one is {}", std::ranges::min(own)),
+  throw InputError(format("a rank's GPUs are numbered from 0 (got {})", std::ranges::min(own)),
                    "the GPUs of a rank", "number the GPUs of a rank from 0: {0, 1}");
 }
 
@@ -188,8 +188,9 @@ DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const E
   const GpuCount visible = count_gpus(environment);
   DeviceChoice choice{"cpu", -1, reason + ", which sums on CPUs"};
   if (visible.count > 0)
-    choice.warning = format("{}: the {} not used (launch.backend and launch.allreduce: auto would)",
-                            choice.because, visible.count == 1 ? "visible GPU is" : "visible GPUs are");
+    choice.warning =
+        format("{}: the {} not used; launch.backend: auto with launch.allreduce: auto would use it",
+               choice.because, visible.count == 1 ? "GPU is" : "GPUs are");
   return choice;
 }
 

@@ -123,8 +123,8 @@ class BertAttention : public torch::nn::Module {
   BertAttention(const BertShape& shape, std::shared_ptr<const Layers> layers)
       : shape_(shape), layers_(std::move(layers)) {
     if (shape.heads < 1 || shape.width % shape.heads != 0)
-      throw InputError(format("{} heads do not divide a width of {}", shape.heads, shape.width),
-                       "model.options.heads", "set a width that is a multiple of the heads");
+      throw InputError(format("a width of {1} cannot be split into {0} heads", shape.heads, shape.width),
+                       "model.options.heads", "set the width to a multiple of the number of heads");
     own_heads_ = layers_->own(shape.heads, "heads of attention");
     const int64_t width = shape.width;
     const LinearPlace into = {.split = Split::outputs, .entered = true};

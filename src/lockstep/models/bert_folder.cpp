@@ -128,7 +128,7 @@ void require_bert(const Json& json, const Place& place) {
   require("is_decoder", false);
   require("add_cross_attention", false);
   if (!json.contains("model_type") && !json.contains("vocab_size"))
-    place.refuse("config.json is not a model's: it has neither model_type nor vocab_size");
+    place.refuse("config.json does not describe a model: it has neither model_type nor vocab_size");
 }
 
 Json read_json(const std::string& file, const Place& place) {

@@ -46,22 +46,21 @@ std::vector<std::string> notes_of(const ExportedProgram& program, bool has_eval)
         format("it was written by torch {}, which is newer than lockstep knows", program.torch_version));
   if (program.calls.on == 0 && program.calls.off > 0)
     notes.push_back(
-        "dropout and norms are off in its graph, as after model.eval(): a model that trains is exported "
+        "its graph has dropout and norm updates turned off, as after model.eval(); to train it, export it "
         "after model.train()");
   for (const auto& input : program.signature.inputs) {
     if (input.kind == Input::Kind::buffer && !input.saved && program.calls.changed.contains(input.argument))
       notes.push_back(
-          format("forward changes the buffer {}, which Python's state_dict does not hold: a run that is "
-                 "resumed begins with the file's value",
+          format("forward changes the buffer {}, which Python's state_dict does not hold: a resumed run "
+                 "starts with the file's value",
                  base::printable(input.name)));
   }
   if (has_eval) return notes;
   const auto draws = draws_of(program);
   notes.push_back(draws.empty()
-                      ? "without model.eval_path, evaluation turns off dropout and the norms' statistics of "
-                        "a batch in the graph of training; what the model chose by `if self.training` stays "
-                        "as it was exported"
-                      : "the model draws random numbers by itself (" + draws +
+                      ? "without model.eval_path, evaluation uses the training graph with dropout and batch "
+                        "statistics turned off; `if self.training` stays as it was exported"
+                      : "the model's own code draws random numbers (" + draws +
                             "): evaluation needs model.eval_path");
   return notes;
 }
@@ -116,7 +115,7 @@ Values with_tensors(Values given, const ExportedProgram& program) {
   const auto& signature = program.signature;
   const auto wanted = signature.given.size();
   if (given.size() != wanted)
-    throw InputError(format("the exported model takes {} input{}, and got {}", wanted, wanted == 1 ? "" : "s",
+    throw InputError(format("the exported model takes {} input{}, but got {}", wanted, wanted == 1 ? "" : "s",
                             given.size()),
                      program.path, "`lockstep model check` lists them");
   exported::check_inputs(signature, given, program.path);
@@ -200,10 +199,9 @@ Values ExportedNet::run(Values inputs) {
   const bool flips = !is_training() && !state_->eval;
   if (flips && !state_->train.calls.draws.empty())
     throw InputError(
-        format("the exported model draws random numbers by itself ({}): the file does not say whether "
-               "it does in evaluation",
+        format("the exported model's own code draws random numbers ({}), perhaps not in evaluation",
                draws_of(state_->train)),
-        state_->train.path, "export it once more after model.eval(), and set model.eval_path to that file");
+        state_->train.path, "export it again after model.eval(), and set model.eval_path to that file");
   const auto device = state_->device();
   const auto& program = state_->program(is_training());
   return exported::run(program.graph, with_tensors(std::move(inputs), program),

@@ -157,8 +157,9 @@ std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {
   if (!load_pretrained(*model, path)) {
     static std::once_flag said;  // the model is made twice
     std::call_once(said, [&] {
-      log::info(format("{}: its last layer is for other classes; the model's own, for {}, starts random",
-                       path, wanted.classes));
+      log::info(
+          format("{}: its last layer is for other classes; a new one for {} classes is randomly initialised",
+                 path, wanted.classes));
     });
   }
   return model;

@@ -150,13 +150,12 @@ std::string wanted(const Wish& wish) {
 [[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
   std::error_code none;
   if (fs::is_directory(wish.file, none))
-    throw InputError(format("{} names a folder", kSetting), wish.file, "name the libmpi.so in it");
-  throw InputError(
-      broken.empty() ? wanted(wish) + " is not found" : "an MPI library does not load: " + broken,
-      wish.because,
-      format("load the MPI whose mpirun this is (module load ...), so that LD_LIBRARY_PATH names its folder, "
-             "or let {} name the library",
-             kSetting));
+    throw InputError(format("{} is a folder", kSetting), wish.file, "set it to the libmpi.so in that folder");
+  throw InputError(broken.empty() ? wanted(wish) + " is not found" : "cannot load an MPI library: " + broken,
+                   wish.because,
+                   format("load the module of the MPI whose mpirun you use, so that LD_LIBRARY_PATH lists "
+                          "its folder, or set {} to the library",
+                          kSetting));
 }
 
 bool is_missing(const std::string& file, const std::string& why) {
@@ -181,27 +180,28 @@ const PluginTable& open_plugin(const Row& row) {
   const auto path = base::find_beside(plugin_file(row));
   if (path.empty())
     throw InputError(
-        format("this lockstep was built without its half for {}", row.title), plugin_file(row),
+        format("this lockstep was built without its plug-in for {}", row.title), plugin_file(row),
         format("build it where the mpi.h of {} is (docs/how-to/install.md), or start the ranks with "
                "another MPI's mpirun",
                row.title));
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
-    throw Error(format("cannot load lockstep's half for {}: {}", row.title, ::dlerror()), path,
+    throw Error(format("cannot load lockstep's plug-in for {}: {}", row.title, ::dlerror()), path,
                 "check that this MPI is complete and supports MPI-3");
   using Table = const PluginTable* (*)();
   const auto table = reinterpret_cast<Table>(::dlsym(handle, kPluginSymbol));
   if (table && table()->version == kPluginVersion) return *table();
-  throw InputError(
-      format("lockstep's half for {} belongs to another lockstep: its version is {}, this one has {}",
-             row.title, table ? format("{}", table()->version) : "not known", kPluginVersion),
-      path, "install all of lockstep from one build");
+  throw InputError(format("lockstep's plug-in for {} belongs to another version of lockstep: {}, not {}",
+                          row.title, table ? format("{}", table()->version) : "not known", kPluginVersion),
+                   path, "install all of lockstep from one build");
 }
 
 template <class Call>
 void take(Call& call, const Opened& library, const char* name) {
   call = reinterpret_cast<Call>(::dlsym(library.handle, name));
-  if (!call) throw Error(format("this MPI library has no {}", name), library.file, "use a complete MPI-3");
+  if (!call)
+    throw Error(format("this MPI library has no {}", name), library.file,
+                "use an MPI library that supports all of MPI-3");
 }
 
 Calls calls_of_the_standard(const Opened& library) {
@@ -239,7 +239,7 @@ Loaded load_first(const Wish& wish) {
   return {{.family = family,
            .file = opened.file,
            .version = version_of(calls),
-           .because = there ? "this process has it already" : wish.because},
+           .because = there ? "already loaded in this process" : wish.because},
           calls};
 }
 

@@ -381,7 +381,7 @@ namespace {
 
 void check_plateau(const ScheduleSettings& s) {
   optim::require(s.factor < 1, "Factor should be < 1.0.", "schedule.factor",
-                 "give what the rate is multiplied by, for example 0.1");
+                 "give the factor for the rate, for example 0.1");
   optim::require(s.mode == "min" || s.mode == "max", format("mode {} is unknown!", s.mode), "schedule.mode",
                  "choose min or max");
   optim::require(s.threshold_mode == "rel" || s.threshold_mode == "abs",

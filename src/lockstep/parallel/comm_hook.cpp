@@ -241,7 +241,8 @@ class PowerSgd {
     memory = {};
     if (!std::exchange(warned_, true) && group_->getRank() == 0)
       log::warning(
-          "PowerSGD: the saved state is for other gradient buckets than now; its errors and Q start again");
+          "PowerSGD: the saved state does not match the current gradient buckets; its errors and Q are "
+          "reset");
   }
 
   // Waits in place: chained in callbacks, as in Python, two buckets could start their collectives in an order

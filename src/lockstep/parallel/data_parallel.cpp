@@ -348,8 +348,8 @@ class GatherNode : public torch::autograd::Node {
       throw Error("backward has already run through this graph", "data_parallel",
                   "keep it with retain_graph, or run the forward again");
     if (at::GradMode::is_enabled())
-      throw InputError("data_parallel has no gradient of a gradient", "data_parallel",
-                       "compute it with the bare module");
+      throw InputError("data_parallel does not support a gradient of a gradient", "data_parallel",
+                       "compute it with the module itself");
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
     if (!graphs_.front().device.is_cpu()) {
       // One backward through all graphs. The engine has one thread for each GPU, and this is the first GPU's:
@@ -515,8 +515,8 @@ struct DataParallelCore::State {
     const bool drew = !before.equal(cpu_generator_state());
     if (drew && !take_turns)
       log::warning(
-          "the model has begun to draw random numbers: this step's are not reproducible, because its devices "
-          "drew at the same time; from now on they take turns");
+          "the model has begun to draw random numbers: this step is not reproducible, because the devices "
+          "ran at the same time; from now on they run one after the other");
     take_turns = drew;
   }
 
@@ -530,7 +530,7 @@ struct DataParallelCore::State {
 
 DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                    std::vector<c10::Device> devices, const MakeReplica& make) {
-  if (!module) throw InputError("the module is empty", "data_parallel", "make it first");
+  if (!module) throw InputError("the module is empty", "data_parallel", "create it first");
   check_devices(devices);
   module->to(devices.front());
   state_ = std::make_unique<State>(std::move(module), std::move(devices), make);

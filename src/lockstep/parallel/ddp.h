@@ -47,9 +47,9 @@ auto shared(Held&& held) {
   } else {
     static_assert(
         kNever<T>,
-        "lockstep: give a module as std::move(net), as a holder (TORCH_MODULE) or as "
-        "std::shared_ptr<Net>; of an AnyModule any.ptr<Net>(), of a unique_ptr "
-        "std::shared_ptr<Net>(std::move(net)), of TorchScript std::make_shared<TorchScriptNet>(path)");
+        "lockstep: give a module as std::move(net), as a holder (TORCH_MODULE) or as std::shared_ptr<Net>; "
+        "for an AnyModule any.ptr<Net>(), for a unique_ptr std::shared_ptr<Net>(std::move(net)), for "
+        "TorchScript std::make_shared<TorchScriptNet>(path)");
   }
 }
 

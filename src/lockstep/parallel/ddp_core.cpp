@@ -171,9 +171,9 @@ void with_names(const ProcessGroup& group, const std::vector<ReducedParameter>& 
                   "unused in every step; otherwise check that the loss uses every output of forward")
           .of(Code::no_gradient, {rank});
     if (message.find("Expected to have finished reduction in the prior iteration") != std::string::npos)
-      throw Error("the last step did not finish: some parameters had no gradient, or backward did not run",
-                  where,
-                  "set find_unused_parameters if parameters may stay unused; call reset() after an exception")
+      throw Error(
+          "the last step did not finish: some parameters had no gradient, or backward did not run", where,
+          "set find_unused_parameters if parameters may stay unused; after an exception, call reset()")
           .of(Code::no_gradient, {rank});
     throw;
   }
@@ -612,7 +612,7 @@ int DdpCore::State::common_rank(bool condition) const {
       at::full({1}, condition ? rank() : -1, at::TensorOptions().device(device).dtype(at::kLong));
   start_all_reduce(group, tensor, c10d::ReduceOp::MAX)->wait();
   const auto found = tensor.item<int64_t>();
-  if (found < 0) throw Error("no rank is left to take the model from", "join");
+  if (found < 0) throw Error("no rank is left to broadcast the model", "join");
   return static_cast<int>(found);
 }
 
@@ -688,9 +688,10 @@ at::Device first_device(const torch::nn::Module& module) {
 
 DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, DdpOptions options)
     : state_(std::make_unique<State>()) {
-  if (!module) throw InputError("the module is empty", "DistributedDataParallel", "make it first");
+  if (!module) throw InputError("the module is empty", "DistributedDataParallel", "create it first");
   if (!group)
-    throw InputError("the process group is empty", "DistributedDataParallel", "comm::connect gives one");
+    throw InputError("the process group is empty", "DistributedDataParallel",
+                     "create one with comm::connect");
   comm::read_debug_level();
   auto& state = *state_;
   state.module = std::move(module);
@@ -857,14 +858,15 @@ void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names
     for (const auto& name : bucket) {
       const auto place = places.extract(name);
       if (place.empty())
-        throw InputError("the buckets name '" + name + "', which this model does not have, or twice",
-                         "restore_buckets", "pass what settle_buckets() of the same model returned");
+        throw InputError(
+            "the buckets name '" + name + "', which the model does not have or which appears twice",
+            "restore_buckets", "pass what settle_buckets() of the same model returned");
       indices.push_back(place.mapped());
       ++placed;
     }
   }
   if (placed != known)
-    throw InputError("the buckets leave parameters out", "restore_buckets",
+    throw InputError("the buckets omit parameters", "restore_buckets",
                      "pass what settle_buckets() of the same model returned");
   state_->make_reducer(std::move(buckets));
 }

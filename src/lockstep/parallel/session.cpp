@@ -36,7 +36,7 @@ class OnlyOne {
   static void check() {
     if (!is_open && !was_joined) return;
     throw Error(is_open ? "this process has a Session already" : "this process has left its job",
-                "making a Session", "make one Session, first thing in main, and pass it on");
+                "creating a Session", "create one Session at the start of main, and pass it on");
   }
   void joined(int world) { was_joined = world > 1; }
 

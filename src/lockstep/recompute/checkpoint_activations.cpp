@@ -302,11 +302,9 @@ class Region {
       const auto& input = inputs_[i];
       if (input.tensor.defined() && input.tensor._version() != input.version)
         throw Error(
-            format("input {} was changed in place {}: what is computed again from it would not be what was "
-                   "dropped",
-                   i, input.changed_by_function ? "by the function" : "after the forward"),
-            kWhere,
-            input.changed_by_function ? "let it change a copy" : "give a copy of it, or change a copy");
+            format("input {} was changed in place {}, so it cannot be used to recompute the activations", i,
+                   input.changed_by_function ? "by the function" : "after the forward"),
+            kWhere, input.changed_by_function ? "change a copy instead" : "pass a copy, or change a copy");
       inputs.push_back(input.tensor.defined() ? input.tensor.detach().requires_grad_(input.learns)
                                               : at::Tensor());
     }
@@ -339,22 +337,21 @@ class Region {
   }
 
   void check_like_before(size_t place) const {
-    const char* same = "it may depend only on its inputs and on libtorch's random generators";
+    const char* same = "make the function depend only on its inputs and on libtorch's random generators";
     if (place >= made_.size())
-      throw Error(format("computed again, the function kept {} tensors for backward, and {} the first time",
+      throw Error(format("recomputed, the function kept {} tensors for backward, but {} the first time",
                          made_.size(), dropped_.size()),
                   kWhere, same);
     const auto& [tensor, version] = made_[place];
     const auto& [sizes, type] = dropped_[place];
     if (tensor.sizes() != sizes || tensor.scalar_type() != type)
-      throw Error(
-          format("computed again, tensor {} that backward needs is {} {}, and was {} {} the first time",
-                 place, c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::toString(type),
-                 c10::str(at::IntArrayRef(sizes))),
-          kWhere, same);
+      throw Error(format("recomputed, tensor {} that backward needs is {} {}, but was {} {} the first time",
+                         place, c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()),
+                         c10::toString(type), c10::str(at::IntArrayRef(sizes))),
+                  kWhere, same);
     if (tensor._version() != version)
       throw Error(format("tensor {} that backward needs was changed in place by the function", place), kWhere,
-                  "let it change a copy");
+                  "change a copy instead");
   }
 
   RecomputedPart part_;  // without its inputs

@@ -285,7 +285,7 @@ class CartPoleTask : public Task {
   std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData&,
                                         const std::string&) const override {
     throw InputError("cartpole has no samples to predict from", "task.name",
-                     "use `lockstep eval`, which plays 100 episodes with a checkpoint");
+                     "use `lockstep eval`, which runs 100 episodes with a checkpoint");
   }
 
  private:

@@ -63,8 +63,8 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const auto all = images.files.size();
   const auto damaged = data::remove_damaged(images, /*all_pixels=*/skip);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  log::info(format("{} of {} images in {} in {:.1f} s",
-                   skip ? "read all" : "looked at the first and last bytes", all,
+  log::info(format("{} {} images in {} in {:.1f} s",
+                   skip ? "decoded all" : "checked the first and last bytes of", all,
                    base::printable(images.root, 4096), took.count()));
   if (damaged.empty()) return;
   const auto count = format("{} of {} images cannot be read", damaged.size(), all);
@@ -101,8 +101,8 @@ void split(const TaskConfig& settings, FolderSets& sets) {
   sets.eval = images_at(sets.train, rows.eval);
   sets.train = images_at(sets.train, rows.train);
   sets.notes.push_back(
-      format("no folder val, eval or test: of each class {:g} % of the images are kept to "
-             "evaluate on (task.eval_fraction)",
+      format("no folder val, eval or test: {:g} % of each class's images are used for evaluation "
+             "(task.eval_fraction)",
              100 * settings.task.eval_fraction));
 }
 
@@ -191,8 +191,8 @@ FolderSets folder_sets(const TaskConfig& settings) {
   }
   check_classes(sets, layout.train);
   if (sets.eval.files.empty() && settings.evaluates)
-    throw InputError("no image is left to evaluate on", "task.eval_fraction",
-                     "raise task.eval_fraction, or make a folder val beside train");
+    throw InputError("no image is left for evaluation", "task.eval_fraction",
+                     "raise task.eval_fraction, or create a folder val beside train");
   return sets;
 }
 

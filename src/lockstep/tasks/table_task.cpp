@@ -129,7 +129,7 @@ Preprocessing preprocessing_for(const TableRecipe& recipe, const CsvTable& table
     if (static_cast<int64_t>(recipe.mean.size()) != columns) {
       throw InputError(
           format("task.mean has {} numbers, the table has {} features", recipe.mean.size(), columns),
-          "task.mean", "give one number a feature in task.mean and in task.std");
+          "task.mean", "give one number per feature in task.mean and in task.std");
     }
     treatment.mean = at::tensor(recipe.mean, at::kDouble);
     treatment.std = at::tensor(recipe.std, at::kDouble);
@@ -175,13 +175,13 @@ std::string gaps_text(const std::string& file, const CsvTable& table) {
   const auto cells = "cells without a value: " + base::join(counts, ", ");
   const auto rows = table.features.size(0);
   if (table.dropped > 0)
-    return format("{}: {} of {} rows are left out, {}", file, table.dropped, table.dropped + rows, cells);
+    return format("{}: {} of {} rows omitted, {}", file, table.dropped, table.dropped + rows, cells);
   return format("{}: {}, filled in with the training rows' mean", file, cells);
 }
 
 std::string ids_text(const std::vector<std::string>& ids) {
   const auto names = base::printable(base::join(ids, ", "), 300);
-  return format("another whole number in every row, as an id has: {} (task.ignore: [{}] leaves it out)",
+  return format("a different whole number in every row, like an id: {} (to leave it out: task.ignore: [{}])",
                 names, names);
 }
 
@@ -294,7 +294,7 @@ class TableTask : public Task {
       if (treatment_.missing.defined() && options.missing == Missing::refuse) options.missing = Missing::mean;
       if (!treatment_.missing.defined() && options.missing == Missing::mean)
         throw InputError("the run filled in no cells, so there are no means to fill in", "task.missing",
-                         "set it to drop, which leaves rows with such cells out, or train with mean");
+                         "set it to drop, which omits rows with such cells, or train with mean");
       if (!known.regression) options.class_names = known.class_names;
       Arena scratch;
       auto table = read_csv(data::stage_file(file, settings.data.stage), options, own ? arena : scratch);

@@ -134,8 +134,8 @@ Tokenised tokens_of(const TextFile& file, const TaskConfig& settings, const Task
     keep_tokens(kept, key, file.path, made);
     notes.push_back(note + ", kept in " + kept);
   } catch (const std::exception& error) {
-    notes.push_back(format("{}, not kept for the next run: {}: {} (task.cache names another folder)", note,
-                           kept, error.what()));
+    notes.push_back(format("{}, cannot be kept for the next run: {}: {} (set task.cache to another folder)",
+                           note, kept, error.what()));
   }
   return made;
 }
@@ -157,12 +157,13 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
   for (size_t i = 0; i < names.size(); ++i)
     if (i != label) columns.texts.push_back(names[i]);
   if (columns.texts.size() == 1 || columns.texts.size() == 2) return columns;
-  throw InputError(columns.texts.empty() ? "the label is the only column"
-                                         : format("there are {} columns beside the label: which is the text?",
-                                                  columns.texts.size()),
-                   file.path,
-                   format("set task.text to the column of the text, or to the two of a pair: the file has {}",
-                          base::printable(base::join(names, ", "), 200)));
+  throw InputError(
+      columns.texts.empty()
+          ? "the label is the only column"
+          : format("there are {} columns besides the label: which is the text?", columns.texts.size()),
+      file.path,
+      format("set task.text to the column of the text, or to the two of a pair: the file has {}",
+             base::printable(base::join(names, ", "), 200)));
 }
 
 // tensors: four per file
@@ -255,7 +256,7 @@ void number_classes(TextSets::File& file, const std::vector<std::string>& classe
 std::string token_note(const TextSets::File& file, const TextColumns& columns, int64_t most) {
   const auto& made = file.made;
   const auto samples = made.tokens.size();
-  auto text = format("{}: {} samples, {:.1f} tokens each", file.path, samples,
+  auto text = format("{}: {} samples, {:.1f} tokens on average", file.path, samples,
                      static_cast<double>(made.tokens.ids.numel()) / static_cast<double>(samples));
   if (made.cut) text += format(", {} of {} or more (task.max_length)", made.cut, most);
   if (made.left_out) text += format("; {} with the label {} left out", made.left_out, columns.left_out);
@@ -269,8 +270,8 @@ void warn_of_unknown(const Tokens& tokens, const std::string& path, int64_t unk)
   const auto share = static_cast<double>(tokens.ids.eq(unk).sum().item<int64_t>()) / all;
   if (share < kMany) return;
   log::warning(
-      format("{}: {:.0f} % of the tokens are [UNK], which the vocabulary does not know\n"
-             "  to do: take a vocabulary of the texts' language and letters (task.vocabulary)",
+      format("{}: {:.0f} % of the tokens are [UNK], which the vocabulary does not know\n  hint: set "
+             "task.vocabulary to a vocabulary for the language of the texts",
              path, 100 * share));
 }
 
@@ -292,8 +293,8 @@ void check_class_order(const TaskConfig& settings, const std::vector<std::string
       format("the folder's classes are {}, and the task's {}, in this order",
              base::printable(base::join(labels, ", "), 200), base::printable(base::join(classes, ", "), 200)),
       folder + "/config.json: id2label",
-      "set model.options.new_classifier to true to begin a new classifier, or put the "
-      "classifier's rows and id2label in the task's order in Python");
+      "set model.options.new_classifier to true to train a new classifier, or put the classifier's rows and "
+      "id2label in the task's order in Python");
 }
 
 // Before the first step: the batch with such a text may come late, and a GPU reports it without a reason.
@@ -305,7 +306,7 @@ void check_fit(const BertConfig& config, int64_t longest, int64_t largest) {
   if (largest >= config.vocab_size)
     throw InputError(format("the texts have the token {}, but the model has only {} (vocab_size)", largest,
                             config.vocab_size),
-                     "task.vocabulary, model.path", "take the vocabulary and the model of one folder");
+                     "task.vocabulary, model.path", "use the vocabulary and the model from the same folder");
 }
 
 // Equal on all nodes, or their files differ. Checkpoints contain it.

@@ -76,7 +76,7 @@ void check_text(std::string_view text) {
   if (!wrong) return;
   throw InputError(format("a text is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*wrong])),
                    format("byte {} of \"{}\"", *wrong, base::printable(text)),
-                   "write it as UTF-8: iconv -f latin1 -t utf-8 FILE, say");
+                   "convert it to UTF-8, for example with iconv -f latin1 -t utf-8 FILE");
 }
 
 size_t room_for(const EncodeOptions& options, size_t added) {

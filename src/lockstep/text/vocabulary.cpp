@@ -100,7 +100,7 @@ std::vector<std::string> tokens_of(const Source& model) {
   std::vector<bool> seen(rows.size());
   for (const auto& [token, id] : rows.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= rows.size() || seen[id.get<size_t>()])
-      model.refuse(format("the tokens' numbers are not 0 to {}, each once: \"{}\" has {}", rows.size() - 1,
+      model.refuse(format("each number from 0 to {} must belong to one token: \"{}\" has {}", rows.size() - 1,
                           base::printable(token), base::printable(id.dump())));
     seen[id.get<size_t>()] = true;
     tokens[id.get<size_t>()] = token;
@@ -136,7 +136,7 @@ void take_added(const Source& token, Vocabulary& known, std::vector<std::string>
           format("the added token \"{}\" has {}, which is not supported", base::printable(text), key));
   const int32_t id = known.add(text);
   if (token.has("id") && token.json["id"] != id)
-    token.refuse(format("the added token \"{}\" has the number {}, and the vocabulary makes it {}",
+    token.refuse(format("the added token \"{}\" has the number {}, but the vocabulary gives it {}",
                         base::printable(text), base::printable(token.json["id"].dump()), id));
   specials.push_back(text);
 }

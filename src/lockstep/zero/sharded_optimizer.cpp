@@ -87,13 +87,13 @@ struct Rate {
 zero::Shares share_out(const Optimizer& plain, int world) {
   if (!plain.elementwise())
     throw InputError("this optimiser cannot be sharded: its update is not elementwise", "optim.sharded",
-                     "override elementwise() if it is, or leave optim.sharded out");
+                     "override elementwise() if it is, or omit optim.sharded");
   std::vector<zero::Extent> extents;
   for (const auto& param : plain.parameters()) {
     if (!param.is_non_overlapping_and_dense())
       throw InputError(format("a parameter of shape {} is not dense in memory, so ranks cannot share it",
                               c10::str(param.sizes())),
-                       "optim.sharded", "make it contiguous(), or leave optim.sharded out");
+                       "optim.sharded", "make it contiguous(), or omit optim.sharded");
     extents.push_back({param.numel(), param.requires_grad()});
   }
   return zero::cut_evenly(extents, world);

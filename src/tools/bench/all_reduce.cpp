@@ -199,7 +199,7 @@ class Bench {
       ways.push_back(through("mpi", mpi_));
       ways.push_back(in_shared_memory("mpi_shared", mpi_));
     } else {
-      notes.push_back("MPI is not measured: the ranks were not started by it");
+      notes.push_back("MPI is not measured: MPI did not start the ranks");
     }
     for (const auto* algorithm : chosen(asked_.algorithm)) {
       ways.push_back(through(algorithm->name, carried_by(*algorithm)));
@@ -307,7 +307,7 @@ report::Chart chart_by_size(const std::string& title, const std::string& y_label
 std::string setting(const AllReduceResult& result) {
   const auto& [asked, ranks, net, curves, notes, crowded] = result;
   auto text = format(
-      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a "
+      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns per byte, gamma {:.3f} ns per "
       "byte",
       ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
@@ -321,7 +321,7 @@ report::Page page_of(const AllReduceResult& result) {
   const auto& sizes = result.asked.sizes;
   const auto& all = result.curves;
   std::vector<TimeCurve> own, models, with_models = all;  // own: the algorithms alone
-  report::Table formulas = {{"algorithm", "what it does", "seconds"}};
+  report::Table formulas = {{"algorithm", "how it works", "seconds"}};
   for (const auto& curve : all) {
     if (!curve.algorithm) continue;
     own.push_back(curve);
@@ -346,7 +346,8 @@ report::Page page_of(const AllReduceResult& result) {
   page.section("Time and bus bandwidth");
   page.text(setting(result));
   for (const auto& note : result.notes) page.note(note);
-  page.note(format("every sum was checked; medians of {}, the slowest rank's time", result.asked.rounds));
+  page.note(
+      format("all sums were correct; times are medians of {}, on the slowest rank", result.asked.rounds));
   page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
   page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
   page.section("Times");
@@ -363,7 +364,7 @@ report::Page page_of(const AllReduceResult& result) {
   }));
   page.text("fastest algorithm, measured: " + crossovers(sizes, own));
   page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
-  page.section("Each way beside its model");
+  page.section("Each algorithm and its model");
   page.add("one_by_one", report::chart_json(chart_by_size("All-reduce: time over size", "time (s)", sizes,
                                                           with_models, time)));
   page.section("Cost formulas");
@@ -389,7 +390,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
     team.together([&] {
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
-          throw Error(format("{} summed {} floats wrongly", way.name, items), "bench allreduce",
+          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "bench allreduce",
                       "report it: this is a bug in lockstep or in the library under it");
     });
     return {seconds};

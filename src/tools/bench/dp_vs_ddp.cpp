@@ -97,8 +97,8 @@ Part train_part(const std::string& way, const DpVsDdp& wanted) {
   auto learner = train::make_learner(setup);
   if (!learner.source->is_shared())
     throw InputError(
-        format("task {} acts, and each rank of DDP learns from samples of its own", setup.settings.task.name),
-        "task.name", "take a config with a data set; lockstep bench step measures this one");
+        format("task {} generates its samples, which differ on each rank", setup.settings.task.name),
+        "task.name", "use a config with a data set, or run lockstep bench step");
   train::TrainingStep step(setup, learner);
   const train::Feed feed = learner.source->feed(setup.settings);
   train::TrainingState state;
@@ -120,7 +120,7 @@ Part train_part(const std::string& way, const DpVsDdp& wanted) {
     begin = now;
   }
   if (found.seconds.empty())
-    throw InputError("an epoch has too few steps to measure", wanted.config, "take a smaller batch");
+    throw InputError("an epoch has too few steps to measure", wanted.config, "set a smaller data.batch_size");
   team.sum(found.losses);
   for (auto& loss : found.losses) loss /= team.world();
   team.max(found.seconds);
@@ -232,12 +232,12 @@ void verify(const std::string& way, const Part& found, const Part& other) {
     const double scale = std::max(1.0, std::abs(other.losses[i]));
     if (std::abs(found.losses[i] - other.losses[i]) <= kRounding * scale) continue;
     throw Error(
-        format("step {}: the loss of '{}' is {}, and DDP's {}", i + 1, way, found.losses[i], other.losses[i]),
+        format("step {}: the loss of '{}' is {}, but DDP's {}", i + 1, way, found.losses[i], other.losses[i]),
         "bench dp-vs-ddp",
         "use a model without Dropout and BatchNorm, whose numbers differ, and set data.drop_last_batch=true "
         "if the samples do not divide evenly");
   }
-  if (!alike) throw Error("'" + way + "' took other steps than DDP", "bench dp-vs-ddp");
+  if (!alike) throw Error("'" + way + "' took a different number of steps than DDP", "bench dp-vs-ddp");
 }
 
 struct Results {
@@ -277,7 +277,7 @@ std::string against(double times_as_long) {
 
 report::Table speed_rows(const Results& results) {
   report::Table rows = {
-      {"way", "ms a step: min", "median", "max", "samples/s", "against ddp", "peak MiB, device by device"}};
+      {"way", "ms per step: min", "median", "max", "samples/s", "against ddp", "peak MiB per device"}};
   const double base = spread_of(results.seconds.at("ddp")).median;
   for (const auto& way : kWays) {
     const auto& found = results.last.at(way);
@@ -295,7 +295,7 @@ report::Table speed_rows(const Results& results) {
 }
 
 report::Table wide_rows(const Results& results) {
-  report::Table rows = {{"64 -> 20000 outputs, batch 256", "peak MiB, device by device"}};
+  report::Table rows = {{"64 -> 20000 outputs, batch 256", "peak MiB per device"}};
   for (const auto& way : kWide) rows.push_back({way, mib_of(results.last.at(way).peaks)});
   return rows;
 }
@@ -308,7 +308,7 @@ report::Bars speed_bars(const Results& results) {
 }
 
 report::Bars memory_bars(const Results& results) {
-  report::Bars bars{.title = "Peak memory a device, wide outputs",
+  report::Bars bars{.title = "Peak memory per device, wide outputs",
                     .y_label = "memory (bytes)",
                     .names = {},
                     .parts = {"memory"},
@@ -349,8 +349,8 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
   const auto results = measure_runs(wanted);
   const auto& ddp = results.last.at("ddp");
   const auto facts = format(
-      "{}: {} devices, {} samples a step, {} step{}, {} run{} of each way in turn. The losses of {} steps "
-      "agree.",
+      "{}: {} devices, {} samples per step, {} step{}, {} run{} of each variant in turn. The losses of {} "
+      "steps agree.",
       wanted.config, wanted.devices, ddp.batch, wanted.steps, wanted.steps == 1 ? "" : "s", wanted.repeats,
       wanted.repeats == 1 ? "" : "s", ddp.losses.size());
   report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });

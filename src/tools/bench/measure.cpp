@@ -49,10 +49,10 @@ std::string described(const std::string& host, const ProcessorTime& passed) {
   const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
   const double stolen = passed.stolen / passed.all;
   std::vector<std::string> who;
-  if (others > kOthers) who.push_back("other processes had " + report::percent_text(others));
-  if (stolen > kStolen) who.push_back("other machines had " + report::percent_text(stolen));
+  if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
+  if (stolen > kStolen) who.push_back("other machines used " + report::percent_text(stolen));
   if (who.empty()) return "";
-  return format("{} was busy: {} of its processors' time; these times include other work",
+  return format("{} was busy: {} of its processors' time; these times include that work",
                 base::printable(host), base::join(who, ", "));
 }
 
@@ -117,13 +117,13 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
 }
 
 std::string delay_text(double latency, double bandwidth) {
-  return report::seconds_text(latency) + " a message, " +
-         (bandwidth > 0 ? format("{:g} Gbit/s per link", bandwidth * 8 / 1e9) : "no limit of bandwidth");
+  return report::seconds_text(latency) + " per message, " +
+         (bandwidth > 0 ? format("{:g} Gbit/s per link", bandwidth * 8 / 1e9) : "unlimited bandwidth");
 }
 
 void check_out(const std::string& file) {
   if (file.empty() || file.ends_with(".html")) return;
-  throw InputError(format("'{}' is not a page", base::printable(file)), "--out",
+  throw InputError(format("'{}' is not an HTML file", base::printable(file)), "--out",
                    "name a file that ends in .html");
 }
 

@@ -54,7 +54,7 @@ struct OverlapResult {
 comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
   auto* backend = dynamic_cast<comm::AlgorithmBackend*>(group->getBackend(c10::kCPU).get());
   if (backend) return *backend;
-  throw InputError("this bench delays messages, and the backend's own all-reduce sends none",
+  throw InputError("this bench delays messages, but the backend's own all-reduce sends none",
                    "launch.allreduce", "set it to an algorithm, such as ring");
 }
 
@@ -155,14 +155,14 @@ void check_unused(const Settings& settings) {
     const char *key, *hint;
   };
   constexpr const char* kLeave = "leave it at its default: the bench does not use it";
-  constexpr const char* kDelay = "leave it out: --latency and --bandwidth set the delay";
+  constexpr const char* kDelay = "use --latency and --bandwidth instead";
   const Row rows[] = {{settings.ddp.has_hook(), "ddp.comm_hook", kLeave},
                       {settings.optim.sharded, "optim.sharded", kLeave},
                       {settings.train.accumulate > 1, "train.accumulate", kLeave},
                       {settings.launch.latency_us != 0, "launch.latency_us", kDelay},
                       {settings.launch.bandwidth_gbit != 0, "launch.bandwidth_gbit", kDelay}};
   for (const auto& row : rows)
-    if (row.set) throw InputError("the bench does not measure this key", row.key, row.hint);
+    if (row.set) throw InputError("the bench does not support this key", row.key, row.hint);
 }
 
 void check_setting(const train::Setup& setup) {
@@ -172,8 +172,8 @@ void check_setting(const train::Setup& setup) {
                      "start more: mpirun -n 2 lockstep bench overlap");
   check_unused(settings);
   if (train::actor_of(setup))
-    throw InputError(format("the bench reads batches of a data set, and task {} acts", settings.task.name),
-                     "task.name", "take a config with a data set; lockstep bench step measures this one");
+    throw InputError(format("the bench needs a data set; task {} generates samples", settings.task.name),
+                     "task.name", "use a config with a data set, or run lockstep bench step");
   if (settings.train.mode == TrainMode::ddp && setup.mesh->is_plain() &&
       settings.train.precision == Precision::fp32)
     return;
@@ -218,7 +218,7 @@ void check_losses(const Method& method, double loss, double wanted, int world) {
   const double most = world == 2 ? 0 : 1e-3 * std::abs(wanted);
   if (method.exchange == Exchange::none || std::abs(loss - wanted) <= most) return;
   throw Error(
-      format("'{}' trained to the loss {}, and '{}' to {}", method.name, loss, "after backward", wanted),
+      format("'{}' ended with loss {}, but '{}' with {}", method.name, loss, "after backward", wanted),
       "bench overlap", "report it: this is a bug in lockstep");
 }
 
@@ -272,7 +272,7 @@ report::Bars network_bars(const OverlapResult::Network& network) {
   report::Bars bars;
   bars.title = "A step: " + network_text(network);
   bars.y_label = "time (s)";
-  bars.parts = {"computing", "exchange that shows"};
+  bars.parts = {"computing", "exchange not hidden"};
   for (size_t i = 1; i <= kSweep; ++i) {
     const auto& timing = network.timings[i];
     bars.names.push_back(timing.name);
@@ -284,7 +284,7 @@ report::Bars network_bars(const OverlapResult::Network& network) {
 // From a bucket for each parameter to one for all.
 report::Chart sweep_of(const OverlapResult& result) {
   report::Chart chart;
-  chart.title = "A step over the size of its buckets";
+  chart.title = "Step time by bucket size";
   chart.x_label = "bucket_cap_mb";
   chart.y_label = "time per step (s)";
   for (const auto& network : result.networks) {
@@ -306,8 +306,8 @@ report::Page page_of(const OverlapResult& result) {
   page.section("What was trained");
   page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", result.task, result.megabytes,
                    result.world, result.algorithm));
-  page.text(format("every method had the same losses{}; medians of {} steps, the slowest rank's time",
-                   result.world == 2 ? ", bit for bit" : " but for the order of the sums",
+  page.text(format("all methods had the same losses{}; times are medians of {} steps, on the slowest rank",
+                   result.world == 2 ? ", bit for bit" : " except for the order of the sums",
                    result.asked.steps));
   for (const auto& network : result.networks) {
     page.section(network_text(network));

@@ -235,7 +235,7 @@ void check(const StepBench& bench) {
   check_out(bench.out);
   if (!bench.steps || (*bench.steps >= 1 && *bench.steps <= kMostSteps)) return;
   throw InputError("--steps must be from 1 to 100000", "--steps",
-                   "use 50, or leave it out to time as many as take 5 seconds");
+                   "use 50, or omit it to run for about 5 seconds");
 }
 
 int step(const StepBench& asked) {

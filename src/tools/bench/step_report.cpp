@@ -102,8 +102,8 @@ std::string steps_line(const StepResult& result) {
   const auto least = spread_over(result.ranks, &RankSteps::least).least;
   const auto median = spread_over(result.ranks, &RankSteps::median).median;
   return format(
-      "{} steps after {} to warm up, {:.0f} samples a step: {:.0f} samples a second\n"
-      "a step takes {:.1f} {} (median {:.1f}, {:.1f} to {:.1f})",
+      "{} steps after {} to warm up, {:.0f} samples per step: {:.0f} samples per second\na step takes {:.1f} "
+      "{} (median {:.1f}, {:.1f} to {:.1f})",
       result.steps, result.warm_up, result.samples, result.samples / mean, mean * scale.factor, scale.name,
       median * scale.factor, least * scale.factor, longest * scale.factor);
 }
@@ -112,7 +112,7 @@ std::string slowest_line(const StepResult& result) {
   const auto scale = scale_of(result.ranks);
   const auto [slowest, fastest] = ends(result.ranks);
   const auto& rank = result.ranks[slowest];
-  return format("most work of its own: rank {} on {}, {:.1f} of {:.1f} {} (mean {:.1f})", slowest,
+  return format("most work: rank {} on {}, {:.1f} of {:.1f} {} (mean {:.1f})", slowest,
                 base::printable(rank.host), rank.own_work() * scale.factor, rank.step() * scale.factor,
                 scale.name, spread_over(result.ranks, &RankSteps::own_work).mean * scale.factor);
 }
@@ -130,7 +130,7 @@ void note_peaks(const StepResult& result, std::vector<std::string>& notes) {
     notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
                            report::work_text(peaks.most), peaks.at_most));
   if (result.missing > kUnevenPeak)
-    notes.push_back(format("the machine was uneven: its peak differed by {} before and after the steps",
+    notes.push_back(format("the machine was unsteady: its peak differed by {} before and after the steps",
                            report::percent_text(result.missing)));
 }
 
@@ -218,13 +218,13 @@ std::vector<std::string> notes_of(const StepResult& result) {
   if (result.crowded) notes.emplace_back("there are more ranks than cores, so ranks wait for a core");
   if (result.diverged)
     notes.emplace_back("a loss was not a number: `lockstep train` with this config stops there");
-  if (!result.has_peak()) notes.emplace_back("phases are the GPU's own time; no peak of a GPU is measured");
+  if (!result.has_peak()) notes.emplace_back("phases are GPU time; the peak of a GPU is not measured");
   if (training.precision != "fp32")
-    notes.push_back(format("the peak is of fp32: {} has instructions of its own", training.precision));
+    notes.push_back(format("the peak is for fp32; {} has its own instructions", training.precision));
   if (training.kernels != "exact")
     notes.emplace_back("the operations are those of libtorch: lockstep's own kernels may need fewer");
   if (!result.is_counted())
-    notes.emplace_back("there was no matrix product and no convolution: the arithmetic is not counted");
+    notes.emplace_back("there was no matrix product or convolution, so operations are not counted");
   if (result.has_peak()) note_peaks(result, notes);
   return notes;
 }
@@ -238,7 +238,7 @@ report::Page page_of(const StepResult& result) {
   if (result.ranks.size() > 1) page.text(slowest_line(result));
   page.bars(phase_bars(result.ranks));
   const auto speeds = speed_table(result);
-  page.section("How far from the peak");
+  page.section("Distance from the peak");
   if (speeds.size() > 1) page.table(speeds);
   if (result.has_peak()) page.text(peak_text(result));
   for (const auto& note : notes_of(result)) page.note(base::wrapped("- " + note, 78));

@@ -128,7 +128,7 @@ FoundSite read_sinfo(const std::string& text) {
     if (place == found.site.queues.end()) {
       found.site.queues.push_back(queue_of(name, line));
     } else {
-      found.notes.push_back(format("{}: its nodes differ; the file describes most of them", name));
+      found.notes.push_back(format("{}: its nodes differ; the file describes the most common kind", name));
       if (count > known.most) *place = queue_of(name, line);
     }
     known.most = std::max(known.most, count);
@@ -178,8 +178,8 @@ class Queries {
 
 std::string as_yaml(const FoundSite& found) {
   std::string text =
-      "# Proposed by lockstep site detect. It cannot find out whether jobs need an account, modules or file\n"
-      "# systems, or a number of cores per GPU (docs/how-to/sites.md).\n";
+      "# Proposed by lockstep site detect. It cannot detect whether jobs need an account, modules, file "
+      "systems\n# or a number of cores per GPU (docs/how-to/sites.md).\n";
   for (const auto& note : found.notes) text += "# " + base::printable(note, 300) + "\n";
   const auto& site = found.site;
   text += format("scheduler: {}\n", site.scheduler);

@@ -47,7 +47,7 @@ std::chrono::milliseconds checked_time(const Site& site, const std::string& text
   if (queue.max_time.count() > 0 && *time > queue.max_time)
     throw InputError(
         format("--time {}: the site allows at most {}", text, config::duration_text(queue.max_time)),
-        place(site, queue), "use less: a job that stops early continues in a new job");
+        place(site, queue), "use less time: a job that stops early continues in a new job");
   return *time;
 }
 
@@ -104,9 +104,9 @@ void give_cores(const Site& site, const JobRequest& request, Resources& given) {
 void check_totals(const Site& site, const Resources& given) {
   const auto whole = given.queue.cores_per_node;
   if (site.form != "totals" || given.nodes == 1 || whole == 0 || given.cores == whole) return;
-  throw InputError(format("{} nodes with {} cores each: the site allows several nodes only whole",
-                          given.nodes, given.cores),
-                   place(site, given.queue), format("request all {} cores and all GPUs of each node", whole));
+  throw InputError(
+      format("{} nodes with {} cores each: multi-node jobs must use whole nodes", given.nodes, given.cores),
+      place(site, given.queue), format("request all {} cores and all GPUs of each node", whole));
 }
 
 }  // namespace
@@ -193,9 +193,10 @@ std::string chunks(const Site& site, const Resources& given) {
 
 void check_storage(const Site& site, const JobRequest& request) {
   if (request.storage.find(',') != std::string::npos)
-    throw InputError("--storage: a comma starts another resource", site.path, "join the names with + or :");
+    throw InputError("--storage cannot contain a comma, which starts another resource", site.path,
+                     "join the names with + or :");
   if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
-  throw InputError(format("--storage: jobs of the site {} name no file systems", site.name), site.path,
+  throw InputError(format("--storage: jobs on the site {} do not request file systems", site.name), site.path,
                    "omit it");
 }
 
@@ -306,7 +307,7 @@ std::string choose_settings(const Site& site, const JobRequest& request) {
   for (size_t i = 0; i < request.sweep.size(); ++i)
     text += format("  {}) settings=({}) ;;\n", i, quoted(settings(request.sweep[i])));
   return text +
-         format("  *) echo \"lockstep job: {}=${}: the array has tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
+         format("  *) echo \"error: {}=${}, but the array has only tasks 0 to {}\" >&2; exit 2 ;;\nesac\n",
                 index, index, request.sweep.size() - 1);
 }
 

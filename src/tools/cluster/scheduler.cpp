@@ -361,20 +361,20 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
   if (answer.end == base::Answer::late)
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
-                shell_line(command), "look at the queue before you submit again");
+                shell_line(command), "check the queue before you submit again");
   if (!answer.good()) {
     for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
       if (output.find(words) != std::string::npos)  // as Slurm or PBS says that its controller is down
         throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
                     "try again in some minutes");
-    throw Error(format("{} rejected the job (status {}): {}", name, answer.status, output),
-                shell_line(command),
-                "change what the scheduler names (--queue, --account, --time, --nodes, the site file)");
+    throw Error(
+        format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
+        "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");
   }
   auto submitted = id_in(answer.output);
   if (submitted.id.empty())
     throw Error(format("{} submitted the job but printed no id: {}", name, output), shell_line(command),
-                "look at the queue");
+                "check the queue");
   submitted.said = base::trimmed(answer.errors);
   return submitted;
 }

@@ -71,8 +71,8 @@ double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes,
     const auto fault = fault_in(sum, round, group->getSize());
     if (!fault.empty())
       throw Error("a wrong sum: " + fault, "",
-                  "exclude nodes one by one until it is gone, and report it: a node's memory or network "
-                  "changes bits, or a library has a bug");
+                  "exclude nodes one by one until the sums are right, and report that node: its memory or "
+                  "network changes bits, or a library has a bug");
   }
   return best;
 }
@@ -103,8 +103,8 @@ class BackendTest {
                                  job.world, time_text(small), bytes >> 20, time_text(large), speed / 1e6)));
     if (job.nodes > 1 && speed < kEthernet)
       findings.push_back(warning(format("slow between nodes: {:.0f} MB/s", speed / 1e6),
-                                 "set GLOO_SOCKET_IFNAME (for MPI its own variable) to a faster network: "
-                                 "this is 1 Gbit/s Ethernet or less"));
+                                 "set GLOO_SOCKET_IFNAME (or MPI's own variable) to a faster network: this "
+                                 "is 1 Gbit/s Ethernet or slower"));
   }
 
   std::string opened() const { return group_->getBackend(device_.type())->getBackendName(); }
@@ -128,7 +128,7 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
   if (session.job().world == 1)
     findings.push_back(ok("one rank has nothing to exchange"));
   else if (!problem.empty())
-    findings.push_back(failure("not tried: " + problem, "see the checks interfaces and reach"));
+    findings.push_back(failure("not tried: " + problem, "look at the checks interfaces and reach"));
   return findings.empty();
 }
 
@@ -181,7 +181,7 @@ std::string fault_in(const at::Tensor& sum, int round, int world) {
   const auto wrong = sum.ne(want).nonzero();
   if (wrong.numel() == 0) return "";
   const auto first = wrong[0].item<int64_t>();
-  return format("number {} of {} is {}, expected {}", first, sum.numel(), sum[first].item<float>(),
+  return format("number {} of {} is {} instead of {}", first, sum.numel(), sum[first].item<float>(),
                 want[first].item<float>());
 }
 
@@ -209,10 +209,9 @@ Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric,
   const bool uses_sockets =
       log.network.starts_with("Socket") || log.transport.find("NET/Socket") != std::string::npos;
   if (nodes < 2 || !uses_sockets || fabric.empty()) return ok(what);
-  return warning(
-      format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
-      "load the site's NCCL plug-in (aws-ofi-nccl for Slingshot and EFA), check that libibverbs and "
-      "/dev/infiniband are there (in a container, too), and unset NCCL_IB_DISABLE and NCCL_NET");
+  return warning(format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
+                 "load the site's NCCL plug-in (aws-ofi-nccl for Slingshot and EFA), check that libibverbs "
+                 "and /dev/infiniband exist (also in a container), and unset NCCL_IB_DISABLE and NCCL_NET");
 }
 
 // What `auto` uses.
@@ -223,8 +222,8 @@ void measure_shared(Session& session, Findings& findings) {
   test.open();
   if (test.opened() == "shared") return test.measure(findings);
   findings.push_back(session.job().nodes == 1
-                         ? warning("the ranks share no memory, so training on CPUs sums over gloo",
-                                   "see the check shm: a larger /dev/shm, and the same one for all ranks")
+                         ? warning("the ranks cannot share memory, so training on CPUs uses gloo",
+                                   "look at the check shm: make /dev/shm larger, and share it")
                          : ok("training on CPUs uses gloo here"));
 }
 

@@ -110,7 +110,7 @@ std::string as_text(const Finding& finding, const std::string& tag) {
   const auto says = base::printable(finding.says, kLongestLine);
   std::string text =
       format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
-  std::istringstream below((finding.remedy.empty() ? "" : "to do: " + finding.remedy + "\n") +
+  std::istringstream below((finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n") +
                            finding.drawing);
   for (std::string line; std::getline(below, line);)
     text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";
@@ -398,8 +398,7 @@ class Doctor {
     if (signal != 0)
       output_.add(check,
                   {failure(format("{} arrived during {}", launch::signal_name(signal), stage),
-                           "find out who sent it: the batch system at the job's end, mpirun after another "
-                           "rank died, or a person")});
+                           "find the sender: the scheduler, mpirun after another rank died, or a user")});
     else
       output_.add(check, {failure(format("{} did not end within {} s", stage, limit.count() / 1000.0),
                                   remedy_of(stage))});
@@ -407,10 +406,10 @@ class Doctor {
   }
 
   std::string remedy_of(const std::string& stage) const {
-    if (!has_facts_) return "look for a file system, a driver or a name service that does not answer";
+    if (!has_facts_) return "check for a file system, driver or name service that does not answer";
     if (stage == kMpiInit)
-      return "look for a rank that failed to start, and for one that another MPI's mpirun started";
-    return "look for a rank that was stopped, and for a network or file system that does not answer";
+      return "check for a rank that failed to start, or that another MPI's mpirun started";
+    return "check for a stopped rank, and for a network or file system that does not answer";
   }
 
   const DoctorSettings& settings_;

@@ -91,7 +91,7 @@ class Probe {
     if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data()))
       throw Error(
           format("{}{}", kind == Kind::folder ? "cannot create a folder: " : "", std::strerror(errno)),
-          folder, "look at the quota of files there, or set run.dir to another folder");
+          folder, "check the file quota there, or set run.dir to another folder");
     const std::lock_guard lock(live_probes().mutex);
     live_probes().paths.insert(path_);
   }
@@ -209,9 +209,9 @@ Findings problems_of(const std::string& what, const Views& views, const std::str
   }
   Findings findings;
   for (const auto& [problem, hosts] : hosts_by_problem)
-    findings.push_back(failure(
-        format("{} on {}: {}", what, some_of(hosts, kNamedHosts), problem),
-        problem == kNoAnswer ? "look at the mount there (mount, df) and at its file server" : remedy));
+    findings.push_back(
+        failure(format("{} on {}: {}", what, some_of(hosts, kNamedHosts), problem),
+                problem == kNoAnswer ? "check the mount there (mount, df) and its file server" : remedy));
   return findings;
 }
 
@@ -220,9 +220,9 @@ std::string room_of(const FolderView& view) {
 }
 
 Finding lock_hangs(const std::string& host, const std::string& folder) {
-  return failure(format("the lock of a run in {} did not answer in time on {}", folder, host),
-                 "look at the mount's locks (NFS: rpc.statd and lockd on the node and the server, firewall), "
-                 "or set run.dir to another file system: a run would hang there");
+  return failure(format("locking a run in {} did not finish in time on {}", folder, host),
+                 "check the mount's locks (NFS: rpc.statd and lockd on node and server, firewall), or set "
+                 "run.dir to another file system: a run would hang there");
 }
 
 // --- the measurement ---
@@ -318,16 +318,16 @@ Findings data_findings(const std::string& path, const Views& views) {
   const auto what = "the data folder " + path;
   const FolderView& first = views.front();
   Findings findings =
-      problems_of(what, views, "put the data there on every node, mount it there, or set data.root");
+      problems_of(what, views, "copy the data to that path on every node, mount it there, or set data.root");
   if (!findings.empty()) return findings;
   std::vector<std::string> others;
   for (const auto& view : views)
     if (!view.digest.empty() && !first.digest.empty() && view.digest != first.digest)
       others.push_back(view.host);
   if (!others.empty())
-    return {failure(format("{} holds other files on {} than on {}, by their names and sizes", what,
+    return {failure(format("{} has other files on {} than on {} (names or sizes differ)", what,
                            some_of(others, kNamedHosts), first.host),
-                    "copy the data to every node again, or put it where all nodes see the same")};
+                    "copy the data to every node again, or put it on a shared file system")};
   return {
       ok(format("{} ({}): read on {}{}, {} entries checked", what, room_of(first),
                 counted(views.size(), "node"), views.size() == 1 ? "" : ", the same files", first.entries))};
@@ -337,7 +337,7 @@ Findings runs_findings(const std::string& path, const Views& views) {
   const auto what = "the run folder " + path;
   const FolderView& first = views.front();
   Findings findings =
-      problems_of(what, views, "set run.dir to a folder that every node can write to, and that has room");
+      problems_of(what, views, "set run.dir to a folder with free space that every node can write to");
   for (const auto& view : views) {
     if (view.problem != kNoAnswer && view.there != first.there)
       findings.push_back(failure(
@@ -370,10 +370,10 @@ Findings sharing_findings(const FolderView& first, const std::vector<FolderAcces
       findings.push_back(lock_hangs(access.host, first.there));
     else if (!access.sees_lock)
       findings.push_back(
-          failure(format("locks do not work between nodes: {} gets the run's lock while {} holds it",
+          failure(format("locks do not work between nodes: {} got the run's lock while {} held it",
                          access.host, first.host),
-                  "have the file system mounted with locks for the whole cluster (NFS: without local_lock; "
-                  "Lustre: with -o flock, not localflock), or never start two jobs with one run.name"));
+                  "ask for a mount with cluster-wide locks (NFS: without local_lock; Lustre: -o flock, not "
+                  "localflock), or never start two jobs with the same run.name"));
   }
   if (findings.empty())
     findings.push_back(
@@ -394,8 +394,7 @@ void measure_folders(Session& session, Findings& findings) {
     return session.job().rank == 0 ? Session::Json(places_of(session.settings)) : nullptr;
   };
   const auto places = session.round(own_places, [](const auto& values) { return values[0]; }).get<Places>();
-  if (places.data.empty())
-    findings.push_back(ok("no data folder was given: name a config, or --data FOLDER"));
+  if (places.data.empty()) findings.push_back(ok("no data folder was given: pass a config or --data FOLDER"));
   std::string own_kind;
   const auto look = [&]() -> Session::Json {
     if (!session.is_first_of_node()) return nullptr;

@@ -74,7 +74,7 @@ void add_unused_fabric(Findings& findings, const Networks& nodes) {
   for (const auto& [name, number] : count)
     if (number == nodes.size())
       return findings.push_back(warning(
-          format("gloo uses {}, and every node has the faster {}", nodes.front().gloo_interface(), name),
+          format("gloo uses {}, but every node has the faster {}", nodes.front().gloo_interface(), name),
           format("set {}={} on all ranks", kGloo, name)));
 }
 
@@ -84,9 +84,9 @@ Findings refused_choices(const Networks& networks) {
   for (const auto& network : networks) {
     if (!network.refused.empty()) found.emplace_back(network.rank, failure(network.refused, network.remedy));
     if (!network.nccl_wanted.empty() && nccl_interface(network).empty())
-      found.emplace_back(network.rank, failure(format("{} is '{}', and no interface that is up matches",
-                                                      kNccl, base::printable(network.nccl_wanted)),
-                                               format("unset {}, or set it to one of those below", kNccl)));
+      found.emplace_back(network.rank, failure(format("{} is '{}', but no interface matches", kNccl,
+                                                      base::printable(network.nccl_wanted)),
+                                               format("unset {}, or set it to one listed below", kNccl)));
   }
   return of_ranks(found, networks.size());
 }
@@ -161,10 +161,9 @@ Finding reach_finding(const std::vector<Unreached>& unreached, size_t tried) {
   for (const auto& [from, to, why] : unreached)
     texts.push_back(
         format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
-  return failure(
-      some_of(texts, kNamedFailures, "; "),
-      "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the right one, a "
-      "firewall between the nodes must let all ports of ip_local_port_range through");
+  return failure(some_of(texts, kNamedFailures, "; "),
+                 "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the "
+                 "right one, open all ports of ip_local_port_range in the firewall between the nodes");
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ struct OddVariable {
 };
 
 constexpr OddVariable kOdd[] = {
-    {"OMP_NUM_THREADS", is_no_count, "is not a number of threads, and each library reads it in its own way"},
+    {"OMP_NUM_THREADS", is_no_count, "is not a number of threads, and libraries interpret it differently"},
     {"OMP_PROC_BIND", binds, "binds the threads of every rank, possibly to the same cores"},
     {"KMP_AFFINITY", binds, "binds the threads of every rank, possibly to the same cores"},
     {"GOMP_CPU_AFFINITY", is_on, "binds the threads of every rank to the same cores"},
@@ -196,20 +196,20 @@ const Rule kJobRules[] = {
        const Job& job = facts.job;
        return job.phantom.empty() ? Problems() : Problems{{job.phantom, job.phantom_hint}};
      },
-     "start the ranks with srun, or with the mpirun of the MPI that is found"},
+     "start the ranks with srun, or with the mpirun that belongs to this MPI"},
     {"launcher", kWarning,
      [](const RankFacts& facts, const Cluster&) {
        Problems problems;
        for (const auto& text : facts.job.warnings) problems.push_back({text});
        return problems;
      },
-     "see docs/reference/launchers.md for the variables that decide"},
+     "look up the deciding variables in docs/reference/launchers.md"},
     {"ranks", kWarning, uneven_machines,
-     "ask for as many ranks on each node (--ntasks-per-node, mpiprocs): every step waits for the fullest"},
+     "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"},
     {"versions", kFailure, different_programs,
-     "start the same installation on every node, from a file system that all of them share"},
+     "start the same installation on every node, from a shared file system"},
     {"versions", kWarning, different_systems,
-     "ask for nodes of one kind; where a run fails on some nodes only, look here first"},
+     "request nodes of one kind; if a run fails only on some nodes, check this first"},
     {"facts", kWarning,
      [](const RankFacts& facts, const Cluster&) {
        Problems problems;
@@ -217,9 +217,9 @@ const Rule kJobRules[] = {
          problems.push_back({format("cannot examine the {}: {}", name, error)});
        return problems;
      },
-     "do not rely on what is reported about it"},
+     "do not rely on the values reported for it"},
     {"variables", kWarning, odd_variables,
-     "unset what you did not mean to set: look in ~/.bashrc, modules and the job's script"},
+     "unset variables that you did not set on purpose: check ~/.bashrc, modules and the job script"},
     {"variables", kWarning, different_variables,
      "set the same on every rank: srun --export=ALL, mpirun -x NAME"},
 };

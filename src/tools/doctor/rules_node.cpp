@@ -98,7 +98,7 @@ std::string cores_text(const Cluster& cluster) {
 
 std::string threads_text(const Cluster& cluster) {
   const auto share = share_of(cluster.ranks.front(), cluster);
-  return format("{} a rank ({})", share.threads, share.because);
+  return format("{} per rank ({})", share.threads, share.because);
 }
 
 // --- GPUs ---
@@ -154,7 +154,7 @@ Problems mixed_gpus(const Cluster& cluster) {
   const auto says = "the ranks' GPUs differ: " + text_of(kinds);
   if (!kinds.contains("none")) return {{says}};
   return {{says,
-           "ask for GPUs on every node, or set launch.device to cpu: some ranks would train on CPUs while "
+           "request GPUs on every node, or set launch.device to cpu: some ranks would train on CPUs while "
            "the others wait",
            kFailure}};
 }
@@ -162,7 +162,7 @@ Problems mixed_gpus(const Cluster& cluster) {
 Problems far_from_gpu(const RankFacts& facts, const Cluster&) {
   const Gpu* gpu = own_gpu(facts);
   if (!gpu || gpu->near.empty() || masks_overlap(gpu->near, facts.cores.mask)) return {};
-  return {{format("cuda:{} is close to CPUs {}, and the rank may only use {}", facts.gpu, gpu->near,
+  return {{format("cuda:{} is close to CPUs {}, but the rank may only use {}", facts.gpu, gpu->near,
                   facts.cores.mask)}};
 }
 
@@ -185,7 +185,7 @@ Problems unsupported_gpu(const RankFacts& facts, const Cluster&) {
   if (!gpu || gpu->major == 0 || facts.torch_archs.empty()) return {};
   if (std::ranges::any_of(facts.torch_archs, [&](const auto& name) { return runs_on(name, *gpu); }))
     return {};
-  return {{format("libtorch was built for {}, and {} is sm_{}{}", base::join(facts.torch_archs, " "),
+  return {{format("libtorch was built for {}, but {} is sm_{}{}", base::join(facts.torch_archs, " "),
                   gpu->name, gpu->major, gpu->minor)}};
 }
 
@@ -202,7 +202,7 @@ std::string gpus_text(const Cluster& cluster) {
   const RankFacts& first = cluster.ranks.front();
   const Gpu* gpu = own_gpu(first);
   if (first.wanted == "cpu") return "not used: the device is cpu";
-  return gpu ? "one a rank: " + gpu->name : "none, ranks compute on the CPU: " + first.gpus_because;
+  return gpu ? "one per rank: " + gpu->name : "none, ranks compute on the CPU: " + first.gpus_because;
 }
 
 std::string gpu_table(const Cluster& cluster) {
@@ -326,7 +326,7 @@ struct LeastLimit {
 constexpr LeastLimit kLeast[] = {
     {&ProcessLimits::stack, 1 * kMiB, "a stack", "-s", "libtorch and MPI need more"},
     {&ProcessLimits::processes, 256, "processes of a user", "-u",
-     "each rank has a dozen threads, which count"},
+     "each rank has a dozen threads, which count as processes"},
     {&ProcessLimits::memory, 64 * kGiB, "a process's address space", "-v", "CUDA alone reserves more"},
 };
 
@@ -346,7 +346,7 @@ Problems low_limits(const RankFacts& facts, const Cluster&) {
 
 Problems little_locked_memory(const RankFacts& facts, const Cluster&) {
   if (!facts.infiniband || !below(facts.limits.locked.soft, kGiB)) return {};
-  return {{format("locked memory: at most {}, and InfiniBand locks what it sends",
+  return {{format("locked memory: at most {}, but InfiniBand locks what it sends",
                   bytes_text(facts.limits.locked.soft))}};
 }
 
@@ -386,29 +386,29 @@ const Check kNodeChecks[] = {
 
 const Rule kNodeRules[] = {
     {"cores", kWarning, crowded_cores,
-     "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core "
-     "--map-by slot:PE=N; check that taskset does not start the program"},
+     "give each rank its own cores: srun --cpu-bind=cores, mpirun --bind-to core --map-by slot:PE=N; check "
+     "that taskset does not start the program"},
     {"cores", kWarning, idle_cores,
      "use mpirun --bind-to none, or --map-by slot:PE=N: by default it binds each rank to one core"},
     {"threads", kWarning, too_many_threads,
-     "set OMP_NUM_THREADS to the share, or leave it out: lockstep takes the share"},
+     "set OMP_NUM_THREADS to the share, or unset it: lockstep uses the share by default"},
     {"locality", kWarning, far_from_gpu,
      "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"},
     {"gpus", kFailure, shared_gpus,
-     "ask the scheduler for a GPU a rank (--gpus-per-node, ngpus=), start fewer ranks a node, or train on "
-     "CPUs: launch.device=cpu"},
-    {"gpus", kFailure, no_device, "ask for as many GPUs a node as ranks, or set launch.device to cpu"},
+     "request one GPU per rank (--gpus-per-node, ngpus=), start fewer ranks per node, or train on CPUs: "
+     "launch.device=cpu"},
+    {"gpus", kFailure, no_device, "request as many GPUs per node as ranks, or set launch.device to cpu"},
     {"gpus", kWarning, mixed_gpus,
-     "ask for nodes of one kind (-C, gpu_type): every step waits for the slowest"},
+     "request nodes of one kind (-C, gpu_type): every step waits for the slowest"},
     {"libtorch", kWarning, uneven_instructions,
-     "ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or none: speeds and last bits "
+     "request nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or none: speeds and last bits "
      "differ"},
     {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
     {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
     {"host", kWarning, unresolved,
      "add it to /etc/hosts or DNS, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME"},
     {"memory", kWarning, little_memory,
-     "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program running there?"},
+     "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs there"},
     {"shm", kWarning, shm_problems,
      "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left there"},
     {"limits", kFailure, few_files,
@@ -419,7 +419,7 @@ const Rule kNodeRules[] = {
     {"container", kWarning, driver_outside,
      "start the container with docker run --gpus all, or apptainer exec --nv"},
     {"signals", kFailure, blocked_signals,
-     "look at the script, wrapper or MPI that starts the program: it blocks them"},
+     "check the script, wrapper or MPI that starts the program: it blocks them"},
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ Finding Session::missing(const std::exception& error) const {
   if (names.empty()) return failure_of(error);
   return failure(
       format("{} did not answer within {} s", some_of(names, kNamedRanks), timeout_.count() / 1000.0),
-      "look at that process: is it stopped (state T in ps), has it died, or does its node not answer?");
+      "check whether that process is stopped (state T in ps), has died, or its node does not answer");
 }
 
 std::string time_text(double seconds) {

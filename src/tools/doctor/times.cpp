@@ -36,7 +36,7 @@ std::string signals_of(const std::string& scheduler) {
     return "Slurm then sends SIGTERM, and SIGKILL after its KillWait; sbatch --signal=USR1@60 warns earlier";
   if (scheduler == "pbs" || scheduler == "torque")
     return "PBS then sends SIGTERM, and SIGKILL after its kill_delay";
-  return "SIGTERM comes then";
+  return "the job then gets SIGTERM";
 }
 
 // The error of the measurement taken off.
@@ -58,30 +58,30 @@ std::vector<base::ClockRound> clock_rounds_in(const Session::Json& json) {
 }  // namespace
 
 Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now) {
-  if (job.scheduler == "none") return ok("no batch job, so no time limit");
+  if (job.scheduler == "none") return ok("not in a batch job, so there is no time limit");
   if (!end)
     return warning(format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
-                   "put squeue and scontrol, or qstat, in PATH; for other schedulers set train.max_seconds");
+                   "add squeue and scontrol, or qstat, to PATH; for other schedulers set train.max_seconds");
   const long left = std::chrono::duration_cast<std::chrono::seconds>(*end - now).count();
   const std::string says =
       format("the job ends {} ({}); {}", left < 0 ? "in the past" : "in " + span_text(left), utc(*end),
              signals_of(job.scheduler));
   if (left >= kShortJob) return ok(says);
   return warning(says, left < 0 ? "check this node's clock: date -u"
-                                : "ask for more time (--time, -l walltime=); with checkpoint.before_deadline "
+                                : "request more time (--time, -l walltime=); with checkpoint.before_deadline "
                                   "a run stops before the end");
 }
 
 Finding clocks_finding(const std::vector<ClockSkew>& skews) {
-  if (skews.empty()) return ok("one rank: one clock");
+  if (skews.empty()) return ok("one rank, so only one clock");
   const auto worst = *std::ranges::max_element(skews, {}, least_skew);
   if (least_skew(worst) <= kMuch)
     return ok(format("the hosts' clocks agree within {}", time_text(std::abs(worst.ahead) + worst.error)));
-  const auto says = format("the clock of rank {} (host {}) is {} {} rank 0's, give or take {}", worst.rank,
+  const auto says = format("the clock of rank {} (host {}) is {} {} rank 0's (to within {})", worst.rank,
                            worst.host, time_text(std::abs(worst.ahead)),
                            worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
   const std::string remedy =
-      "have that node's clock set: chronyc tracking, timedatectl or ntpq -p there show why it is off";
+      "ask for that node's clock to be set: chronyc tracking, timedatectl or ntpq -p show the cause";
   return least_skew(worst) > kTooMuch
              ? failure(says + ": lockstep reads such times to tell whether a run folder is in use", remedy)
              : warning(says, remedy);

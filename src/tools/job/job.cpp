@@ -166,7 +166,7 @@ class Job {
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
-    say(format("job {}, {} ranks on {} node(s), {} core(s) a rank, restart {}", job_->id(), layout_.ranks,
+    say(format("job {}, {} ranks on {} node(s), {} core(s) per rank, restart {}", job_->id(), layout_.ranks,
                layout_.nodes, layout_.cores_per_rank, restarts()));
     say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
@@ -272,7 +272,7 @@ class Job {
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
       if (job_->restarts() > 0 || link == "1") return std::nullopt;
-      say("the chain is over: an earlier link was cancelled or did not start a run");
+      say("the chain has ended: an earlier link was cancelled or did not start a run");
       return kFailed;
     }
     const auto status = status_of_run(folder);
@@ -455,8 +455,8 @@ class Job {
     }
     if (lost_at_ && lost_at_ == before) {
       say(
-          format("{} twice after step {}, and no node was lost: another start would end the same way, so the "
-                 "run ends here",
+          format("{} twice after step {} without losing a node: another start would probably fail as well, "
+                 "so the run ends here",
                  what_is_lost(lost), step));
       return true;
     }
@@ -487,8 +487,8 @@ class Job {
     auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(run.empty() ? "no run was named" : "not a run folder (it has no config.yaml)", run,
-                       "name a run folder");
+      throw InputError(run.empty() ? "the run folder is missing" : "not a run folder (it has no config.yaml)",
+                       run, "pass a run folder");
     prepare(false);
     std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
     all.insert(all.end(), words.begin(), words.end());
@@ -509,7 +509,7 @@ class Job {
     if (::access(name.c_str(), X_OK) != 0 || fs::is_directory(name, none_))
       throw InputError(fs::exists(name, none_) ? "not an executable program" : "no such program",
                        (value(environment_, "OWN_PROGRAM") == name ? "OWN_PROGRAM=" : "") + name,
-                       "name a program, from the folder of submission");
+                       "pass a program, relative to the folder of submission");
     words[0] = fs::absolute(name).string();
     prepare(false);
     say("your program: " + words[0]);
@@ -563,7 +563,7 @@ std::vector<std::string> settings_in(const std::string& text) {
   if (text.starts_with("@")) {
     if (!fs::exists(text.substr(1)))
       throw InputError("the file of settings does not exist", "SET=" + text,
-                       "give the file's path from the folder of submission");
+                       "pass the file's path, relative to the folder of submission");
     for (const auto& line : lines_of(text.substr(1))) {
       if (!line.empty() && line[0] != '#') words.push_back(line);
     }

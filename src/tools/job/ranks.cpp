@@ -173,7 +173,7 @@ void note_signal(int signal, StopSignal& stop) {
 void end_leftovers() {
   const auto until = Clock::now() + 5s;
   auto left = descendants();
-  if (!left.empty()) say(format("sending SIGKILL to {} processes that the launcher left", left.size()));
+  if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants()) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
@@ -298,8 +298,8 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("SIGUSR1 ignored: this job is shorter than the lead of its --signal; it stops when a fifth of its "
-          "time is left, or at the next SIGUSR1");
+      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; it stops when a fifth of "
+          "its time is left, or at the next SIGUSR1");
       return;
     }
     note_signal(signal, signals_.stop);
@@ -307,7 +307,7 @@ class RanksRun {
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
     say(format("got {}, {}", name_of_signal(signal),
-               ranks_have_it ? "as the ranks have" : "forwarding it to the ranks"));
+               ranks_have_it ? "which the ranks received as well" : "forwarding it to the ranks"));
     if (!ranks_have_it) pending_ = signal;
   }
 
@@ -357,7 +357,7 @@ class RanksRun {
     const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
     was_ended_ = true;
-    say(format("the ranks have ended and {0} has not: sending SIGKILL to {0} and its children",
+    say(format("the ranks have ended but {0} has not: sending SIGKILL to {0} and its children",
                plan_.launcher.words[0]));
     for (const auto process : descendants()) ::kill(process, SIGKILL);
   }

@@ -114,8 +114,8 @@ int64_t size_for(const std::string& size, const ExportedFacts& facts) {
   if (std::from_chars(size.data(), end, number).ptr == end) return number;
   if (const auto range = facts.sizes.find(size); range != facts.sizes.end())
     return std::min(std::max(made_up, range->second.first), range->second.second);
-  throw InputError("no input can be made up for the model: one of its sizes is " + size, "--against",
-                   "give inputs that fit: `lockstep model template --sample` shows how Python writes them");
+  throw InputError("cannot generate an input for the model: one of its sizes is " + size, "--against",
+                   "pass inputs that fit; `lockstep model template --sample` shows how Python writes them");
 }
 
 // Random where numbers are real, else 0.
@@ -195,12 +195,13 @@ std::string pass_words(const char* mode, const Json& reached) {
 // Python's numbers beside those computed here.
 
 constexpr std::string_view kGradientStart = "grad.";
-constexpr const char* kWriteAgain = "`lockstep model template --sample` prints the Python that writes one";
+constexpr const char* kWriteAgain =
+    "write one with the Python that `lockstep model template --sample` prints";
 constexpr const char* kToleranceWords =
     "tolerance: 1e-4 of a tensor's largest number, and 1e-6; in half precision 1e-2 and 1e-3";
 constexpr const char* kLostBackward =
-    "gradients differ where outputs agree: torch.export drops the backward of a custom autograd.Function, "
-    "and hooks on gradients, and does not say so; write that part with torch's operators\n";
+    "gradients differ although outputs agree: torch.export silently drops the backward of a custom "
+    "autograd.Function and gradient hooks; write that part with torch's operators\n";
 
 double allowed(at::ScalarType dtype, double largest) {
   if (dtype == at::kHalf || dtype == at::kBFloat16) return 1e-2 * largest + 1e-3;
@@ -266,7 +267,7 @@ class Sample {
     for (size_t i = 0; i < facts.inputs.size(); ++i) {
       const auto given = tensor(format("input.{}", i));
       if (!given && dtype_of(facts.inputs[i]))
-        throw InputError(format("the sample lacks input.{}: the model's input {}", i, facts.inputs[i].name),
+        throw InputError(format("the sample has no input.{}, the model's input {}", i, facts.inputs[i].name),
                          path, kWriteAgain);
       inputs.push_back(given ? c10::IValue(*given) : c10::IValue());
     }
@@ -281,7 +282,7 @@ class Sample {
         outputs.push_back(compare(name, made[i].toTensor(), *there));
     }
     if (outputs.empty())
-      throw InputError("the sample holds no output.0: there is nothing to compare", path_, kWriteAgain);
+      throw InputError("the sample has no output.0: there is nothing to compare", path_, kWriteAgain);
     compare_gradients(net, gradients);
     const auto agree = [](const Json& all) {
       return std::all_of(all.begin(), all.end(), [](const Json& one) { return one["agrees"].get<bool>(); });
@@ -308,8 +309,8 @@ class Sample {
       const auto found = parameters.find(name.substr(kGradientStart.size()));
       if (found == parameters.end())
         throw InputError(
-            format("the sample holds {}, and the model has no such parameter", base::printable(name)), path_,
-            "was it written with another model? " + std::string(kWriteAgain));
+            format("the sample has {}, but the model has no such parameter", base::printable(name)), path_,
+            "check that it is a sample of this model, or " + std::string(kWriteAgain));
       compared.insert(found->second.unsafeGetTensorImpl());
       all.push_back(compare(name, gradient_of(found->second), as_tensor(value, name)));
     }

@@ -17,17 +17,17 @@ import torch
 from my_model import Model  # change this to your model
 
 torch.manual_seed(0)
-model = Model()  # change this to how it is made; training begins with the weights that it has now
-args = (  # what forward takes: a batch of 4
+model = Model()  # change this to create your model; training starts from its current weights
+args = (  # the arguments of forward, for a batch of 4
 INPUTS)
 free = torch.export.Dim.AUTO  # a size that may change
-sizes = (FREE)  # of each argument the dimensions that may change: 0 is the batch
+sizes = (FREE)  # for each argument, the dimensions that may change: 0 is the batch
 
 torch.export.save(torch.export.export(model.train(), args, dynamic_shapes=sizes), "FILE.pt2")
 )";
 
 constexpr const char* kEval =
-    R"(# for evaluation, as model.eval_path: forward may do something else there
+    R"(# for evaluation, as model.eval_path: forward may differ there
 torch.export.save(torch.export.export(model.eval(), args, dynamic_shapes=sizes), "FILE.eval.pt2")
 )";
 

@@ -100,7 +100,7 @@ void add_curves(Page& page, const Runs& runs) {
        "of an episode",
        {{nullptr, "reward", "a round's"}, {nullptr, "recent_reward", "the last episodes'"}}},
       {"Learning rate", "learning rate", {{"lr", nullptr, "learning rate"}}},
-      {"Speed", "samples a second, all ranks", {{"samples_per_second", "samples_per_second", "samples/s"}}}};
+      {"Speed", "samples/s of all ranks", {{"samples_per_second", "samples_per_second", "samples/s"}}}};
   std::vector<std::pair<std::string, std::vector<size_t>>> tasks;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto task = setting(runs[i], "task.name");
@@ -139,7 +139,7 @@ double count_of(const json& row, size_t column) {
 void add_confusion(Page& page, const json& evaluation) {
   constexpr size_t kMostClasses = 64;
   const auto& rows = list(evaluation, "confusion");
-  if (rows.size() > kMostClasses) page.note(format("{} classes: too many for a table.", rows.size()));
+  if (rows.size() > kMostClasses) page.note(format("{} classes are too many for a table.", rows.size()));
   if (rows.empty() || rows.size() > kMostClasses) return;
   ordered_json table = {{"classes", ordered_json::array()}, {"rows", ordered_json::array()}};
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -295,7 +295,7 @@ std::string device_of(const json& attempt) {
   const auto& memory = at(attempt, "gpu_memory");
   const double peak = number(memory, "peak"), total = number(memory, "total");
   if (!std::isfinite(peak) || !std::isfinite(total)) return text(attempt, "device");
-  return format("{}, at most {:.2f} of its {:.0f} GB held", text(attempt, "device"), peak / 1e9, total / 1e9);
+  return format("{}, at most {:.2f} of {:.0f} GB used", text(attempt, "device"), peak / 1e9, total / 1e9);
 }
 
 void add_attempts(Page& page, const Runs& runs) {
@@ -363,7 +363,7 @@ void add_troubles(Page& page, const Runs& runs) {
     for (const auto& trouble : run.troubles) lines.push_back(run.name + ": " + trouble);
   }
   if (lines.empty()) return;
-  page.section("What could not be read");
+  page.section("Files that could not be read");
   page.add("list", std::move(lines));
 }
 

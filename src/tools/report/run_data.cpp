@@ -34,7 +34,7 @@ nlohmann::json read_json(RunData& run, const char* file) {
   if (!text) return {};
   auto json = base::parse_json(*text);
   if (json.is_object()) return json;
-  run.troubles.push_back(format("{}: no whole JSON object", file));
+  run.troubles.push_back(format("{}: not a complete JSON object", file));
   return {};
 }
 

@@ -325,7 +325,7 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
     columns.pop_back();
     text = aligned(turned(columns));
   }
-  if (!left_out.empty()) text += format("no room for: {} (see --json)\n", base::join(left_out, ", "));
+  if (!left_out.empty()) text += format("not shown: {} (see --json)\n", base::join(left_out, ", "));
   return text;
 }
 

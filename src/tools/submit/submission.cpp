@@ -87,8 +87,8 @@ class SignalsNoted {
  public:
   explicit SignalsNoted(const cluster::Scheduler& scheduler) {
     noted_signal = 0;
-    waiting_line = scheduler.slurm() ? "waiting for sbatch to answer; press Ctrl-C again to leave at once\n"
-                                     : "waiting for qsub to answer; press Ctrl-C again to leave at once\n";
+    waiting_line = scheduler.slurm() ? "waiting for sbatch to answer; press Ctrl-C again to exit at once\n"
+                                     : "waiting for qsub to answer; press Ctrl-C again to exit at once\n";
     struct sigaction note {};
     note.sa_handler = note_signal;
     note.sa_flags = SA_RESTART;
@@ -213,8 +213,8 @@ Submission submit_all(const Plan& plan) {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
-        log::warning(format("link {} of {} was not submitted; those before it were:\n{}", link, plan.links,
-                            how_to_follow(submission)));
+        log::warning(format("link {} of {} was not submitted, but the earlier ones were:\n{}", link,
+                            plan.links, how_to_follow(submission)));
       throw;
     }
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));

@@ -105,7 +105,7 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
   if (!watch.verdict().empty())
     return format("{}{}", watch.verdict().substr(0, watch.verdict().find('\n')), folder);
   if (!watch.is_lost())
-    return format("exited with status {} and left no run; see {}", watch.status(), log.string());
+    return format("exited with status {} without creating a run; see {}", watch.status(), log.string());
   return format("ended without a record; the scheduler says {}; see {}", watch.scheduler_words(),
                 log.string());
 }

@@ -89,7 +89,7 @@ std::string reasons(const Report& report) {
                            reason);
       }
     }
-    if (groups.size() > kMostReasons) lines.emplace_back(field, "and others: see --json");
+    if (groups.size() > kMostReasons) lines.emplace_back(field, "and others; see --json");
   }
   std::string text = "\nwhy\n";
   for (const auto& [fields, reason] : lines)
@@ -247,7 +247,7 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
       apart = first_line(error);
     }
   }
-  own["warnings"].push_back("cannot ask the other ranks, so each prints its own lines: " + apart);
+  own["warnings"].push_back("cannot reach the other ranks, so each prints its own lines: " + apart);
   answers.deviceless = Process::parse(make_report({base::as_line(own)}));
   return answers;
 }
@@ -272,13 +272,13 @@ void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
     throw InputError(
         text_at(one, "device_error"),
         format("rank {} of {} on host {}", rank_of(one), one.at("world").get<int>(), text_at(one, "host")),
-        "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
+        "request as many GPUs per node as ranks, or set launch.device to cpu");
   if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
   if (!answers.report || answers.report->complete()) return;
   const auto& processes = answers.report->processes;
   throw Error(format("{} of {} ranks answered", processes.size(), processes[0].at("world").get<int>()),
               "host " + text_at(processes[0], "host"),
-              "start the ranks that are missing at about the same time, and see that they reach MASTER_ADDR");
+              "start the missing ranks at about the same time, and check that they can reach MASTER_ADDR");
 }
 
 }  // namespace lockstep::whoami

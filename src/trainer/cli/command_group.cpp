@@ -24,7 +24,7 @@ void add_job_options(Options& options, cluster::JobRequest& job) {
   options.add("storage", job.storage, "NAMES",
               "file systems that the job needs, if the site requires them (PBS)");
   options.add("name", job.name, "NAME", "the job's name (lockstep)");
-  options.add("set", job.sets, "KEY=VALUE", "override a key of the config; may be given again");
+  options.add("set", job.sets, "KEY=VALUE", "override a key of the config; repeatable");
 }
 
 namespace {

@@ -56,7 +56,7 @@ int flushed(int status) {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
   if (errno == EPIPE) return status;
   throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
-              "is the disk full?");
+              "check whether the disk is full");
 }
 
 }  // namespace lockstep::cli

@@ -38,17 +38,14 @@ std::string help() {
       "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
   for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
   return text +
-         "\noptions:\n"
-         "  -h, --help     this page; lockstep help COMMAND for a command\n"
-         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
-         "  --cmake-prefix the folder in which find_package(lockstep) finds this one\n"
-         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
-         "  -q, -v         warnings and errors alone; more (--log debug)\n"
-         "\nexamples:\n"
-         "  lockstep train configs/mnist.yaml\n"
-         "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
-         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
-         "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
+         "\noptions:\n  -h, --help     this page; lockstep help COMMAND for a command\n  --version      "
+         "lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n  --cmake-prefix the folder in which "
+         "find_package(lockstep) finds this one\n  --log LEVEL    debug, info, warning, error or silent "
+         "(default info)\n  -q, -v         only warnings and errors; more log lines (--log "
+         "debug)\n\nexamples:\n  lockstep train configs/mnist.yaml\n  mpirun -n 2 lockstep train "
+         "configs/mnist.yaml --set run.name=two_ranks\n\nexit status: 0 done, 1 failed while running, 2 "
+         "wrong input, 75 stopped early with a checkpoint\nLOCKSTEP_TRACE=1 adds a stack trace to an "
+         "error.\n";
 }
 
 const Subcommand& find(const std::string& name) {
@@ -97,7 +94,7 @@ std::string cmake_prefix() {
   const auto prefix = fs::canonical("/proc/self/exe").parent_path().parent_path();
   for (const char* place : {"lib/cmake/lockstep", "lib64/cmake/lockstep", "."})
     if (fs::exists(prefix / place / "lockstepConfig.cmake")) return prefix;
-  throw InputError("this installation of lockstep has no headers and CMake files", prefix.string(),
+  throw InputError("this installation of lockstep has no headers or CMake files", prefix.string(),
                    "use a build, an install or a wheel: docs/how-to/install.md");
 }
 
@@ -131,7 +128,7 @@ void require_working_directory() {
   if (no_working_directory == 0) return;
   throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
                    "the working directory",
-                   "change to another folder: this one was removed or made unreadable");
+                   "change to another folder: this one was removed or is unreadable");
 }
 
 // libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What

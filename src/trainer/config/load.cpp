@@ -200,7 +200,7 @@ class Loader {
     if (path == "<<")
       throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
     if (const Key* key = find_key(path)) {
-      throw InputError(format("{} is a key in a section, and a dot does not make one", path),
+      throw InputError(format("the key {} belongs to a section, and a dot does not create a section", path),
                        name.place.text(),
                        format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
     }

@@ -50,7 +50,7 @@ constexpr const char* kNoClasses = "a regression has no classes";
 
 const std::vector<Conflict>& conflicts() {
   static const std::vector<Conflict> all = {
-      {kAccumulate, kStaticGraph, "the first step of a static graph has to be synchronised",
+      {kAccumulate, kStaticGraph, "the first step of a static graph must be synchronised",
        "set ddp.static_graph to false, or train.accumulate to 1"},
       {kStages, kStaticGraph, "several micro-batches are in flight at once", "set ddp.static_graph to false"},
       {kSharedLayers, kStages, "not combined yet",
@@ -358,7 +358,7 @@ void warn_unused(Loaded& loaded) {
     const auto origin = loaded.origins.find(names[0]);
     const std::string place =
         one && origin != loaded.origins.end() ? format(" ({})", origin->second.text) : "";
-    loaded.warnings.push_back(format("{} {} set and not used: {} is {}{}", base::join(names, ", "),
+    loaded.warnings.push_back(format("{} {} set but not used: {} is {}{}", base::join(names, ", "),
                                      one ? "is" : "are", selector, chosen_name(loaded.settings, selector),
                                      place));
   }

@@ -58,7 +58,7 @@ int64_t count_in(const Tree& dict, const char* key) {
   constexpr int64_t kMost = 1'000'000'000'000'000;  // more than a run can reach
   const auto count = as_int(get(dict, key), key);
   if (count >= 0 && count <= kMost) return count;
-  throw InputError(format("\"{}\" in the checkpoint is {}, which no run can reach", key, count), key,
+  throw InputError(format("\"{}\" in the checkpoint is {}, which is not possible", key, count), key,
                    "use an earlier checkpoint");
 }
 
@@ -133,10 +133,10 @@ TrainingState from_python(const Tree& tree, const Rounds& rounds) {
   state.epoch = state.step / rounds.steps_per_epoch;
   state.step_in_epoch = state.step % rounds.steps_per_epoch;
   state.consumed = state.step_in_epoch * rounds.step_samples;
-  log::info(format(
-      "the checkpoint is not from lockstep: resuming from step {}, epoch {}; schedule and random numbers "
-      "start anew",
-      state.step, state.epoch));
+  log::info(
+      format("the checkpoint is not from lockstep: resuming from step {}, epoch {}; the schedule and the "
+             "random numbers start anew",
+             state.step, state.epoch));
   return state;
 }
 

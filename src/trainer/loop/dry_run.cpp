@@ -115,18 +115,18 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
   lines += format("optimiser   {}, schedule {}\n", text("optimizer"), text("schedule"));
   if (text("layout") != word_of(ImageLayout::nchw)) lines += format("layout      {}\n", text("layout"));
   lines +=
-      format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
+      format("memory      {:.1f} MB per rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              number("rank_mb"), number("peak_mb"));
   if (facts.contains("gpu_mb"))
     lines += format(", and {:.0f} MB of a GPU's {:.0f}", number("gpu_peak_mb"), number("gpu_mb"));
   if (const auto together = whole("ranks_in_a_process"); together > 1)
-    lines += format("\n            {} ranks in a process: {:.1f} MB", together,
+    lines += format("\n            {} ranks per process: {:.1f} MB", together,
                     static_cast<double>(together) * number("rank_mb"));
   lines += format("\nranks       {} ({}), {}, {} thread(s) each, mode {}\n", whole("ranks"), text("launcher"),
                   text("device"), whole("threads"), text("mode"));
-  lines += format("steps       {} an epoch of {} samples together, {} in all\n", whole("steps_per_epoch"),
-                  whole("samples_per_step"), whole("steps"));
-  lines += format("time        {:.3g} ms a step, about {} of training\n", 1e3 * number("step_seconds"),
+  lines += format("steps       {} per epoch, each of {} samples over all ranks; {} in total\n",
+                  whole("steps_per_epoch"), whole("samples_per_step"), whole("steps"));
+  lines += format("time        {:.3g} ms per step, about {} of training\n", 1e3 * number("step_seconds"),
                   run_folder::short_time(number("seconds")));
   return lines + "A dry run: nothing was written.";
 }

@@ -95,7 +95,7 @@ void check_place(const Setup& setup, const RunAttempt& attempt) {
 
 void refuse_idle_early_stop(const Setup& setup) {
   if (setup.settings.train.early_stop == 0 || setup.data.eval->size() > 0) return;
-  throw InputError("train.early_stop has no effect: no sample is left to evaluate on", "task.eval_fraction",
+  throw InputError("train.early_stop has no effect: no sample is left for evaluation", "task.eval_fraction",
                    "raise it, or set train.early_stop to 0");
 }
 
@@ -159,7 +159,7 @@ void log_all_reduce(const Setup& setup) {
              same ? "the same bits as gloo's"
                   : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
   if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
-  log::info(format("simulated slow network: {} us a message{}", launch.latency_us,
+  log::info(format("simulated slow network: {} us per message{}", launch.latency_us,
                    launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s per link", launch.bandwidth_gbit)));
 }
 
@@ -193,9 +193,8 @@ void log_start(const Setup& setup, const Rounds& rounds, const std::string& fold
   if (own_kernels) {
     log::info("train.kernels: fast: the order of sums differs from libtorch's, so the bits are not Python's");
   } else if (train.precision != Precision::fp32 || train.layout != ImageLayout::nchw) {
-    log::info(
-        format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
-               word_of(train.precision), word_of(train.layout)));
+    log::info(format("precision {}, layout {}: the bits equal Python's with the same two settings",
+                     word_of(train.precision), word_of(train.layout)));
   }
   if (train.precision == Precision::bf16 && setup.team->device().is_cpu() && !has_bf16_instructions())
     log::warning(

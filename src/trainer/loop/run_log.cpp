@@ -173,7 +173,7 @@ void RunLog::summarize(const TrainingState& state, const std::vector<PhaseSecond
   console_.line("Time per rank: " + phase_table(mean));
   if (const auto memory = peak_gpu_memory(team_))
     console_.line(
-        format("Peak GPU memory: {:.2f} GB a rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
+        format("Peak GPU memory: {:.2f} GB per rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
   if (team_.world() == 1) return;
   console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)",
                        slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],

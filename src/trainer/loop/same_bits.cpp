@@ -113,9 +113,10 @@ std::string other_world(const Setup& setup, const Tree& extras, const Learner& l
   const auto world = as_int(get(extras, "world"), "world");
   const auto here = setup.mesh->data().world();
   if (world == here) return "";
-  return format("the run resumes at world size {} (was {}): {}the bits will differ from a run at {}{}", here,
-                world, learner.source->is_shared() ? "the epoch's samples stay right, " : "", world,
-                setup.settings.train.as_world > 0 ? "" : format(" (train.as_world: {} keeps them)", world));
+  return format(
+      "the run resumes at world size {} (was {}): {}the bits will differ from a run at world size {}{}", here,
+      world, learner.source->is_shared() ? "each sample of the epoch is still used once, but " : "", world,
+      setup.settings.train.as_world > 0 ? "" : format(" (train.as_world: {} keeps them)", world));
 }
 
 // gloo's, or the name of what sums in another order.
@@ -143,7 +144,7 @@ struct Fact {
 };
 
 std::vector<Fact> facts_of(const Team& team) {
-  return {{"threads", std::to_string(at::get_num_threads()), "computed with threads a rank:"},
+  return {{"threads", std::to_string(at::get_num_threads()), "computed with threads per rank:"},
           {"device", device_kind(team), "computed on"},
           {"sums", order_of_sums(team), "summed in the order of"}};
 }
@@ -154,9 +155,9 @@ std::vector<std::string> unlike_run(const Team& team, const Tree& extras, checkp
     const auto there = find(extras, key);
     if (!there || there->isNone()) {
       if (unrecorded == checkpoint::Unrecorded::differs)
-        unlike.push_back(format("written without its {}", key));
+        unlike.push_back(format("written without recording {}", key));
     } else if (const auto before = as_string(*there, key); before != here) {
-      unlike.push_back(format("{} {}, and here it is {}", was, before, here));
+      unlike.push_back(format("{} {}, but this run uses {}", was, before, here));
     }
   }
   return unlike;
@@ -183,7 +184,7 @@ void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& lea
   if (world.empty()) unlike.insert(unlike.end(), more.begin(), more.end());
   if (required && !unlike.empty())
     refuse("the run cannot resume with the same bits: the checkpoint was " + base::join(unlike, "; "),
-           "resume where it was written");
+           "resume on the machine and with the settings that wrote it");
   for (const auto& one : unlike)
     log::info(format("the checkpoint was {}: from here on the bits may differ", one));
   if (!world.empty()) log::warning(world);
@@ -195,9 +196,9 @@ void compare_ranks(const Setup& setup) {
       setup.team->all_gather(format("{}, {}", checkpoint::processor(), device_kind(*setup.team)));
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
   if (other == all.end()) return;
-  const auto what = format(
-      "the ranks compute on different processors, and with them the bits differ: rank 0 on {}, rank {} on {}",
-      all[0], other - all.begin(), *other);
+  const auto what =
+      format("the ranks run on different processors, so the bits differ: rank 0 on {}, rank {} on {}", all[0],
+             other - all.begin(), *other);
   if (is_required(setup)) refuse(what, "request nodes of one kind");
   log::warning(what);
 }

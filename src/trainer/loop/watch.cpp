@@ -95,7 +95,7 @@ RunEnding ending_of(const Agreed& verdicts) {
     case Stop::request:
       return {RunState::stopped_on_request, "lockstep stop"};
     case Stop::deadline:
-      return {RunState::stopped_early, "the job's end is near"};
+      return {RunState::stopped_early, "the job's time limit is near"};
     default:
       return {RunState::done, "max_seconds"};
   }
@@ -136,8 +136,8 @@ void RunWatch::limit_wait_after_sigterm() {
   const double seconds = launch::grace_seconds(team_.job(), launch::current_environment());
   grace_ = std::make_unique<launch::Grace>(seconds, [this] {
     const std::string reason =
-        "received SIGTERM, but the ranks did not agree on a stop in time: a step is too long, or a rank is "
-        "gone";
+        "received SIGTERM, but the ranks did not agree on a stop in time: a step takes too long, or a rank "
+        "has died";
     log::error(reason);
     log_.report_failure(reason);
     ::_exit(kFailed);

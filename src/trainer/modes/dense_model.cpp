@@ -44,8 +44,8 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
       {settings.ddp.has_hook(), "ddp.comm_hook is " + settings.ddp.comm_hook},
       {settings.optim.sharded, "optim.sharded is set"},
       {supplies.tracer != nullptr, "the trace shows buckets"},
-      {supplies.known_loss == KnownLoss::none, "the task's loss is its own"},
-      {!is_all_dense(net) || !net.buffers().empty(), "the model has more than its dense layers"},
+      {supplies.known_loss == KnownLoss::none, "the task has its own loss"},
+      {!is_all_dense(net) || !net.buffers().empty(), "the model has other layers than dense ones"},
   };
   for (const auto& [is_there, why] : obstacles)
     if (is_there) return why;

@@ -67,8 +67,8 @@ int64_t numbers_in(const Part& part, const std::vector<parallel::NamedTensor>& p
 std::vector<Part> chain_of(Net& net) {
   auto* chain = dynamic_cast<Chain*>(&net);
   if (chain) return chain->chain();
-  throw InputError("this model is not a chain of parts, which a pipeline needs to cut it into stages", kKey,
-                   "take simple_cnn, mlp or pima_net, or derive your model from lockstep::Chain, too");
+  throw InputError("this model is not a chain of parts, so a pipeline cannot split it into stages", kKey,
+                   "use simple_cnn, mlp or pima_net, or derive your model from lockstep::Chain as well");
 }
 
 // What has no parameters goes with the part before it, the first with the one behind.
@@ -93,7 +93,7 @@ std::vector<std::vector<Part>> cut(const std::vector<Part>& parts, const std::ve
   if (groups.size() < stages) {
     std::vector<std::string> names;
     for (const auto& part : parts) names.push_back(part.name);
-    throw InputError(format("{} stages, and the model has {} part{} with parameters: {}", stages,
+    throw InputError(format("{} stages, but the model has {} part{} with parameters: {}", stages,
                             groups.size(), groups.size() == 1 ? "" : "s", base::join(names, ", ")),
                      kKey, format("set parallel.pipeline to at most {}", groups.size()));
   }
@@ -131,8 +131,8 @@ void refuse_shared(const Net& net, const std::vector<std::vector<Part>>& stages)
   for (const auto& item : net.named_parameters()) {
     const auto [first, is_new] = names.emplace(item.value().unsafeGetTensorImpl(), item.key());
     if (is_new || owner_of(stages, first->second) == owner_of(stages, item.key())) continue;
-    throw InputError(format("{} and {} are one parameter, in two stages", first->second, item.key()), kKey,
-                     "use fewer stages, or a model without shared parameters");
+    throw InputError(format("{} and {} are the same parameter, in two stages", first->second, item.key()),
+                     kKey, "use fewer stages, or a model without shared parameters");
   }
 }
 

@@ -274,7 +274,7 @@ void TraceKeeper::finish() {
 
 void TraceKeeper::save_own(const std::string& why) noexcept {
   if (tracer_ && !written_)
-    write({{team_.rank(), team_.job().host, tracer_->spans(), {}}}, "this rank alone: " + why);
+    write({{team_.rank(), team_.job().host, tracer_->spans(), {}}}, "this rank only: " + why);
 }
 
 void TraceKeeper::write(const std::vector<RankTrace>& ranks, const std::string& note) noexcept {

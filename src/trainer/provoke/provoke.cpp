@@ -98,7 +98,7 @@ double own_loss(const Team& team, double mean, const LossTrace& losses) {
   for (size_t rank = 0; rank < all.size(); ++rank)
     each += format("{}{} on rank {}", rank ? ", " : "", all[rank], rank);
   log::warning(
-      format("the loss that this epoch shows is rank 0's own: {}; their mean is {:.4f}", each, mean));
+      format("the logged loss of this epoch is only rank 0's: {}; their mean is {:.4f}", each, mean));
   return losses.mean();
 }
 
@@ -137,9 +137,9 @@ const std::vector<InjectedFault> kInjectedFaults = {
      .what = "the model has a batch normalisation over each rank's own samples",
      .prepare = synchronise_no_norm,
      .change = with_norm},
-    {.name = "local_loss", .what = "the loss that an epoch shows is rank 0's own", .shown_loss = own_loss},
+    {.name = "local_loss", .what = "the logged loss of an epoch is only rank 0's", .shown_loss = own_loss},
     {.name = "nccl_in_container",
-     .what = "NCCL is told to use a network interface that does not exist",
+     .what = "NCCL gets a network interface that does not exist",
      .ranks = 1,
      .prepare = want_gpus}};
 

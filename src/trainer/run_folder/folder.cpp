@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 FolderLost::FolderLost(const fs::path& folder, Hold hold)
     : Error(hold == Hold::gone
                 ? "the run's folder, or its lock file, was removed while it trained"
-                : "another job has taken the run over while this one was stopped or out of touch",
+                : "another job took over the run while this job was stopped or cut off from the file system",
             folder.string(),
             hold == Hold::gone ? "start the run again"
-                               : "leave the run to that job; this one wrote nothing more") {}
+                               : "let that job continue; this job has stopped writing") {}
 
 HeldFolder::HeldFolder(RunFolder folder, std::chrono::milliseconds beat) : folder_(std::move(folder)) {
   thread_ = std::thread([this, beat] { keep_beating(beat); });

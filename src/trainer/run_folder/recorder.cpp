@@ -132,8 +132,8 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
   const off_t end = ::lseek(file_.number(), 0, SEEK_CUR);
   const bool cut = n <= 0 || ::ftruncate(file_.number(), end - n) == 0;
   throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(reason) +
-                  (cut ? "" : ", and the file ends in half a record"),
-              path_, "free disk space: the curves continue when there is some");
+                  (cut ? "" : ", and its last record is incomplete"),
+              path_, "free disk space; the curves then continue");
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
@@ -156,9 +156,9 @@ void MetricsFile::add(const nlohmann::ordered_json& line) {
     const int reason = n < 0 ? errno : ENOSPC;
     // what a full disk took of a line is cut off: every line that stays is whole
     const bool cut = ::ftruncate(file_.number(), offset_) == 0;
-    throw Error(
-        std::string("cannot write: ") + std::strerror(reason) + (cut ? "" : ", and half a line stays"), path_,
-        "free disk space: lines are written again when there is some");
+    throw Error(std::string("cannot write: ") + std::strerror(reason) +
+                    (cut ? "" : ", and its last line is incomplete"),
+                path_, "free disk space; lockstep then writes lines again");
   }
   offset_ += n;
 }

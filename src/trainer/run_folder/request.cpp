@@ -67,8 +67,8 @@ RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before
       refuse_dead(folder, request);
     }
     if (Clock::now() >= until)
-      throw Error(format("not done within {:.0f} s; the request stays", seconds), folder.string(),
-                  "the run answers after its current step: see its log, or wait longer with --timeout");
+      throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
+                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
   }
 }
 
@@ -82,7 +82,7 @@ void ask(const fs::path& folder, RunRequest request) {
   const auto file = request_file(folder, request);
   std::error_code failed;
   if (fs::is_directory(fs::symlink_status(file, failed)))
-    throw InputError("a folder is in the place of the request file", file.string(), "move it away");
+    throw InputError("a folder has the name of the request file", file.string(), "move it away");
   base::replace_file(file.string(), "");
 }
 

@@ -206,7 +206,7 @@ StatusReport job_status(const std::filesystem::path& folder) {
   text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
   if (status.attempt > 1)
-    text += format(" ({} between attempts, {} step{} done again)", short_time(status.lost.seconds),
+    text += format(" ({} between attempts, {} step{} repeated)", short_time(status.lost.seconds),
                    status.lost.steps, status.lost.steps == 1 ? "" : "s");
   report.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);

@@ -50,7 +50,7 @@ void print(const Metrics& metrics, const std::string& path, int64_t samples, boo
 
 void refuse_no_samples(const Dataset& set) {
   if (set.size() > 0) return;
-  throw InputError("no sample is left to evaluate on", "task.eval_fraction",
+  throw InputError("no sample is left for evaluation", "task.eval_fraction",
                    "raise it, or name a file of samples: --set task.eval_file=FILE");
 }
 

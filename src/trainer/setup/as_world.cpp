@@ -43,8 +43,8 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
 base::Descriptor handed_down(const std::string& text) {
   base::Descriptor file(::memfd_create("lockstep-config", 0));
   if (file && base::write_all(file.number(), text)) return file;
-  throw Error(format("the config cannot be handed to the ranks: {}", std::strerror(errno)), "train.as_world",
-              "is the memory used up?");
+  throw Error(format("cannot pass the config to the ranks: {}", std::strerror(errno)), "train.as_world",
+              "check the free memory of this node");
 }
 
 // A mask that a launcher gave for one rank is for all of the block.
@@ -52,7 +52,7 @@ void warn_of_few_cores(int ranks) {
   const auto own = launch::own_cpus();
   if (own.cores >= std::min(ranks, own.machine_cores)) return;
   log::warning(
-      format("{} ranks of this process share the {} core{} that it is bound to, of {}; give it more "
+      format("{} ranks of this process share the {} core{} that it is bound to, of {}; bind it to more "
              "(mpirun --bind-to none, srun --cpus-per-task)",
              ranks, own.cores, own.cores == 1 ? "" : "s", own.machine_cores));
 }
@@ -71,7 +71,7 @@ void compare_worlds(const launch::Runtime& runtime, int world) {
 void refuse_other_world(const Job& job, int world) {
   if (job.launcher != "as_world" || job.world == world) return;
   throw InputError(format("train.as_world is {}, and this rank was started as one of {}", world, job.world),
-                   "train.as_world", "was the config changed while the job started? start it again");
+                   "train.as_world", "start the job again; do not change the config while it starts");
 }
 
 }  // namespace

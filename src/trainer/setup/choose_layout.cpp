@@ -66,7 +66,7 @@ ImageLayout quicker(const Setup& setup) {
   setup.team->sum(both);
   const double ranks = setup.team->world();
   const bool last = both[1] < both[0];
-  log::info(format("train.layout: auto is {}: {:.3g} ms for a batch, and {:.3g} ms in {}",
+  log::info(format("train.layout: auto chose {}: {:.3g} ms per batch, against {:.3g} ms in {}",
                    word_of(last ? channels_last : nchw), 1e3 * std::min(both[0], both[1]) / ranks,
                    1e3 * std::max(both[0], both[1]) / ranks, word_of(last ? nchw : channels_last)));
   return last ? channels_last : nchw;

@@ -162,7 +162,7 @@ std::string find_saved(const std::string& wanted) {
   std::error_code failed;
   if (fs::exists(path, failed)) return path;
   throw InputError(
-      failed ? "cannot look for it: " + failed.message() : "no such file or folder", wanted,
+      failed ? "cannot check the path: " + failed.message() : "no such file or folder", wanted,
       base::did_you_mean_file(wanted) + "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 

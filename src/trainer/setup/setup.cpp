@@ -85,7 +85,7 @@ auto tried(const std::string& what, const Settings& settings, Part&& part) {
     throw InputError(error.what(), error.where().empty() ? model_key(settings) : error.where(), error.hint());
   } catch (const std::exception& error) {
     throw InputError(what + ": " + reason_of(error.what()), model_key(settings),
-                     "take a model made for this task's samples and classes, or set task.classes");
+                     "use a model for this task's samples and classes, or set task.classes");
   }
 }
 

@@ -72,17 +72,18 @@ void refuse_what_is_for_data(const Setup& setup) {
   const auto refuse = [&](bool wrong, const std::string& key, const char* why, const char* hint) {
     if (wrong) throw InputError(format("{}: task {} {}", key, settings.task.name, why), key, hint);
   };
-  refuse(settings.train.graph, "train.graph", "acts, and has no resident set that a captured step could read",
+  refuse(settings.train.graph, "train.graph",
+         "generates its samples, so a captured step has no resident set to read",
          "set train.graph and data.resident to false");
-  refuse(settings.data.resident, "data.resident", "acts: its samples are new in each epoch",
+  refuse(settings.data.resident, "data.resident", "generates new samples in each epoch",
          "set data.resident to false");
-  refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "acts: its actions are not labels",
-         "leave it out");
+  refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "has actions, not labels",
+         "set it to 0");
   refuse(settings.schedule.name == "plateau", "schedule.name",
-         "acts, and its loss, which plateau waits for, does not tell how well",
+         "has a loss that does not show progress, which plateau needs",
          "choose a schedule that counts epochs or steps, such as cosine");
-  refuse(!setup.mesh->is_plain(), "parallel", "acts with a whole model, and the ranks would share one",
-         "leave parallel.tensor and parallel.pipeline at 1");
+  refuse(!setup.mesh->is_plain(), "parallel", "needs a whole model on each rank",
+         "set parallel.tensor and parallel.pipeline to 1");
 }
 
 // The samples of a round, in an order of its own.
@@ -122,7 +123,7 @@ class Acting : public SampleSource {
   }
 
   std::string description() const override {
-    return format("{} samples a round and rank of {}, by acting", round_size(),
+    return format("{} generated samples of {} per round and rank", round_size(),
                   shape_in_words(setup_.data.input_shape));
   }
 
@@ -154,7 +155,7 @@ class Acting : public SampleSource {
 
   std::string summary() const override {
     if (steps_ == 0) return {};
-    return format("Acting: {} steps a rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
+    return format("Acting: {} steps per rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
                   static_cast<double>(steps_ * team_.world()) / seconds_, team_.world(),
                   team_.world() == 1 ? "" : "s");
   }
@@ -190,7 +191,7 @@ class Acting : public SampleSource {
         format("the checkpoint has no environments for {} rank{}: new ones start{}, and the bits will "
                "differ from an uninterrupted run",
                team_.world(), team_.world() == 1 ? "" : "s",
-               inside ? ", and the rest of the epoch learns from a round of theirs" : ""));
+               inside ? ", the rest of the epoch trains on one round from them" : ""));
   }
 
  private:
@@ -256,7 +257,7 @@ class Acting : public SampleSource {
     const auto samples = own_of(team_, *kept);
     if (!samples || samples->size() != 2 || (*samples)[0].size(0) != actor_->samples() ||
         (*samples)[1].size(0) != actor_->samples()) {
-      throw InputError(format("the checkpoint does not hold {} samples a rank", actor_->samples()),
+      throw InputError(format("the checkpoint does not hold {} samples per rank", actor_->samples()),
                        "lockstep.acting.samples", "resume with the task.options that it was trained with");
     }
     samples_of_round_->inputs = (*samples)[0];
@@ -302,9 +303,9 @@ Play play_episodes(const Setup& setup, const Actor& actor, Net& net) {
   for (const auto group : groups.indices()) {
     const auto own = actor.play(policy, group * kTogether, kTogether);
     if (std::ssize(own) != kTogether)
-      throw Error(format("the actor of task {} played {} episodes of {}", setup.settings.task.name,
+      throw Error(format("the actor of task {} ran {} episodes instead of {}", setup.settings.task.name,
                          own.size(), kTogether),
-                  "Actor::play", "give the reward of each");
+                  "Actor::play", "return one reward for each episode");
     std::ranges::copy(own, rewards.begin() + group * kTogether);
   }
   setup.team->sum(rewards);  // of all ranks but one each is 0

@@ -22,7 +22,7 @@ class DataSource : public SampleSource {
   std::string description() const override {
     const auto& data = setup_.data;
     const auto wanted = data.regression ? "one number each" : format("{} classes", data.class_names.size());
-    return format("{} training samples of {}, {} to evaluate on, {}", data.train->size(),
+    return format("{} training samples of {}, {} for evaluation, {}", data.train->size(),
                   shape_in_words(data.input_shape), data.eval->size(), wanted);
   }
 

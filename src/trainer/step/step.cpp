@@ -120,7 +120,7 @@ bool CapturedStep::can_replay(int64_t number) {
   momenta_ = std::move(momenta);
   if (std::exchange(is_captured_, false))
     log::info(
-        format("step {}: the momentum has changed, and the step is captured again where it rests", number));
+        format("step {}: the momentum changed; the step is captured again when it stays constant", number));
   return false;
 }
 

@@ -216,7 +216,8 @@ TEST(ConnectStore, NobodyAndAnotherServiceAreGivenUpInTime) {
   EXPECT_TRUE(holds(nobody, {"1 no rank 0 answered at 127.0.0.1", "within 0.4 s"})) << nobody;
   for (const char* says : {"", "SSH-2.0-OpenSSH_9.2\r\n"}) {
     const std::string error = OtherService(says).met_by(member(1, 2), 1500ms);
-    EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0", "another MASTER_PORT"}))
+    EXPECT_TRUE(
+        holds(error, {"1 the process at 127.0.0.1", "did not answer as rank 0", "another MASTER_PORT"}))
         << error;
   }
 }

@@ -93,7 +93,7 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
   for (const auto& fault : said_after_a_timeout(GetParam(), operations)) {
     const auto& text = fault.what;
-    EXPECT_NE(text.find("every rank came, and none has an answer"), std::string::npos) << text;
+    EXPECT_NE(text.find("every rank arrived, but none received a result"), std::string::npos) << text;
     EXPECT_NE(text.find("in barrier (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
@@ -191,7 +191,7 @@ TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   EXPECT_NE(fault.what.find("rank 6 (host "), std::string::npos) << fault.what;
   ASSERT_EQ(fault.seen.size(), 1u);
   EXPECT_EQ(fault.seen[0].rank, 6);
-  EXPECT_EQ(fault.seen[0].state, "did not come, it is at collective 0");
+  EXPECT_EQ(fault.seen[0].state, "did not arrive, it is at collective 0");
 }
 
 TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {

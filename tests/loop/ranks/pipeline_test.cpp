@@ -249,7 +249,7 @@ TEST(Pipeline, AParameterOfTwoStagesIsRefused) {
     stages.model(toy(/*tied=*/true));
     FAIL() << "last.twin is first.weight";
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("are one parameter, in two stages"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("are the same parameter, in two stages"), std::string::npos)
         << error.what();
   }
 }

@@ -178,7 +178,7 @@ TEST(DdpErrors, AForwardAroundTheWrapperIsToldBeforeTheParametersDiffer) {
   model->module()->forward(batch(2, 4)).sum().backward();
   const auto message = message_of([&] { sgd.step(); });
   EXPECT_SAYS(message, "cannot step 'a.weight' and 3 more with gradients of this rank only");
-  EXPECT_SAYS(message, "call the model that ddp() gave, not its module()");
+  EXPECT_SAYS(message, "call the model that ddp() returned, not its module()");
   model->zero_grad();
   model->forward(batch(2, 4)).sum().backward();
   sgd.step();

@@ -29,8 +29,8 @@ struct sigaction former_handler {};  // of SIGBUS
 
 void on_bus_error(int, siginfo_t* facts, void*) {
   constexpr std::string_view kText =
-      "error: a file became shorter while it was read, or its disk cannot be read (SIGBUS)\n"
-      "  to do: leave a file alone while a run reads it; put it back, and start again\n";
+      "error: a file became shorter while it was read, or its disk cannot be read (SIGBUS)\n  hint: restore "
+      "the file, start again, and do not change it while a run reads it\n";
   const bool is_chained = (former_handler.sa_flags & SA_SIGINFO) != 0 || former_handler.sa_handler != SIG_DFL;
   if (facts->si_code > 0 && is_chained) {  // the access is repeated, and the program's own handler called
     ::sigaction(SIGBUS, &former_handler, nullptr);
@@ -78,7 +78,7 @@ void FileMap::refuse_cut() const {
   struct stat facts {};
   if (!file_ || ::fstat(file_.number(), &facts) != 0 || facts.st_size >= end_) return;
   throw Error("the file became shorter while it was read", name_,
-              "leave a file alone while a run reads it; put it back, and start again");
+              "restore the file, start again, and do not change it while a run reads it");
 }
 
 namespace {

@@ -60,7 +60,7 @@ void line(const std::string& text) {
 void check() {
   if (first_error == 0) return;
   throw Error(format("the output cannot be written: {}", std::strerror(first_error)), "standard output",
-              "look for a full disk: df");
+              "check for a full disk with df");
 }
 
 }  // namespace lockstep::output

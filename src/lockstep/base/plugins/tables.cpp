@@ -137,7 +137,7 @@ void add(const std::string& kind, const std::string& name, const std::string& li
 }
 
 [[noreturn]] void refuse_abi(const std::string& kind, const std::string& theirs, const std::string& path) {
-  throw InputError(format("the {} was built for another lockstep: for '{}', this is '{}'", kind,
+  throw InputError(format("the {} was built for another version of lockstep: for '{}', this is '{}'", kind,
                           printable(theirs), tables().abis[kind]),
                    path, "rebuild it with this lockstep's headers");
 }
@@ -256,7 +256,7 @@ const TableRow& load_row(const std::string& kind, const std::string& name) {
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {
     throw InputError(format("the shared library has no {}", kind), library,
-                     "add one with its LOCKSTEP_ macro: docs/how-to/extending.md");
+                     "add one with its LOCKSTEP_ macro (see docs/how-to/extending.md)");
   }
   if (wanted.empty()) {
     throw InputError(format("the shared library has several {}s: {}", kind, names_in(rows)), library,

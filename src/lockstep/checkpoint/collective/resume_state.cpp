@@ -66,13 +66,12 @@ std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded)
   for (const auto& fact : facts()) {
     const auto there = find(dict, fact.key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs)
-        unlike.push_back(format("{} something that it does not tell", fact.written));
+      if (unrecorded == Unrecorded::differs) unlike.push_back(format("{} (not recorded)", fact.written));
       continue;
     }
     const auto written = as_string(*there, fact.key);
     if (written != fact.here)
-      unlike.push_back(format("{} {}, and this is {}", fact.written, written, fact.here));
+      unlike.push_back(format("{} {}, but this is {}", fact.written, written, fact.here));
   }
   return unlike;
 }
@@ -123,13 +122,13 @@ struct Part {
 
 Part part_of(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict) {
   const auto parts = find(dict, kEntry);
-  if (!parts) return {{}, "the checkpoint has no state of it"};
+  if (!parts) return {{}, "the checkpoint has no state for it"};
   const auto all = elements(*parts);
   if (all.size() != static_cast<size_t>(team.world()))
-    return {{}, format("the checkpoint has it for {} ranks, but there are {}", all.size(), team.world())};
+    return {{}, format("the checkpoint has state for {} ranks, but there are {}", all.size(), team.world())};
   const auto& own = all[static_cast<size_t>(team.rank())];
   if (as_string(get(own, "layout"), kEntry) != layout)
-    return {{}, "the ranks share the model in another way than before"};
+    return {{}, "the model is split among the ranks in another way"};
   const auto was = as_string(get(own, "name"), kEntry);
   if (was != name_of(core)) return {{}, "the checkpoint has the state of " + (was.empty() ? "no hook" : was)};
   const auto state = find(own, "state");
@@ -154,11 +153,9 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   const auto name = team.from_first([&] { return name_of(core); });
   const auto* memory = memory_of(core);
   if (core && core->comm_hook() && !memory)
-    warn_once(
-        team,
-        format("the comm hook {} does not declare its state: if it has any, it starts anew (HookMemory in "
-               "lockstep/parallel/comm_hook.h)",
-               name));
+    warn_once(team, format("the comm hook {} does not declare its state: any state is reset (see HookMemory "
+                           "in lockstep/parallel/comm_hook.h)",
+                           name));
   if (!keeps_something(team, core)) return;
   Part part;
   team.together([&] { part = part_of(team, core, layout, dict); });
@@ -166,10 +163,9 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   for (auto& one : team.all_gather(part.missing))
     if (!one.empty()) missing.push_back(std::move(one));
   if (!missing.empty())
-    return warn_once(
-        team, format("the state of the comm hook {} starts anew: {}; the bits will differ from those of an "
-                     "uninterrupted run",
-                     name, missing.front()));
+    return warn_once(team, format("the state of the comm hook {} is reset: {}; the bits will differ from "
+                                  "those of an uninterrupted run",
+                                  name, missing.front()));
   team.together([&] {
     if (memory && memory->load && !part.state.empty()) memory->load(part.state);
   });
@@ -230,7 +226,7 @@ std::vector<Tree> device_states(const Tree& dict) {
 
 void warn_where_gpus_differ(const Team& team, size_t saved, size_t used) {
   if (saved == used || saved == 0 || used == 0 || !team.first()) return;
-  log::warning(format("the checkpoint has random states for {} GPU{} a rank, but {} {} used: {}", saved,
+  log::warning(format("the checkpoint has random states for {} GPU{} per rank, but {} {} used: {}", saved,
                       saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
                       saved < used ? "the other GPUs keep their seeds, and the bits may differ"
                                    : "the other states are not used, and the bits may differ"));
@@ -246,7 +242,7 @@ void check_format(const Tree& tree, const std::string& path) {
     if (number <= highest) continue;
     throw InputError(
         format("the checkpoint has format {}, but this lockstep reads up to {}", number, highest), path,
-        "use the lockstep that wrote it, or a newer one");
+        "use the version of lockstep that wrote it, or a newer one");
   }
 }
 

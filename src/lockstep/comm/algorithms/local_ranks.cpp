@@ -41,7 +41,7 @@ std::string described(int rank, const Activity& activity) {
     case Activity::works:
       break;
   }
-  return format("rank {} works", rank);
+  return format("rank {} is running", rank);
 }
 
 // What lies between the ranks.
@@ -59,11 +59,11 @@ class Mailbox {
     auto& queue = queues_[{message.from, to}];
     wait(lock, to, {Activity::receives, message.from}, [&] { return !queue.empty(); });
     if (queue.front().bytes.size() != message.bytes.size())
-      throw Error(format("rank {} sent {} bytes, and rank {} waits for {}", message.from,
+      throw Error(format("rank {} sent {} bytes, but rank {} expects {}", message.from,
                          queue.front().bytes.size(), to, message.bytes.size()),
                   "",
-                  "what is sent and the place that it comes into have one size: from whom does it come, and "
-                  "what is it?");
+                  "make the receiver's buffer as large as the message: which rank sends it, and what does it "
+                  "contain?");
     std::copy(queue.front().bytes.begin(), queue.front().bytes.end(), message.bytes.begin());
     *queue.front().taken = true;
     queue.pop_front();
@@ -140,18 +140,17 @@ class Mailbox {
                         [&](const Activity& activity) { return waits(activity) && activity.what != what; });
   }
   const char* advice() const {
-    if (waits_for_itself())
-      return "a rank has its own numbers already: it sends itself nothing, and waits for nothing of its own";
+    if (waits_for_itself()) return "do not send from a rank to itself: it already has its own numbers";
     if (waits_for_one_who_has_ended(Activity::receives))
-      return "each receive() needs a matching send(): the sender ended without one";
+      return "add the send() for this receive(): the sender ended without one";
     if (waits_for_one_who_has_ended(Activity::sends))
-      return "each send() needs a matching receive(): the receiver ended without one";
+      return "add the receive() for this send(): the receiver ended without one";
     if (all_that_wait(Activity::receives))
-      return "a message has to be sent before it comes: while all receive, nobody sends";
+      return "let one rank send first: while every rank receives, no rank sends";
     if (all_that_wait(Activity::sends))
-      return "a message waits for its receiver: while all send, nobody receives; and a receive() into an "
+      return "let one rank receive first: while every rank sends, no rank receives; a receive() into an "
              "empty vector takes no message";
-    return "a send() and its receive() belong together: follow who waits for whom, round to where it began";
+    return "match each send() with its receive(): find the cycle of ranks that wait for each other";
   }
   std::string headline() const {
     if (waits_for_one_who_has_ended(Activity::receives))

@@ -33,7 +33,7 @@ constexpr Milliseconds kTimerError{50};
 constexpr Milliseconds kLook{500};                // between two looks whether a rank was killed
 constexpr int kMostOnOneMachine = 4096;           // a larger world is a typing mistake
 constexpr size_t kLargestText = size_t{7} << 20;  // a TCPStore closes the connection at 8 MiB
-const char* const kLookInLog = "that rank's own error, earlier in the log, says why; it may have been killed";
+const char* const kLookInLog = "look in the log for an earlier error of that rank; it may have been killed";
 const char* const kSlowOrMissing =
     "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow";
 
@@ -116,7 +116,7 @@ class StoreExchange : public launch::TextExchange {
     if (!wait_for(answer_key(turn), options_.timeout + kRankZeroGrace)) {
       throw Error(
           format("rank 0 did not respond within {} during start-up", base::in_seconds(options_.timeout)),
-          place_of(own_), "look at that process: it may be stopped, or may still wait for another rank")
+          place_of(own_), "check that process: it may be stopped, or still waiting for another rank")
           .of(Code::not_joined, {0});
     }
     const std::string answer = store_->get_to_str(answer_key(turn));
@@ -151,7 +151,7 @@ class StoreExchange : public launch::TextExchange {
         if (Clock::now() - begin + kTimerError < time) {
           throw Error(
               "rank 0 left while the ranks were joining", place_of(own_),
-              "that rank's own error, earlier in the log, says why; under torchrun its agent may have ended")
+              "look in the log for an earlier error of rank 0; under torchrun its agent may have ended")
               .of(Code::not_joined, {0});
         }
       }
@@ -235,7 +235,7 @@ class StoreExchange : public launch::TextExchange {
       return not_come(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
     return Error(format("{} did not respond within {} during start-up", names,
                         base::in_seconds(options_.timeout)),
-                 place_of(own_), "look at that process: it may be stopped, or wait for a slow disk")
+                 place_of(own_), "check that process: it may be stopped, or waiting for a slow disk")
         .of(Code::not_joined, ranks);
   }
 

@@ -46,8 +46,8 @@ std::string reachable_names(const NetworkFacts& facts) {
 
 [[noreturn]] void refuse_interface(const NetworkFacts& facts, const std::string& what) {
   throw InputError(what, format("host {}", facts.host),
-                   format("set {} to an interface that the other nodes reach; up here: {}", kVariable,
-                          reachable_names(facts)))
+                   format("set {} to an interface that the other nodes can reach; active on this node: {}",
+                          kVariable, reachable_names(facts)))
       .of(Code::network);
 }
 

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 constexpr int kTries = 16;
 
 [[noreturn]] void refuse_meeting(const fs::path& path, const std::string& what) {
-  throw InputError("the ranks cannot meet in this folder: " + what, path.string(),
-                   "set LOCKSTEP_RENDEZVOUS_DIR to a folder of yours that all ranks see");
+  throw InputError("the ranks cannot use this folder for the rendezvous: " + what, path.string(),
+                   "set LOCKSTEP_RENDEZVOUS_DIR to a folder that you own and all ranks see");
 }
 
 [[noreturn]] void refuse_for(const fs::path& path, int reason) {

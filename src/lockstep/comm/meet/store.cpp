@@ -152,7 +152,7 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
     log::debug(format("{}: {}", place, error.what()));
   }
   throw Error(
-      format("something answers at {}, but not as rank 0 of this job within {}", place,
+      format("the process at {} did not answer as rank 0 of this job within {}", place,
              base::in_seconds(timeout)),
       place_of(own),
       "check whether rank 0 is stopped. If another service uses that port, set another MASTER_PORT, the same "

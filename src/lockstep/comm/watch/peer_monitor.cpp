@@ -35,7 +35,8 @@ class NodePage {
   static size_t bytes_for(int world) { return sizeof(Head) + static_cast<size_t>(world) * sizeof(Rank); }
   NodePage(base::SharedMemory memory, int world) : memory_(std::move(memory)) {
     static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes cannot share a process's lock");
-    if (memory_.size() < bytes_for(world)) throw Error("the page of a node is for another world size");
+    if (memory_.size() < bytes_for(world))
+      throw Error("the shared page of this node is for another world size");
   }
 
   Rank& of(int rank) const { return reinterpret_cast<Rank*>(&head() + 1)[rank]; }
@@ -144,8 +145,8 @@ const char* const kLookAtRank =
     "look in that rank's log; start the job again from its last checkpoint; "
     "raise launch.timeout if a rank is only slow";
 const char* const kLookAtNode =
-    "look at that node and its network; start the job again from its last checkpoint; "
-    "set LOCKSTEP_SILENCE to more seconds where a network is known to pause";
+    "check that node and its network; start the job again from its last checkpoint; raise LOCKSTEP_SILENCE "
+    "(seconds) if the network is known to pause";
 
 bool same_node(const Peer& a, const Peer& b) {
   return a.node == b.node && a.host == b.host;
@@ -250,7 +251,7 @@ constexpr RankFault kRankFaults[] = {
     {"left the group", "left the group", " after", Code::rank_lost},
     {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost},
     {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
-    {"did not come, it is", "did not come, they are", " at", Code::rank_late}};
+    {"did not arrive, it is", "did not arrive, they are", " at", Code::rank_late}};
 
 // The name of the rank's newest collective.
 std::string newest_call(const NodePage& page, int rank) {
@@ -302,7 +303,7 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
 // If no rank is known to be at fault, what each rank waits for may explain it.
 Fault waiting_in_vain(Fault waits) {
   if (!is_any(waits)) return {};
-  waits.what = "every rank came, and none has an answer: " + waits.what;
+  waits.what = "every rank arrived, but none received a result: " + waits.what;
   waits.code = Code::calls_differ;
   return waits;
 }
@@ -367,7 +368,7 @@ void PeerMonitor::require_alive() {
   if (!dead_.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> guard(mutex_);
   auto fault = death_;
-  fault.what = "the process group is dead since: " + fault.what;
+  fault.what = "the process group failed earlier: " + fault.what;
   fault.where = where();
   fault.hint = "end the job and start it again from its last checkpoint";
   throw Error(std::move(fault));
@@ -471,7 +472,7 @@ void PeerMonitor::watch(PeerConnections connections, OnSilence on_silence) {
     const auto silent = all.silent();
     if (silent.empty()) return true;
     mark_silent(silent, all.silence());
-    if (on_silence == OnSilence::cut_and_log) log::error(silence_.what + "\n  to do: " + kLookAtNode);
+    if (on_silence == OnSilence::cut_and_log) log::error(silence_.what + "\n  hint: " + kLookAtNode);
     if (on_silence != OnSilence::note) all.cut(silent);
     return false;
   });
@@ -483,7 +484,7 @@ void PeerMonitor::mark_silent(const std::vector<std::string>& addresses, Millise
     if (std::find(addresses.begin(), addresses.end(), peer.address) != addresses.end()) lost.push_back(peer);
   const std::string who = lost.empty() ? "the host at " + addresses.front() : "the node of " + names_of(lost);
   const auto state =
-      format("has not answered for {} s: it is gone, or the network to it", seconds_of(silence));
+      format("has not answered for {} s: the host or its network may be down", seconds_of(silence));
   silence_ = finding(lost, Code::rank_lost, who + " " + state, {.state = state});
   host_is_silent_.store(true, std::memory_order_release);
 }
@@ -631,7 +632,7 @@ std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference differenc
     dead_ = true;
   }
   fault.where = "the process group, " + found;
-  fault.hint = "look for a branch of the program that some ranks do not take, or take in another order";
+  fault.hint = "look for code that only some ranks run, or run in another order";
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 

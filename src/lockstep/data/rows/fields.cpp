@@ -51,8 +51,8 @@ void Labels::check_classes(int64_t rows, const std::string& column, const std::s
   const auto found = format("{} different ones in {} rows", classes, rows);
   if (!numbers && classes > 4 && rows < 2 * classes)
     throw InputError(
-        format("the label column {} has about one class a row: {}", base::printable(column), found), path,
-        "set task.label to the column with the class");
+        format("the label column {} has about one class per row: {}", base::printable(column), found), path,
+        "set task.label to the column that holds the class");
   if (numbers && classes > 20 && (fractions || rows < 5 * classes))
     throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
                             base::printable(column), found),
@@ -85,7 +85,7 @@ std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, co
                      "write a name or a finite number, or remove the row");
   }
   if (!open_) {
-    throw InputError(format("the label '{}' is none of the {} classes {}", base::printable(name),
+    throw InputError(format("the label '{}' is not one of the {} classes {}", base::printable(name),
                             names_.size(), base::printable(base::join(names_, ", "))),
                      where(), training_ ? "the training set has none" : "see task.classes");
   }
@@ -162,7 +162,7 @@ size_t find_label(const std::string& wanted, const std::vector<std::string>& hea
   }
   if (found.empty() || found.back() == last) return last;
   if (found.size() == 1) return found[0];
-  throw InputError(format("the label may be column '{}' or '{}'", base::printable(header[found[0]]),
+  throw InputError(format("the label could be column '{}' or '{}'", base::printable(header[found[0]]),
                           base::printable(header[found[1]])),
                    where, "set task.label to one of them");
 }

@@ -85,7 +85,7 @@ bool LineReader::refill() {
   begin_ = 0;
   if (end_ == buffer_.size()) {
     if (buffer_.size() >= kLongestLine) {
-      throw InputError(format("a line of more than {} MiB: not a text file?", kLongestLine >> 20),
+      throw InputError(format("a line is longer than {} MiB: is this a text file?", kLongestLine >> 20),
                        format("{}:{}", source_.path(), number_ + 1),
                        "give a CSV file whose lines end in LF or CRLF");
     }

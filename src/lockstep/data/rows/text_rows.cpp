@@ -116,7 +116,7 @@ class TableRows : public TextRows {
 
  private:
   [[noreturn]] void refuse_row() const {
-    throw InputError(format("{} field{} where the first line has {}", row_.size(),
+    throw InputError(format("this row has {} field{}, but the first line has {}", row_.size(),
                             row_.size() == 1 ? "" : "s", columns_.size()),
                      where(),
                      layout_.quotes

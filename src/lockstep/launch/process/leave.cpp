@@ -164,10 +164,9 @@ std::string explained(const std::string& text) {
   if (expected == std::string::npos) return text;
   const auto asked = numbers.substr(expected + 4);
   return "the ranks' calls differ: a message of " + numbers.substr(0, expected) +
-         " bytes came where one of " + asked.substr(0, asked.find('.')) +
-         " was expected\n  where: the process group, gloo\n  to do: run with "
-         "TORCH_DISTRIBUTED_DEBUG=DETAIL, which names every rank's call; look for a branch that not every "
-         "rank takes";
+         " bytes arrived instead of one of " + asked.substr(0, asked.find('.')) +
+         "\n  --> the process group, gloo\n  hint: run with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names "
+         "every rank's call; look for a branch that not every rank takes";
 }
 
 // Another thread that met an error first reports it.
@@ -246,8 +245,8 @@ RankOf rank_of_mpi() {
 }
 
 void print(const std::string& text, const RankOf& self, bool names_rank = true) {
-  const auto where =
-      format("\n  on: rank {} of {}, host {}", self.rank, self.world, current_surroundings({}).host);
+  const auto where = format("\n  note: reported by rank {} of {} on host {}", self.rank, self.world,
+                            current_surroundings({}).host);
   log::error(text + (names_rank && self.world > 1 ? where : ""));
 }
 

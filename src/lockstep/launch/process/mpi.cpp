@@ -200,10 +200,10 @@ mpi::Comm duplicate(mpi::Comm of) {
 }
 
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
-  log::error(format(
-      "MPI_Finalize did not end within {}\n  where: process {}\n  to do: look for a rank that was stopped "
-      "or killed while it exited; the work itself was done",
-      base::in_seconds(waited), getpid()));
+  log::error(
+      format("MPI_Finalize did not end within {}\n  --> process {}\n  hint: look for a rank that was stopped "
+             "or killed while it exited; the work itself was done",
+             base::in_seconds(waited), getpid()));
   _exit(kFailed);
 }
 

@@ -37,7 +37,9 @@ std::span<const DoctorHint> doctor_hints() {
 std::string with_doctor(const std::string& text, Code code) {
   const auto* hint = std::ranges::find(kHints, code, &DoctorHint::code);
   if (hint == std::end(kHints)) return text;
-  return text + "\n  or run: lockstep doctor, started the same way (its check: " + hint->check + ")";
+  return text +
+         "\n  note: lockstep doctor, started the same way, may show the cause (its check: " + hint->check +
+         ")";
 }
 
 void add(Grouped& groups, const std::string& text, int rank) {

@@ -233,7 +233,7 @@ void end_with_spawner() {
   if (std::to_string(::getppid()) == spawner) return;
   std::fprintf(stderr,
                "error: process %s, which started this rank, has exited\n"
-               "  to do: if lockstep did not start it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
+               "  hint: if lockstep did not start it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
                spawner.c_str(), kSpawner);
   ::_exit(kFailed);
 }

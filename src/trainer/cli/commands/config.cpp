@@ -52,7 +52,7 @@ int run_config(const std::vector<std::string>& args) {
                    "lockstep config                                # every key's default",
                    "lockstep config --schema > lockstep.schema.json"});
   options.positional("CONFIG.yaml", path, "the config file or a run folder; the defaults if omitted", false);
-  options.add("set", sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
+  options.add("set", sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
   options.flag("changed", changed, "only the keys that differ from their default");
   options.flag("schema", schema,
                "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");

@@ -41,8 +41,8 @@ void print_file(const char* state, const std::string& path) {
 }
 
 [[noreturn]] void refuse_other_file(const std::string& path) {
-  throw InputError("there is another file of this name, or a damaged one", path,
-                   "move it away, then fetch again: nothing is overwritten");
+  throw InputError("a different or damaged file of this name exists", path,
+                   "move it away, then fetch again: fetch does not overwrite files");
 }
 
 void list_sets(const DataArguments& asked) {
@@ -122,10 +122,10 @@ int run_data(const std::vector<std::string>& args) {
   Options options(
       "data", "lists, fetches and verifies the known data sets",
       {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
-  options.positional("list|fetch|verify", action, "what to do");
+  options.positional("list|fetch|verify", action, "the action");
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
-  options.add("mirror", asked.fetch.mirrors, "URL", "fetch from here instead; may be given again");
+  options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
   if (!options.parse(args)) return kDone;
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;

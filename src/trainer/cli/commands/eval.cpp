@@ -28,7 +28,7 @@ class SavedOptions {
     options.add("checkpoint", checkpoint_, "PATH",
                 "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
                 "safetensors");
-    options.add("set", command_.sets, "KEY=VALUE", "override a key; may be given again");
+    options.add("set", command_.sets, "KEY=VALUE", "override a key; repeatable");
     options.add("launcher", command_.launcher, "NAME", "override the detection; none = one process");
   }
 

@@ -51,7 +51,7 @@ struct ChecksumWords {
 constexpr ChecksumWords kChecksums[] = {
     {Checksum::whole_file, "file", "file is intact"},
     {Checksum::each_record, "records", "file is intact"},
-    {Checksum::none, "none", "the file has no checksum: a flipped bit would not be seen"},
+    {Checksum::none, "none", "the file has no checksum: a flipped bit would go unnoticed"},
 };
 
 const ChecksumWords& words_of(Checksum checksum) {
@@ -121,7 +121,7 @@ int run_inspect(const std::vector<std::string>& args) {
                    "lockstep inspect model.safetensors --json"});
   options.positional("CHECKPOINT", path,
                      "a .pt or safetensors file from lockstep or Python, a .pt2 from torch.export, or a run "
-                     "folder: its newest one");
+                     "folder for its newest checkpoint");
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
   path = base::find_path(path);

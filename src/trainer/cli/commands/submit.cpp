@@ -82,7 +82,7 @@ int run_site(const std::vector<std::string>& args) {
   Options options(
       "site", "lists and shows site files of known clusters, and proposes one for this cluster",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
-  options.positional("list|show|detect|keys", action, "what to do");
+  options.positional("list|show|detect|keys", action, "the action");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   options.add("scheduler", scheduler, "slurm|pbs", "for detect: the scheduler, if both are installed");
   if (!options.parse(args)) return kDone;

@@ -19,7 +19,7 @@ int run_train(const std::vector<std::string>& args) {
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
-  options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
+  options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
   options.add("resume", resume, "auto|PATH",
               "auto: resume the newest unfinished run of this config, or start one; a run folder: resume it; "
               "a checkpoint: start from it in a new folder");
@@ -49,8 +49,8 @@ int run_train(const std::vector<std::string>& args) {
   command.must_match = {
       {"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
   if (as_json && !dry_run)
-    throw InputError("--json is of a dry run", "the command line",
-                     "add --dry-run; of a run there is its folder: lockstep status --json RUN");
+    throw InputError("--json needs --dry-run", "the command line",
+                     "add --dry-run; for the state of a run, use lockstep status --json RUN");
   return dry_run ? train::dry_run(command, as_json) : train::train(command, resume);
 }
 
