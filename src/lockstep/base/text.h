@@ -17,6 +17,9 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
+/// "3 ranks", "1 rank"
+std::string counted(long long number, std::string_view what);
+
 /// The position of the first byte that is not valid UTF-8, or nullopt.
 std::optional<size_t> invalid_utf8(std::string_view text);
 
