@@ -51,7 +51,7 @@ TEST(Clocks, CountBeyondTheErrorOfTheMeasurement) {
   expect({clocks_finding({{1, "n1", 0.001, 0.001}})}, kOk);
   expect({clocks_finding({{1, "n1", 2, 1.5}})}, kOk, "within 3.5 s");
   expect({clocks_finding({{1, "n1", 0.01, 0.01}, {2, "n2", -5, 0.1}})}, kWarning,
-         "rank 2 (host n2) is 5.0 s behind rank 0's (to within 100.0 ms)");
+         "rank 2 (host n2) is 5 s behind rank 0's (to within 100 ms)");
   expect({clocks_finding({{1, "n1", 90, 0.1}})}, kFailure);
 }
 
@@ -61,7 +61,7 @@ TEST(Deadline, SoonOrUnknownIsAWarning) {
   expect({deadline_finding({}, {}, now)}, kOk);
   expect({deadline_finding(job, {}, now)}, kWarning, "unknown");
   expect({deadline_finding(job, now + 3h, now)}, kOk);
-  expect({deadline_finding(job, now + 90s, now)}, kWarning, "the job ends in 90 s");
+  expect({deadline_finding(job, now + 90s, now)}, kWarning, "the job ends in 1.5 min");
   expect({deadline_finding(job, now - 90s, now)}, kWarning, "in the past", "clock");
 }
 
@@ -152,7 +152,7 @@ TEST(Folders, FaultsOfNodesAreNamedOnceEach) {
   expect({findings[1]}, kFailure, "on n1: the file system did not answer");
   second = node_view(2);
   second.free = 3 << 20;
-  expect(runs_findings("/r", {second}), kWarning, "3.0 MiB are free");
+  expect(runs_findings("/r", {second}), kWarning, "3 MiB are free");
   second = node_view(1);
   second.there = "/scratch";
   expect(runs_findings("/scratch/runs", {node_view(0), second}), kFailure,
@@ -170,7 +170,7 @@ TEST(Folders, AreSharedWithLocksThatWork) {
   expect(sharing_findings(node_view(0), {good}), kOk);
   expect(with([](FolderAccess& one) { one.sees_file = false; }), kFailure,
          "n1 (tmpfs) does not see what n0 writes there (nfs)");
-  expect(with([](FolderAccess& one) { one.sees_lock = false; }), kFailure, "n1 got the run's lock while n0");
+  expect(with([](FolderAccess& one) { one.sees_lock = false; }), kFailure, "n1 gets the run's lock while n0");
   expect(with([](FolderAccess& one) { one.hangs = true; }), kFailure, "did not answer in time on n1");
   expect(with([](FolderAccess& one) { one.is_seen = false; }), kFailure, "n0 does not see what n1 writes");
 }

@@ -189,6 +189,10 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   return longer == candidates.end() ? best : std::optional(*longer);
 }
 
+std::string counted(long long number, std::string_view what) {
+  return format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view between) {
   std::string out;
   for (size_t i = 0; i < parts.size(); ++i) {

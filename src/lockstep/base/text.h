@@ -28,6 +28,8 @@ std::string rank_list(const std::vector<int>& first, size_t count);
 std::string rank_list(const std::vector<int>& ranks);
 /// "1.5 s"
 std::string in_seconds(std::chrono::milliseconds time);
+/// "3 ranks", "1 rank"
+std::string counted(long long number, std::string_view what);
 
 /// The position of the first byte that is not valid UTF-8, or nullopt.
 std::optional<size_t> invalid_utf8(std::string_view text);

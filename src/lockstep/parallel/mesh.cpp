@@ -2,13 +2,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
-
-std::string ranks(int64_t count) {
-  return format("{} rank{}", count, count == 1 ? "" : "s");
-}
 
 MeshShape fitted(MeshShape shape, int world) {
   const int64_t model = int64_t{shape.tensor} * shape.pipeline;
@@ -16,11 +13,11 @@ MeshShape fitted(MeshShape shape, int world) {
   if (shape.data > 0 && shape.data * model == world) return shape;
   const auto given = shape.data == 0 ? "" : format("parallel.data {} x ", shape.data);
   throw InputError(format("{} cannot be divided into {}parallel.tensor {} x parallel.pipeline {}",
-                          ranks(world), given, shape.tensor, shape.pipeline),
+                          base::counted(world, "rank"), given, shape.tensor, shape.pipeline),
                    "parallel",
-                   shape.data == 0 ? format("start {} or a multiple of it", ranks(model))
+                   shape.data == 0 ? format("start {} or a multiple of it", base::counted(model, "rank"))
                                    : format("start {}, or set parallel.data to 0 (computed from the others)",
-                                            ranks(shape.data * model)));
+                                            base::counted(shape.data * model, "rank")));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "lockstep/launch/device.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
+#include "tools/report/page.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -99,8 +100,9 @@ class BackendTest {
     if (bytes == kLarge) large = slowest_sum(kLarge, kRounds);
     const auto& job = session_.job();
     const double speed = bus_bandwidth(bytes, large, job.world);
-    findings.push_back(ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {:.0f} MB/s",
-                                 job.world, time_text(small), bytes >> 20, time_text(large), speed / 1e6)));
+    findings.push_back(
+        ok(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {:.0f} MB/s", job.world,
+                  report::seconds_text(small), bytes >> 20, report::seconds_text(large), speed / 1e6)));
     if (job.nodes > 1 && speed < kEthernet)
       findings.push_back(warning(format("slow between nodes: {:.0f} MB/s", speed / 1e6),
                                  "set GLOO_SOCKET_IFNAME (or MPI's own variable) to a faster network: this "

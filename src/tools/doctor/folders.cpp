@@ -11,8 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +22,7 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/run_for.h"
 #include "lockstep/base/text.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
@@ -46,22 +45,6 @@ constexpr int kDepth = 2;                     // torchvision's MNIST/raw
 constexpr long long kLittleRoom = 1LL << 30;  // a few checkpoints of a small model
 constexpr auto kAnswer = 5s;                  // for a file system to respond
 constexpr auto kSee = 5s;                     // until another node's file is seen: NFS caches attributes
-
-// What `work` returns or throws, from a thread. Nothing if it takes longer: the thread is then left behind.
-template <class Result>
-std::optional<Result> within(std::chrono::milliseconds timeout, std::function<Result()> work) {
-  auto promise = std::make_shared<std::promise<Result>>();
-  auto future = promise->get_future();
-  std::thread([promise, work = std::move(work)] {
-    try {
-      promise->set_value(work());
-    } catch (...) {
-      promise->set_exception(std::current_exception());
-    }
-  }).detach();
-  if (future.wait_for(timeout) != std::future_status::ready) return std::nullopt;
-  return future.get();
-}
 
 // --- the doctor's own files in the run folder ---
 
@@ -269,7 +252,7 @@ FolderAccess access_to(const std::string& folder, const Job& job, const std::str
   access.sees_file = sees_file_of(0, folder, Clock::now() + kSee);
   if (!access.sees_file) return access;
   std::ofstream(fs::path(folder) / std::to_string(job.rank)) << "x";
-  const auto held = within<bool>(kAnswer, [folder] { return run_folder::in_use(folder); });
+  const auto held = base::run_for(kAnswer, [folder] { return run_folder::in_use(folder); });
   access.hangs = !held;
   access.sees_lock = held.value_or(false);
   return access;
@@ -282,8 +265,8 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
   std::shared_ptr<LockProbe> probe;
   const auto make = [&]() -> Session::Json {
     if (job.rank != 0) return {};
-    const auto made = within<std::shared_ptr<LockProbe>>(
-        kAnswer, [there = first.there] { return std::make_shared<LockProbe>(there); });
+    const auto made =
+        base::run_for(kAnswer, [there = first.there] { return std::make_shared<LockProbe>(there); });
     if (!made) findings.push_back(lock_hangs(job.host, first.there));
     probe = made.value_or(nullptr);
     return probe ? probe->folder.path() : "";
@@ -310,7 +293,7 @@ void measure_sharing(Session& session, const FolderView& first, const std::strin
 }  // namespace
 
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout) {
-  if (auto seen = within<FolderView>(timeout, [=] { return view_folder(path, purpose); })) return *seen;
+  if (auto seen = base::run_for(timeout, [=] { return view_folder(path, purpose); })) return *seen;
   return {.there = path, .problem = kNoAnswer};
 }
 

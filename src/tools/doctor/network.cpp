@@ -123,14 +123,6 @@ struct Place {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, host, address, port)
 
-/// A connection that failed.
-struct Unreached {
-  std::string from;  // a host
-  Place to;
-  std::string why;
-};
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unreached, from, to, why)
-
 // All other nodes of a few, otherwise the neighbours and node 0.
 std::set<size_t> partners_of(size_t node, size_t count) {
   std::set<size_t> partners = {0, (node + 1) % count, (node + count - 1) % count};
@@ -139,8 +131,8 @@ std::set<size_t> partners_of(size_t node, size_t count) {
   return partners;
 }
 
-// Connects to all at once.
-std::vector<Unreached> unreached_among(const std::vector<Place>& places, const std::string& from) {
+// Connects to all at once. Returns a line for each connection that failed.
+std::vector<std::string> failed_connections(const std::vector<Place>& places, const std::string& from) {
   const auto deadline = std::chrono::steady_clock::now() + kConnect;
   std::vector<std::future<std::string>> attempts;
   for (const Place& place : places)
@@ -149,19 +141,18 @@ std::vector<Unreached> unreached_among(const std::vector<Place>& places, const s
       const auto port = static_cast<std::uint16_t>(place.port);
       return comm::connect_to(place.address, port, deadline, why) ? "" : why;
     }));
-  std::vector<Unreached> unreached;
-  for (size_t i = 0; i < places.size(); ++i)
-    if (const auto why = attempts[i].get(); !why.empty()) unreached.push_back({from, places[i], why});
-  return unreached;
+  std::vector<std::string> failed;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& [host, address, port] = places[i];
+    if (const auto why = attempts[i].get(); !why.empty())
+      failed.push_back(format("{} does not reach {} at {} port {}: {}", from, host, address, port, why));
+  }
+  return failed;
 }
 
-Finding reach_finding(const std::vector<Unreached>& unreached, size_t tried) {
-  if (unreached.empty()) return ok(format("the nodes reach each other: {} connections tried", tried));
-  std::vector<std::string> texts;
-  for (const auto& [from, to, why] : unreached)
-    texts.push_back(
-        format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
-  return failure(some_of(texts, kNamedFailures, "; "),
+Finding reach_finding(const std::vector<std::string>& failed, size_t tried) {
+  if (failed.empty()) return ok(format("the nodes reach each other: {} connections tried", tried));
+  return failure(some_of(failed, kNamedFailures, "; "),
                  "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; if it is the "
                  "right one, open all ports of ip_local_port_range in the firewall between the nodes");
 }
@@ -246,18 +237,18 @@ void measure_reach(Session& session, Findings& findings) {
     std::vector<Place> partners;
     if (session.is_first_of_node() && !places.empty())
       for (const size_t partner : partners_of(own, places.size())) partners.push_back(places.at(partner));
-    return {{"tried", partners.size()}, {"unreached", unreached_among(partners, job.host)}};
+    return {{"tried", partners.size()}, {"failed", failed_connections(partners, job.host)}};
   };
   const std::string problem =
       session.round(connect, [&](const std::vector<Session::Json>& values) -> Session::Json {
-        std::vector<Unreached> unreached;
+        std::vector<std::string> failed;
         size_t tried = 0;
         for (const auto& value : values) {
           tried += value["tried"].get<size_t>();
-          for (const auto& one : value["unreached"]) unreached.push_back(one.get<Unreached>());
+          for (const auto& one : value["failed"]) failed.push_back(one.get<std::string>());
         }
-        if (tried > 0) findings.push_back(reach_finding(unreached, tried));
-        return unreached.empty() ? "" : "the nodes do not reach each other";
+        if (tried > 0) findings.push_back(reach_finding(failed, tried));
+        return failed.empty() ? "" : "the nodes do not reach each other";
       });
   if (session.gloo_problem.empty()) session.gloo_problem = problem;
 }

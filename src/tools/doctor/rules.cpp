@@ -8,6 +8,7 @@
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/process/report.h"
 #include "tools/doctor/rules.h"
+#include "tools/report/page.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -179,66 +180,58 @@ Problems odd_variables(const RankFacts& facts, const Cluster&) {
   return parts.empty() ? Problems() : Problems{{base::join(parts, "; ")}};
 }
 
-// --- the table ---
-
-const Check kJobChecks[] = {
-    {"launcher", launcher_text},
-    {"ranks", ranks_text, rank_table},
-    {"versions", versions_text},
-    {"facts"},
-    {"variables",
-     [](const Cluster&) { return std::string("no variable is set that is known to slow a run"); }},
-};
-
-const Rule kJobRules[] = {
-    {"launcher", kFailure,
-     [](const RankFacts& facts, const Cluster&) {
-       const Job& job = facts.job;
-       return job.phantom.empty() ? Problems() : Problems{{job.phantom, job.phantom_hint}};
-     },
-     "start the ranks with srun, or with the mpirun that belongs to this MPI"},
-    {"launcher", kWarning,
-     [](const RankFacts& facts, const Cluster&) {
-       Problems problems;
-       for (const auto& text : facts.job.warnings) problems.push_back({text});
-       return problems;
-     },
-     "look up the deciding variables in docs/reference/launchers.md"},
-    {"ranks", kWarning, uneven_machines,
-     "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"},
-    {"versions", kFailure, different_programs,
-     "start the same installation on every node, from a shared file system"},
-    {"versions", kWarning, different_systems,
-     "request nodes of one kind; if a run fails only on some nodes, check this first"},
-    {"facts", kWarning,
-     [](const RankFacts& facts, const Cluster&) {
-       Problems problems;
-       for (const auto& [name, error] : facts.failed)
-         problems.push_back({format("cannot examine the {}: {}", name, error)});
-       return problems;
-     },
-     "do not rely on the values reported for it"},
-    {"variables", kWarning, odd_variables,
-     "unset variables that you did not set on purpose: check ~/.bashrc, modules and the job script"},
-    {"variables", kWarning, different_variables,
-     "set the same on every rank: srun --export=ALL, mpirun -x NAME"},
-};
-
 }  // namespace
 
 std::vector<Check> checks() {
-  std::vector<Check> all;
-  for (const auto& table : {RuleTable{kJobChecks, kJobRules}, node_rules()})
-    all.insert(all.end(), table.checks.begin(), table.checks.end());
+  std::vector<Check> all = {
+      {"launcher",
+       {{kFailure,
+         [](const RankFacts& facts, const Cluster&) {
+           const Job& job = facts.job;
+           return job.phantom.empty() ? Problems() : Problems{{job.phantom, job.phantom_hint}};
+         },
+         "start the ranks with srun, or with the mpirun that belongs to this MPI"},
+        {kWarning,
+         [](const RankFacts& facts, const Cluster&) {
+           Problems problems;
+           for (const auto& text : facts.job.warnings) problems.push_back({text});
+           return problems;
+         },
+         "look up the deciding variables in docs/reference/launchers.md"}},
+       launcher_text},
+      {"ranks",
+       {{kWarning, uneven_machines,
+         "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"}},
+       ranks_text,
+       rank_table},
+      {"versions",
+       {{kFailure, different_programs,
+         "start the same installation on every node, from a shared file system"},
+        {kWarning, different_systems,
+         "request nodes of one kind; if a run fails only on some nodes, check this first"}},
+       versions_text},
+      {"facts",
+       {{kWarning,
+         [](const RankFacts& facts, const Cluster&) {
+           Problems problems;
+           for (const auto& [name, error] : facts.failed)
+             problems.push_back({format("cannot examine the {}: {}", name, error)});
+           return problems;
+         },
+         "do not rely on the values reported for it"}}},
+      {"variables",
+       {{kWarning, odd_variables,
+         "unset variables that you did not set on purpose: check ~/.bashrc, modules and the job script"},
+        {kWarning, different_variables, "set the same on every rank: srun --export=ALL, mpirun -x NAME"}},
+       [](const Cluster&) { return std::string("no variable is set that is known to slow a run"); }}};
+  for (const Check& check : node_checks()) all.push_back(check);
   return all;
 }
 
 Findings evaluate(const Check& check, const Cluster& cluster) {
   Findings findings;
   try {
-    for (const auto& table : {RuleTable{kJobChecks, kJobRules}, node_rules()})
-      for (const Rule& rule : table.rules)
-        if (rule.check == check.name) append(findings, apply(rule, cluster));
+    for (const Rule& rule : check.rules) append(findings, apply(rule, cluster));
     if (check.ok && findings.empty()) findings.push_back(ok(check.ok(cluster)));
     if (check.drawing && !findings.empty()) findings.front().drawing = check.drawing(cluster);
   } catch (const std::exception& error) {  // for example, of a variable that is not a number
@@ -250,18 +243,13 @@ Findings evaluate(const Check& check, const Cluster& cluster) {
 
 Findings of_ranks(const std::vector<std::pair<int, Finding>>& found, size_t world) {
   Findings findings;
-  std::vector<std::vector<int>> ranks;
+  launch::Grouped groups;  // one for each finding
   for (const auto& [rank, finding] : found) {
-    const auto same = std::ranges::find(findings, finding.says, &Finding::says);
-    if (same == findings.end()) {
-      findings.push_back(finding);
-      ranks.push_back({rank});
-    } else {
-      ranks[static_cast<size_t>(same - findings.begin())].push_back(rank);
-    }
+    launch::add(groups, finding.says, rank);
+    if (groups.size() > findings.size()) findings.push_back(finding);
   }
   for (size_t i = 0; i < findings.size(); ++i)
-    findings[i].says = launch::with_ranks(findings[i].says, ranks[i], world);
+    findings[i].says = launch::with_ranks(findings[i].says, groups[i].second, world);
   return findings;
 }
 
@@ -284,13 +272,7 @@ std::vector<Machine> machines_of(const Cluster& cluster) {
 }
 
 std::string bytes_text(long long number) {
-  if (number < 0) return "unlimited";
-  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(number);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-  return unit == 0 || value >= 100 ? format("{:.0f} {}", value, units[unit])
-                                   : format("{:.1f} {}", value, units[unit]);
+  return number < 0 ? "unlimited" : report::bytes_text(static_cast<double>(number));
 }
 
 std::string some_of(std::vector<std::string> parts, size_t most, const char* between) {
@@ -300,10 +282,6 @@ std::string some_of(std::vector<std::string> parts, size_t most, const char* bet
     parts.push_back(format("and {} more", more));
   }
   return base::join(parts, between);
-}
-
-std::string counted(size_t number, const char* what) {
-  return format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
 std::string ranks_in(const std::vector<int>& ranks) {

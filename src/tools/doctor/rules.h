@@ -3,12 +3,12 @@
 
 #include <exception>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/text.h"
 #include "tools/doctor/facts.h"
 
 namespace lockstep::doctor {
@@ -25,9 +25,8 @@ using Machine = std::vector<const RankFacts*>;
 
 inline constexpr auto kWarning = FindingLevel::warning, kFailure = FindingLevel::failure;
 
-/// One row: what is wrong with a rank, a machine or the cluster, how bad that is, and what to do.
+/// What is wrong with a rank, a machine or the cluster, how bad that is, and what to do.
 struct Rule {
-  std::string_view check;
   FindingLevel level;
   std::variant<Problems (*)(const RankFacts&, const Cluster&), Problems (*)(const Machine&),
                Problems (*)(const Cluster&)>
@@ -35,21 +34,18 @@ struct Rule {
   const char* remedy;
 };
 
-/// The rules of one name, and what is printed where none of them finds a problem (null: nothing).
+/// One row of the table: rules, and what is printed where none of them finds a problem (null: nothing).
 struct Check {
   std::string_view name;
+  std::vector<Rule> rules;
   std::string (*ok)(const Cluster& cluster) = nullptr;
   std::string (*drawing)(const Cluster& cluster) = nullptr;  // below its first finding; may be null
 };
 
-struct RuleTable {
-  std::span<const Check> checks;
-  std::span<const Rule> rules;
-};
-RuleTable node_rules();  // cores, threads, GPUs, libtorch, host name, memory, limits, container, signals
-
-/// All checks, in the order in which they are printed.
+/// The table, in the order in which findings are printed.
 std::vector<Check> checks();
+/// Its second part: cores, threads, GPUs, libtorch, host name, memory, limits, container, signals.
+std::vector<Check> node_checks();
 /// The findings of one check. The same problem of several ranks is one finding.
 Findings evaluate(const Check& check, const Cluster& cluster);
 
@@ -59,12 +55,11 @@ Findings of_ranks(const std::vector<std::pair<int, Finding>>& found, size_t worl
 Finding failure_of(const std::exception& error);
 
 std::vector<Machine> machines_of(const Cluster& cluster);
+using base::counted;
 /// "3.5 GiB"; "unlimited" below zero.
 std::string bytes_text(long long number);
 /// The first `most` of them: "a, b, and 3 more"
 std::string some_of(std::vector<std::string> parts, size_t most, const char* between = ", ");
-/// "3 ranks", "1 rank"
-std::string counted(size_t number, const char* what);
 /// "rank 3", "ranks 0 and 1", "ranks 0-2,5"
 std::string ranks_in(const std::vector<int>& ranks);
 

@@ -205,16 +205,6 @@ std::string gpus_text(const Cluster& cluster) {
   return gpu ? "one per rank: " + gpu->name : "none, ranks compute on the CPU: " + first.gpus_because;
 }
 
-std::string gpu_table(const Cluster& cluster) {
-  std::string text;
-  for (const RankFacts& facts : cluster.ranks)
-    if (const Gpu* gpu = own_gpu(facts))
-      text +=
-          format("rank {}  cuda:{}  {}  {}  {}  sm_{}{}  {}  near CPUs {}\n", facts.job.rank, facts.gpu,
-                 gpu->uuid, gpu->name, bytes_text(gpu->memory), gpu->major, gpu->minor, gpu->bus, gpu->near);
-  return text;
-}
-
 // --- libtorch on the processor ---
 
 Problems unused_instructions(const RankFacts& facts, const Cluster&) {
@@ -312,9 +302,8 @@ Problems few_files(const RankFacts& facts, const Cluster&) {
   const auto needed = static_cast<long long>(comm::files_for(facts.job));
   const long long hard = facts.limits.files.hard;
   if (!below(hard, needed)) return {};
-  return {{format("a process may open {} files, and {} need{} {}", hard,
-                  counted(static_cast<size_t>(facts.job.world), "rank"), facts.job.world == 1 ? "s" : "",
-                  needed)}};
+  return {{format("a process may open {} files, and {} need{} {}", hard, counted(facts.job.world, "rank"),
+                  facts.job.world == 1 ? "s" : "", needed)}};
 }
 
 struct LeastLimit {
@@ -363,69 +352,69 @@ Problems blocked_signals(const RankFacts& facts, const Cluster&) {
                   base::join(blocked, ", "), blocked.size() == 1 ? "is" : "are")}};
 }
 
-// --- the table ---
-
-const Check kNodeChecks[] = {
-    {"cores", cores_text},
-    {"threads", threads_text},
-    {"locality", locality_text},
-    {"gpus", gpus_text, gpu_table},
-    {"libtorch", libtorch_text},
-    {"host", host_text},
-    {"memory", memory_text},
-    {"shm", shm_text},
-    {"limits", limits_text},
-    {"container",
-     [](const Cluster& cluster) {
-       const auto& container = cluster.ranks.front().container;
-       return container.empty() ? "none detected" : container;
-     }},
-    {"signals",
-     [](const Cluster&) { return std::string("SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 reach the ranks"); }},
-};
-
-const Rule kNodeRules[] = {
-    {"cores", kWarning, crowded_cores,
-     "give each rank its own cores: srun --cpu-bind=cores, mpirun --bind-to core --map-by slot:PE=N; check "
-     "that taskset does not start the program"},
-    {"cores", kWarning, idle_cores,
-     "use mpirun --bind-to none, or --map-by slot:PE=N: by default it binds each rank to one core"},
-    {"threads", kWarning, too_many_threads,
-     "set OMP_NUM_THREADS to the share, or unset it: lockstep uses the share by default"},
-    {"locality", kWarning, far_from_gpu,
-     "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"},
-    {"gpus", kFailure, shared_gpus,
-     "request one GPU per rank (--gpus-per-node, ngpus=), start fewer ranks per node, or train on CPUs: "
-     "launch.device=cpu"},
-    {"gpus", kFailure, no_device, "request as many GPUs per node as ranks, or set launch.device to cpu"},
-    {"gpus", kWarning, mixed_gpus,
-     "request nodes of one kind (-C, gpu_type): every step waits for the slowest"},
-    {"libtorch", kWarning, uneven_instructions,
-     "request nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or none: speeds and last bits "
-     "differ"},
-    {"libtorch", kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
-    {"libtorch", kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"},
-    {"host", kWarning, unresolved,
-     "add it to /etc/hosts or DNS, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME"},
-    {"memory", kWarning, little_memory,
-     "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs there"},
-    {"shm", kWarning, shm_problems,
-     "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left there"},
-    {"limits", kFailure, few_files,
-     "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
-    {"limits", kWarning, low_limits, ""},
-    {"limits", kWarning, little_locked_memory,
-     "run ulimit -l unlimited; for Slurm set PropagateResourceLimitsExcept=MEMLOCK"},
-    {"container", kWarning, driver_outside,
-     "start the container with docker run --gpus all, or apptainer exec --nv"},
-    {"signals", kFailure, blocked_signals,
-     "check the script, wrapper or MPI that starts the program: it blocks them"},
-};
-
 }  // namespace
 
-RuleTable node_rules() {
-  return {kNodeChecks, kNodeRules};
+std::vector<Check> node_checks() {
+  return {
+      {"cores",
+       {{kWarning, crowded_cores,
+         "give each rank its own cores: srun --cpu-bind=cores, mpirun --bind-to core --map-by slot:PE=N; "
+         "check that taskset does not start the program"},
+        {kWarning, idle_cores,
+         "use mpirun --bind-to none, or --map-by slot:PE=N: by default it binds each rank to one core"}},
+       cores_text},
+      {"threads",
+       {{kWarning, too_many_threads,
+         "set OMP_NUM_THREADS to the share, or unset it: lockstep uses the share by default"}},
+       threads_text},
+      {"locality",
+       {{kWarning, far_from_gpu,
+         "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"}},
+       locality_text},
+      {"gpus",
+       {{kFailure, shared_gpus,
+         "request one GPU per rank (--gpus-per-node, ngpus=), start fewer ranks per node, or train on CPUs: "
+         "launch.device=cpu"},
+        {kFailure, no_device, "request as many GPUs per node as ranks, or set launch.device to cpu"},
+        {kWarning, mixed_gpus, "request nodes of one kind (-C, gpu_type): every step waits for the slowest"}},
+       gpus_text},
+      {"libtorch",
+       {{kWarning, uneven_instructions,
+         "request nodes of one kind, and set ATEN_CPU_CAPABILITY on all ranks or none: speeds and last bits "
+         "differ"},
+        {kFailure, unsupported_gpu, "build with a libtorch for this GPU (docs/how-to/install.md)"},
+        {kWarning, unused_instructions, "unset ATEN_CPU_CAPABILITY"}},
+       libtorch_text},
+      {"host",
+       {{kWarning, unresolved,
+         "add it to /etc/hosts or DNS, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME"}},
+       host_text},
+      {"memory",
+       {{kWarning, little_memory,
+         "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs "
+         "there"}},
+       memory_text},
+      {"shm",
+       {{kWarning, shm_problems,
+         "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left "
+         "there"}},
+       shm_text},
+      {"limits",
+       {{kFailure, few_files, "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi"},
+        {kWarning, low_limits, ""},
+        {kWarning, little_locked_memory,
+         "run ulimit -l unlimited; for Slurm set PropagateResourceLimitsExcept=MEMLOCK"}},
+       limits_text},
+      {"container",
+       {{kWarning, driver_outside, "start the container with docker run --gpus all, or apptainer exec --nv"}},
+       [](const Cluster& cluster) {
+         const auto& container = cluster.ranks.front().container;
+         return container.empty() ? "none detected" : container;
+       }},
+      {"signals",
+       {{kFailure, blocked_signals,
+         "check the script, wrapper or MPI that starts the program: it blocks them"}},
+       [](const Cluster&) { return std::string("SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 reach the ranks"); }}};
 }
 
 }  // namespace lockstep::doctor

@@ -88,9 +88,6 @@ inline constexpr Measurement kMeasurements[] = {
     {"nccl", measure_nccl},
 };
 
-/// "12 us", "4.5 ms"
-std::string time_text(double seconds);
-
 /// Removes the doctor's own files in the run folder: for a process that is about to end.
 void remove_probes();
 
@@ -156,7 +153,7 @@ Findings data_findings(const std::string& path, const std::vector<FolderView>& v
 Findings runs_findings(const std::string& path, const std::vector<FolderView>& views);
 Findings sharing_findings(const FolderView& first, const std::vector<FolderAccess>& accesses);
 
-// --- when the batch system ends the job, and how far apart the hosts' clocks are (times.cpp) ---
+// --- when the batch system ends the job, and how far apart the hosts' clocks are ---
 
 Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch::Time now);
 

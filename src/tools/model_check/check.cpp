@@ -73,11 +73,6 @@ Json facts_json(const ExportedNet& net, const std::string& path) {
           {"notes", facts.notes}};
 }
 
-std::string counted(const Json& count, const std::string& word) {
-  const auto number = count.get<int64_t>();
-  return format("{} {}{}", number, word, number == 1 ? "" : "s");
-}
-
 std::string range_words(const std::pair<int64_t, int64_t>& range, bool endless) {
   if (!endless) return format("{} to {}", range.first, range.second);
   return range.first <= 1 ? "any size" : format("{} or more", range.first);
@@ -90,8 +85,9 @@ std::string facts_words(const ExportedNet& net, const Json& json) {
       format("{}: written by {}, schema {}\n", json["file"].get<std::string>(),
              facts.torch_version.empty() ? "an unknown torch" : "torch " + facts.torch_version, facts.schema);
   const auto frozen = json["frozen"] == 0 ? "" : format(", {} of them frozen", json["frozen"].get<int64_t>());
-  text += format("{} of {}{}; {}\n", counted(json["parameters"], "parameter"),
-                 counted(json["numbers"], "number"), frozen, counted(json["buffers"], "buffer"));
+  text += format("{} of {}{}; {}\n", base::counted(json["parameters"].get<int64_t>(), "parameter"),
+                 base::counted(json["numbers"].get<int64_t>(), "number"), frozen,
+                 base::counted(json["buffers"].get<int64_t>(), "buffer"));
   for (const auto* values : {&facts.inputs, &facts.outputs})
     for (const auto& value : *values)
       text += format("{:<8}{}  {}{}\n", values == &facts.inputs ? "input" : "output", value.name, value.kind,
@@ -186,7 +182,7 @@ Json reached(const ExportedNet& net) {
 
 std::string pass_words(const char* mode, const Json& reached) {
   const auto missing = reached["without_gradient"].get<std::vector<std::string>>();
-  const auto all = counted(reached["trained"], "parameter");
+  const auto all = base::counted(reached["trained"].get<int64_t>(), "parameter");
   if (missing.empty()) return format("{}: forward and backward run; {} got a gradient\n", mode, all);
   return format("{}: forward and backward run; {} of {} got no gradient: {}\n", mode, missing.size(), all,
                 base::join(missing, ", "));
@@ -338,7 +334,7 @@ std::string comparison_words(const Json& comparison) {
     else
       text += format("{}: {}\n", name, one["words"].get<std::string>());
   }
-  if (same > 0) text += counted(same, "gradient") + ": the same bits\n";
+  if (same > 0) text += base::counted(same, "gradient") + ": the same bits\n";
   if (comparison["lost_backward"].get<bool>()) text += kLostBackward;
   return text + format("{} {} ({})\n",
                        comparison["agrees"].get<bool>() ? "agrees with" : "does not agree with",

@@ -40,12 +40,8 @@ constexpr const char* kFields[] = {"launcher",   "mpi",         "mpi_choice", "r
 
 std::string headline(const Report& report) {
   const Process& first = report.processes.front();
-  const auto counted = [&](const char* key, const char* what) {
-    const int number = first.at(key).get<int>();
-    return format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
-  std::string text = format("{} on {}, launcher {}", counted("world", "rank"), counted("nodes", "node"),
-                            text_at(first, "launcher"));
+  std::string text = format("{} on {}, launcher {}", base::counted(first.at("world").get<int>(), "rank"),
+                            base::counted(first.at("nodes").get<int>(), "node"), text_at(first, "launcher"));
   if (const auto scheduler = text_at(first, "scheduler"); scheduler != "none")
     text += format(", {} job {}", scheduler, base::printable(text_at(first, "job_id")));
   if (!report.ends.empty()) text += ", ends " + report.ends;

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
@@ -53,9 +54,8 @@ Bitmap bitmap_of(const std::string& list) {
 
 int count_cores(hwloc_topology_t topology, hwloc_const_bitmap_t mask) {
   int cores = 0;
-  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core));) {
+  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core));)
     cores += hwloc_bitmap_intersects(core->cpuset, mask) ? 1 : 0;
-  }
   return cores > 0 ? cores : std::max(1, hwloc_bitmap_weight(mask));  // some containers hide their cores
 }
 
@@ -74,8 +74,7 @@ Bound mask_bound(const Job& job, const Environment& environment, const CpuMask& 
   if (!sharers && job.launcher == "slurm" && bound_by_slurm(environment)) sharers = 1;
   const int ranks = sharers.value_or(job.local_world);
   return {std::max(1, mask.cores / std::max(1, ranks)),
-          format("{} allowed core{} for {} rank{}", mask.cores, mask.cores == 1 ? "" : "s", ranks,
-                 ranks == 1 ? "" : "s")};
+          format("{} for {}", base::counted(mask.cores, "allowed core"), base::counted(ranks, "rank"))};
 }
 
 // Cores from the scheduler: for a rank, or for the job's ranks on this node together.
@@ -100,8 +99,7 @@ Bound share_of(const Job& job, const Environment& environment, const CpuMask& ma
     const int threads = grant.a_rank ? *given : std::max(1, *given / job.local_world);
     if (threads >= best.threads) continue;
     best = {threads, quote(environment, grant.variable)};
-    if (!grant.a_rank)
-      best.because += format(" for {} rank{}", job.local_world, job.local_world == 1 ? "" : "s");
+    if (!grant.a_rank) best.because += " for " + base::counted(job.local_world, "rank");
   }
   return best;
 }
@@ -111,8 +109,8 @@ void bound_by_quota(Bound& best, const Job& job, const std::optional<CpuQuota>& 
   if (!quota) return;
   const int threads = std::max(1, static_cast<int>(quota->cores / job.local_world));
   if (threads >= best.threads) return;
-  best = {threads, format("{} allows {:.2g} cores for {} rank{}", quota->because, quota->cores,
-                          job.local_world, job.local_world == 1 ? "" : "s")};
+  best = {threads, format("{} allows {:.2g} cores for {}", quota->because, quota->cores,
+                          base::counted(job.local_world, "rank"))};
 }
 
 // OpenPBS sets OMP_NUM_THREADS to the cores of the chunk, even if several ranks share them.

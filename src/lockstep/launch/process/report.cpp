@@ -43,8 +43,7 @@ std::string with_doctor(const std::string& text, Code code) {
 }
 
 void add(Grouped& groups, const std::string& text, int rank) {
-  const auto found =
-      std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == text; });
+  const auto found = std::ranges::find(groups, text, &Grouped::value_type::first);
   if (found == groups.end()) {
     groups.push_back({text, {rank}});
   } else if (found->second.back() != rank) {
