@@ -1,6 +1,7 @@
-#include "trainer/cli/command_group.h"
-
 #include "support.h"
+#include "tools/cluster/job_script.h"
+#include "trainer/cli/commands.h"
+#include "trainer/cli/options.h"
 
 namespace lockstep::cli {
 namespace {

@@ -399,4 +399,11 @@ void BertForSequenceClassification::draw_anew(const std::vector<std::string>& mo
   }
 }
 
+void BertForSequenceClassification::scale_logits(double factor, double shift) {
+  const torch::NoGradGuard no_grad;
+  auto parameters = classifier_.ptr()->named_parameters();
+  parameters["weight"].mul_(factor);
+  parameters["bias"].mul_(factor).add_(shift);
+}
+
 }  // namespace lockstep

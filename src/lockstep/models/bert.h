@@ -100,6 +100,8 @@ class BertForSequenceClassification : public Net {
   void draw_anew(const std::vector<std::string>& modules);
   /// From now on backward computes each encoder layer's activations again: the same bits, less memory.
   void use_checkpointing(bool on);
+  /// From now on its logits are multiplied by `factor`, then shifted: the last layer takes that in.
+  void scale_logits(double factor, double shift);
   /// A line to log at the first forward in training: some models are only made to look at.
   void say_when_learning(std::string note) { note_ = std::move(note); }
   /// What it was made of.

@@ -68,21 +68,6 @@ at::Tensor sent(const at::Tensor& tensor, size_t index, c10::Device device) {
 
 // --- a thread for each device, kept between steps
 
-// at::ThreadLocalState carries whether autocast is on, but not its types.
-class AutocastTypes {
- public:
-  void apply() const {
-    at::autocast::set_autocast_dtype(at::kCPU, cpu_);
-    at::autocast::set_autocast_dtype(at::kCUDA, cuda_);
-    at::autocast::set_autocast_cache_enabled(cache_);
-  }
-
- private:
-  at::ScalarType cpu_ = at::autocast::get_autocast_dtype(at::kCPU);
-  at::ScalarType cuda_ = at::autocast::get_autocast_dtype(at::kCUDA);
-  bool cache_ = at::autocast::is_autocast_cache_enabled();
-};
-
 // Names the device. The kind of error stays: it decides the exit status.
 [[noreturn]] void rethrow_named(const std::exception_ptr& thrown, const std::string& device) {
   try {
@@ -112,13 +97,17 @@ class DeviceThreads {
   /// work(0) to work(count - 1), each on its device's thread, in the caller's grad mode, autocast and debug
   /// state. Returns when all are done; then the first device's error is thrown.
   void run(size_t count, const std::function<void(size_t)>& work, bool one_by_one = false) {
-    const at::ThreadLocalState state;
-    const AutocastTypes autocast;
+    const at::ThreadLocalState state;  // has whether autocast is on, but not its types
+    const auto cpu_type = at::autocast::get_autocast_dtype(at::kCPU);
+    const auto cuda_type = at::autocast::get_autocast_dtype(at::kCUDA);
+    const bool cached = at::autocast::is_autocast_cache_enabled();
     std::vector<std::exception_ptr> errors(count);
     const auto job = [&](size_t i) {
       try {
         const at::ThreadLocalStateGuard as_the_caller(state);
-        autocast.apply();
+        at::autocast::set_autocast_dtype(at::kCPU, cpu_type);
+        at::autocast::set_autocast_dtype(at::kCUDA, cuda_type);
+        at::autocast::set_autocast_cache_enabled(cached);
         const c10::OptionalDeviceGuard here(devices_[i].is_cpu() ? std::nullopt : std::optional(devices_[i]));
         const CountedFor counted(i);
         work(i);

@@ -8,11 +8,10 @@
 #include <unordered_map>
 
 namespace lockstep::parallel {
-namespace {
 
 // What is held on the CPU, device by device. A tensor is freed on any thread, and counts for the device that
 // made it.
-struct Ledger {
+struct MemoryLedger {
   struct Block {
     size_t device;
     int64_t bytes;
@@ -21,7 +20,7 @@ struct Ledger {
   std::unordered_map<void*, Block> blocks;
   std::vector<int64_t> held, peaks;
 
-  explicit Ledger(size_t devices) : held(devices), peaks(devices) {}
+  explicit MemoryLedger(size_t devices) : held(devices), peaks(devices) {}
 
   /// `bytes` is negative where the block is freed.
   void count(void* pointer, int64_t bytes, size_t device) {
@@ -35,17 +34,20 @@ struct Ledger {
   }
 };
 
-std::mutex current_mutex;
-std::shared_ptr<Ledger> current;  // of the DeviceMemory that lives now
+namespace {
 
-std::shared_ptr<Ledger> current_ledger() {
+std::mutex current_mutex;
+std::shared_ptr<MemoryLedger> current;  // of the newest DeviceMemory, while it lives
+
+std::shared_ptr<MemoryLedger> current_ledger() {
   const std::lock_guard lock(current_mutex);
   return current;
 }
 
 class Reporter : public c10::MemoryReportingInfoBase {
  public:
-  Reporter(std::shared_ptr<Ledger> ledger, size_t device) : ledger_(std::move(ledger)), device_(device) {}
+  Reporter(std::shared_ptr<MemoryLedger> ledger, size_t device)
+      : ledger_(std::move(ledger)), device_(device) {}
 
   void reportMemoryUsage(void* pointer, int64_t bytes, size_t, size_t, c10::Device where) override {
     if (where.is_cpu()) ledger_->count(pointer, bytes, device_);
@@ -53,7 +55,7 @@ class Reporter : public c10::MemoryReportingInfoBase {
   bool memoryProfilingEnabled() const override { return true; }
 
  private:
-  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<MemoryLedger> ledger_;
   size_t device_;
 };
 
@@ -80,10 +82,11 @@ CountedFor::CountedFor(size_t device) {
     guard_.emplace(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(std::move(ledger), device));
 }
 
-DeviceMemory::DeviceMemory(std::vector<at::Device> devices) : devices_(std::move(devices)) {
+DeviceMemory::DeviceMemory(std::vector<at::Device> devices)
+    : devices_(std::move(devices)), ledger_(std::make_shared<MemoryLedger>(devices_.size())) {
   {
     const std::lock_guard lock(current_mutex);
-    current = std::make_shared<Ledger>(devices_.size());
+    current = ledger_;
   }
   own_.emplace(0);
   restart();
@@ -91,13 +94,12 @@ DeviceMemory::DeviceMemory(std::vector<at::Device> devices) : devices_(std::move
 
 DeviceMemory::~DeviceMemory() {
   const std::lock_guard lock(current_mutex);
-  current = nullptr;
+  if (current == ledger_) current = nullptr;
 }
 
 std::vector<int64_t> DeviceMemory::peaks() const {
-  const auto ledger = current_ledger();
-  const std::lock_guard lock(ledger->mutex);
-  auto peaks = ledger->peaks;
+  const std::lock_guard lock(ledger_->mutex);
+  auto peaks = ledger_->peaks;
   for (size_t i = 0; i < peaks.size(); ++i) {
     if (!devices_[i].is_cpu()) peaks[i] = peak_of(devices_[i]);
   }
@@ -105,9 +107,8 @@ std::vector<int64_t> DeviceMemory::peaks() const {
 }
 
 void DeviceMemory::restart() {
-  const auto ledger = current_ledger();
-  const std::lock_guard lock(ledger->mutex);
-  ledger->peaks = ledger->held;
+  const std::lock_guard lock(ledger_->mutex);
+  ledger_->peaks = ledger_->held;
   for (const auto& device : devices_) {
     if (!device.is_cpu()) restart_peak_of(device);
   }

@@ -13,6 +13,8 @@
 
 namespace lockstep::parallel {
 
+struct MemoryLedger;
+
 /// While it lives, what this thread allocates on the CPU counts for a device of the DeviceMemory that lives
 /// now; nothing without one.
 class CountedFor {
@@ -23,7 +25,7 @@ class CountedFor {
   std::optional<c10::DebugInfoGuard> guard_;
 };
 
-/// Counts while it lives; one at a time. The thread that makes it counts for device 0.
+/// Counts while it lives, or until another one is made. The thread that makes it counts for device 0.
 class DeviceMemory {
  public:
   explicit DeviceMemory(std::vector<at::Device> devices);
@@ -38,6 +40,7 @@ class DeviceMemory {
 
  private:
   const std::vector<at::Device> devices_;
+  const std::shared_ptr<MemoryLedger> ledger_;
   std::optional<CountedFor> own_;
 };
 

@@ -4,7 +4,13 @@
 #include <string>
 #include <vector>
 
+namespace lockstep::cluster {
+struct JobRequest;
+}
+
 namespace lockstep::cli {
+
+class Options;
 
 struct Subcommand {
   std::string name;
@@ -21,5 +27,23 @@ bool joins_job(const std::string& command);
 std::string version_text();
 /// The version and the commit alone.
 std::string version_line();
+
+// A command that is several: `lockstep bench step`, `lockstep model check`.
+
+struct CommandGroup {
+  std::string name;                   // "bench"
+  std::string summary;                // what --help says below its name
+  std::string kind, kinds;            // what its members are called: "bench", "benches"
+  std::vector<std::string> examples;  // whole lines
+  std::vector<Subcommand> members;
+};
+
+/// Runs the member that the first word names, with the words after it.
+int run_group(const CommandGroup& group, const std::vector<std::string>& args);
+
+// The options by which a job is described, for every command that writes or submits one.
+
+/// --site, --nodes, --gpus-per-node, ..., --set, into `job`, which outlives the options.
+void add_job_options(Options& options, cluster::JobRequest& job);
 
 }  // namespace lockstep::cli

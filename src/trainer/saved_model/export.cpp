@@ -33,8 +33,8 @@ void on_first(const Team& team, const std::function<void()>& work) {
   });
 }
 
-const BertForSequenceClassification& require_bert(const Net& net) {
-  if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
+BertForSequenceClassification& require_bert(Net& net) {
+  if (auto* bert = dynamic_cast<BertForSequenceClassification*>(&net)) return *bert;
   throw InputError("only the model bert has a folder that transformers loads", "model.name",
                    "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
 }
@@ -46,14 +46,6 @@ BertFolder folder_of(const Setup& setup) {
           .regression = setup.data.regression,
           .pretrained = pretrained,
           .tokenizer = vocabulary.empty() ? pretrained : vocabulary};
-}
-
-// transformers knows no scale of a label: the last layer takes it in.
-void answer_in_own_unit(Net& net, const LabelScale& scale) {
-  const torch::NoGradGuard no_grad;
-  auto parameters = net.named_parameters();
-  parameters["classifier.weight"].mul_(scale.std);
-  parameters["classifier.bias"].mul_(scale.std).add_(scale.mean);
 }
 
 /// An exported model, and where its copy goes.
@@ -96,9 +88,10 @@ int export_folder(const Command& command, const std::string& checkpoint, const s
   const auto [path, tree] = read_saved(team, checkpoint);
   if (!recall(setup, tree)) load_data(setup);
   const auto net = seeded_model(setup);
-  const auto& bert = require_bert(*net);
+  auto& bert = require_bert(*net);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
-  if (const auto& scale = setup.data.label_scale) answer_in_own_unit(*net, *scale);
+  // transformers knows no scale of a label
+  if (const auto& scale = setup.data.label_scale) bert.scale_logits(scale->std, scale->mean);
   on_first(team, [&] { write_bert_folder(bert, folder_of(setup), output); });
   if (team.first()) output::line(path + " is in " + output);
   return kDone;

@@ -4,7 +4,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/launch/process/leave.h"
 #include "tools/bench/measure.h"
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 

@@ -3,7 +3,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/paths.h"
 #include "tools/model_check/model_check.h"
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {

@@ -12,7 +12,7 @@
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "tools/submit/submission.h"
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
