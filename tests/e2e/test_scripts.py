@@ -27,16 +27,6 @@ def fake(folder, name, text):
     return folder
 
 
-@pytest.mark.parametrize("client, hint", [("sbatch", "salloc --nodes=1 --ntasks=2"), ("qsub", "qsub -I -l select=1")])
-def test_a_login_node_builds_and_says_how_to_get_a_job(ready, run, tmp_path, client, hint):
-    folder = fake(tmp_path, client, "echo must not be called >&2; exit 9\n")
-    result = run(SOURCE / "scripts/run", cwd=tmp_path, env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=LONG_PATIENCE,
-                 check=True)
-    assert "login node" in result.stderr and hint in result.stderr and "--here" in result.stderr
-    assert "must not be called" not in result.output
-    assert not (tmp_path / "runs").exists()
-
-
 def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(ready, run, lockstep, tmp_path):
     """Typed as printed, it gives the job script the same words: what a qsub -v would mangle comes by a file."""
     fake(tmp_path, "qsub", rf"""case $4 in *[\\\'\"]*) exit 9 ;; esac  # they do not survive -v
