@@ -31,7 +31,7 @@ def test_json_of_all_ranks(mpirun, mpi, lockstep):
 
 def test_without_its_peers_a_process_speaks_for_itself(run, lockstep, free_port):
     # nobody answers at that address, so this also shows that nobody hangs
-    env = {**TORCHRUN, **NO_SCHEDULER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    env = {**TORCHRUN, **NO_SCHEDULER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "LOCKSTEP_JOIN_TIMEOUT": 2}
     result = run(lockstep, "whoami", "--json", env=env)
     assert result.returncode == 1 and "error: 1 of 4 ranks answered" in result.stderr
     report = json.loads(result.stdout)
