@@ -118,20 +118,8 @@ def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path
     assert accuracy in run(lockstep, *words, cwd=tmp_path, check=True).stdout
 
 
-@pytest.mark.parametrize("ranks, words, error", [
-    (3, sets(parallel__tensor=2), "3 ranks cannot be divided into parallel.tensor 2 x parallel.pipeline 1"),
-    (2, sets(parallel__tensor=2, model__hidden="[33]"),
-     "33 outputs of a linear layer cannot be divided evenly among 2 ranks"),
-], ids=["ranks", "width"])
-def test_what_does_not_split_is_an_error_of_all_ranks(ranks, words, error, lockstep, mpirun, root, tmp_path):
-    config = write_config(tmp_path, CONFIG.format(name="bad", root=root, model=MODELS["mlp"]))
-    result = mpirun(ranks, lockstep, "train", config, *words, cwd=tmp_path)
-    assert result.returncode == 2, result.output
-    assert result.stderr.count("error: ") == 1 and f"error: {error}" in result.stderr, result.stderr
-    assert not (tmp_path / "runs/bad").exists() and not result.left_behind
-
-
-@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.full)])
+@pytest.mark.full  # test_pipeline.py kills a rank that waits inside a layer
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mpi, start, root, tmp_path):
     config = write_config(tmp_path, CONFIG.format(name="dying", root=root, model=MODELS["bert_layer"]))
     process = start(mpiexec, *mpi.quiet, "-n", 4, lockstep, "train", config, *MESH,
