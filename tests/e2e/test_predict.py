@@ -223,17 +223,3 @@ def test_a_checkpoint_of_a_newer_format_is_refused(pima_run, lockstep, mpirun, t
         result = mpirun(3, lockstep, *start, tmp_path / "newer.pt", cwd=tmp_path, quiet=True)
         assert result.returncode == 2 and result.stderr.count("format 99") == 1, result.output
     assert not (tmp_path / "runs").exists()
-
-
-def test_predict_needs_no_training_data(pima_run, lockstep, run, tmp_path):
-    """A checkpoint brings the normalisation: neither the data nor the seed that split it plays a part."""
-    folder, config = pima_run
-    path = tmp_path / "input"
-    path.write_text("6,148,72,35,0,33.6,0.627,50\n1,85,66,29,0,26.6,0.351,31\n")
-    words = ["predict", config, "--input", path]
-    elsewhere = sets(data__root=tmp_path / "nowhere", run__seed=7)
-    here = run(lockstep, *words, "--checkpoint", folder, check=True).stdout
-    assert run(lockstep, *words, "--checkpoint", folder, *elsewhere, check=True).stdout == here
-    python = written_by_python(newest(folder)["model"], tmp_path)[0]
-    result = run(lockstep, *words, "--checkpoint", python, *elsewhere)
-    assert result.returncode == 2 and "nowhere" in result.stderr, result.output

@@ -184,17 +184,3 @@ def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     there, unbroken_here = newest(tmp_path / "runs/pima-2"), newest(tmp_path / "runs/pima-3")
     assert there["iter_no"] == 9
     assert_same_tensors(there["model"], unbroken_here["model"])
-
-
-@pytest.mark.full
-def test_dropout_draws_the_same_numbers(lockstep, mpirun, tmp_path):
-    """A model with dropout, from Python: its random numbers go on where they were."""
-    from torch import nn
-    script = torch.jit.script(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 2)))
-    script.save(str(tmp_path / "model.pt"))
-    config = write_config(tmp_path, PIMA)
-    words = [*sets(model__name="torchscript", model__path=tmp_path / "model.pt", train__epochs=3)]
-    mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
-    mpirun(2, lockstep, "train", config, *words, *sets(train__max_steps=25), cwd=tmp_path, check=True)
-    mpirun(2, lockstep, "train", config, *words, "--resume", "runs/pima-2", cwd=tmp_path, check=True)
-    assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")

@@ -95,29 +95,6 @@ def test_python_alone_learns_what_a_shared_bert_layer_does(train, root):
     optimizer.load_state_dict(saved["optimizer"])
 
 
-@pytest.mark.full  # tests/loop/ranks/tensor_model_test.cpp holds the state by default
-def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path):
-    plain = train(2, "bert_twin", name="plain")
-    moving = train(4, "bert_twin", *MESH, *sets(train__max_steps=6), name="moving")
-    early = checkpoints(moving)[-1]
-    # one rank's samples are now two ranks' of the same order
-    alone = train(2, "bert_twin", *sets(parallel__tensor=2, data__batch_size=32, train__max_steps=10), name="alone",
-                  resume=early)
-    assert losses(alone) == pytest.approx(losses(plain)[6:10], abs=1e-5)
-    train(2, "bert_twin", *sets(train__max_steps=12), name="moving", resume="auto")
-    train(4, "bert_twin", *MESH, *sets(train__max_steps=16), name="moving", resume="auto")
-    train(2, "bert_twin", name="moving", resume="auto")
-    assert losses(moving) == pytest.approx(losses(plain), abs=1e-5)
-    assert_close_models(moving, plain)
-    state, peer = newest(moving)["optimizer"]["state"], newest(plain)["optimizer"]["state"]
-    assert [{key: value.shape for key, value in one.items()} for one in state.values()] == \
-        [{key: value.shape for key, value in one.items()} for one in peer.values()]
-    # a mesh's config and checkpoint, and one process that has the whole model
-    words = ["eval", early.parents[1] / "config.yaml", *MESH, "--checkpoint", moving]
-    accuracy = f"accuracy   {metrics(moving)[-1]['accuracy']:.4f}"
-    assert accuracy in run(lockstep, *words, cwd=tmp_path, check=True).stdout
-
-
 @pytest.mark.full  # test_pipeline.py kills a rank that waits inside a layer
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mpi, start, root, tmp_path):

@@ -132,20 +132,6 @@ def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpiru
     assert document["predictions"][0]["class"] == "good"
 
 
-def test_resume_inside_an_epoch_at_another_world_goes_on_with_the_same_samples(train, place, lockstep, mpirun):
-    """In the order of lengths, too: the rest of the epoch's list is dealt to the ranks that are there."""
-    write_csv(place / "reviews.csv", reviews(200))
-    many = dict(train__max_steps=16, train__log_every=1, data__bucket=32)
-    train("reviews.csv", run__name="whole", **many)
-    words = ["train", place / "config.yaml", *sets(run__name="parts", **many)]
-    mpirun(2, lockstep, *words, *sets(train__max_steps=5, data__batch_size=4), cwd=place, check=True)
-    mpirun(1, lockstep, *words, "--resume", place / "runs/parts", cwd=place, check=True)
-    whole, parts = ([row["loss"] for row in metrics(place / f"runs/{name}") if row.get("event") == "step"]
-                    for name in ("whole", "parts"))
-    assert len(whole) == len(parts) == 16
-    assert parts[5:] == pytest.approx(whole[5:], rel=1e-4)
-
-
 def test_mnli_counts_matched_and_mismatched(place, lockstep, run, mpirun):
     rows = write_nli(place / "mnli")
     write_model(place / "model.pt", place / "words", 3)
