@@ -70,12 +70,13 @@ def test_config_schema_and_reference_name_it_with_its_default_options(built, pro
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name, trouble", [("optimizer", "other"), ("comm_hook", "absent"), ("model", "nothing")])
+@pytest.mark.parametrize("name, trouble", [("optimizer", "other"), ("task", "old"), ("comm_hook", "absent"), ("model", "nothing")])
 def test_what_cannot_be_used_says_why_once(name, trouble, build_dir, program, mpirun, tmp_path):
     row, key, kind = EXAMPLES[name]
     library, words = {
         "absent": (tmp_path / "absent.so", "No such file"),
         "nothing": (next(build_dir.glob("**/no_task.so")), f"has no {kind}"),
+        "old": (next(build_dir.glob("**/other_abi_task.so")), "built for another lockstep"),
         "other": (next(build_dir.glob("**/other_rows.so")), "built for another lockstep"),
     }[trouble]
     config = tmp_path / "own.yaml"
