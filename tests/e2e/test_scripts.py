@@ -39,6 +39,7 @@ export PBS_JOBID=7.x PBS_NODEFILE=$PWD/nodes LOCKSTEP_START=mpirun
 until [ "$1" = train ]; do shift; done
 shift; printf '%s\\n' "$@"
 """)
+    fake(tmp_path, "qstat", "printf 'Job Id: 7.x\\n    job_state = R\\n'\n")
     (tmp_path / "nodes").write_text(f"{os.uname().nodename}\n")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["--set", "optim.betas=[0.8, 0.9]", "--set", "run.name=it's \"mine\""]

@@ -100,7 +100,7 @@ def test_a_sigterm_after_a_warning_is_the_same_request(lockstep, start, tmp_path
 def test_the_deadline(lockstep, run, tmp_path):
     config = write_config(tmp_path, PIMA)
     result = run(lockstep, "train", config, *ENDLESS, *sets(checkpoint__before_deadline="10m"), "--launcher", "none",
-                 env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 604)}, cwd=tmp_path)
+                 env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 602)}, cwd=tmp_path)
     assert result.returncode == 75, result.output
     assert "end is near" in status(tmp_path / "runs/pima")["reason"]
 
