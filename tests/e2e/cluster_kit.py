@@ -14,7 +14,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
-from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of, wait_for
+from process_kit import PENDING, has_signal, shared_library, status_of, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -56,17 +56,6 @@ def site(mpi, mpi_on_path):
     if mpi is OPEN_MPI:
         return {}
     return {"PATH": mpi_on_path, "LOCKSTEP_SRUN_MPI": "pmi2"}
-
-
-@pytest.fixture
-def across(mpi, site):
-    """across(nodes) -> what a job on that many nodes adds to its environment; empty where there is nothing to say.
-
-    MPICH's UCX takes the lab's nodes, which are one kernel, for one host, whose memory they do not share: it is held to
-    TCP. Over that, UCX 1.13 now and then hangs in MPI_Finalize, with any program, so such a job is looked at when its
-    run is done, and then ended.
-    """
-    return lambda nodes: {"UCX_TLS": "tcp"} if mpi is not OPEN_MPI and nodes > 1 else {}
 
 
 # ---- tests whose jobs wait more than they work ---------------------------------------------------------------
@@ -199,15 +188,14 @@ def has_to_stop_now(lab, word, work, log, limit, lead):
 @pytest.fixture(scope="session")
 def reference(lockstep, mpiexec, once):
     """reference(world, backend, SET...): digests of the same training without a scheduler, made once for all workers."""
-    def train(world, backend, *sets, env=None):
+    def train(world, backend, *sets):
         def make(folder):
             (folder / "quick.yaml").write_text(QUICK)
             run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", "--set", f"launch.backend={backend}", *sets],
-                        cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, check=True)
+                        cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE)}, check=True)
             (folder / "digests").write_text(json.dumps(digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)))
-        # a preloaded library lies elsewhere in each worker
-        key = repr((world, backend, sets, sorted((k, pathlib.Path(v).name) for k, v in (env or {}).items())))
-        return json.loads((once("reference-" + hashlib.sha256(key.encode()).hexdigest()[:16], make) / "digests").read_text())
+        key = hashlib.sha256(repr((world, backend, sets)).encode()).hexdigest()[:16]
+        return json.loads((once(f"reference-{key}", make) / "digests").read_text())
     return train
 
 
@@ -237,16 +225,6 @@ def steps_logged(work):
 
 def first_steps(work, steps=6):
     wait_for(lambda: steps_logged(work) >= steps, what=f"step {steps}")
-
-
-def wait_until_done(work, within=PATIENCE):
-    """Waits for the first run of `work`, whatever then becomes of its job."""
-    def done():
-        try:
-            return json.loads((runs(work)[0] / "status.json").read_text())["state"] == "done"
-        except (FileNotFoundError, IndexError, ValueError):
-            return False
-    wait_for(done, within, "the run to be done")
 
 
 def digests(program, checkpoint, run_process):

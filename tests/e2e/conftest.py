@@ -275,13 +275,6 @@ def build_dir(request):
 
 
 @pytest.fixture(scope="session")
-def limits_addresses(build_dir):
-    """Skips where the program cannot run with few addresses."""
-    if "-fsanitize=address" in cache_value(build_dir, "CMAKE_CXX_FLAGS"):
-        pytest.skip("this build's sanitizer reserves terabytes of addresses")
-
-
-@pytest.fixture(scope="session")
 def lockstep(build_dir):
     """The path of the program."""
     program = build_dir / "bin/lockstep"

@@ -89,22 +89,13 @@ def in_order(shown, out, err):
 
 def in_any_order(shown, printed):
     """What is wrong, or None: each line shown for a line printed of its own."""
-    taken = {}  # line printed -> line shown
-
-    def place(line, tried):
-        for number, text in enumerate(printed):
-            if number not in tried and pattern(line).fullmatch(text):
-                tried.add(number)
-                if number not in taken or place(taken[number], tried):
-                    taken[number] = line
-                    return True
-        return False
-    lines = [line for line in shown if line != ANY_LINES]
-    for line in lines:
-        if not place(line, set()):
+    left, lines = list(printed), [line for line in shown if line != ANY_LINES]
+    for line in sorted(lines, key=lambda line: (ANY_TEXT in line, -len(line))):  # what fits few lines first
+        fit = next((text for text in left if pattern(line).fullmatch(text)), None)
+        if fit is None:
             return f"this line is not printed, or not so often: {line}"
-    extra = [text for number, text in enumerate(printed) if number not in taken]
-    return f"more is printed than is shown: {extra[0]}" if extra and len(lines) == len(shown) else None
+        left.remove(fit)
+    return f"more is printed than is shown: {left[0]}" if left and len(lines) == len(shown) else None
 
 
 def wrong(shown, out, err="", any_order=False):

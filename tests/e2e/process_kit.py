@@ -92,18 +92,6 @@ def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=PATIENCE):
     return text.decode()
 
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-
-
-def let_others_pass(path, base):
-    """Opens to other users the folders above `path` that pytest made and closed: those of `base`, its own of this run."""
-    run = base.parent if base.name.startswith("popen-") else base  # a worker's lie in the run's
-    top = run.parent if run.parent.name.startswith("pytest-of-") else run
-    for folder in path.parents:
-        if folder.is_relative_to(top):
-            folder.chmod(folder.stat().st_mode | 0o011)
-
-
 def read_only(prefix):
     """The words that run a command with `prefix` mounted read-only; root walks through file modes."""
     words = ["unshare", "--mount", "sh", "-c",
@@ -123,17 +111,3 @@ def shared_library(folder, name, source, *flags):
         source.write_text(text)
     subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", folder / name, source, "-ldl"], check=True)
     return folder / name
-
-
-def threads_of(pids):
-    """What each thread of these processes does, for a failure that should not be: its state, and the call it is in."""
-    def said(thread, name):
-        return (thread / name).read_text().strip()
-    lines = []
-    for thread in (found for pid in pids for found in pathlib.Path(f"/proc/{pid}/task").glob("*")):
-        try:
-            state = said(thread, "stat").rpartition(")")[2].split()[0]
-            lines.append(f"{thread} {said(thread, 'comm')} {state} {said(thread, 'wchan')} {said(thread, 'syscall')}")
-        except OSError:
-            continue  # it ended meanwhile
-    return "\n".join(lines)

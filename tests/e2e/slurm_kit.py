@@ -6,8 +6,7 @@ import typing
 
 import pytest
 from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
-from conftest import cache_value
-from process_kit import PATIENCE, shared_library
+from process_kit import PATIENCE
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = (*SO_LONG, "--set", "checkpoint.every_steps=5")
@@ -69,12 +68,3 @@ def finished(lab, work, job, within=PATIENCE):
     state = lab.wait(job, within=within)
     assert (state["JobState"], state["ExitCode"]) == ("COMPLETED", "0:0"), log_of(work, job)
     return state
-
-
-@pytest.fixture(scope="module")
-def nodes_of_two(build_dir, tmp_path_factory):
-    """An environment in which the mpi backend takes every two ranks of a host for a node."""
-    headers = cache_value(build_dir, "MPI_C_HEADER_DIR")
-    library = shared_library(tmp_path_factory.mktemp("nodes"), "pretend_nodes.so",
-                             SOURCE / "tests/e2e/peers/pretend_nodes.c", f"-I{headers}")
-    return {"LD_PRELOAD": str(library), "TEST_RANKS_PER_NODE": "2"}

@@ -80,12 +80,6 @@ def test_a_run_ends_when_it_is_solved(train, tmp_path):
     assert_same_tensors(newest(run)["model"], before["model"])  # it had reached what it was for
 
 
-def test_ranks_begin_alike_and_act_apart(unbroken):
-    counts = newest(unbroken)["lockstep"]["acting"]["actors"][1]
-    assert counts.shape == (2, 8, 2)
-    assert not set(counts[0, :, 1].tolist()) & set(counts[1, :, 1].tolist())
-
-
 @pytest.mark.parametrize("step", [STEPS + 3, pytest.param(STEPS, marks=pytest.mark.full)])
 def test_a_run_that_is_cut_and_resumed_ends_with_the_same_bits(train, unbroken, tmp_path, step):
     words = sets(checkpoint__every_steps=step)
@@ -97,7 +91,8 @@ def test_a_run_that_is_cut_and_resumed_ends_with_the_same_bits(train, unbroken, 
     assert_same_run(run, unbroken)
 
 
-def test_other_ranks_begin_new_environments_and_say_so(lockstep, mpiexec, run, train, tmp_path):
+@pytest.mark.full  # tests/tasks has the state of other ranks
+def test_other_ranks_begin_new_environments_and_say_so(lockstep, run, train, tmp_path):
     where = train(tmp_path, 2, *sets(train__max_steps=STEPS + 3))
     result = run(lockstep, "train", tmp_path / "config.yaml", *sets(train__max_steps=0), "--resume", "auto",
                  cwd=tmp_path)

@@ -3,18 +3,16 @@
 import json
 import os
 import pathlib
-import pty
 import re
 import signal
 import subprocess
-import types
 
 import pytest
 
-from conftest import clean_environment, left_behind, run_process
-from process_kit import LONG_PATIENCE, PATIENCE, wait_for
-from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, sets, status, write_config,
-                       write_small_mnist)
+from conftest import left_behind
+from process_kit import PATIENCE, wait_for
+from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, python_ranks, sets, status,
+                       write_config, write_small_mnist)
 
 pytestmark = pytest.mark.about("setup", "launch/process", "loop")
 
@@ -30,7 +28,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def mnist_root(tmp_path_factory):
-    return write_small_mnist(tmp_path_factory.mktemp("mnist"), train=1500, test=64)
+    return write_small_mnist(tmp_path_factory.mktemp("mnist"), train=400, test=64)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +40,8 @@ def peers(python, source_dir, mnist_root, tmp_path_factory):
         if world not in made:
             out = tmp_path_factory.mktemp(f"python-{world}")
             (out / "variants.json").write_text(json.dumps({name: row[0] for name, row in VARIANTS.items()}))
-            run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
-                         source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist_root,
-                         "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                         "--variants", out / "variants.json", "--out", out], timeout=LONG_PATIENCE, check=True)
+            python_ranks(python, world, out, source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist_root,
+                         "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--variants", out / "variants.json", "--out", out)
             made[world] = {name: torch.load(out / f"{name}.pt", weights_only=True) for name in VARIANTS}
         return made[world]
     return train
@@ -190,74 +186,29 @@ def test_ranks_end_with_the_process_that_carries_them_and_the_run_knows_what_tha
     assert "lost before" in (tmp_path / "report.html").read_text()
 
 
-def test_variables_set_by_hand_carry_too(lockstep, start, free_port, train, tmp_path):
-    words = sets(train__epochs=1, train__as_world=3)
-    folder = tmp_path / "by hand"
-    folder.mkdir()
-    config, port = write_config(folder, PIMA), free_port()
-    jobs = [start(lockstep, "train", config, *words, cwd=folder,
-                  env=dict(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in (0, 1)]
-    assert [job.wait(PATIENCE) for job in jobs] == [0, 0]
-    assert_same_run(train(1, PIMA, words), folder / "runs/pima")
-
-
-@pytest.mark.parametrize("words, key", [(dict(train__mode="single"), "train.mode"), (dict(launch__backend="mpi"), "launch.backend")])
-def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, run, tmp_path):
-    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(**{"train__as_world": 3, **words}), cwd=tmp_path)
-    assert result.returncode == 2 and result.stderr.count("error:") == 1 and key in result.stderr
+def test_what_cannot_be_kept_is_refused_once_and_by_name(lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, launch__backend="mpi"), cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("error:") == 1 and "launch.backend" in result.stderr
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("what", ["world", "libtorch", pytest.param("config", marks=pytest.mark.full)])
-def test_exact_refuses_what_would_change_the_bits(what, lockstep, mpirun, tmp_path):
+def test_exact_refuses_what_would_change_the_bits(lockstep, mpirun, tmp_path):
     config, exact = write_config(tmp_path, PIMA), sets(train__exact="required", train__threads=1)
     mpirun(2, lockstep, "train", config, *sets(train__max_steps=3), *exact, cwd=tmp_path, check=True)
     folder = tmp_path / "runs/pima"
     content = newest(folder)
-    ranks, said = 2, content["lockstep"].get(what)
-    if what == "world":
-        ranks, said = 1, "world size 1 (was 2)"
-    elif what == "config":
-        exact, said = exact + sets(data__batch_size=8), "the config has changed: data.batch_size"
-    else:
-        content["lockstep"][what] = "another"
-        torch.save(content, checkpoints(folder)[-1])
-    result = mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *exact, "--resume", folder, cwd=tmp_path)
-    assert result.returncode == 2 and said in result.stderr and "train.exact" in result.stderr, result.stderr
-    assert newest(folder)["iter_no"] == 3
-    if what not in ("world", "config"):  # a file that does not tell is none that may be trusted
-        del content["lockstep"][what]
-        torch.save(content, checkpoints(folder)[-1])
-        result = mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *exact, "--resume", folder, cwd=tmp_path)
-        assert result.returncode == 2 and "train.exact" in result.stderr, result.stderr
-    off = sets(train__exact="off", train__threads=1)
-    mpirun(2, lockstep, "train", config, *sets(train__max_steps=6), *off, "--resume", folder, cwd=tmp_path, check=True)
 
-
-def test_a_closed_terminal_ends_the_run(lockstep, tmp_path):
-    """Its end reaches the process that leads the session alone."""
-    config = write_config(tmp_path, PIMA)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execve(lockstep, [str(lockstep), "train", str(config), *sets(train__as_world=2, train__epochs=1000000)], clean_environment())
-    file = tmp_path / "runs/pima/metrics.jsonl"
-    os.set_blocking(terminal, False)
-    wait_for(lambda: read_what_is_there(terminal) and file.exists() and file.read_text().count("\n") > 10)
-    ranks = carried(types.SimpleNamespace(pid=pid))
-    os.close(terminal)
-    assert os.waitpid(pid, 0)[1] != 0 and len(ranks) == 2
-    wait_for(lambda: not any(pathlib.Path(f"/proc/{rank}").exists() for rank in ranks.values()))
-
-
-def read_what_is_there(terminal):
-    try:
-        while os.read(terminal, 65536):
-            pass
-    except OSError:
-        pass
-    return True
+    def resume(ranks, *words, **changes):
+        torch.save({**content, "lockstep": {**content["lockstep"], **changes}}, checkpoints(folder)[-1])
+        return mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *words, "--resume", folder, cwd=tmp_path)
+    for ranks, words, changes, said in ((1, exact, {}, "world size 1 (was 2)"), (2, exact, {"libtorch": "another"}, "another"),
+                                        (2, exact, {"libtorch": ""}, "libtorch"),  # a file that does not tell is not trusted
+                                        (2, exact + sets(data__batch_size=8), {}, "the config has changed: data.batch_size")):
+        result = resume(ranks, *words, **changes)
+        assert result.returncode == 2 and said in result.stderr and "train.exact" in result.stderr, result.stderr
+        assert newest(folder)["iter_no"] == 3
+    assert resume(1, *sets(train__exact="off", train__threads=1)).returncode == 0
 
 
 @pytest.mark.parametrize("left, words", [

@@ -64,22 +64,6 @@ def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockste
     assert status(place / folder)["state"] == "done" and status(place / folder)["attempt"] == 2
 
 
-def test_a_key_that_differs_is_named(lockstep, run, place):
-    """Judged by the config.yaml of that day."""
-    name = "sgd"
-    result = run(lockstep, "train", f"configs/{name}.yaml", "--resume", "auto", "--set", "optim.lr=0.125", "--set",
-                 "train.epochs=60", "--set", "launch.timeout=9m", cwd=place, check=True)
-    was = value_in(place / "runs" / name, "lr")
-    assert f"runs/{name} has a different config: optim.lr (was {was}, is 0.125); to resume it anyway" in result.output, result.output
-    assert (place / "runs" / f"{name}-2").is_dir()
-
-
-def value_in(folder, key):
-    """A key's value in the optim section of the folder's config.yaml."""
-    section = (folder / "config.yaml").read_text().split("\noptim:\n")[1]
-    return next(line.split(": ")[1] for line in section.splitlines() if line.strip().startswith(key + ":"))
-
-
 @pytest.mark.parametrize("name", ["sgd", "done"])
 def test_it_is_judged_and_looked_into(name, lockstep, run, place):
     case = RUNS[name]

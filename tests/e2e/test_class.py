@@ -1,11 +1,9 @@
 """A class on a cluster: learners' folders, each with another answer, checked by queued jobs at the same time."""
 
 import pytest
-from cluster_kit import SOURCE, site, work  # noqa: F401  (fixtures)
-from conftest import run_process
+from conftest import SOURCE, run_process
 from process_kit import LONG_PATIENCE
-from pbs_kit import ended, pbs, qsub  # noqa: F401  (fixtures)
-from slurm_kit import lab, log_of  # noqa: F401  (fixtures)
+from slurm_kit import lab, log_of  # noqa: F401  (a fixture among them)
 
 pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
 
@@ -35,11 +33,3 @@ def test_a_few_learners_at_once_are_each_told_what_is_theirs(lab, prepared, tmp_
         state = lab.wait(job, within=LONG_PATIENCE)["JobState"]
         log = log_of(folder, job)
         assert words in log and state == ("COMPLETED" if words == "  pass" else "FAILED"), log
-
-
-@pytest.mark.full
-def test_a_check_in_the_queue_of_pbs(pbs, qsub, prepared, tmp_path):  # noqa: F811
-    folder = learners_folder(prepared, tmp_path / "course", ANSWERS[0][0])
-    job = qsub(script=str(SOURCE / "job_scripts/check.pbs"), cwd=folder, EXERCISE="groups.1")
-    assert ended(pbs, job) == 0
-    assert "  pass" in (folder / f"lockstep.o{job.split('.')[0]}").read_text()

@@ -8,8 +8,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import OPEN_MPI
-from process_kit import PATIENCE, ends_of, shared_library, threads_of, wait_for
+from process_kit import PATIENCE, ends_of, shared_library, wait_for
 from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
 pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/meet", "comm/shm", "comm/watch")
@@ -44,19 +43,9 @@ def ranks(start, peer, free_port):
 
 
 def wait_ready(processes):
-    """Reads until each has said "ready"; returns what each listens on."""
-    listening = []
     for process in processes:
-        addresses = []
-        for line in process.stdout:
-            if line.startswith("listening"):
-                addresses.append(line.split()[1])
-            if line.startswith("ready"):
-                break
-        else:
+        if not any(line.startswith("ready") for line in process.stdout):
             pytest.fail(f"a rank ended before it was ready:\n{process.stderr.read()}")
-        listening.append(addresses)
-    return listening
 
 
 def ready_pids(job, ranks):
@@ -154,31 +143,15 @@ def test_without_shared_memory_sums_go_over_gloo_and_that_is_said_once(ranks_in_
     assert said.count("the ranks cannot share memory, so sums use sockets (gloo)") == 1 and why in said, said
 
 
-def test_a_job_on_one_node_listens_on_the_loopback_alone(ranks):
-    processes = ranks(2, steps=3)
-    for addresses in wait_ready(processes):
-        assert addresses, "gloo itself listens somewhere, or this test sees nothing"
-        # the kernel prints 127.0.0.1 as 0100007F
-        assert all(address.startswith("0100007F:") for address in addresses), addresses
-    for status, _, err in ends_of(processes):
-        assert status == 0, err
-
-
 def gpus():
     return len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
 
 
-def has_plugin(build_dir):
-    return (build_dir / "lib/liblockstep_cuda.so").exists()
-
-
-@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("world", [world for world in (1, 2, 4) if world <= gpus()])
 def test_real_gpus_sum_and_train_as_the_cpu(ranks, mpirun, run, build_dir, world):
     """The tests of C++ are in processes of their own, because the CUDA half has to come first."""
-    if not has_plugin(build_dir):
+    if not (build_dir / "lib/liblockstep_cuda.so").exists():
         pytest.skip("built without the CUDA half")
-    if gpus() < world:
-        pytest.skip(f"needs {world} GPUs, and here are {gpus()}")
     for status, _, err in ends_of(ranks(world, backend="nccl", steps=20)):
         assert status == 0, err
     for binary, test, of_ranks in (("test_parallel", "DataParallelOnGpus.TheSameAsOnTheCpu", {1}),
@@ -191,15 +164,10 @@ def test_real_gpus_sum_and_train_as_the_cpu(ranks, mpirun, run, build_dir, world
             run(*words, env=env, check=True)
 
 
-def test_a_backend_that_is_not_here_says_why(ranks, build_dir, tmp_path):
+def test_a_cuda_half_of_another_build_is_refused(ranks, tmp_path):
     half = shared_library(tmp_path, "half.so", "int version = 1; void* lockstep_cuda_table(void) { return &version; }\n")
     (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(half)}))
-    assert status != 0 and "the CUDA plug-in belongs to another version of lockstep: 1, not" in err, err
-    (status, _, err), = ends_of(ranks(2, backend="mpi", only=[0]))
-    assert status == 2 and "needs MPI" in err, err
-    if has_plugin(build_dir) and not gpus():
-        (status, _, err), = ends_of(ranks(1, backend="nccl"))
-        assert status == 1 and "NCCL needs a GPU, and this process sees none" in err, err
+    assert status == 2 and "its version is 1, this one has" in err, err
 
 
 TWO_NODES = """
@@ -226,67 +194,9 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
     if how == signal.SIGSTOP:
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
         os.kill(pids[3], signal.SIGCONT)
-    try:
-        _, err = job.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired as late:
-        pytest.fail(f"{late.stderr}\n{threads_of(pids)}")
+    _, err = job.communicate(timeout=PATIENCE)
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
     assert "no report from" not in err, err
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
-def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, how, words):
-    # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
-    timeout = 4000 if how == signal.SIGSTOP else 600_000
-    process = start(mpiexec, "-n", 3, peer, "mpi", timeout, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, text=True)
-    pids = ready_pids(process, 3)
-    assert len(pids) == 3, process.stderr.read()
-    os.kill(pids[2], how)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode != 0
-    if mpi is OPEN_MPI:
-        assert process.returncode == (1 if how == signal.SIGSTOP else 128 + how)
-    if how == signal.SIGSTOP:
-        assert "rank 2 (" in err and words in err, err
-
-
-def suspend(pids, seconds):
-    """As a scheduler does it to a whole job."""
-    for number, pause in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0)):
-        for pid in pids:
-            os.kill(pid, number)
-        time.sleep(pause)
-
-
-@pytest.mark.mpi
-@pytest.mark.full  # test_suspend.py's is of the default backend
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
-def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
-    """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
-    process = start(mpiexec, "-n", 3, peer, backend, 5000, 20_000, 150, 10, stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, text=True)
-    pids = ready_pids(process, 3)
-    assert len(pids) == 3, process.stderr.read()
-    os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
-    time.sleep(0.3)
-    suspend(list(pids.values()), seconds=8)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-
-
-def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tmp_path):
-    processes = []
-    for rank in range(2):
-        env = dict(SLURM_JOB_ID=77, SLURM_STEP_ID=0, SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS=2, SLURM_LOCALID=rank,
-                   SLURM_NODEID=0, SLURM_STEP_NUM_NODES=1, SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NODELIST="n1",
-                   SLURM_NTASKS=2, TMPDIR=str(tmp_path))
-        processes.append(start(peer, "gloo", 20_000, 20_000, 3, env=env, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True))
-    for status, _, err in ends_of(processes):
-        assert status == 0, err
-    assert not list(tmp_path.glob("lockstep-*")), "the file goes when the last rank has left"
 
 
 @pytest.mark.mpi

@@ -71,9 +71,3 @@ def test_a_peer_with_other_losses_is_a_wrong_result(compare, other_peers, tmp_pa
     assert result.returncode == 1, result.output
     assert "WRONG: pima and pima_stock should have the same losses bit for bit: step " in result.stdout
     assert record(tmp_path / "out")["wrong"]
-
-
-def test_what_cannot_be_done_is_said(compare, tmp_path):
-    for words, said in ((("--only", "P77"), "the targets are P0, P1"), (("--build", "/nowhere"), "scripts/bootstrap builds it")):
-        result = compare("--out", tmp_path, *words)
-        assert result.returncode == 2 and said in result.stderr, result.output

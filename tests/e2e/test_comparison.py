@@ -1,30 +1,16 @@
 """The parts of bench/compare: how a job is tried, what its figures become, and what is said of them."""
 
-import os
 import sys
 
 import pytest
 from conftest import SOURCE
 
 sys.path.append(str(SOURCE / "bench/comparison"))
-import jobs  # noqa: E402
-import launch  # noqa: E402
-import measure  # noqa: E402
 import targets  # noqa: E402
 import verdict  # noqa: E402
 import verify  # noqa: E402
 
 pytestmark = pytest.mark.about("bench")
-
-
-def test_a_contestant_that_hangs_failed(monkeypatch):
-    def job(place, pace, folder, limit):
-        ran = launch.run([(["sh", "-c", "exec sleep 60"], os.environ)], folder, limit)
-        return {"seconds": [ran.seconds]}, ran
-    monkeypatch.setitem(jobs.JOBS, "job", job)
-    results = measure.Results()
-    measure.attempt("job", None, None, measure.Clock(30, 1), results)
-    assert "it hangs: still running after 1 s" in results.failed["job"]
 
 
 def test_losses_are_compared_to_the_last_bit():

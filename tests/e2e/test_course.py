@@ -32,13 +32,6 @@ def test_what_is_printed_is_compared_line_by_line():
     assert [case for case in differ if case[3] not in (wrong(case[0].splitlines(), *case[1:3]) or "")] == []
 
 
-def test_ranks_may_print_in_any_order():
-    for shown, out in (("a\nb\nc", "c\na\nb"), ("a…\nab", "ab\nac")):  # in the second the first line that fits is another's
-        assert wrong(shown.splitlines(), out, any_order=True) is None
-    assert "not so often: a" in wrong(["a", "a"], "a\nb", any_order=True)
-    assert "more is printed than is shown: b" in wrong(["a"], "a\nb", any_order=True)
-
-
 # --- what does it -------------------------------------------------------------------------------------------------
 
 

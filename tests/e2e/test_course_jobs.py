@@ -1,8 +1,6 @@
 """The course's job scripts: every spelling that a scheduler takes passes, what it would not read is said, solutions run."""
 
-import pbs_kit  # its fixtures are not wanted: tests are dealt one by one
 import pytest
-from cluster_kit import start_lab
 from conftest import SOURCE, clean_environment, run_process
 
 pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
@@ -57,32 +55,6 @@ def test_what_the_scheduler_would_not_do_is_said(course, tmp_path):
         write(tmp_path, SLURM, GOOD[SLURM], commands)
         done = course("check", SLURM)
         assert done.returncode == 1 and says in done.stdout, done.stdout
-
-
-def submit_to_pbs(lab, script, **how):
-    job = lab.run("qsub", "-v", "PATH,LOCKSTEP_HOME,LOCKSTEP_PROGRAM", script, **how).stdout.strip()
-    assert pbs_kit.ended(lab, job) == 0
-
-
-def submit_to_slurm(lab, script, **how):
-    assert lab.wait(lab.submit(script, **how))["JobState"] == "COMPLETED"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("exercise, scheduler, submit, log, says", [
-    (PBS, "pbs", submit_to_pbs, "start2.o1", "4 ranks on 2 node(s)"),
-    (SLURM, "slurm", submit_to_slurm, "start3-1.out", "4 ranks on 2 nodes")])
-def test_the_solution_is_a_job_of_four_ranks(exercise, scheduler, submit, log, says, course, build_dir, lockstep, mpi_on_path,
-                                             tmp_path, tmp_path_factory):
-    (tmp_path / "exercises" / FILES[exercise]).write_text(course("check", exercise, "--solution").stdout)
-    lab = start_lab(tmp_path_factory.mktemp("jobs") / "lab", scheduler)
-    try:
-        submit(lab, f"exercises/{FILES[exercise]}", cwd=tmp_path,
-               env=clean_environment(PATH=f"{lab.folder}/bin:{build_dir / 'bin'}:{mpi_on_path}", LOCKSTEP_HOME=str(SOURCE),
-                                     LOCKSTEP_PROGRAM=str(lockstep)))
-    finally:
-        lab.stop()
-    assert says in (tmp_path / log).read_text()
 
 
 def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(course, tmp_path):

@@ -90,21 +90,3 @@ def test_an_interface_that_is_not_there_and_a_clock_that_is_off(cluster):
     off = report.one("clocks", "failure", "(host n2) is ", "ahead of rank 0's (to within")
     assert 1.4 < float(off["says"].partition(" min ahead")[0].rpartition(" ")[2]) < 1.6
     report.one("folders", "failure", "is not the same on all nodes", "n2 (tmpfs) does not see what n1 writes there")
-
-
-@pytest.mark.full
-def test_a_host_name_that_is_the_loopback_and_data_that_is_not_there(cluster):
-    hosts = cluster.folder / "hosts of n2"
-    hosts.write_text("127.0.0.1 localhost\n127.0.1.1 n2\n10.213.7.11 n1\n10.213.7.1 login\n")
-    with cluster.done("n2", ["mount", "--bind", hosts, "/etc/hosts"], ["umount", "-l", "/etc/hosts"]), \
-            cluster.over("n2", cluster.folder / "data"), \
-            cluster.done("n2", ["mount", "--bind", "-o", "ro", cluster.folder / "runs", cluster.folder / "runs"],
-                         ["umount", "-l", cluster.folder / "runs"]):
-        report = cluster.doctor()
-        gone = cluster.doctor("--data", cluster.folder / "data/part 1", "--runs", cluster.folder / "runs")
-    trap = report.one("interfaces", "failure", "rank 2-3: the host name 'n2' resolves to 127.0.1.1, the loopback")
-    assert "GLOO_SOCKET_IFNAME" in trap["remedy"]
-    report.one("mpi", "ok", "sums right")
-    report.one("folders", "failure", "holds other files on n2 than on n1")
-    report.one("folders", "failure", "the run folder", "on n2: Read-only file system")
-    gone.one("folders", "failure", "part 1 on n2: No such file or directory")

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import OPEN_MPI, run_process
+from conftest import run_process
 from doctor_kit import LIMIT, Told, faults, told  # noqa: F401  (a fixture among them)
 from process_kit import PATIENCE, ends_of, wait_for
 
@@ -20,20 +20,6 @@ def test_a_stopped_rank_is_named(mpirun, lockstep, faults, tmp_path):  # noqa: F
     report, _ = json.JSONDecoder().raw_decode(result.stdout)
     stopped = Told(1, report).one("interfaces", "failure", "rank 1 (host ", "did not answer within 3 s")
     assert "state T" in stopped["remedy"]
-
-
-@pytest.mark.full
-def test_a_stopped_rank_is_named_without_mpi(start, lockstep, faults, tmp_path, free_port):  # noqa: F811
-    base = dict(WORLD_SIZE=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), LOCKSTEP_JOIN_TIMEOUT=3)
-    ranks = [start(lockstep, "doctor", "--json", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                   text=True, env={**base, "RANK": rank, "LOCAL_RANK": rank,
-                                   **({"LD_PRELOAD": faults, "FAULT_STOP": 1} if rank == 2 else {})}) for rank in range(3)]
-    first, second = ends_of(ranks[:2], LIMIT)
-    report = told(first)
-    stopped = report.one("interfaces", "failure", "rank 2 ", "did not answer")
-    assert "rank 1 " not in stopped["says"], "it is well"
-    assert second[0] == 1 and not second[1], "rank 0 has said it"
-    ranks[2].kill()  # it is stopped, and hears nothing else
 
 
 @pytest.mark.full
@@ -109,16 +95,3 @@ def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(sta
     assert "failure  folders     SIGTERM arrived during folders" in out
     assert "1 failure, " in lines[-1] and out.count(" failure, ") == 1, "the summary is the last word"
     assert not probes_in(tmp_path)
-
-
-@pytest.mark.full
-def test_when_mpirun_ends_the_ranks_rank_zero_tells_what_stands(mpirun, mpi, lockstep, faults, tmp_path):  # noqa: F811
-    if mpi is not OPEN_MPI:
-        pytest.skip("hydra ends them with SIGKILL, which nobody hears")
-    script = (f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && ( while ! ls -d "{tmp_path}"/.lockstep-doctor-*; do '
-              f'sleep 0.05; done; kill -KILL $$ ) >/dev/null 2>&1 & '
-              f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 0 ] && export LD_PRELOAD="{faults}" FAULT_HANG=write; exec "$@"')
-    result = mpirun(2, "bash", "-c", script, "rank", lockstep, "doctor", "--runs", tmp_path, quiet=True)
-    assert result.returncode != 0
-    assert "SIGTERM arrived during folders" in result.stdout, result.output
-    assert result.stdout.count(" failure, ") == 1 and not probes_in(tmp_path)

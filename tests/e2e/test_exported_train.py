@@ -100,9 +100,3 @@ def change_graph(original, path):
     with zipfile.ZipFile(original) as archive, zipfile.ZipFile(path, "w") as copy:
         for name in archive.namelist():
             copy.writestr(name, archive.read(name).replace(b"aten.relu.default", b"aten.tanh.default"))
-
-
-def test_what_needs_a_chain_of_layers_is_refused(place, lockstep, mpirun):
-    result = mpirun(2, lockstep, "train", "config.yaml", "--set", "model.name=exported", "--set", "model.path=model.pt2",
-                    "--set", "parallel.pipeline=2", cwd=place)
-    assert result.returncode == 2 and "parallel.pipeline" in result.output, result.output

@@ -74,16 +74,6 @@ def test_a_model_of_another_width_is_refused_at_the_start(classes_config, lockst
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_label_of_measured_numbers_does_not_become_classes(lockstep, run, tmp_path):
-    x, y = numbers(1)
-    write_table(tmp_path / "t.csv", x, y.flatten().tolist())
-    config = write_config(tmp_path, "task: {name: csv, file: t.csv}\n")
-    result = run(lockstep, "train", config, cwd=tmp_path)
-    assert result.returncode == 2 and "task.kind: regression" in result.stderr, result.output
-    result = run(lockstep, "train", config, *sets(task__kind="regression", task__class_weights="balanced"), cwd=tmp_path)
-    assert result.returncode == 2 and "has no classes" in result.stderr, result.output
-
-
 def python_regression(folder, epochs):
     """The plain program: what lockstep's bits and metrics are held to. On one thread, as BatchNorm's sums depend on it."""
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from train_kit import assert_same_run, checkpoints, metrics, sets, write_config
+from train_kit import assert_same_run, sets, write_config
 from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("data", "tasks")
@@ -78,29 +78,6 @@ def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_
     train("whole", 2, train__max_steps=4)  # in the middle of epoch 1
     train("whole", 2, words=["--resume", "auto"])
     assert_same_run(tmp_path / "whole", tmp_path / "runs/whole")
-
-
-def test_augmentation_is_another_one_each_epoch_and_with_each_seed(train, tmp_path):
-    def losses(name, **values):
-        train(name, optim__lr=0, data__shuffle=False, **values)  # the same model sees the same samples twice
-        lines = [line["loss"] for line in metrics(tmp_path / f"runs/{name}") if "loss" in line and "step" in line]
-        return lines[:6], lines[6:12]
-    first, second = losses("drawn")
-    assert first != second
-    first, second = losses("plain", task__augment="[]")
-    assert first == second
-
-
-@pytest.mark.full
-def test_two_ranks_train_on_what_one_trains_on(train, tmp_path):
-    """The mean of two ranks' gradients is that of the batch that both make: the losses agree to rounding."""
-    train("one", data__batch_size=8, optim__momentum=0)
-    train("two", 2, data__batch_size=4, optim__momentum=0)
-    states = [checkpoints(tmp_path / f"runs/{name}")[-1] for name in ("one", "two")]
-    torch = pytest.importorskip("torch")
-    one, two = (torch.load(path, weights_only=True)["model"] for path in states)
-    for name, tensor in one.items():
-        assert torch.allclose(tensor, two[name], atol=1e-5), name
 
 
 def test_eval_and_predict_need_no_training_images(train, images, lockstep, tmp_path):

@@ -63,15 +63,6 @@ def test_gtests_that_need_a_gpu_pass_on_pretended_ones(binary, names, world, gpu
     assert re.search(r"\[  PASSED  \] [1-9]\d* test", texts[0]) and "SKIPPED" not in texts[0], texts[0]
 
 
-# ---- several nodes ---------------------------------------------------------------------------------------------
-
-@pytest.mark.full
-def test_two_nodes_of_two_gpus_train_as_four_cpus(gpu_lab, train):  # noqa: F811
-    lab = gpu_lab(gpus=2, nodes=2)
-    gpus = losses(train(lab, 4, run__name="gpus"))
-    cpus = losses(train(lab, 4, run__name="cpus", launch__device="cpu"))
-    assert gpus == pytest.approx(cpus, rel=1e-5) and len(gpus) == 12
-
 
 # ---- faults ----------------------------------------------------------------------------------------------------
 
@@ -87,13 +78,6 @@ def test_out_of_memory_says_what_would_help(gpu_lab, train):  # noqa: F811
     statuses, texts = train(lab, env=lab.env(gpu_mb=40), check=False, data__batch_size=2048)
     assert statuses == [1], texts[0][-1500:]
     assert "out of memory" in texts[0] and "data.batch_size" in texts[0], texts[0][-1500:]
-
-
-@pytest.mark.full
-def test_an_allocation_that_fails_once_is_survived(gpu_lab, train):  # noqa: F811
-    """The cache is given back, and the allocation tried again."""
-    lab = gpu_lab()
-    assert losses(train(lab, env=lab.env(oom_at=5), run__name="once")) == losses(train(lab, run__name="never"))
 
 
 @pytest.mark.full

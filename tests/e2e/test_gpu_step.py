@@ -27,17 +27,6 @@ def test_a_resident_set_gives_the_same_bits(text, keys, ranks, lockstep, mpirun,
     assert_same_tensors(trained[0]["optimizer"], trained[1]["optimizer"])
 
 
-def test_a_graph_without_a_gpu_is_an_error(lockstep, run, mpirun, tmp_path):
-    if run(lockstep, "whoami", "--device", "cuda").returncode == 0:
-        pytest.skip("this machine has a GPU")
-    config = write_config(tmp_path, MNIST)
-    for command in (["train"], ["train", "--dry-run"]):
-        result = mpirun(2, lockstep, *command, config, *sets(data__resident=True, train__graph=True), cwd=tmp_path)
-        assert result.returncode == 2
-        assert result.stderr.count("train.graph needs a GPU") == 1
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.full
 def test_the_config_for_a_gpu_trains_on_a_cpu_step_by_step(lockstep, run, source_dir, tmp_path):
     run(lockstep, "train", source_dir / "configs/mnist_gpu.yaml", cwd=tmp_path, check=True,

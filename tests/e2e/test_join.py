@@ -138,15 +138,6 @@ def test_ranks_of_two_jobs_do_not_train(by_hand, lockstep, source_dir, tmp_path)
     assert "belongs to job 8" in rejected and "set a different MASTER_PORT" in rejected, rejected
 
 
-@pytest.mark.usefixtures("limits_addresses")
-def test_a_huge_world_is_given_up_without_memory(run, lockstep, source_dir, free_port):
-    env = dict(RANK=0, WORLD_SIZE=2147483647, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
-    args = pima(source_dir, lockstep, "launch.join_timeout=1s")
-    result = run("bash", "-c", 'ulimit -v 3000000; exec "$@"', "rank", *args, env=env)
-    assert result.returncode == 1, result.output
-    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not join" in result.stderr
-
-
 def test_ranks_on_one_machine_do_not_use_the_port(by_hand, lockstep, source_dir, tmp_path):
     args = pima(source_dir, lockstep, f"run.dir={tmp_path}")
     with socket.create_server(("127.0.0.1", 0)) as service:
@@ -216,35 +207,6 @@ def test_the_configs_launcher_overrides_the_environment(run, lockstep, source_di
     assert result.returncode == 2 and "'torchrun' was chosen" in result.stderr, "--launcher comes first"
 
 
-@pytest.mark.mpi
-def test_the_configs_launcher_overrides_mpirun(mpirun, lockstep, source_dir, tmp_path):
-    result = mpirun(2, *short(lockstep, config_with(tmp_path, source_dir, "none"), tmp_path))
-    assert result.returncode == 0, result.output
-    assert len(list((tmp_path / "runs").iterdir())) == 2, "two runs of one rank each"
-
-
-STOP_IN_MIDDLE = """
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-int cuInit(unsigned flags) {
-  const char *rank = getenv("%s");
-  if (rank && !strcmp(rank, "1")) raise(SIGSTOP);
-  return 100;
-}
-int cuDeviceGetCount(int *count) { return *count = 0; }
-"""
-
-
-@pytest.mark.mpi
-def test_whoami_does_not_wait_for_a_stopped_rank(mpirun, mpi, lockstep, tmp_path):
-    shared_library(tmp_path, "libcuda.so.1", STOP_IN_MIDDLE % mpi.rank)
-    result = mpirun(3, lockstep, "whoami", env={"LD_LIBRARY_PATH": tmp_path, "LOCKSTEP_JOIN_TIMEOUT": 4})
-    assert result.returncode != 0
-    assert "rank 1 did not join" in result.stderr, result.output
-    assert result.left_behind == []
-
-
 STOP = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -280,10 +242,9 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
     passed = mpirun(2, lockstep, "whoami", env=env, check=True).stderr
     places = [line.removeprefix("reached ") for line in passed.splitlines() if line.startswith("reached ")]
     assert len(places) > 2 and places[-1].startswith("MPI_Finalize"), passed
-    for place, words, limit in ((places[0], "rank 1 did not join the group", {"LOCKSTEP_JOIN_TIMEOUT": 4}),
-                                (places[1], "rank 1 did not reach an exchange", {"LOCKSTEP_JOIN_TIMEOUT": 4}),
-                                (places[-2], "rank 1 did not reach the end", {"LOCKSTEP_LEAVE_TIMEOUT": 2}),
-                                (places[-1], "MPI_Finalize did not end", {"LOCKSTEP_LEAVE_TIMEOUT": 2})):
+    for place, words, limit in ((places[0], "rank 1 did not join the group", {"LOCKSTEP_JOIN_TIMEOUT": 3}),
+                                (places[-2], "not every rank reached the end", {"LOCKSTEP_LEAVE_TIMEOUT": 1}),
+                                (places[-1], "MPI_Finalize did not end", {"LOCKSTEP_LEAVE_TIMEOUT": 1})):
         result = mpirun(2, lockstep, "whoami", env={**env, **limit, "STOP_AT": place})
         assert result.returncode != 0
         assert words in result.stderr, f"{place}: {result.output}"
@@ -292,14 +253,11 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
 
 ONE_GPU = """
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *count) { *count = getenv("GPUS") ? atoi(getenv("GPUS")) : 1; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   for (int i = 0; i < 16; ++i) uuid[i] = i + device;
-  if (getenv("PART_OF_A_GPU")) uuid[15] = getpid();
   return 0;
 }
 int cuDeviceGetPCIBusId(char *bus, int length, int device) { return snprintf(bus, length, "0000:17:%02d.0", device) < 0; }
@@ -307,46 +265,26 @@ int cuDeviceGetPCIBusId(char *bus, int length, int device) { return snprintf(bus
 
 
 @pytest.mark.mpi
-def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, source_dir, tmp_path):
+def test_ranks_that_share_a_gpu_are_refused_early(mpirun, lockstep, source_dir, tmp_path):
     shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
     uuid = "GPU-000102030405060708090a0b0c0d0e0f"
     env = {"LD_LIBRARY_PATH": tmp_path}
     result = mpirun(3, *pima(source_dir, lockstep, f"run.dir={tmp_path}/runs"), env=env)
     assert result.returncode == 2, result.output
     assert f"ranks 0, 1 and 2 share one GPU ({uuid}" in result.stderr and "hint:" in result.stderr
-    args = pima(source_dir, lockstep, f"run.dir={tmp_path}/runs")
-    assert "ranks 0 and 1 share one GPU" in refusal_of(by_hand(args, args, **env))
     table = mpirun(2, lockstep, "whoami", env=env)
     assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
     assert "cuda:0" in table.stdout, "the table comes first"
     mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
-    parts = mpirun(2, lockstep, "whoami", env={**env, "PART_OF_A_GPU": "1"})
-    assert parts.returncode == 2 and "parts (MIG) of one GPU (0000:17:00.0 on host" in parts.stderr
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("devices, gpus, what", [
-    ("[0, 1]", 3, ["rank 1 is local rank 1 of 2, needs cuda:2 and cuda:3 and sees 3 visible GPUs",
-                   "at most 1 rank per node (2 GPUs each)"]),
-    ("[1, 0]", 2, ["ranks 0 and 1 share one GPU"]),
-])
-def test_several_gpus_of_a_rank_are_counted(mpirun, lockstep, source_dir, tmp_path, devices, gpus, what):
-    shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
-    result = mpirun(2, lockstep, "train", source_dir / "configs/mnist_two_stage.yaml", "--set", f"run.dir={tmp_path}/runs",
-                    "--set", f"model.devices={devices}", env={"LD_LIBRARY_PATH": tmp_path, "GPUS": gpus})
-    assert result.returncode == 2, result.output
-    assert all(word in result.stderr for word in what), result.stderr
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("key, value", [("launch.backend", "gloo"), ("launch.allreduce", "ring")])
-def test_what_sums_on_cpus_takes_them_where_there_are_gpus(mpirun, lockstep, source_dir, tmp_path, key, value):
+def test_what_sums_on_cpus_takes_them_where_there_are_gpus(mpirun, lockstep, source_dir, tmp_path):
+    key, value = "launch.allreduce", "ring"
     shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
     env, args = {"LD_LIBRARY_PATH": tmp_path}, pima(source_dir, lockstep, f"run.dir={tmp_path}/runs", f"{key}={value}")
     result = mpirun(2, *args, env=env, check=True)
     assert result.stderr.count(f"{key} is {value}, which sums on CPUs: the GPU is not used") == 1, result.stderr
-    if value == "gloo":
-        return  # with cuda its sums are staged: test_gpu_lab.py
     refused = mpirun(2, *args, "--set", "launch.device=cuda", env=env)
     assert refused.returncode == 2 and f"{key} is {value}, which sums on CPUs, and launch.device is cuda" in refused.stderr
 

@@ -20,7 +20,7 @@ def losses(run):
 @pytest.mark.mpi
 def test_twenty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
-    steps = sets(train__max_steps=20, train__log_every=10)
+    steps = sets(train__max_steps=20, train__log_every=10, data__batch_size=32)
     for name, kernels, layout in (("exact", "exact", "channels_last"), ("fast", "fast", "channels_last"), ("nchw", "exact", "nchw")):
         mpirun(2, lockstep, "train", config, *FAST, *steps, *sets(run__name=name, train__kernels=kernels, train__layout=layout),
                cwd=tmp_path, check=True)
@@ -59,13 +59,6 @@ def test_eval_and_predict_take_them(precision, lockstep, run, tmp_path):
     same = sum(one.split(",")[:2] == other.split(",")[:2] for one, other in zip(*answers))
     assert same >= (1000 if precision == "fp32" else 995), "other digits"
     assert answers[0] != answers[1], "both are exact"
-
-
-def test_a_model_that_has_none_says_so(lockstep, run, tmp_path):
-    config = write_config(tmp_path, MNIST)
-    result = run(lockstep, "train", config, *FAST, *sets(train__max_steps=1, model__name="bert_layer"), "--launcher",
-                 "none", cwd=tmp_path, check=True)
-    assert "this model has no fast kernels" in result.stderr and "the order of sums" not in result.stderr
 
 
 def test_where_they_are_not_installed_a_line_says_how_to_get_them(lockstep, run, tmp_path):

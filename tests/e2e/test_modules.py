@@ -113,14 +113,3 @@ def test_one_version_at_a_time(modules, tree):
         assert "conflict" in result.stderr.lower()
     result = modules.bash(f"module load lockstep/{VERSION}; module switch lockstep lockstep/9.0.0; {SAY}", used)
     assert result.stdout.split("\n")[:3] == said_of(new)
-
-
-# What either tool and CMake can take; a $ or a lone { Environment Modules cannot, but in a site's folder both will do.
-ODD = """it's "a" [b] (c) $(id) `id` #1; & *? ~ ünï"""
-
-
-def test_any_character_may_be_in_the_prefix(modules, tree):
-    prefix = tree(ODD)
-    result = modules.bash(f"module load lockstep; {SAY}; module unload lockstep; echo ${{LOCKSTEP_HOME-gone}}", [prefix / "modules"],
-                          env={"LC_ALL": "C.UTF-8"})
-    assert result.stdout.split("\n") == [*said_of(prefix), "gone", ""], result.stderr

@@ -22,7 +22,7 @@ MPIS = {
 
 
 # the machine's Open MPI is that of nearly all other tests
-@pytest.fixture(params=[name if name in ("Open MPI 5", "MPICH 5, standard ABI") else pytest.param(name, marks=pytest.mark.full) for name in MPIS])
+@pytest.fixture(params=[name if name == "MPICH 5, standard ABI" else pytest.param(name, marks=pytest.mark.full) for name in MPIS])
 def one_of(request):
     """(start(n, ARG..., env={}) -> Result, launcher, version) of one MPI; skips where it is not here."""
     program, settings, launcher, version = MPIS[request.param]

@@ -18,13 +18,6 @@ def test_an_environment_that_is_wrong_for_all_is_said_once(mpirun, lockstep):
     assert result.stderr.count("RANK=two is not a number") == 1 and result.stderr.count("hint:") == 1
 
 
-@pytest.mark.mpi
-def test_ranks_that_wait_for_one_say_so_once(mpirun, mpi, lockstep):
-    script = f'[ "${mpi.rank}" = 1 ] && exec sleep 3600; exec {lockstep} whoami'
-    result = mpirun(3, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, quiet=True)
-    assert result.returncode != 0 and "(its check: meeting)" in result.stderr and result.stderr.count("not every rank arrived") == 1
-
-
 def test_a_failed_join_shows_no_stack_of_libtorchs(run, lockstep, tmp_path, free_port):
     config = write_config(tmp_path, PIMA)
     env = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
@@ -62,21 +55,3 @@ def test_no_escape_code_reaches_the_terminal(run, lockstep, tmp_path):
         if not result.output or any(code in result.output for code in ("\x1b", "\x07", "\x9b")):
             shown.append((words, env, result.output))
     assert not shown
-
-
-def test_a_name_that_is_too_long_is_wrong_input(run, lockstep, tmp_path):
-    config, long, wrong = write_config(tmp_path, PIMA), "n" * 300, []
-    for words in (["train", long], ["status", long], ["train", config, "--resume", long], ["train", config, "--set", f"run.name={long}"],
-                  ["train", config, "--set", f"data.root={long}"], ["train", config, "--set", f"task.name=./{long}.so"]):
-        result = run(lockstep, *words, cwd=tmp_path)
-        if result.returncode != 2 or "hint:" not in result.stderr or "filesystem error" in result.stderr:
-            wrong.append((words, result.output))
-    assert not wrong
-
-
-def test_a_working_directory_that_is_gone(run, lockstep, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    (tmp_path / "gone").mkdir()
-    result = run("bash", "-c", f'cd gone && rmdir ../gone && exec "$0" train {config}', lockstep, cwd=tmp_path)
-    assert result.returncode == 2 and "MKL" not in result.output
-    assert "the working directory cannot be used: No such file" in result.stderr and "hint:" in result.stderr

@@ -196,22 +196,6 @@ def test_fused_optimizers_equal_pythons_to_the_bit(cpp):
                     assert_same_bits([ours["state"]["state"][index][key] for key in state], list(state.values()), name)
 
 
-def test_state_goes_from_lockstep_to_python_and_trains_on(cpp):
-    params, grads = starts()
-    half = STEPS // 2
-    answered = cpp({name: {"optim": optim, "params": params, "grads": grads[:half]} for name, optim in OPTIMIZERS.items()})
-    for name, optim in OPTIMIZERS.items():
-        whole, resumed = leaves(params), leaves(answered[name]["params"])
-        first = python_optimizer(optim, whole)
-        train(first, whole, grads[:half])
-        assert_same_state(answered[name]["state"], first.state_dict(), name)
-        train(first, whole, grads[half:])
-        second = python_optimizer(optim, resumed)
-        second.load_state_dict(answered[name]["state"])
-        train(second, resumed, grads[half:])
-        assert_same_bits(resumed, whole, name)
-
-
 LIBTORCHS = {"torch.SGD": {"momentum": 0.9, "nesterov": True}, "torch.Adam": {"amsgrad": True},
              "torch.AdamW": {"betas": (0.8, 0.95)}, "torch.RMSprop": {"momentum": 0.5, "centered": True},
              "torch.Adagrad": {"lr_decay": 0.01}}
@@ -258,46 +242,6 @@ def test_state_goes_from_python_into_libtorchs_optimisers(cpp):
     answered = cpp(asked)
     for name, twin in expected.items():
         assert_close(answered[name]["params"], twin, name)
-
-
-def test_schedules_move_libtorchs_optimisers(cpp):
-    schedule = {"name": "one_cycle", "max_lr": 0.3}
-    asked = {name: {"optim": {"name": f"torch.{cls}", "lr": 0.1}, "schedule": schedule, "steps": STEPS, "metrics": [],
-                    "break_at": STEPS // 2} for name, cls in (("adam", "Adam"), ("sgd", "SGD"))}
-    answered = cpp(asked)
-    for name in asked:
-        twin = CLASSES[name]([torch.zeros(1)], lr=0.1, **({"momentum": 0.9} if name == "sgd" else {}))
-        theirs = torch.optim.lr_scheduler.OneCycleLR(twin, max_lr=0.3, total_steps=STEPS)
-        rates, momenta = [], []
-        for _ in range(STEPS):
-            group = twin.param_groups[0]
-            rates.append(group["lr"])
-            momenta.append(group["momentum"] if name == "sgd" else group["betas"][0])
-            twin.step()
-            if len(rates) < STEPS:
-                theirs.step()
-        assert answered[name]["rates"][:STEPS] == rates
-        assert answered[name]["momenta"] == momenta
-
-
-def test_state_goes_from_python_to_lockstep_and_trains_on(cpp):
-    params, grads = starts()
-    half = STEPS // 2
-    asked, expected = {}, {}
-    for name, optim in OPTIMIZERS.items():
-        trained = leaves(params)
-        optimizer = python_optimizer(optim, trained)
-        train(optimizer, trained, grads[:half])
-        asked[name] = {"optim": optim, "params": [param.detach().clone() for param in trained],
-                       "grads": grads[half:], "state": optimizer.state_dict()}
-        torch.save(asked[name]["state"], buffer := io.BytesIO())
-        asked[name]["state"] = torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)
-        train(optimizer, trained, grads[half:])
-        expected[name] = (trained, optimizer.state_dict())
-    answered = cpp(asked)
-    for name, (trained, state) in expected.items():
-        assert_same_bits(answered[name]["params"], trained, name)
-        assert_same_state(answered[name]["state"], state, name)
 
 
 def test_grad_scaler_follows_pythons_rules(cpp, python):

@@ -72,14 +72,6 @@ def test_alone_it_equals_its_twin_to_the_bit(course, twin):
 
 
 @pytest.mark.full
-def test_the_pbs_script_runs_it(course, twin, pbs, qsub):  # noqa: F811
-    scripts = course / "job_scripts"
-    job = qsub(script=f"{NAME}.pbs", cwd=scripts)
-    assert ended(pbs, job) == 0, pbs_log(scripts, job)
-    assert_trained_as(twin, pbs_log(scripts, job))
-
-
-@pytest.mark.full
 def test_the_slurm_script_runs_it(course, twin, lab, environment):  # noqa: F811
     job = lab.submit(f"job_scripts/{NAME}.slurm", cwd=course, env=environment)
     finished(lab, course, job)

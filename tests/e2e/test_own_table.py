@@ -64,16 +64,6 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     assert mpirun(3, lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout == told
 
 
-@pytest.mark.parametrize("header, words", [
-    (("mood", "sentence"), "the label column sentence has about one class per row: 82 different ones in 82 rows"),
-])
-def test_what_cannot_be_the_label_is_said(train, place, header, words):
-    rows = [[i % 3] * (len(header) - 1) + [f"sentence {i}"] for i in range(82)]
-    write_table(place / "t.csv", header, rows)
-    result = train()
-    assert result.returncode == 2 and words in result.stderr and "set task.label" in result.stderr, result.output
-
-
 def prices(count=300):
     """A number around 300,000 that follows from two others, and whole, as prices are."""
     draw = random.Random(2)
@@ -115,38 +105,18 @@ def passengers(count=60):
 PASSENGERS = ("id", "sex", "age", "deck", "name", "survived")
 
 
-def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpirun, lockstep):
-    write_table(place / "t.csv", PASSENGERS, passengers())
-    result = mpirun(3, lockstep, "train", "own.yaml", cwd=place, quiet=True)
-    assert result.returncode == 2 and result.stderr.count("error:") == 1, result.output
-    for part in ("in 4 columns", "sex 60 of text (female, male)", "age 8 missing", "deck 3 missing", "name 60 of text",
-                 "task.ignore: [sex, name]", "task.name: text", "task.missing to drop", "one-hot", "t.csv:2"):
-        assert part in result.stderr, (part, result.stderr)
-    again = train(task__ignore="[name, sex]").stderr
-    assert "age 8 missing" in again and "name" not in again.split("hint:")[1]
-    assert not (place / "runs").exists()
-
-
 @pytest.mark.parametrize("rule, said", [("drop", "11 of 60 rows omitted, cells without a value: age 8, deck 3"),
                                         ("mean", "cells without a value: age 8, deck 3, filled in")])
 def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, place, lockstep, run, mpirun):
     write_table(place / "t.csv", PASSENGERS, passengers())
     settings = {"task__ignore": "[name, sex]", "task__missing": rule}
     result = train(**settings)
-    assert result.returncode == 0 and said in result.stderr, result.output
-    assert "warning: a different whole number in every row, like an id: id" in result.stderr
-    assert "like an id" not in train(**{**settings, "task__ignore": "[name, sex, id]"}).stderr
+    assert result.returncode == 0 and said in result.stderr and "as an id has: id" in result.stderr, result.output
     words = ["own.yaml", *sets(**settings), "--checkpoint", "runs/own"]
-    told = run(lockstep, "eval", *words, cwd=place, check=True)
-    assert said in told.stderr
-    assert mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout == told.stdout
-    if rule == "drop":
-        refused = run(lockstep, "eval", "own.yaml", *sets(**{**settings, "task__missing": "mean"}), "--checkpoint", "runs/own", cwd=place)
-        assert refused.returncode == 2 and "there are no means to fill in" in refused.stderr, refused.output
+    assert said in mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stderr
     write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
     result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
-    assert (result.returncode == 0) == (rule == "mean"), result.output
-    assert rule == "mean" or "predict needs a value in every cell" in result.stderr
+    assert result.returncode == (0 if rule == "mean" else 2), result.output
 
 
 @pytest.mark.full

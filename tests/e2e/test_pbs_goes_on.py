@@ -4,12 +4,12 @@ import json
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import ENDLESS, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, runs, told, wait_at
-from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
+from cluster_kit import reference, site, wait_at_step  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of, next_job
-from pbs_kit import pbs, quick_program, stories  # noqa: F401  (fixtures)
+from pbs_kit import pbs, stories  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
 pytestmark = pytest.mark.about("job_scripts")
@@ -29,6 +29,7 @@ def tell(desk, job, *command):
 
 
 @pytest.mark.mpi
+@pytest.mark.full  # a minute; test_slurm_goes_on.py has a time limit
 @at_once
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
     """The first one's ranks are held at a step until the time to stop has come."""
@@ -99,34 +100,3 @@ def test_qrerun_goes_on_once_in_the_same_folder(desk):
     assert len(runs(desk.work)) == 1 and metrics(runs(desk.work)[0])[-1]["step"] == 120
     steps = [m["step"] for m in metrics(runs(desk.work)[0]) if m["event"] == "step"]
     assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
-
-
-def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noqa: F811
-    """What the job asked for, the queue it went to, and the script as its user had edited it."""
-    script = work / "mine.pbs"
-    text = (SCRIPTS / "ddp.pbs").read_text().replace("#PBS -N lockstep\n", """#PBS -N lockstep
-#PBS -l filesystems=home:scratch
-#PBS -m abe
-#PBS -M somebody@site
-#PBS -W umask=027,group_list=team
-#PBS -o mine.log
-#PBS -q route
-""")
-    script.write_text(text.replace('\nexec "$program"', '\necho "edited: $MINE"\nexec "$program"'))
-
-    variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_EARLY": "yes", "MINE": "it's, as PBS \\ left it",
-                 **site}
-    job = pbs.run("qsub", "-A", "account", "-l", "select=2:ncpus=2:mem=1gb", "-l", "place=scatter", "-v", ",".join(variables),
-                  str(script), cwd=work, env=variables).stdout.strip()
-    first = fields(pbs, job)
-    assert ended(pbs, job) == 75, (work / "mine.log").read_text()
-    then = fields(pbs, next_job(pbs, job))
-    assert ended(pbs, next_job(pbs, job)) == 0, (work / "mine.log.restart-1").read_text()
-    names = {n for n in first if n.startswith("Resource_List")}
-    assert "Resource_List.filesystems" in names and names == {n for n in then if n.startswith("Resource_List")}
-    for name in names | {"Job_Name", "queue", "Mail_Points", "Mail_Users", "umask", "group_list", "Account_Name", "Join_Path"}:
-        assert first[name] == then[name], name
-    assert first["queue"] == "batch"
-    said = [next(line for line in (work / log).read_text().splitlines() if line.startswith("edited: "))
-            for log in ("mine.log", "mine.log.restart-1")]
-    assert said[0] == said[1] == r"edited: it\s, as PBS \\ left it"

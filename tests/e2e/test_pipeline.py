@@ -134,20 +134,3 @@ def test_stages_talk_over_mpi(train):
     whole, _ = train(1, "whole", **how)
     split, _ = train(4, "split", parallel__pipeline=4, launch__backend="mpi", **how)
     assert_same_model(whole, split)
-
-
-@pytest.mark.parametrize("stages, rows, precision", [(2, 1, "fp32"), (2, 1, "fp16"), (2, 2, "bf16")])
-def test_stages_on_gpus_learn_what_one_gpu_learns(stages, rows, precision, train):
-    """NCCL between them: losses, a norm over all stages, evaluation, fp16's scale, a checkpoint that goes on unsplit."""
-    if torch.cuda.device_count() < stages * rows:
-        pytest.skip(f"needs {stages * rows} GPUs, and here are {torch.cuda.device_count()}")
-    how = dict(FOUR_PARTS, launch__device="cuda", train__precision=precision, train__clip_norm=0.2,
-               train__max_steps=20, train__eval_every=1)
-    whole, _ = train(rows, "whole", **how)
-    split, said = train(rows * stages, "split", parallel__pipeline=stages, parallel__micro_batches=4, **how)
-    assert f"stage {stages - 1} of {stages}: " in said and "Pipeline: " in said
-    close = 1e-4 if precision == "fp32" else 3e-2
-    for ours, theirs in zip(metrics(split), metrics(whole), strict=True):
-        for key in {"loss", "train_loss", "eval_loss"} & set(theirs):
-            assert ours[key] == pytest.approx(theirs[key], rel=close), (ours, theirs)
-    train(rows, "on", more=["--resume", checkpoints(split)[-1]], **dict(how, train__max_steps=22))

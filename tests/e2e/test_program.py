@@ -1,25 +1,11 @@
 """The program as a person meets it, and the harness that runs it."""
 
 import os
-import time
 
 import pytest
 from train_kit import PIMA, metrics, status, write_config
 
 pytestmark = pytest.mark.about("cli", "base")
-
-
-def test_a_run_that_hangs_is_ended_with_its_children(run):
-    begin = time.monotonic()
-    with pytest.raises(pytest.fail.Exception, match="still running"):
-        run("bash", "-c", "trap '' TERM; set -m; sleep 600 & wait", timeout=1, grace=0.5)
-    assert time.monotonic() - begin < 300
-
-
-def test_what_a_run_left_behind_is_named_and_ended(run):
-    result = run("bash", "-c", "sleep 600 >/dev/null 2>&1 & exit 3", grace=0.2)
-    assert result.returncode == 3
-    assert len(result.left_behind) == 1
 
 
 def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path):

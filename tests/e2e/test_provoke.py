@@ -49,14 +49,3 @@ def test_the_page_shows_what_is_said(fault, ranks, exit_status, environment, pro
     assert re.search(shown(fault), result.stderr), (shown(fault), result.stderr)
     assert not result.left_behind
     assert status(tmp_path / f"runs/pima-{name}")["state"] == ("failed" if exit_status else "done")
-
-
-@pytest.mark.full
-def test_a_provoked_run_begins_again(provoke, lockstep, run, tmp_path):
-    for _ in range(2):  # --resume auto begins again
-        assert provoke("local-loss", words=("--resume", "auto")).returncode == 0
-    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["pima-local_loss", "pima-local_loss-2"]
-    refused = provoke("local-loss", words=("--resume", "runs/pima-local_loss"))
-    assert refused.returncode == 2 and "only into a new run" in refused.stderr
-    evaluated = run(lockstep, "eval", "runs/pima-local_loss/config.yaml", "--checkpoint", "runs/pima-local_loss", cwd=tmp_path, check=True)
-    assert "accuracy   0." in evaluated.stdout

@@ -6,7 +6,6 @@ import re
 import pytest
 from cluster_kit import SOURCE, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
-from hostile import NASTY
 from pbs_kit import ended, pbs, submitted  # noqa: F401  (fixtures)
 from pbs_kit import log_of as pbs_log
 from slurm_kit import finished, lab  # noqa: F401  (fixtures)
@@ -46,38 +45,7 @@ def test_pbs_runs_what_was_rendered(pbs, in_lab, work):  # noqa: F811
     assert world_of(work) == 4
 
 
-@pytest.fixture
-def noting(tmp_path, lockstep):
-    """In the ranks' place: notes its words, and is done."""
-    program = tmp_path / "noting"
-    program.write_text(f"""#!/bin/bash
-case $1 in
-  job) exec {lockstep} "$@" ;;
-  train) printf '%s\\0' "$@" >{tmp_path}/words; mkdir {tmp_path}/run
-    echo '{{"state": "done"}}' >{tmp_path}/run/status.json; echo {tmp_path}/run >"$6" ;;
-esac
-""")
-    program.chmod(0o755)
-    return program
-
-
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noting, work, tmp_path):  # noqa: F811
-    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
-    sets = [word for text in NASTY for word in ("--set", f"task.label={text}")]
-    script = in_lab(where, scheduler, "--ranks-per-node", 1, *sets)
-    environment = {**in_lab.environment, "LOCKSTEP_PROGRAM": str(noting)}
-    if scheduler == "slurm":
-        finished(where, work, where.submit(script, cwd=work, env=environment))
-    else:
-        job = submitted(where, work, environment, script=script)
-        assert ended(where, job) == 0, pbs_log(work, job)
-    words = (tmp_path / "words").read_bytes().decode().split("\0")[:-1]
-    assert words[:5] + words[6:7] + words[8:] == ["train", "quick.yaml", "--resume", "auto", "--run-file", "--errors", *sets]
-    assert not (work / "pwned").exists()
-
-
-@pytest.mark.parametrize("scheduler, queue", [("slurm", "main"), ("pbs", "workq")])
+@pytest.mark.parametrize("scheduler, queue", [pytest.param("slurm", "main", marks=pytest.mark.full), ("pbs", "workq")])
 def test_a_detected_site_is_one_to_render_for(scheduler, queue, request, in_lab, lockstep, work):  # noqa: F811
     where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
     found = where.run(lockstep, "site", "detect", cwd=work).stdout

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from browser_kit import chromium, measured  # noqa: F401
 from conftest import SOURCE, run_process
 from train_kit import ANY_CPU, PIMA, write_config, write_small_mnist
 
@@ -53,18 +52,6 @@ def test_the_page_has_every_part_and_needs_nothing_else(mnist):
     assert len(attempt["hosts"]) == 2 and attempt["program"] and attempt["libtorch"] and attempt["began"] <= attempt["ended"]
     names, ranks = attempt["phases"]["names"], attempt["phases"]["ranks"]
     assert names[:3] == ["data", "forward", "backward"] and len(ranks) == 2 and all(rank[1] > 0 for rank in ranks)
-
-
-@pytest.mark.parametrize("width", [400, pytest.param(900, marks=pytest.mark.full), 1400])
-def test_pictures_are_whole_and_their_text_is_read(width, mnist, chromium, tmp_path):  # noqa: F811
-    seen = measured(chromium, mnist / "report.html", width, tmp_path)
-    assert seen["width"] == width and seen["page"] <= width
-    assert set(seen["cut"]) <= {"scroll"}, "a table may scroll, and shows it"
-    assert len(seen["pictures"]) == 5 and seen["texts"]
-    assert all(9.5 <= size <= 18 and 0 <= left and right <= width for size, left, right in seen["texts"]), seen["texts"]
-    # the phases are alone in their row
-    page = max(right for _, right in seen["pictures"]) - min(left for left, _ in seen["pictures"])
-    assert width < 1100 or sum(right - left > 0.9 * page for left, right in seen["pictures"]) == 1
 
 
 def test_the_worst_samples_are_the_worst(mnist, lockstep, run):

@@ -164,24 +164,11 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
     config = write_config(tmp_path, PIMA)
     missing = sets(data__root=tmp_path / "no-data")
     for words, said in ((["train", config, "--resume", "nowhere"], "no such file or folder"),
-                        (["train", config, "--resume", config], "config.yaml"),
                         (["eval", config, "--checkpoint", "nowhere"], "no such file or folder")):
         result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, quiet=True)
         assert result.returncode == 2, result.stderr
         assert result.stderr.count("error:") == 1 and said in result.stderr, result.stderr
         assert "data folder" not in result.stderr and not (tmp_path / "runs").exists()
-
-
-def test_a_run_folder_that_cannot_be_written_ends_every_rank(lockstep, mpirun, tmp_path):
-    """Rank 0 alone opens the files, and rank 1 does not wait for it."""
-    config = write_config(tmp_path, PIMA)
-    mpirun(2, lockstep, "train", config, *sets(train__max_steps=2), cwd=tmp_path, check=True)
-    (tmp_path / "runs/pima/metrics.jsonl").unlink()
-    (tmp_path / "runs/pima/metrics.jsonl").mkdir()
-    result = mpirun(2, lockstep, "train", config, "--resume", tmp_path / "runs/pima", cwd=tmp_path, quiet=True)
-    assert result.returncode == 2
-    assert result.stderr.count("error:") == 1 and "metrics.jsonl" in result.stderr, result.stderr
-    assert not result.left_behind  # launch.timeout is 10 minutes
 
 
 def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
@@ -197,17 +184,3 @@ def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     there, unbroken_here = newest(tmp_path / "runs/pima-2"), newest(tmp_path / "runs/pima-3")
     assert there["iter_no"] == 9
     assert_same_tensors(there["model"], unbroken_here["model"])
-
-
-@pytest.mark.full
-def test_dropout_draws_the_same_numbers(lockstep, mpirun, tmp_path):
-    """A model with dropout, from Python: its random numbers go on where they were."""
-    from torch import nn
-    script = torch.jit.script(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 2)))
-    script.save(str(tmp_path / "model.pt"))
-    config = write_config(tmp_path, PIMA)
-    words = [*sets(model__name="torchscript", model__path=tmp_path / "model.pt", train__epochs=3)]
-    mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
-    mpirun(2, lockstep, "train", config, *words, *sets(train__max_steps=25), cwd=tmp_path, check=True)
-    mpirun(2, lockstep, "train", config, *words, "--resume", "runs/pima-2", cwd=tmp_path, check=True)
-    assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")

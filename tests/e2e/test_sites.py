@@ -37,17 +37,6 @@ def test_a_site_that_is_not_there(run, lockstep, tmp_path):
         assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
-def test_one_that_fails_is_said_and_the_other_asked(run, lockstep, commands):
-    neither = run(lockstep, "site", "detect", env=commands())
-    assert neither.returncode == 1 and "neither sinfo nor qstat" in neither.stderr
-    found = run(lockstep, "site", "detect", check=True, env=commands(
-        sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
-        qstat="if [ $1 = -Q ]; then echo 'Queue: q1'; echo '    enabled = True'; else exit 1; fi")).stdout
-    assert "# sinfo" in found and "failed, or did not answer within 10 s: Unable to contact slurm controller" in found
-    assert "# qstat -B -f failed" in found and "# pbsnodes is not installed here" in found
-    assert "scheduler: pbs\n" in found and "  q1: {}\n" in found
-
-
 def test_what_a_login_node_prints_stays_a_comment_or_a_word(run, lockstep, commands, tmp_path):
     found = run(lockstep, "site", "detect", check=True, env=commands(
         sinfo=r"""printf 'ok*|1|4|1|4|(null)|1:00:00|1-2\n$(touch pwned)|1|4|1|4|(null)|infinite|1\nevil: {|1|4|1|4|x|1|1\n'""",

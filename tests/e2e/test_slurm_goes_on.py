@@ -38,7 +38,8 @@ def test_usr1_requeues_and_resumes_exactly(desk):
     assert "restart 1 of at most 10" in log_of(desk.work, job)
 
 
-@pytest.mark.parametrize("words, env", [(["--export=NONE"], {}), (["--export=NIL"], {}), ([], {"SBATCH_EXPORT": "NONE"})])
+@pytest.mark.parametrize("words, env", [(["--export=NONE"], {}), *(pytest.param(*row, marks=pytest.mark.full) for row in (
+    (["--export=NIL"], {}), ([], {"SBATCH_EXPORT": "NONE"})))])
 @at_once
 def test_without_the_environment_of_submission_it_requeues_and_resumes(desk, words, env):
     """The script has what the job needs, and the ranks get what they need as arguments."""

@@ -1,31 +1,21 @@
 """Jobs on a real two-node Slurm train as without it: each start, backend and layout, many jobs at once, and a more urgent one."""
 
 import pytest
-from cluster_kit import SO_LONG, SOURCE, digests, first_steps, last_checkpoint, runs, wait_until_done
-from cluster_kit import across, reference, site, work  # noqa: F401  (fixtures)
+from cluster_kit import SO_LONG, SOURCE, digests, first_steps, last_checkpoint, runs
+from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from slurm_kit import DDP, LONG, log_of, finished
-from slurm_kit import environment, lab, nodes_of_two, sbatch  # noqa: F401  (fixtures)
+from slurm_kit import environment, lab, sbatch  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("nodes, start, backend", [
-    (2, "mpirun", "gloo"), pytest.param(1, "srun", "mpi", marks=pytest.mark.full),  # srun and gloo are in the scripts below
-    pytest.param(2, "srun", "mpi", marks=pytest.mark.full), pytest.param(2, "mpirun", "mpi", marks=pytest.mark.full)])
-def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, across, work, lockstep,  # noqa: F811
-                                          reference, nodes_of_two):
-    more = across(nodes)
-    job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=2", DDP, "quick.yaml", "--set", f"launch.backend={backend}",
-                 env={"LOCKSTEP_START": start, **more})
-    if more:
-        wait_until_done(work)
-        lab.run("scancel", job)
-    else:
-        finished(lab, work, job)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
-        2 * nodes, backend, env=nodes_of_two if backend == "mpi" else None)  # it sums within nodes first
+@pytest.mark.full  # srun and gloo are in the scripts below
+@pytest.mark.parametrize("start, backend", [("mpirun", "gloo"), ("srun", "mpi"), ("mpirun", "mpi")])
+def test_same_parameters_as_without_slurm(start, backend, lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch("--nodes=2", "--ntasks-per-node=1", DDP, "quick.yaml", "--set", f"launch.backend={backend}", env={"LOCKSTEP_START": start})
+    finished(lab, work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, backend)
 
 
 @pytest.mark.mpi
@@ -35,7 +25,7 @@ def test_srun_without_pmi(lab, sbatch, work, lockstep, reference):  # noqa: F811
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo")
 
 
-@pytest.mark.parametrize("script, nodes", [("ddp_single_node", 1), ("ddp_multi_node", 2)])
+@pytest.mark.parametrize("script, nodes", [pytest.param("ddp_single_node", 1, marks=pytest.mark.full), ("ddp_multi_node", 2)])
 def test_the_scripts_of_one_and_of_two_nodes(script, nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(str(SOURCE / f"job_scripts/{script}.slurm"), "quick.yaml")
     finished(lab, work, job)
@@ -59,12 +49,12 @@ def test_mpirun_and_a_number_a_node_do_not_go_with_a_heterogeneous_job(lab, sbat
         assert words in log_of(work, job), log_of(work, job)
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(20, marks=pytest.mark.full)])  # 20 have 40 ranks to start
-def test_many_jobs_at_once_meet_no_other(number, lab, sbatch, work):  # noqa: F811
-    jobs = [sbatch(DDP, "quick.yaml", "--set", "train.max_steps=3", "--set", f"run.name=job{i}") for i in range(number)]
+@pytest.mark.full  # 40 ranks; the jobs of test_slurm_goes_on.py run at the same time, too
+def test_many_jobs_at_once_meet_no_other(lab, sbatch, work):  # noqa: F811
+    jobs = [sbatch(DDP, "quick.yaml", "--set", "train.max_steps=3", "--set", f"run.name=job{i}") for i in range(20)]
     for job in jobs:
         finished(lab, work, job)
-    assert len(runs(work)) == number
+    assert len(runs(work)) == 20
 
 
 def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811

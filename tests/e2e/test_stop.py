@@ -152,7 +152,7 @@ def test_a_rank_that_dies_while_data_is_loaded_ends_the_others(start, lockstep, 
                             SLOW_LOAD=600, LOADING=tmp_path / "loading"))
              for rank in range(3)]
     wait_for((tmp_path / "loading").exists)
-    time.sleep(3)  # three times as long as a collective may take
+    time.sleep(2)  # twice as long as a collective may take
     assert [rank.poll() for rank in ranks] == [None] * 3
     ranks[lost].kill()
     begin = time.monotonic()

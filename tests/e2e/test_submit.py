@@ -25,11 +25,10 @@ def test_a_dry_run_shows_command_and_script_and_leaves_nothing(lockstep, run, wo
 
 def test_what_cannot_be_submitted_is_wrong_input(lockstep, run, work):  # noqa: F811
     env = fake(work.parent, sbatch="touch submitted; echo 1")
-    for words, what in (("--sweep optim.lr", "KEY=VALUES expected"), ("--sweep optim.lr=0.1,,0.2", "a value is empty"),
-                        ("--sweep optim.lr=0.1,0.1", "duplicate value"), ("--sweep run.seed=4..0", "the range ends before it starts"),
+    for words, what in (("--sweep optim.lr=0.1,,0.2", "a value is empty"), ("--sweep optim.lr=0.1,0.1", "duplicate value"),
+                        ("--sweep run.seed=4..0", "the range ends before it starts"),
                         ("--sweep run.seed=0..99 --sweep data.batch_size=1..99", "more than 1000 tasks"),
-                        ("--sweep optim.lr=1,2 --sweep optim.lr=3", "duplicate key"),
-                        ("--chain 2 --sweep run.seed=0,1", "exclude each other")):
+                        ("--sweep optim.lr=1,2 --sweep optim.lr=3", "duplicate key")):
         result = run(lockstep, "submit", "quick.yaml", *words.split(), cwd=work, env=env)
         assert (result.returncode, result.stdout) == (2, "") and what in result.stderr, result.output
     assert not list((work / "runs").iterdir()) and not (work / "submitted").exists()

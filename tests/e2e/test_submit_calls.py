@@ -18,14 +18,6 @@ def over(work):  # noqa: F811
     script.with_suffix(".record").write_text("begin 41\nend 41 0 \n")
 
 
-def test_a_chain_stays_on_its_cluster_and_is_cancelled_there(lockstep, run, work):  # noqa: F811
-    env = fake(work.parent, sbatch="echo \"$*\" >>asked; echo '41;east'")
-    result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=env, check=True)
-    first, second = (work / "asked").read_text().splitlines()
-    assert "--clusters" not in first and "--parsable --clusters=east " in second
-    assert "scancel --clusters=east 41" in result.stderr and "squeue --clusters=east --jobs=41" in result.stderr
-
-
 def given(work):  # noqa: F811
     return {line.split("=")[0] for line in (work / "given").read_text().splitlines() if "=" in line}
 

@@ -76,6 +76,7 @@ def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
     assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
 
 
+@pytest.mark.full  # test_job.py has a chain's links, test_pbs_goes_on.py what stops a job of PBS
 @first_on("pbs", "slurm")
 def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
     wait_at(work, 6)

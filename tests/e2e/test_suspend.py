@@ -12,13 +12,14 @@ from train_kit import PIMA, assert_same_run, sets, write_config
 
 pytestmark = pytest.mark.about("loop", "comm/watch")
 
-TIMEOUT, STOPPED = 10, 12
+TIMEOUT, STOPPED = 5, 7
 
 
 @pytest.mark.mpi
-def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(start, mpiexec, mpi, mpirun, lockstep, tmp_path):
+@pytest.mark.parametrize("backend", ["shared", *(pytest.param(backend, marks=pytest.mark.full) for backend in ("gloo", "mpi"))])
+def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(backend, start, mpiexec, mpi, mpirun, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
-    words = sets(train__epochs=60, launch__timeout=f"{TIMEOUT}s", launch__backend="shared")
+    words = sets(train__epochs=40, launch__timeout=f"{TIMEOUT}s", launch__backend=backend)
     process = start(mpiexec, *mpi.quiet, "-n", "2", lockstep, "train", config, *words, cwd=tmp_path,
                     stdout=open(tmp_path / "log", "w"), stderr=open(tmp_path / "err", "w"))
     wait_for(lambda: lines_of(tmp_path / "runs/pima") > 5)

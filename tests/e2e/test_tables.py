@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from conftest import run_process
 from examples_kit import examples, precompiled  # noqa: F401  (fixtures)
-from train_kit import assert_same_tensors, newest, sets
+from train_kit import assert_same_tensors, newest, python_ranks, sets
 
 pytestmark = pytest.mark.about("options", "parallel", "tasks", "optim")
 
@@ -37,9 +36,8 @@ def built(examples):  # noqa: F811
 @pytest.fixture(scope="session")
 def twins(python, source_dir, once):
     def train(out):
-        run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-                     source_dir / "tests/e2e/peers/tables_twin.py",
-                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], check=True)
+        python_ranks(python, 2, out, source_dir / "tests/e2e/peers/tables_twin.py",
+                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out)
     return once("tables-twins", train)
 
 
@@ -58,7 +56,7 @@ def test_an_example_trains_to_the_bits_of_its_python_twin(name, built, twins, pr
 
 
 @pytest.mark.full
-def test_config_schema_and_reference_name_it_with_its_default_options_and_memory(built, program, run):
+def test_config_schema_and_reference_name_it_with_its_default_options(built, program, run):
     folder = built("optimizer")
     shown = run(program, "config", "lion.yaml", cwd=folder, check=True).stdout
     assert re.search(r"^  name: build/lion.so", shown, re.M) and re.search(r"weight_decay: 0.01 +# default", shown), shown
@@ -70,33 +68,15 @@ def test_config_schema_and_reference_name_it_with_its_default_options_and_memory
     assert "optim.eps is set but not used: optim.name is build/lion.so" in odd.stderr
     assert "schedule.options.unti is set but not used: schedule.name is inverse_root" in odd.stderr
 
-    def memory(*words):
-        told = run(program, "train", "lion.yaml", "--dry-run", "--json", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
-                   *words, cwd=folder, check=True).stdout
-        return json.loads(told)["rank_mb"]
-
-    lion, adam = memory(), memory(*sets(optim__name="adam", schedule__name="none"))
-    assert adam == pytest.approx(lion * 4 / 3, rel=0.01)  # parameters, gradients, and one state or two
-
-
-@pytest.mark.full
-def test_a_row_of_the_library_is_named_by_other_keys_and_apart(built, program, run):
-    folder = built("optimizer")
-    words = sets(optim__name="build/lion.so:lion", schedule__name="build/lion.so:inverse_root")
-    run(program, "config", "lion.yaml", *words, cwd=folder, check=True)
-    alone = run(program, "config", *sets(schedule__name="inverse_root"), cwd=folder)
-    assert alone.returncode == 2 and "schedule.name must be" in alone.stderr  # nobody brings it
-    near = run(program, "config", "lion.yaml", *sets(schedule__name="inverse_rood"), cwd=folder)
-    assert near.returncode == 2 and "did you mean inverse_root?" in near.stderr
-
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name, trouble", [("optimizer", "other"), ("comm_hook", "absent"), ("model", "nothing")])
+@pytest.mark.parametrize("name, trouble", [("optimizer", "other"), ("task", "old"), ("comm_hook", "absent"), ("model", "nothing")])
 def test_what_cannot_be_used_says_why_once(name, trouble, build_dir, program, mpirun, tmp_path):
     row, key, kind = EXAMPLES[name]
     library, words = {
         "absent": (tmp_path / "absent.so", "No such file"),
         "nothing": (next(build_dir.glob("**/no_task.so")), f"has no {kind}"),
+        "old": (next(build_dir.glob("**/other_abi_task.so")), "built for another version of lockstep"),
         "other": (next(build_dir.glob("**/other_rows.so")), "built for another version of lockstep"),
     }[trouble]
     config = tmp_path / "own.yaml"

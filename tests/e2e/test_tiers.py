@@ -1,14 +1,11 @@
-"""scripts/test: which tests a change or a name chooses, in which order, and what an ended run leaves."""
+"""scripts/test: which tests a change or a name chooses."""
 
-import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
-from conftest import SOURCE, clean_environment
-from process_kit import PATIENCE, wait_for
+from conftest import SOURCE
 
 sys.path.insert(0, str(SOURCE / "scripts/testing"))
 import changes  # noqa: E402
@@ -48,29 +45,3 @@ def test_a_change_touches_its_module_or_its_folder():
     assert changes.parts_of(names) == {"comm/shm", "comm", "base", "docs", "cli", "step", "loop", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
-
-
-def test_the_build_tells_which_modules_read_a_header(build_dir):
-    if build_dir != SOURCE / "build/release":
-        pytest.skip("it looks into build/release")
-    assert {"optim", "zero", "step"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
-    assert "report" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
-    assert changes.compiled_with(["docs/reference/ddp.md"]) == set()
-
-
-# a run that ends before its time
-
-def test_an_interrupted_run_leaves_nothing(tmp_path):
-    """What a test started in a session of its own, too."""
-    script = ("import sys, subprocess, time; sys.path.insert(0, sys.argv[1]); import steps\n"
-              "def work():\n"
-              "    child = subprocess.Popen(['setsid', 'sleep', '1000'])\n"
-              "    print(child.pid, flush=True)\n"
-              "    time.sleep(1000)\n"
-              "steps.leave_nothing(work)\n")
-    process = subprocess.Popen([sys.executable, "-c", script, SOURCE / "scripts/testing"], stdout=subprocess.PIPE, text=True,
-                               env=clean_environment(), start_new_session=True)
-    pid = int(process.stdout.readline())
-    process.terminate()
-    assert process.wait(PATIENCE) == 128 + 15
-    wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="its child to end")

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("tokenizers", reason="no tokenizers package to compare with")
 
-from tokenizers import BertWordPieceTokenizer, normalizers
+from tokenizers import normalizers
 
-from conftest import SOURCE
-from tokenizer_kit import HARD, KINDS, TRUNCATIONS, Ask, line_of, peer_answers, random_ask, their_answer, theirs, vocabulary, write_folder
+from tokenizer_kit import HARD, KINDS, Ask, line_of, peer_answers, random_ask, their_answer, theirs, vocabulary, write_folder
 
 pytestmark = pytest.mark.about("text")
 
@@ -47,27 +46,6 @@ def test_hard_texts(peer, tokens, tmp_path):
     for kind in KINDS:
         folder = write_folder(tmp_path / "model", tokens, kind)
         assert compare(peer, folder, [Ask(text) for text in HARD])[1] == 0, kind
-
-
-def test_pairs_are_cut_alike(peer, tokens, tmp_path):
-    folder = write_folder(tmp_path / "model", tokens)
-    lengths = (0, 1, 2, 3, 4, 7, 12)
-    for truncation in TRUNCATIONS:
-        asks = [Ask("a " * first, None if second is None else "b " * second, max_length, truncation, special_tokens)
-                for first in lengths for second in (None, *lengths) for max_length in (3, 4, 5, 8, 9, 14)
-                for special_tokens in (True, False)]
-        assert (compare(peer, folder, asks)[1] > 0) == (truncation in ("only_first", "only_second")), truncation
-
-
-def test_a_trained_vocabulary_in_the_packages_own_tokenizer(peer, tmp_path):
-    text = [line for page in sorted((SOURCE / "docs").rglob("*.md")) for line in page.read_text().splitlines()]
-    trained = BertWordPieceTokenizer(lowercase=True)
-    trained.train_from_iterator(text, vocab_size=4000, min_frequency=1, show_progress=False)
-    folder = write_folder(tmp_path / "model", sorted(trained.get_vocab(), key=trained.get_vocab().get))
-    package = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
-    ours = peer_answers(peer, folder, [Ask(line, max_length=10**6).frame() for line in text])
-    for line, answer in zip(text, ours, strict=True):
-        assert answer == line_of(package.encode(line)), line
 
 
 def what_characters_become(codes):

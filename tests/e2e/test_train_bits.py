@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from train_kit import (MNIST, PIMA, assert_same_tensors, metrics, newest, sets, write_config,
+from train_kit import (MNIST, PIMA, assert_same_tensors, metrics, newest, python_ranks, sets, write_config,
                        write_small_mnist)
 from process_kit import LONG_PATIENCE
 
@@ -31,6 +31,8 @@ VARIANTS = {
     # ZeroRedundancyOptimizer
     "pima_sharded": (dict(task="pima", batch=16, epochs=1, optim="adam", lr=0.001, zero=True),
                      dict(train__epochs=1, optim__sharded=True)),
+    # the same layers under the same names on two devices
+    "two_stages": (dict(max_steps=8), dict(train__max_steps=8, model__name="two_stage", model__devices="[0, 1]")),
 }
 
 
@@ -47,14 +49,10 @@ def mnist_root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def train_in_python(python, source_dir):
     """train_in_python(variants, mnist root, folder) -> what Python's DDP at world 2 made of each variant."""
-    from conftest import run_process
-
     def train(variants, mnist, out):
         (out / "variants.json").write_text(json.dumps(variants))
-        run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-                     source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,
-                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                     "--variants", out / "variants.json", "--out", out], timeout=LONG_PATIENCE, check=True)
+        python_ranks(python, 2, out, source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,
+                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--variants", out / "variants.json", "--out", out)
         return {name: torch.load(out / f"{name}.pt", weights_only=True) for name in variants}
     return train
 
@@ -84,18 +82,6 @@ def test_parameters_equal_pythons(name, peers, mnist_root, lockstep, mpirun, tmp
         assert metrics(folder)[-1]["accuracy"] == pytest.approx(peer["correct"] / peer["evaluated"], abs=1e-9)
 
 
-# The layers are the same under the same names, and DDP has device_ids empty: so are the bits.
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["plain"])
-def test_two_stages_equal_pythons_unsplit_model(name, peers, mnist_root, lockstep, mpirun, tmp_path):
-    words = sets(data__root=mnist_root, model__name="two_stage", model__devices="[0, 1]", **VARIANTS[name][1])
-    mpirun(2, lockstep, "train", write_config(tmp_path, MNIST), *words, cwd=tmp_path, check=True)
-    mine, peer = newest(tmp_path / "runs/mnist"), peers[name]
-    assert mine["iter_no"] == peer["step"]
-    assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
-    assert_same_tensors(mine["optimizer"]["state"], peer["optimizer"]["state"])
-
-
 @pytest.mark.full
 def test_five_epochs_reach_what_python_reaches(train_in_python, lockstep, mpirun, source_dir, tmp_path):
     """The workshop's own run, all 60,000 digits: the same parameters, and so the same digits right."""
@@ -107,7 +93,7 @@ def test_five_epochs_reach_what_python_reaches(train_in_python, lockstep, mpirun
     assert 0.984 <= peer["correct"] / peer["evaluated"] <= 0.987
 
 
-def test_the_layout_that_a_measurement_chose_is_kept(lockstep, mpirun, run, tmp_path):
+def test_the_layout_that_a_measurement_chose_is_kept(lockstep, mpirun, tmp_path):
     """train.layout: auto has the bits of the layout that it names, in the config, in the log, and when the run goes on."""
     root = write_small_mnist(tmp_path / "data", train=256, test=64)
     config, words = write_config(tmp_path, MNIST), sets(data__root=root, data__batch_size=16)
@@ -122,6 +108,3 @@ def test_the_layout_that_a_measurement_chose_is_kept(lockstep, mpirun, run, tmp_
     named = words + sets(train__layout=chosen.group(1), train__max_steps=4, run__name="named")
     mpirun(2, lockstep, "train", config, *named, cwd=tmp_path, check=True)
     assert_same_tensors(dict(newest(folder)["model"]), dict(newest(tmp_path / "runs/named")["model"]))
-    run(lockstep, "eval", config, *auto, "--checkpoint", folder, cwd=tmp_path, check=True)
-    rows = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__layout="auto", train__max_steps=2), cwd=tmp_path, check=True)
-    assert "auto chose" not in rows.stderr and "layout: nchw" in (tmp_path / "runs/pima/config.yaml").read_text()

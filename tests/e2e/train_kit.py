@@ -6,6 +6,9 @@ import json
 import pathlib
 import struct
 
+from conftest import end_session, free_port, start_process
+from process_kit import PATIENCE
+
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 
 MNIST = f"""
@@ -44,6 +47,21 @@ def write_small_mnist(root, train=4096, test=999):
         head, size = (16, 784) if "images" in packed.name else (8, 1)
         (raw / packed.stem).write_bytes(data[:4] + struct.pack(">i", count) + data[8:head + count * size])
     return root
+
+
+def python_ranks(python, world, folder, *words):
+    """Runs a program of Python's as torchrun does, but without its agent. What a rank prints is in FOLDER/log.RANK."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port, logs = free_port(), [(folder / f"log.{rank}").open("w+") for rank in range(world)]
+    ranks = [start_process([python, *words], stdout=log, stderr=log,
+                           env=dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+             for rank, log in enumerate(logs)]
+    try:
+        failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=PATIENCE) != 0]
+    finally:
+        for process in ranks:
+            end_session(process)
+    assert not failed, f"Python's ranks {failed} failed:\n" + (folder / f"log.{failed[0]}").read_text()[-4000:]
 
 
 def sets(**values):
