@@ -82,7 +82,9 @@ std::vector<std::string> programs_of(const std::vector<Answer>& answers, const f
 std::string objection(const Answer& answer, const Verdict& verdict) {
   if (answer.passes != verdict.passed) return answer.passes ? "it should pass" : "it should not pass";
   const auto said = verdict.what + "\n" + verdict.think;
-  return said.find(answer.words) == std::string::npos ? format("it is not told: {}", answer.words) : "";
+  return said.find(answer.words) == std::string::npos
+             ? format("the feedback does not contain: {}", answer.words)
+             : "";
 }
 
 }  // namespace
