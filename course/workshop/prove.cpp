@@ -67,7 +67,7 @@ std::vector<std::string> programs_of(const std::vector<Answer>& answers, const f
   base::replace_file(folder / "together.cpp", source_of_all(answers));
   try {
     compile(folder / "together.cpp", all, folder, kLongestCompile);
-  } catch (const NotYet& objection) {
+  } catch (const CheckFailure& objection) {
     output::line(format("-- built one by one: {}", objection.what()));
     return std::vector<std::string>(answers.size());
   }

@@ -231,7 +231,7 @@ void save_exported(const torch::nn::Module& module, const std::string& original,
 
 namespace {
 
-std::shared_ptr<Net> make_exported(const WantedModel& wanted) {
+std::shared_ptr<Net> make_exported(const ModelRequest& wanted) {
   const auto& eval_path = wanted.settings.eval_path;
   return load_exported(base::find_path(wanted.settings.path),
                        eval_path.empty() ? std::string() : base::find_path(eval_path));
