@@ -116,7 +116,7 @@ int run_check(const Words& args) {
   }
 }
 
-struct Wishes {
+struct WorkshopOptions {
   bool as_json = false;
   int64_t wrong = std::numeric_limits<int64_t>::max();
 };
@@ -127,7 +127,7 @@ const std::string& only(const Words& words, const std::string& question, const s
   return words.front();
 }
 
-int init(const Words& words, const Wishes&) {
+int init(const Words& words, const WorkshopOptions&) {
   const auto course = Folder::init(only(words, "where to?", "lockstep workshop init DIR"));
   output::line(
       format("{}\nBegin with {}/README.md; cd there, then run lockstep check to see what comes next.",
@@ -135,7 +135,7 @@ int init(const Words& words, const Wishes&) {
   return kDone;
 }
 
-int prepare(const Words&, const Wishes&) {
+int prepare(const Words&, const WorkshopOptions&) {
   const bool is_there = precompiled_folder().has_value();
   if (!is_there) log::info("this takes 30 s on a free core, and minutes on a busy machine");
   const auto begin = std::chrono::steady_clock::now();
@@ -146,14 +146,14 @@ int prepare(const Words&, const Wishes&) {
 }
 
 // for authors of an exercise: every answer that its master file has
-int prove(const Words& words, const Wishes& wishes) {
+int prove(const Words& words, const WorkshopOptions& wishes) {
   const auto exercise = find_exercise(only(words, "which exercise?", "lockstep workshop prove EXERCISE"));
   const base::TemporaryFolder folder;
   return workshop::prove(exercise, folder.path(), static_cast<size_t>(wishes.wrong)) ? kDone : kFailed;
 }
 
 // a program of the course or the learner's own, without a check
-int build(const Words& words, const Wishes&) {
+int build(const Words& words, const WorkshopOptions&) {
   const auto& file = only(words, "which program?", "lockstep workshop build FILE.cpp");
   const auto source = std::filesystem::absolute(file);
   if (!std::filesystem::is_regular_file(source)) throw InputError("there is no such file", file);
@@ -161,14 +161,14 @@ int build(const Words& words, const Wishes&) {
   const base::TemporaryFolder scratch;
   try {
     compile(source, program, scratch.path());
-  } catch (const NotYet& objection) {
+  } catch (const CheckFailure& objection) {
     throw InputError(objection.what(), file, objection.think());
   }
   output::line(std::filesystem::relative(program).string());
   return kDone;
 }
 
-int progress(const Words& folders, const Wishes& wishes) {
+int progress(const Words& folders, const WorkshopOptions& wishes) {
   if (folders.empty())
     throw UsageError("missing DIR", "lockstep workshop", "lockstep workshop progress DIR...");
   wishes.as_json ? print_class_json(folders) : print_class(folders);
@@ -179,7 +179,7 @@ struct WorkshopAction {
   const char* name;
   const char* form;
   const char* help;
-  int (*run)(const Words& words, const Wishes& wishes);
+  int (*run)(const Words& words, const WorkshopOptions& wishes);
 };
 constexpr WorkshopAction kWorkshopActions[] = {
     {"init", "init DIR", "copies the course to a learner's folder, and restores missing files", init},
@@ -188,7 +188,7 @@ constexpr WorkshopAction kWorkshopActions[] = {
     {"prove", "prove EXERCISE", "for authors: tries every known right and wrong answer", prove},
     {"progress", "progress DIR...", "for instructors: shows the progress of the learners", progress}};
 
-int act(const std::string& action, const Words& words, const Wishes& wishes) {
+int act(const std::string& action, const Words& words, const WorkshopOptions& wishes) {
   for (const auto& row : kWorkshopActions) {
     if (action == row.name) return row.run(words, wishes);
   }
@@ -197,7 +197,7 @@ int act(const std::string& action, const Words& words, const Wishes& wishes) {
 }
 int run_workshop(const Words& args) {
   Words words;
-  Wishes wishes;
+  WorkshopOptions wishes;
   Options options("workshop", "copies the course to a folder, prepares it for a class",
                   {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
                    "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});

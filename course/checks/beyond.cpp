@@ -66,11 +66,12 @@ void check_batches(const Texts& texts, const RankRun& rank) {
     if (at == wanted.size()) continue;
     const auto row = static_cast<size_t>(width);
     constexpr const char* kRows[] = {"tokens", "sentence", "mask"};
-    throw NotYet(format("the batch of texts {}: row `{}` of text {}, index {}: {} instead of {}",
-                        shown(chosen[i]), kRows[at / row % 3], chosen[i][at / row / 3], at % row,
-                        at < batches[i].size() ? shown(batches[i][at]) : "nothing", shown(wanted[at])),
-                 "put the tokens first, then 0 as padding; the second row is all 0; the mask is 1 for tokens "
-                 "and 0 for padding");
+    throw CheckFailure(
+        format("the batch of texts {}: row `{}` of text {}, index {}: {} instead of {}", shown(chosen[i]),
+               kRows[at / row % 3], chosen[i][at / row / 3], at % row,
+               at < batches[i].size() ? shown(batches[i][at]) : "nothing", shown(wanted[at])),
+        "put the tokens first, then 0 as padding; the second row is all 0; the mask is 1 for tokens "
+        "and 0 for padding");
   }
 }
 

@@ -69,14 +69,14 @@ CHECK_OF("resume.1", attempt) {
 
 // --- resume.2: 12 steps, and a signal to one rank, or to all, during one of them
 
-constexpr int kAll = -1, kNobody = 99;
+constexpr int kAll = -1, kNoRank = 99;
 
 CHECK_OF("resume.2", attempt) {
   struct Notice {
     int world, who, when;
   };
-  for (const Notice notice : {Notice{2, kNobody, 12}, Notice{2, kAll, 4}, Notice{3, 0, 3}, Notice{2, 1, 5}}) {
-    const auto whom = notice.who == kNobody ? std::string("no signal")
+  for (const Notice notice : {Notice{2, kNoRank, 12}, Notice{2, kAll, 4}, Notice{3, 0, 3}, Notice{2, 1, 5}}) {
+    const auto whom = notice.who == kNoRank ? std::string("no signal")
                                             : format("a signal to {} during step {}",
                                                      notice.who == kAll ? std::string("every rank")
                                                                         : format("rank {}", notice.who),

@@ -125,7 +125,7 @@ int turns_of(const std::vector<Order>& stages, const std::string& where) {
     }
     if (waiting.empty()) return turns;
     expect(!begun.empty(), where + "no stage continues:" + waiting,
-           "which stage has to begin so that others can go on?");
+           "which stage must begin so that the others can continue?");
     for (const auto& piece : begun) {
       done.insert(piece);
       ++at[static_cast<size_t>(piece.first)];

@@ -17,7 +17,7 @@ std::optional<long> seconds_of(const std::string& time, long unit);
 /// As Slurm reads it, for which "10" is ten minutes.
 std::optional<long> slurm_seconds(const std::string& time);
 
-/// NotYet where bash cannot read the script.
+/// CheckFailure where bash cannot read the script.
 void require_bash(Attempt& attempt);
 /// FOLDER/NAME, a program that notes each call in FOLDER and then does what `then` says.
 void make_stand_in(const std::string& folder, const std::string& name, const std::string& then = {});
@@ -32,10 +32,10 @@ struct Launch {
 };
 /// "srun -n4 lockstep whoami": a launcher, its options, and lockstep.
 Launch launch_of(const std::string& call);
-/// NotYet where lockstep is started as other ranks than the job has.
+/// CheckFailure where lockstep is started as other ranks than the job has.
 void require_all_ranks(const Launch& launch, int ranks, int nodes);
 
-/// All keys of the learner's config, as the program reads it; NotYet where that finds a mistake.
+/// All keys of the learner's config, as the program reads it; CheckFailure where that finds a mistake.
 YAML::Node settings_of(Attempt& attempt);
 
 }  // namespace lockstep::workshop

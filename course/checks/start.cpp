@@ -42,8 +42,8 @@ std::string value_of(const Directives& directives, const std::string& name) {
   return found == directives.end() ? "" : found->second;
 }
 
-// The words behind each `sign`. NotYet where a directive stands below the first command, or is a comment by
-// a slip: "# PBS -l", "##SBATCH --nodes".
+// The words behind each `sign`. CheckFailure where a directive stands below the first command, or is a
+// comment by a slip: "# PBS -l", "##SBATCH --nodes".
 std::vector<Words> directive_lines(const std::string& script, const std::string& sign) {
   std::vector<Words> found;
   bool has_begun = false;

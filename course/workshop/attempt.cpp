@@ -25,12 +25,12 @@ namespace lockstep::workshop {
 namespace fs = std::filesystem;
 
 void expect(bool is_right, const std::string& what, const std::string& think,
-            const std::vector<Guess>& guesses) {
+            const std::vector<KnownMistake>& guesses) {
   if (is_right) return;
   for (const auto& guess : guesses) {
-    if (guess.is) throw NotYet(what + ": " + guess.what, guess.think.empty() ? think : guess.think);
+    if (guess.is) throw CheckFailure(what + ": " + guess.what, guess.think.empty() ? think : guess.think);
   }
-  throw NotYet(what, think);
+  throw CheckFailure(what, think);
 }
 
 // --- what a rank showed
@@ -45,9 +45,9 @@ double number_of(const nlohmann::json& value) {
 }
 
 // Lines that are cut off or are something else are passed over.
-void add_fact(const nlohmann::json& fact, std::vector<Shown>& facts) {
+void add_fact(const nlohmann::json& fact, std::vector<ShownValue>& facts) {
   if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
-  Shown shown{fact["name"], {}, {}};
+  ShownValue shown{fact["name"], {}, {}};
   if (fact.contains("text") && fact["text"].is_string()) shown.text = fact["text"];
   if (fact.contains("numbers") && fact["numbers"].is_array()) {
     for (const auto& value : fact["numbers"]) shown.numbers.push_back(number_of(value));
@@ -72,21 +72,22 @@ void Run::add(Ending ending, int world) {
 }
 
 bool RankRun::has(const std::string& name) const {
-  return std::any_of(shown_.begin(), shown_.end(), [&](const Shown& fact) { return fact.name == name; });
+  return std::any_of(shown_.begin(), shown_.end(), [&](const ShownValue& fact) { return fact.name == name; });
 }
 
-const Shown& RankRun::last(const std::string& name) const {
+const ShownValue& RankRun::last(const std::string& name) const {
   for (auto fact = shown_.rbegin(); fact != shown_.rend(); ++fact) {
     if (fact->name == name) return *fact;
   }
-  throw NotYet(format("rank {} never showed `{}`", rank_, name),
-               format("keep the line show(\"{}\", ...), and check that rank {} reaches it", name, rank_));
+  throw CheckFailure(
+      format("rank {} never showed `{}`", rank_, name),
+      format("keep the line show(\"{}\", ...), and check that rank {} reaches it", name, rank_));
 }
 
 double RankRun::number(const std::string& name) const {
   const auto& row = numbers(name);
   if (row.size() == 1) return row.front();
-  throw NotYet(format("rank {} showed {} numbers as `{}` instead of one", rank_, row.size(), name));
+  throw CheckFailure(format("rank {} showed {} numbers as `{}` instead of one", rank_, row.size(), name));
 }
 
 const Row& RankRun::numbers(const std::string& name) const {
@@ -121,7 +122,7 @@ Row RankRun::column(const std::string& name, size_t count) const {
 }
 
 void RankRun::expect_numbers(const std::string& name, const Row& wanted, const std::string& think,
-                             const std::vector<Guess>& guesses) const {
+                             const std::vector<KnownMistake>& guesses) const {
   const auto& is = numbers(name);
   expect(agree(is, wanted),
          format("{} has {} as `{}`, but {} is correct", about_, shown(is), name, shown(wanted)), think,
@@ -129,7 +130,7 @@ void RankRun::expect_numbers(const std::string& name, const Row& wanted, const s
 }
 
 void RankRun::expect_number(const std::string& name, double wanted, const std::string& think,
-                            const std::vector<Guess>& guesses) const {
+                            const std::vector<KnownMistake>& guesses) const {
   expect_numbers(name, {wanted}, think, guesses);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The library that every exercise's check is written with. A check runs the learner's program as some ranks,
-// compares what the ranks showed with what is right, and throws NotYet for the first difference:
+// compares what the ranks showed with what is right, and throws CheckFailure for the first difference:
 //
 //   CHECK_OF("groups.1", attempt) {
 //     for (const int world : {2, 3}) {
@@ -25,9 +25,9 @@ using Rows = std::vector<Row>;
 using Words = std::vector<std::string>;
 
 /// Not right yet: what the check saw, and a thought that leads on.
-class NotYet : public std::runtime_error {
+class CheckFailure : public std::runtime_error {
  public:
-  explicit NotYet(const std::string& what, std::string think = {})
+  explicit CheckFailure(const std::string& what, std::string think = {})
       : std::runtime_error(what), think_(std::move(think)) {}
   const std::string& think() const { return think_; }
 
@@ -36,22 +36,23 @@ class NotYet : public std::runtime_error {
 };
 
 /// A frequent wrong answer: whether this is it, and what to tell the learner about it.
-struct Guess {
+struct KnownMistake {
   bool is;
   std::string what, think = {};
 };
-/// NotYet unless it is right. The first guess that applies is appended as "WHAT: the guess".
+/// CheckFailure unless it is right. The first guess that applies is appended as "WHAT: the guess".
 void expect(bool is_right, const std::string& what, const std::string& think = {},
-            const std::vector<Guess>& guesses = {});
+            const std::vector<KnownMistake>& guesses = {});
 
 /// What a program showed in one call of show().
-struct Shown {
+struct ShownValue {
   std::string name;
   Row numbers;
   std::string text;
 };
 
-/// One rank of a learner's program after its end. Asking for something that it has not shown throws NotYet.
+/// One rank of a learner's program after its end. Asking for something that it has not shown throws
+/// CheckFailure.
 class RankRun {
  public:
   RankRun(int rank, Ending ending);
@@ -68,19 +69,19 @@ class RankRun {
   Rows rows(const std::string& name, size_t count) const;
   /// The same, where each call showed one number.
   Row column(const std::string& name, size_t count) const;
-  /// NotYet where these are not the numbers that it showed last, but for rounding.
+  /// CheckFailure where these are not the numbers that it showed last, but for rounding.
   void expect_numbers(const std::string& name, const Row& wanted, const std::string& think = {},
-                      const std::vector<Guess>& guesses = {}) const;
+                      const std::vector<KnownMistake>& guesses = {}) const;
   void expect_number(const std::string& name, double wanted, const std::string& think = {},
-                     const std::vector<Guess>& guesses = {}) const;
+                     const std::vector<KnownMistake>& guesses = {}) const;
 
  private:
   friend struct Run;
-  const Shown& last(const std::string& name) const;
+  const ShownValue& last(const std::string& name) const;
   int rank_;
   std::string about_;  // how messages name it: "with 2 ranks, rank 1"
   Ending ending_;
-  std::vector<Shown> shown_;
+  std::vector<ShownValue> shown_;
 };
 
 struct Run {
@@ -109,7 +110,7 @@ class Attempt {
   const std::string& text() const { return text_; }
   const std::string& path() const { return source_; }
   const std::string& folder() const { return folder_; }
-  /// Runs the program as ranks on this machine. NotYet where a rank crashes, hangs or fails.
+  /// Runs the program as ranks on this machine. CheckFailure where a rank crashes, hangs or fails.
   Run run(const RunOptions& options);
   /// Runs `lockstep ARGS` in the same way.
   Run lockstep(const Words& args, const RunOptions& options);
@@ -146,9 +147,10 @@ bool agree(const Row& is, const Row& wanted);
 std::string shown(double number);
 std::string shown(const Row& numbers);
 
-/// NotYet where the ranks ended with different numbers under this name.
+/// CheckFailure where the ranks ended with different numbers under this name.
 void require_one_model(const Run& run, const std::string& name);
-/// NotYet where a rank did not end well; it names the rank that caused it. The ranks' output is in `folder`.
+/// CheckFailure where a rank did not end well; it names the rank that caused it. The ranks' output is in
+/// `folder`.
 void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder);
 /// FOLDER/rank-0.log
 std::string rank_log(const std::string& folder, int rank);

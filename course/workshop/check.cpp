@@ -176,7 +176,7 @@ Verdict try_file(const Master& exercise, const std::string& file, const std::str
   try {
     check(attempt);
     return {.passed = true};
-  } catch (const NotYet& not_yet) {
+  } catch (const CheckFailure& not_yet) {
     const auto logs = fs::path(attempt.folder()).lexically_proximate(fs::current_path());
     return {.what = not_yet.what(),
             .think = not_yet.think(),

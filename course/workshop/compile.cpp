@@ -218,8 +218,8 @@ void compile(const std::string& source, const std::string& program, const std::s
                 "check the disk and your quota (quota -s); you may remove build/");
   if (ending.why == Why::signal || holds(ending.printed, "Killed signal"))
     throw Error("the compiler was killed", source, "check the free memory, and try again");
-  throw NotYet("it does not compile:\n" + compiler_errors(ending.printed, source),
-               "fix the first error; the others often follow from it");
+  throw CheckFailure("it does not compile:\n" + compiler_errors(ending.printed, source),
+                     "fix the first error; the others often follow from it");
 }
 
 }  // namespace lockstep::workshop

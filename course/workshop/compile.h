@@ -12,8 +12,8 @@ std::optional<std::string> precompiled_folder();
 /// Precompiles it, once for all learners, beside the install or in LOCKSTEP_WORKSHOP. Returns the folder.
 std::string precompile();
 
-/// Compiles `source` to `program`; the compiler's temporary files go to `scratch`. NotYet, with the first
-/// errors, where the compiler rejects the source.
+/// Compiles `source` to `program`; the compiler's temporary files go to `scratch`. CheckFailure, with the
+/// first errors, where the compiler rejects the source.
 void compile(const std::string& source, const std::string& program, const std::string& scratch,
              std::chrono::milliseconds longest = std::chrono::minutes(3));
 

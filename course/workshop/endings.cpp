@@ -90,22 +90,24 @@ std::string waited_in_vain(int rank, const Fault& error) {
   const auto apart = different_calls(error);
   if (const auto words = apart.empty() ? waited_in_vain(rank.rank(), error) : apart; !words.empty()) {
     const auto log = std::filesystem::path(rank_log(folder, rank.rank()));
-    throw NotYet(words,
-                 "check which branch each rank takes: every rank must call each collective, in the same "
-                 "order and with the same sizes\n(the full output: " +
-                     log.lexically_proximate(std::filesystem::current_path()).string() + ")");
+    throw CheckFailure(
+        words,
+        "check which branch each rank takes: every rank must call each collective, in the same "
+        "order and with the same sizes\n(the full output: " +
+            log.lexically_proximate(std::filesystem::current_path()).string() + ")");
   }
   if (ending.printed.empty())
-    throw NotYet(format("rank {} exited with status {} and no message", rank.rank(), ending.status),
-                 "find where it exits");
-  throw NotYet(format("rank {} exited with an error:\n{}", rank.rank(), base::trimmed(tail(ending.printed))));
+    throw CheckFailure(format("rank {} exited with status {} and no message", rank.rank(), ending.status),
+                       "find where it exits");
+  throw CheckFailure(
+      format("rank {} exited with an error:\n{}", rank.rank(), base::trimmed(tail(ending.printed))));
 }
 
 [[noreturn]] void tell_crash(const std::vector<int>& ranks, const Ending& ending) {
   const auto* known = std::ranges::find(kCrashes, ending.status, &Crash::signal);
   const bool is_known = known != std::end(kCrashes);
   const auto printed = base::trimmed(tail(ending.printed));
-  throw NotYet(
+  throw CheckFailure(
       format("{} crashed: it {} ({}){}{}", list(ranks), is_known ? known->what : "was ended by a signal",
              ::strsignal(ending.status), printed.empty() ? "" : ":\n", printed),
       is_known ? known->think : "");
@@ -127,27 +129,28 @@ void require_good_end(const Run& run, const ProgramLimits& limits, const std::st
   if (!those(stopped(Why::not_started)).empty())
     throw Error("cannot start more programs", "this machine", "check whether it is full, and try again");
   if (const auto ranks = those(wanted_memory); !ranks.empty())
-    throw NotYet(format("{} asked for more memory than {} GB", list(ranks), limits.memory >> 30),
-                 "check whether a size is in bytes or elements, and whether something grows in a loop");
+    throw CheckFailure(format("{} asked for more memory than {} GB", list(ranks), limits.memory >> 30),
+                       "check whether a size is in bytes or elements, and whether something grows in a loop");
   if (const auto ranks = those(stopped(Why::signal)); !ranks.empty())
     tell_crash(ranks, rank(ranks[0]).ending());
   if (const auto ranks = those(stopped(Why::too_much_output)); !ranks.empty())
-    throw NotYet(list(ranks) + " printed endlessly, so the check stopped the run",
-                 "look for a loop that never ends");
+    throw CheckFailure(list(ranks) + " printed endlessly, so the check stopped the run",
+                       "look for a loop that never ends");
   if (const auto ranks = those([](const Ending& e) { return has_failed(e) && !lost_another(e); });
       !ranks.empty())
     tell_failure(rank(ranks[0]), folder);
   if (const auto ranks = those([](const Ending& e) { return e.why == Why::too_long && e.was_busy; });
       !ranks.empty())
-    throw NotYet(format("{} did not finish computing within {:.0f} s, so the check stopped the run",
-                        list(ranks), rank(ranks[0]).ending().seconds),
-                 "check that every loop ends");
+    throw CheckFailure(format("{} did not finish computing within {:.0f} s, so the check stopped the run",
+                              list(ranks), rank(ranks[0]).ending().seconds),
+                       "check that every loop ends");
   if (const auto ranks = those(has_failed); !ranks.empty()) tell_failure(rank(ranks[0]), folder);
   if (const auto ranks = those(stopped(Why::too_long)); !ranks.empty())
-    throw NotYet(format("{} waited for more than {:.0f} s, so the check stopped the run", list(ranks),
-                        rank(ranks[0]).ending().seconds),
-                 "find what it waits for: each expected message must be sent, and all ranks must call each "
-                 "collective");
+    throw CheckFailure(
+        format("{} waited for more than {:.0f} s, so the check stopped the run", list(ranks),
+               rank(ranks[0]).ending().seconds),
+        "find what it waits for: each expected message must be sent, and all ranks must call each "
+        "collective");
 }
 
 }  // namespace lockstep::workshop

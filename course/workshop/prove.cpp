@@ -67,7 +67,7 @@ std::vector<std::string> programs_of(const std::vector<Answer>& answers, const f
   base::replace_file(folder / "together.cpp", source_of_all(answers));
   try {
     compile(folder / "together.cpp", all, folder, kLongestCompile);
-  } catch (const NotYet& objection) {
+  } catch (const CheckFailure& objection) {
     output::line(format("-- built one by one: {}", objection.what()));
     return std::vector<std::string>(answers.size());
   }
@@ -82,7 +82,9 @@ std::vector<std::string> programs_of(const std::vector<Answer>& answers, const f
 std::string objection(const Answer& answer, const Verdict& verdict) {
   if (answer.passes != verdict.passed) return answer.passes ? "it should pass" : "it should not pass";
   const auto said = verdict.what + "\n" + verdict.think;
-  return said.find(answer.words) == std::string::npos ? format("it is not told: {}", answer.words) : "";
+  return said.find(answer.words) == std::string::npos
+             ? format("the feedback does not contain: {}", answer.words)
+             : "";
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class Residual : public lockstep::Net {
   nn::Linear middle_, out_;
 };
 
-std::shared_ptr<lockstep::Net> make_residual(const lockstep::WantedModel& wanted) {
+std::shared_ptr<lockstep::Net> make_residual(const lockstep::ModelRequest& wanted) {
   int64_t inputs = 1;
   for (const int64_t size : wanted.input_shape) inputs *= size;
   const auto width = lockstep::option(wanted.settings.options, "width", int64_t{32});

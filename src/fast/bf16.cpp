@@ -106,8 +106,8 @@ namespace {
 // The channels of two places are zipped within 128 bits, as the processor does it: in_order() undoes that.
 template <class Place>
 LOCKSTEP_BF16 LOCKSTEP_INLINE inline void add(const Place* places, int64_t apart, const uint16_t* values,
-                                              int64_t count, const uint16_t* x, Apart of_x, float* to,
-                                              Apart of_sums) {
+                                              int64_t count, const uint16_t* x, TapStrides of_x, float* to,
+                                              TapStrides of_sums) {
   __m512 low[kTaps] = {}, high[kTaps] = {};
   for (int64_t i = 0; i < 2 * count; i += 2) {
     const uint16_t *one = x + places[i] * apart, *other = x + places[i + 1] * apart;
@@ -131,12 +131,12 @@ LOCKSTEP_BF16 LOCKSTEP_INLINE inline void add(const Place* places, int64_t apart
 }  // namespace
 
 LOCKSTEP_BF16 void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x,
-                             Apart of_x, float* to, Apart of_sums) {
+                             TapStrides of_x, float* to, TapStrides of_sums) {
   add(places, 1, values, count, x, of_x, to, of_sums);
 }
 
 LOCKSTEP_BF16 void add_pairs(const PairList& list, int64_t apart, int64_t count, const uint16_t* x,
-                             Apart of_x, float* to, Apart of_sums) {
+                             TapStrides of_x, float* to, TapStrides of_sums) {
   add(list.places, apart, list.values, count, x, of_x, to, of_sums);
 }
 
@@ -184,10 +184,10 @@ void transform_pixels(const float*, int64_t, int64_t, uint16_t*) {
 void multiply_pairs(const uint16_t*, const uint16_t*, int64_t, float*) {
   throw std::logic_error("no AVX512_BF16");
 }
-void add_pairs(const int32_t*, const uint16_t*, int64_t, const uint16_t*, Apart, float*, Apart) {
+void add_pairs(const int32_t*, const uint16_t*, int64_t, const uint16_t*, TapStrides, float*, TapStrides) {
   throw std::logic_error("no AVX512_BF16");
 }
-void add_pairs(const PairList&, int64_t, int64_t, const uint16_t*, Apart, float*, Apart) {
+void add_pairs(const PairList&, int64_t, int64_t, const uint16_t*, TapStrides, float*, TapStrides) {
   throw std::logic_error("no AVX512_BF16");
 }
 void list_pairs(const uint16_t*, const uint8_t*, int64_t, const PairList*, int64_t*) {

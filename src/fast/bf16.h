@@ -23,14 +23,14 @@ void transform_pixels(const float* corner, int64_t row, int64_t channels, uint16
 void multiply_pairs(const uint16_t* x, const uint16_t* weight, int64_t blocks, float* to);
 
 /// How far one of nine taps is from the one below it, and from the next in its row.
-struct Apart {
+struct TapStrides {
   int64_t row, step;
 };
 
 /// Adds to nine taps of 32 channels each, what lies there in x: for each of `count` pairs of places, which
 /// are counted in numbers, times its two values. The channels of x come out as in_order() takes them.
-void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x, Apart of_x,
-               float* to, Apart of_sums);
+void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x,
+               TapStrides of_x, float* to, TapStrides of_sums);
 
 /// Places, and for each a value.
 struct PairList {
@@ -38,8 +38,8 @@ struct PairList {
 };
 
 /// The same from places that are `apart`.
-void add_pairs(const PairList& list, int64_t apart, int64_t count, const uint16_t* x, Apart of_x, float* to,
-               Apart of_sums);
+void add_pairs(const PairList& list, int64_t apart, int64_t count, const uint16_t* x, TapStrides of_x,
+               float* to, TapStrides of_sums);
 
 /// Of a window's channels those that have a gradient, two by two, a list for each of four places that win:
 /// one that is left over has another of value zero. Channels are multiples of 32, and a list has room for 32

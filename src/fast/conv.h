@@ -72,7 +72,7 @@ LOCKSTEP_INLINE inline void pool_sums(const Four<lanes>& sums, float* out, uint8
     }
     const Floats<lanes> zero = {};
     store(out, best < zero ? zero : best);
-    store_bytes<lanes>(winner, best <= zero ? at * 0 + kNobody : at);
+    store_bytes<lanes>(winner, best <= zero ? at * 0 + kNoWinner : at);
   }
 }
 

@@ -60,11 +60,12 @@ Products products() {
   return asked && multiplies_bf16() ? Products::bf16 : Products::floats;
 }
 
-Pooled forward_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Products products) {
+PoolOutput forward_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      Products products) {
   const auto shape = shape_of(x, weight);
   const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
-  Pooled pooled = {at::empty(sizes, x.options(), MemoryFormat::ChannelsLast),
-                   at::empty(sizes, x.options().dtype(at::kByte), MemoryFormat::ChannelsLast)};
+  PoolOutput pooled = {at::empty(sizes, x.options(), MemoryFormat::ChannelsLast),
+                       at::empty(sizes, x.options().dtype(at::kByte), MemoryFormat::ChannelsLast)};
   const auto own_weight = channels_last(weight), own_bias = bias.contiguous();
   auto* output = pooled.output.mutable_data_ptr<float>();
   auto* winner = pooled.winner.mutable_data_ptr<uint8_t>();

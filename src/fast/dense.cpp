@@ -61,14 +61,14 @@ LOCKSTEP_INLINE inline void multiply(Lanes<lanes> registers, const Product& p, c
   });
 }
 
-struct FromZero {
+struct StartZero {
   template <int lanes>
   LOCKSTEP_INLINE Floats<lanes> operator()(Lanes<lanes>, int64_t) const {
     return Floats<lanes>{};
   }
 };
 
-struct FromBias {
+struct StartBias {
   const float* bias;
   template <int lanes>
   LOCKSTEP_INLINE Floats<lanes> operator()(Lanes<lanes>, int64_t column) const {
@@ -76,7 +76,7 @@ struct FromBias {
   }
 };
 
-struct AsItIs {
+struct Identity {
   template <int lanes>
   LOCKSTEP_INLINE Floats<lanes> operator()(Lanes<lanes>, int64_t, Floats<lanes> sum) const {
     return sum;
@@ -92,7 +92,7 @@ struct Relu {
 };
 
 // Nothing goes back through a ReLU that has let nothing through.
-struct BehindRelu {
+struct ReluGradient {
   const float* output;
   template <int lanes>
   LOCKSTEP_INLINE Floats<lanes> operator()(Lanes<lanes>, int64_t at, Floats<lanes> sum) const {
@@ -161,10 +161,10 @@ const float* Chain::forward(const float* x, int64_t rows) {
                              .rows = rows,
                              .columns = layer.outputs,
                              .depth = layer.inputs};
-    const FromBias start = {layer.bias};
+    const StartBias start = {layer.bias};
     const bool last = i + 1 == layers_.size();
     run_at(level_, [&](auto lanes) LOCKSTEP_INLINE {
-      last ? multiply(lanes, product, start, AsItIs()) : multiply(lanes, product, start, Relu());
+      last ? multiply(lanes, product, start, Identity()) : multiply(lanes, product, start, Relu());
     });
   }
   return outputs_.back().data();
@@ -191,9 +191,9 @@ void Chain::backward(const float* x) {
                               .columns = layer.inputs,
                               .depth = layer.outputs};
     run_at(level_, [&](auto lanes) LOCKSTEP_INLINE {
-      multiply(lanes, to_weight, FromZero(), AsItIs());
+      multiply(lanes, to_weight, StartZero(), Identity());
       if (layer.bias) sum_rows(lanes, gradient_.data(), rows_, layer.outputs, layer.bias_gradient);
-      if (i > 0) multiply(lanes, to_input, FromZero(), BehindRelu{input});
+      if (i > 0) multiply(lanes, to_input, StartZero(), ReluGradient{input});
     });
     gradient_.swap(next_gradient_);
   }

@@ -82,7 +82,7 @@ LOCKSTEP_AVX512 void add(const ConvShape& shape, const float* padded, const floa
 #pragma GCC unroll 2
     for (int v = 0; v < many; ++v) {
       const auto who = winners_at(winner + v * kLanes);
-      const auto live = _mm512_cmpneq_epi32_mask(who, _mm512_set1_epi32(kNobody));
+      const auto live = _mm512_cmpneq_epi32_mask(who, _mm512_set1_epi32(kNoWinner));
       const auto own = _mm512_maskz_loadu_ps(live, gradient + v * kLanes);
       const auto first = _mm512_maskz_permutexvar_epi32(kAll, who, first_of);
       sums[kTaps][v] = _mm512_add_ps(sums[kTaps][v], own);

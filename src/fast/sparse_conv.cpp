@@ -17,16 +17,18 @@ namespace {
 // The gradients behind a pool that are not zero, one after the other: what a loop over them reads.
 
 // Values, and for each how far what it is multiplied by lies from the first, in floats.
-struct Listed {
+struct ValueList {
   int32_t* at;
   float* values;
 };
 
 // Memory for lists of up to `most`, and what a register writes beyond their end.
-class Lists {
+class ValueLists {
  public:
-  Lists(int64_t count, int64_t most) : most_(most + 16), at_(count * most_), values_(count * most_) {}
-  Listed operator[](int64_t list) const { return {at_.get() + list * most_, values_.get() + list * most_}; }
+  ValueLists(int64_t count, int64_t most) : most_(most + 16), at_(count * most_), values_(count * most_) {}
+  ValueList operator[](int64_t list) const {
+    return {at_.get() + list * most_, values_.get() + list * most_};
+  }
 
  private:
   int64_t most_;
@@ -47,7 +49,7 @@ constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of what is without a mask in
 
 LOCKSTEP_AVX512 int64_t list_windows_avx512(const float* values, const uint8_t* winner,
                                             const int32_t* corners, const int32_t* steps, int64_t count,
-                                            Listed to) {
+                                            ValueList to) {
   const auto by_winner = _mm512_maskz_loadu_epi32(0xf, steps);
   int64_t found = 0;
   for (int64_t i = 0; i < count; i += 16) {
@@ -55,7 +57,7 @@ LOCKSTEP_AVX512 int64_t list_windows_avx512(const float* values, const uint8_t* 
     const auto who = _mm512_maskz_cvtepu8_epi32(inside, _mm_maskz_loadu_epi8(inside, winner + i));
     const auto value = _mm512_maskz_loadu_ps(inside, values + i);
     const auto corner = _mm512_maskz_loadu_epi32(inside, corners + i);
-    const auto live = _mm512_mask_cmp_ps_mask(_mm512_cmpneq_epi32_mask(who, _mm512_set1_epi32(kNobody)),
+    const auto live = _mm512_mask_cmp_ps_mask(_mm512_cmpneq_epi32_mask(who, _mm512_set1_epi32(kNoWinner)),
                                               value, _mm512_setzero_ps(), _CMP_NEQ_UQ);
     const auto at = _mm512_add_epi32(corner, _mm512_maskz_permutexvar_epi32(inside, who, by_winner));
     _mm512_storeu_si512(to.at + found, _mm512_maskz_compress_epi32(live, at));
@@ -66,7 +68,7 @@ LOCKSTEP_AVX512 int64_t list_windows_avx512(const float* values, const uint8_t* 
 }
 
 LOCKSTEP_AVX512 void list_channels_avx512(const float* values, int64_t stride, const uint8_t* winner,
-                                          int64_t count, int32_t step, const Listed* to, int32_t* counts) {
+                                          int64_t count, int32_t step, const ValueList* to, int32_t* counts) {
   const auto lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const auto places = _mm512_mullo_epi32(lane, _mm512_set1_epi32(static_cast<int32_t>(stride)));
   auto at = _mm512_mullo_epi32(lane, _mm512_set1_epi32(step));
@@ -92,16 +94,16 @@ LOCKSTEP_AVX512 void list_channels_avx512(const float* values, int64_t stride, c
 // Of windows side by side those that have a gradient: at[i] = corners[i] + steps[winner[i]]. How many there
 // are.
 int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* corners, const int32_t* steps,
-                     int64_t count, [[maybe_unused]] SimdLevel level, Listed to) {
+                     int64_t count, [[maybe_unused]] SimdLevel level, ValueList to) {
 #if defined(__x86_64__)
   if (level == SimdLevel::avx512) return list_windows_avx512(values, winner, corners, steps, count, to);
 #endif
   int64_t found = 0;
   for (int64_t i = 0; i < count; ++i) {
     const uint8_t who = winner[i];
-    to.at[found] = corners[i] + steps[who % kNobody];
+    to.at[found] = corners[i] + steps[who % kNoWinner];
     to.values[found] = values[i];
-    found += int{who != kNobody} & int{!is_zero(values[i])};
+    found += int{who != kNoWinner} & int{!is_zero(values[i])};
   }
   return found;
 }
@@ -109,15 +111,15 @@ int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* 
 // Of a window's channels those that have a gradient, a list for each place that wins, at = channel * step. A
 // channel's value is `stride` from the next one's; there are multiples of 16. Writes counts[4].
 void list_channels(const float* values, int64_t stride, const uint8_t* winner, int64_t count, int32_t step,
-                   [[maybe_unused]] SimdLevel level, const Listed* to, int32_t* counts) {
+                   [[maybe_unused]] SimdLevel level, const ValueList* to, int32_t* counts) {
 #if defined(__x86_64__)
   if (level == SimdLevel::avx512)
     return list_channels_avx512(values, stride, winner, count, step, to, counts);
 #endif
-  int32_t found[kNobody + 1] = {};
+  int32_t found[kNoWinner + 1] = {};
   for (int64_t i = 0; i < count; ++i) {
     const float value = values[i * stride];
-    const int who = is_zero(value) ? kNobody : winner[i];
+    const int who = is_zero(value) ? kNoWinner : winner[i];
     const int32_t at = found[who]++;
     to[who].at[at] = static_cast<int32_t>(i) * step;
     to[who].values[at] = value;
@@ -141,7 +143,7 @@ class Channel {
         rounded_(shape.windows() + 1) {
     for (int64_t window = 0; window < shape.windows(); ++window)
       corners_.get()[window] = static_cast<int32_t>(shape.corner(window));
-    for (int k = 0; k < kNobody; ++k)
+    for (int k = 0; k < kNoWinner; ++k)
       steps_[k] = static_cast<int32_t>(k / 2 * shape.padded_row() + k % 2 * shape.in);
   }
 
@@ -179,16 +181,16 @@ class Channel {
   }
 
   int64_t count() const { return count_; }
-  const Listed& list() const { return list_; }
+  const ValueList& list() const { return list_; }
 
  private:
   const ConvShape& shape_;
-  Lists lists_;
-  Listed list_;
+  ValueLists lists_;
+  ValueList list_;
   Scratch<int32_t> corners_;
   Scratch<uint8_t> turned_;
   Scratch<uint16_t> rounded_;
-  int32_t steps_[kNobody] = {};
+  int32_t steps_[kNoWinner] = {};
   int64_t count_ = 0;
 };
 
@@ -268,20 +270,20 @@ class Windows {
     const float* values = gradient.values + image * channels * windows;
     const uint8_t* winner = gradient.winner + image * windows * channels;
     for (int64_t window = 0; window < windows; ++window) {
-      Listed to[kLists];
+      ValueList to[kLists];
       for (int k = 0; k < kLists; ++k) to[k] = list(window, k);
       list_channels(values + window, windows, winner + window * channels, channels, step, level, to,
                     counts_.get() + window * kLists);
     }
   }
 
-  Listed list(int64_t window, int k) const { return lists_[window * kLists + k]; }
+  ValueList list(int64_t window, int k) const { return lists_[window * kLists + k]; }
   int32_t count(int64_t window, int k) const { return counts_.get()[window * kLists + k]; }
 
  private:
-  static constexpr int kLists = kNobody + 1;
+  static constexpr int kLists = kNoWinner + 1;
   const ConvShape& shape_;
-  Lists lists_;
+  ValueLists lists_;
   Scratch<int32_t> counts_;
 };
 
@@ -363,8 +365,8 @@ class WindowPairs {
         out_(shape.out),
         turned_(size_),
         rounded_(size_),
-        lists_(2 * kNobody * room()) {
-    for (int k = 0; k < kNobody; ++k)
+        lists_(2 * kNoWinner * room()) {
+    for (int k = 0; k < kNoWinner; ++k)
       list_[k] = {lists_.get() + 2 * k * room(), lists_.get() + (2 * k + 1) * room()};
   }
 
@@ -388,8 +390,8 @@ class WindowPairs {
   int64_t size_, windows_, out_;
   Scratch<float> turned_;
   Scratch<uint16_t> rounded_, lists_;
-  PairList list_[kNobody];
-  int64_t pairs_[kNobody] = {};
+  PairList list_[kNoWinner];
+  int64_t pairs_[kNoWinner] = {};
   const uint8_t* winner_ = nullptr;
 };
 
@@ -404,7 +406,7 @@ void sparse_input_gradient_of_pairs(const ConvShape& shape, const PooledGradient
                                     const float* weight, float* x) {
   const Scratch<uint16_t> weights(shape.out * kTaps * shape.in);
   round_weights(shape, weight, weights.get());
-  const Apart taps = {3 * shape.in, shape.in}, pixels = {shape.padded_row(), shape.in};
+  const TapStrides taps = {3 * shape.in, shape.in}, pixels = {shape.padded_row(), shape.in};
   at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
     const Scratch<float> padded(shape.padded_size());
     WindowPairs windows(shape);
@@ -413,7 +415,7 @@ void sparse_input_gradient_of_pairs(const ConvShape& shape, const PooledGradient
       std::fill_n(padded.get(), shape.padded_size(), 0.0f);
       for (int64_t window = 0; window < shape.windows(); ++window) {
         windows.read(window);
-        for (int k = 0; k < kNobody; ++k) {
+        for (int k = 0; k < kNoWinner; ++k) {
           float* to = padded.get() + shape.corner(window) + k / 2 * pixels.row + k % 2 * pixels.step;
           for (int64_t in = 0; windows.pairs(k) > 0 && in < shape.in; in += kPairChannels)
             add_pairs(windows.list(k), kTaps * shape.in, windows.pairs(k), weights.get() + in, taps, to + in,

@@ -167,19 +167,19 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
 }
 
 TEST_F(Csv, RowsWithoutAValueAreLeftOutOrMarked) {
-  const CsvOptions drop{.ignore = {"cabin", "2"}, .missing = Missing::drop};
+  const CsvOptions drop{.ignore = {"cabin", "2"}, .missing = MissingValues::drop};
   const auto table = read(kGaps, drop);
   EXPECT_EQ(floats(table.features.contiguous()), (std::vector<float>{1, 20, 7, 4, 40, 10}));
   EXPECT_EQ(longs(table.labels), (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(table.dropped, 3);
   EXPECT_EQ(table.missing, (std::vector<std::pair<std::string, int64_t>>{{"age", 2}, {"y", 1}}));
-  const auto marked = read("a,y\n1,0\n?,1\n", {.missing = Missing::mean});
+  const auto marked = read("a,y\n1,0\n?,1\n", {.missing = MissingValues::mean});
   EXPECT_TRUE(std::isnan(marked.features[1][0].item<float>()));
-  const auto numbers = read("a,y\n1,2\n3,none\n", {.numbers = true, .missing = Missing::drop});
+  const auto numbers = read("a,y\n1,2\n3,none\n", {.numbers = true, .missing = MissingValues::drop});
   EXPECT_EQ(numbers.labels.size(0), 1);
   EXPECT_EQ(read("a,y\n1,NA\n2,b\n").class_names.size(), 2u) << "a class may be called so";
-  EXPECT_EQ(read("a,y\n1,NA\n2,b\n", {.missing = Missing::drop}).class_names.size(), 1u);
-  refused("a,y\n,0\n,1\n", "none is left", "", {.missing = Missing::drop});
+  EXPECT_EQ(read("a,y\n1,NA\n2,b\n", {.missing = MissingValues::drop}).class_names.size(), 1u);
+  refused("a,y\n,0\n,1\n", "none is left", "", {.missing = MissingValues::drop});
 }
 
 TEST_F(Csv, IgnoresWhatItIsToldTo) {

@@ -53,7 +53,7 @@ Node view(int from, int to) {
 template <class... Nodes>
 size_t left_of(std::initializer_list<int> results, Nodes... nodes) {
   Graph graph;
-  graph.slots.assign(10, Holds::tensor);
+  graph.slots.assign(10, SlotType::tensor);
   graph.inputs = {0};
   (graph.nodes.push_back(std::move(nodes)), ...);
   for (const int result : results) graph.outputs.push_back(slot(result));

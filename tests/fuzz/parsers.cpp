@@ -64,7 +64,7 @@ void read_rows(const Path& folder, const char* name) {
 void keep_tokens(const Path& folder) {
   const auto source = (folder / "source.txt").string();
   std::ofstream(source) << "text\n";
-  tasks::Tokenised made;
+  tasks::TokenFile made;
   made.tokens = {at::arange(300, at::kInt), at::arange(0, 301, 100, at::kLong), at::zeros({3}, at::kInt),
                  at::zeros({3}, at::kLong)};
   made.names = {"good"};

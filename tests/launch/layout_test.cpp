@@ -64,7 +64,7 @@ TEST(Layout, TheMeetingReplacesWhatWasAssumed) {
   EXPECT_TRUE(job.guessed.empty());
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.node_rank, 1);
-  EXPECT_EQ(job.because.at("nodes"), "found when the ranks met");
+  EXPECT_EQ(job.because.at("nodes"), "found when the ranks joined");
   EXPECT_EQ(job.because.at("local_rank"), "LOCAL_RANK=0");
 }
 

@@ -63,7 +63,7 @@ TEST(ForEachTensor, PackedSequences) {
   for_each_tensor(packed, [](at::Tensor& tensor) { tensor = -tensor; });
   EXPECT_TRUE(packed.data().equal(-torch::ones({5})));
   EXPECT_TRUE(packed.batch_sizes().equal(torch::tensor({2, 2, 1}))) << "stays on the CPU";
-  Placed<decltype(packed)&> placed(packed, c10::Device(c10::kMeta));
+  DeviceArg<decltype(packed)&> placed(packed, c10::Device(c10::kMeta));
   EXPECT_TRUE(placed.get().data().is_meta());
   EXPECT_TRUE(placed.get().batch_sizes().is_cpu());
 }
@@ -84,10 +84,10 @@ bool on_meta(const at::Tensor& tensor) {
 // A device that every machine has and that is not the CPU.
 template <class Arg>
 std::decay_t<Arg> placed(Arg&& argument, std::optional<c10::Device> device = c10::Device(at::kMeta)) {
-  return Placed<Arg>(std::forward<Arg>(argument), device).get();
+  return DeviceArg<Arg>(std::forward<Arg>(argument), device).get();
 }
 
-TEST(Placed, NestedTensorsMoveAndTheCallersStay) {
+TEST(DeviceArg, NestedTensorsMoveAndTheCallersStay) {
   std::map<std::string, std::vector<at::Tensor>> batch = {{"x", {number(1), number(2)}}};
   EXPECT_TRUE(on_meta(placed(batch)["x"][1]));
   EXPECT_FALSE(on_meta(batch["x"][1])) << "the caller's own are not touched";
@@ -99,25 +99,26 @@ TEST(Placed, NestedTensorsMoveAndTheCallersStay) {
   EXPECT_FALSE(placed(at::Tensor()).defined());
 }
 
-TEST(Placed, StructsMoveButForWhatLiesBehindAPointer) {
+TEST(DeviceArg, StructsMoveButForWhatLiesBehindAPointer) {
   Outer outer{"x", {number(1), std::make_shared<at::Tensor>(number(2))}, {{number(3), nullptr}}, 2};
   const Outer moved = placed(outer);
   EXPECT_TRUE(on_meta(moved.inner.a) && on_meta(moved.many[0].a));
   EXPECT_FALSE(on_meta(*moved.inner.b) || on_meta(outer.inner.a));
 }
 
-TEST(Placed, WithoutADeviceOrTensorsTheArgumentItselfPasses) {
+TEST(DeviceArg, WithoutADeviceOrTensorsTheArgumentItselfPasses) {
   std::vector<at::Tensor> tensors = {number(1)};
-  EXPECT_EQ(&Placed<std::vector<at::Tensor>&>(tensors, std::nullopt).get(), &tensors);
+  EXPECT_EQ(&DeviceArg<std::vector<at::Tensor>&>(tensors, std::nullopt).get(), &tensors);
   struct Opaque {
     std::function<int()> call = [] { return 1; };
     Opaque() = default;
     Opaque(const Opaque&) = delete;
   } opaque;
-  EXPECT_EQ(&Placed<Opaque&>(opaque, c10::Device(at::kMeta)).get(), &opaque);
+  EXPECT_EQ(&DeviceArg<Opaque&>(opaque, c10::Device(at::kMeta)).get(), &opaque);
   std::vector<std::unique_ptr<int>> movable(1);
   EXPECT_EQ(
-      Placed<std::vector<std::unique_ptr<int>>>(std::move(movable), c10::Device(at::kMeta)).get().size(), 1);
+      DeviceArg<std::vector<std::unique_ptr<int>>>(std::move(movable), c10::Device(at::kMeta)).get().size(),
+      1);
 }
 
 TEST(ModuleTensors, ReducerOrderIsTheModulesOrder) {

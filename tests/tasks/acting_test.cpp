@@ -50,11 +50,11 @@ TEST(CartPole, IsGymnasiumsStateForState) {
 
 // By hand: one environment, gamma 0.5, lambda 0.5; a fall after the second step, then one more step.
 TEST(Advantages, StopAtAnEpisodesEndAndTakeInWhatFollowsTheRound) {
-  const Trail trail = {.environments = 1,
-                       .rewards = {1, 1, 1},
-                       .values = {2, 4, 8},
-                       .next_values = {4, 0, 16},
-                       .ended = {false, true, false}};
+  const Trajectory trail = {.environments = 1,
+                            .rewards = {1, 1, 1},
+                            .values = {2, 4, 8},
+                            .next_values = {4, 0, 16},
+                            .ended = {false, true, false}};
   const auto advantages = advantages_of(trail, 0.5, 0.5);
   EXPECT_EQ(advantages, (std::vector<double>{1 + 2 - 2 + 0.25 * -3, 1 + 0 - 4, 1 + 8 - 8}));
 }
@@ -76,12 +76,12 @@ TEST(CartPoleActor, BringsAsManySamplesAsItSaysAndTheLogProbabilitiesOfTheModel)
   CartPoleActor actor(small(), 7, {});
   const auto acted = actor.act(lean);
   ASSERT_EQ(acted.inputs.sizes(), at::IntArrayRef({120, 4}));
-  ASSERT_EQ(acted.targets.sizes(), at::IntArrayRef({120, Packed::columns}));
+  ASSERT_EQ(acted.targets.sizes(), at::IntArrayRef({120, TargetColumns::columns}));
   const auto odds = at::log_softmax(lean(acted.inputs).narrow(1, 0, 2), 1);
-  const auto taken = acted.targets.select(1, Packed::action).to(at::kLong).unsqueeze(1);
-  EXPECT_TRUE(at::allclose(odds.gather(1, taken).squeeze(1), acted.targets.select(1, Packed::log_probability),
-                           1e-4, 1e-5));
-  const auto advantage = acted.targets.select(1, Packed::advantage).to(at::kDouble);
+  const auto taken = acted.targets.select(1, TargetColumns::action).to(at::kLong).unsqueeze(1);
+  EXPECT_TRUE(at::allclose(odds.gather(1, taken).squeeze(1),
+                           acted.targets.select(1, TargetColumns::log_probability), 1e-4, 1e-5));
+  const auto advantage = acted.targets.select(1, TargetColumns::advantage).to(at::kDouble);
   EXPECT_NEAR(advantage.mean().item<double>(), 0, 1e-6);
   EXPECT_NEAR(advantage.square().mean().item<double>(), 1, 1e-6);
 }
@@ -101,7 +101,7 @@ TEST(CartPoleActor, TellsATimeThatIsUpFromAFall) {
   const auto acted = actor.act(steady);
   ASSERT_EQ(acted.episodes.size(), 1);
   ASSERT_EQ(acted.episodes[0].reward, CartPole::kMostSteps);
-  EXPECT_EQ(acted.targets[-1][Packed::value].item<float>(), 50.5F);  // as every other step's
+  EXPECT_EQ(acted.targets[-1][TargetColumns::value].item<float>(), 50.5F);  // as every other step's
 
   CartPoleActor falls(method, 0, {});
   const auto clumsy = falls.act([](const at::Tensor& seen) {
@@ -110,7 +110,7 @@ TEST(CartPoleActor, TellsATimeThatIsUpFromAFall) {
   });
   ASSERT_GT(clumsy.episodes.size(), 30);
   for (const auto& one : clumsy.episodes)
-    EXPECT_EQ(clumsy.targets[one.step][Packed::value].item<float>(), 0.5F);
+    EXPECT_EQ(clumsy.targets[one.step][TargetColumns::value].item<float>(), 0.5F);
 }
 
 TEST(CartPoleActor, GoesOnFromItsStateAsIfItHadNeverStopped) {

@@ -15,8 +15,8 @@ struct KeptTokens : testing::Test {
   test::TempFolder folder;
   std::string texts = folder.write("a.csv", "text,label\n"), kept = folder / "a.tokens";
 
-  static Tokenised some() {
-    Tokenised made;
+  static TokenFile some() {
+    TokenFile made;
     made.tokens = {.ids = at::tensor({5, 6, 7, 8}, at::kInt),
                    .starts = at::tensor({0, 2, 3, 4}, at::kLong),
                    .seconds = at::tensor({1, 0, 1}, at::kInt),
@@ -26,8 +26,8 @@ struct KeptTokens : testing::Test {
     made.left_out = 4;
     return made;
   }
-  std::optional<Tokenised> find(const std::string& key = "key") { return find_kept_tokens(kept, key, texts); }
-  void keep(const Tokenised& made = some()) { keep_tokens(kept, "key", texts, made); }
+  std::optional<TokenFile> find(const std::string& key = "key") { return find_kept_tokens(kept, key, texts); }
+  void keep(const TokenFile& made = some()) { keep_tokens(kept, "key", texts, made); }
 };
 
 TEST_F(KeptTokens, ComeBackAsTheyWere) {

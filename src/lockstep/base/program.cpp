@@ -52,7 +52,7 @@ bool any_open(const std::array<Pipe, 2>& pipes) {
 }
 
 // Returns false if nothing came.
-bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
+bool read_available(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
   std::array<pollfd, 2> ready{pollfd{pipes[0].read.number(), POLLIN, 0},
                               pollfd{pipes[1].read.number(), POLLIN, 0}};
   if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
@@ -63,18 +63,17 @@ bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wa
 }
 
 // Reads what is left in the pipes when the program has ended. A grandchild may hold them open for ever.
-void take_the_rest(std::array<Pipe, 2>& pipes) {
+void read_rest(std::array<Pipe, 2>& pipes) {
   const auto until = Clock::now() + kLook;
   while (any_open(pipes)) {
     const bool late = Clock::now() > until;
-    if (!take_what_is_there(pipes, late ? 0ms : kLook / 10) && late) return;
+    if (!read_available(pipes, late ? 0ms : kLook / 10) && late) return;
     for (auto& pipe : pipes) {
       if (pipe.text->size() >= kMostText) pipe.read.close();
     }
   }
 }
 
-// Whether it has exited; fills its status.
 bool has_ended(pid_t child, int& status) {
   const pid_t done = ::waitpid(child, &status, WNOHANG);
   if (done < 0 && errno == EINTR) return false;
@@ -95,12 +94,12 @@ void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, C
   bool ended = false;
   while (!(ended = has_ended(child, status)) && Clock::now() < until) {
     if (any_open(pipes))
-      take_what_is_there(pipes, kLook / 5);
+      read_available(pipes, kLook / 5);
     else
       std::this_thread::sleep_for(2ms);
   }
   if (!ended) end(child, program, status);
-  take_the_rest(pipes);
+  read_rest(pipes);
   answer.end = ended ? Answer::left : Answer::late;
   answer.whole = !pipes[0].read && answer.output.size() < kMostText;
   answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

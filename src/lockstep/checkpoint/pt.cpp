@@ -265,8 +265,7 @@ Tree read_pt(std::span<const uint8_t> bytes, const std::string& name) {
 
 // Writing: plain dictionaries and lists, dense tensors, and our checksum at the end.
 
-static_assert(std::endian::native == std::endian::little,
-              "the byteorder record says that the data is little-endian");
+static_assert(std::endian::native == std::endian::little, "the byteorder record says little");
 
 std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages) {
   std::unordered_map<const c10::StorageImpl*, at::ScalarType> dtypes;
@@ -294,8 +293,8 @@ std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& s
   return pickle;
 }
 
-checkpoint::WithStorages checkpoint::unpickle_tree(std::span<const uint8_t> pickle, const std::string& name) {
-  WithStorages made;
+checkpoint::StoredTree checkpoint::unpickle_tree(std::span<const uint8_t> pickle, const std::string& name) {
+  StoredTree made;
   Cursor input(pickle, name);
   made.tree = unpickle(input, [&](const StorageRef& storage) {
     if (storage.key == std::to_string(made.storages.size())) {

@@ -208,8 +208,6 @@ std::string ZipArchive::text(const std::string& name) const {
   return {found.begin(), found.end()};
 }
 
-// Unpacking, and libtorch's writer.
-
 namespace {
 
 constexpr size_t kPart = size_t{1} << 20;

@@ -114,9 +114,9 @@ void set_defaults() {
   ::setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "500", 0);
 }
 
-class RecordOfHangs : public c10d::DebugInfoWriter {
+class HangRecorder : public c10d::DebugInfoWriter {
  public:
-  RecordOfHangs(const std::string& folder, int rank)
+  HangRecorder(const std::string& folder, int rank)
       : DebugInfoWriter(folder + "/nccl_trace_rank_", rank) {}  // as Python's torchfrtrace looks for them
 };
 
@@ -145,7 +145,7 @@ void record_hangs_in(const std::string& folder, int rank) {
     if (std::getenv(chosen)) return;
   static std::once_flag once;  // libtorch accepts only one
   std::call_once(
-      once, [&] { c10d::DebugInfoWriter::registerWriter(std::make_unique<RecordOfHangs>(folder, rank)); });
+      once, [&] { c10d::DebugInfoWriter::registerWriter(std::make_unique<HangRecorder>(folder, rank)); });
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const comm::NcclRequest& request) {

@@ -41,8 +41,8 @@ bool is_missing(std::string_view text) {
 }
 
 /// A class may be called None. NA is a class, too, unless rows without one are left out.
-bool is_missing_class(std::string_view text, Missing rule) {
-  return text.empty() || is_nan(text) || (rule == Missing::drop && holds(kNoValue, text));
+bool is_missing_class(std::string_view text, MissingValues rule) {
+  return text.empty() || is_nan(text) || (rule == MissingValues::drop && holds(kNoValue, text));
 }
 
 /// The fields of a row to read.
@@ -90,7 +90,7 @@ class Cells {
 
   size_t label() const { return columns_.size() - 1; }
 
-  /// InputError unless Missing allows all of them.
+  /// InputError unless MissingValues allows all of them.
   void check(const std::string& path) const {
     constexpr size_t kMost = 40;
     std::vector<std::string> lines;
@@ -140,8 +140,8 @@ class Cells {
 
   bool is_wrong(size_t column) const {
     const auto& of = columns_[column];
-    const bool allows_missing =
-        options_.missing == Missing::drop || (options_.missing == Missing::mean && !is_label(column));
+    const bool allows_missing = options_.missing == MissingValues::drop ||
+                                (options_.missing == MissingValues::mean && !is_label(column));
     return of.texts > 0 || of.endless > 0 || (of.missing > 0 && !allows_missing);
   }
 
@@ -160,11 +160,11 @@ class Cells {
           format("leave columns out (task.ignore: [{}]), encode a category as one column of 0 and 1 per "
                  "value (one-hot), or train on text (task.name: text)",
                  base::printable(base::join(texts, ", "), 300)));
-    if (missing && options_.missing == Missing::refuse)
+    if (missing && options_.missing == MissingValues::refuse)
       parts.push_back(
           "for missing cells, set task.missing to drop (omit the rows) or mean (use the training rows' "
           "mean)");
-    if (columns_.back().missing > 0 && options_.missing != Missing::drop)
+    if (columns_.back().missing > 0 && options_.missing != MissingValues::drop)
       parts.push_back("for missing labels, set task.missing to drop (omit the rows)");
     if (columns_.back().texts > 0)
       parts.push_back("for labels that are names, set task.kind to classification");
@@ -315,7 +315,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
     } else if (label) {
       known = cells.has_class(fields[*columns.label], where);
     }
-    if (options.missing == Missing::drop && !(whole && known)) {
+    if (options.missing == MissingValues::drop && !(whole && known)) {
       out = begin;
       continue;
     }

@@ -12,11 +12,13 @@
 namespace lockstep {
 
 /// How to treat a row with an empty cell.
-enum class Missing {
+enum class MissingValues {
   refuse,  ///< an error
   drop,    ///< the row is left out
   mean,    ///< the cell is NaN, and the caller replaces it; an empty label is an error
 };
+/// Deprecated.
+using Missing [[deprecated("use MissingValues")]] = MissingValues;
 
 /// The layout of a file, and the columns to read.
 struct CsvOptions {
@@ -27,7 +29,7 @@ struct CsvOptions {
   std::string label = {};                  // column by name or index, -1 = the last; empty = find_label()'s
   std::vector<std::string> features = {};  // columns by name or index; empty = every other
   std::vector<std::string> ignore = {};    // columns that are no features, by name or index
-  Missing missing = Missing::refuse;
+  MissingValues missing = MissingValues::refuse;
   int64_t classes = 0;                        // labels are 0 to classes - 1; 0 = any
   std::vector<std::string> class_names = {};  // the allowed labels, if they are known (an evaluation set)
 };

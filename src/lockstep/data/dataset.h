@@ -31,11 +31,13 @@ struct Batch {
 };
 
 /// A set's tensors. The first dimension is the sample.
-struct WholeSet {
+struct DatasetTensors {
   at::Tensor samples;  // a batch's input, or bytes for `table`
   at::Tensor targets;  // a batch's target; may be undefined
   at::Tensor table;    // the value of each byte, [channels, 256]; undefined if samples are used unchanged
 };
+/// Deprecated.
+using WholeSet [[deprecated("use DatasetTensors")]] = DatasetTensors;
 
 /// Samples by number. Several threads call `get` at once.
 class Dataset {
@@ -46,7 +48,7 @@ class Dataset {
   /// These samples, in this order. `pinned`: in page-locked memory if the set can do so.
   virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;
   /// For data.resident: all of the set, if it is in memory.
-  virtual std::optional<WholeSet> whole() const { return std::nullopt; }
+  virtual std::optional<DatasetTensors> whole() const { return std::nullopt; }
   /// The set with the augmentation of that epoch, which depends only on the epoch and the sample's number.
   /// nullptr: this set in every epoch.
   virtual std::shared_ptr<const Dataset> in_epoch(int64_t /*epoch*/) const { return nullptr; }

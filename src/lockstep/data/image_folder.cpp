@@ -69,7 +69,6 @@ bool is_hidden(const std::string& name) {
   return name.starts_with('.');
 }
 
-// Sorted.
 std::vector<std::string> visible_folders(const std::string& root) {
   std::vector<std::string> names;
   for (const auto& entry : entries_of(root)) {

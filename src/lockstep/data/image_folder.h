@@ -56,7 +56,7 @@ struct ImageList {
 ImageList image_list(const FoundImages& found);
 
 /// How an image becomes a sample.
-struct ImageLook {
+struct ImageTransform {
   int64_t height = 0, width = 0;
   at::Tensor table = {};  // what each byte becomes, [3, 256]: normalize_table()
   Augment augment = {};   // in an epoch
@@ -65,7 +65,7 @@ struct ImageLook {
 
 class ImageFolderSet : public Dataset {
  public:
-  ImageFolderSet(ImageList list, ImageLook look) : list_(std::move(list)), look_(std::move(look)) {}
+  ImageFolderSet(ImageList list, ImageTransform look) : list_(std::move(list)), look_(std::move(look)) {}
   int64_t size() const override { return list_.size(); }
   /// input float [n, 3, height, width], target int64 [n]. DamagedImage if a file cannot be read.
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;
@@ -76,7 +76,7 @@ class ImageFolderSet : public Dataset {
 
  private:
   ImageList list_;
-  ImageLook look_;
+  ImageTransform look_;
   std::optional<int64_t> epoch_;
 };
 

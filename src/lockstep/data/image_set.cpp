@@ -164,8 +164,8 @@ Batch ImageSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   return batch;
 }
 
-std::optional<WholeSet> ImageSet::whole() const {
-  return WholeSet{images_, labels_.defined() ? labels_.to(at::kLong) : labels_, table_};
+std::optional<DatasetTensors> ImageSet::whole() const {
+  return DatasetTensors{images_, labels_.defined() ? labels_.to(at::kLong) : labels_, table_};
 }
 
 }  // namespace lockstep

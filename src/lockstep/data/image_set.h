@@ -22,7 +22,7 @@ class ImageSet : public Dataset {
   int64_t size() const override { return images_.size(0); }
   /// input float [n, channels, height, width], target int64 [n].
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;
-  std::optional<WholeSet> whole() const override;
+  std::optional<DatasetTensors> whole() const override;
 
  private:
   at::Tensor images_, labels_, table_;

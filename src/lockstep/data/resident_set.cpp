@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-ResidentSet::ResidentSet(const WholeSet& set, at::Device device) : samples_(set.samples.to(device)) {
+ResidentSet::ResidentSet(const DatasetTensors& set, at::Device device) : samples_(set.samples.to(device)) {
   if (set.targets.defined()) targets_ = set.targets.to(device);
   if (!set.table.defined()) return;
   table_ = set.table.flatten().to(device);

@@ -8,7 +8,7 @@ namespace lockstep::data {
 class ResidentSet : public Dataset {
  public:
   /// Copies the samples. Throws the device's error if they do not fit.
-  ResidentSet(const WholeSet& set, at::Device device);
+  ResidentSet(const DatasetTensors& set, at::Device device);
   int64_t size() const override { return samples_.size(0); }
   /// The batches of the original set, bit for bit, on the device. Asynchronous.
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;

@@ -32,8 +32,8 @@ Batch TableSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
           labels_.defined() ? rows_of(labels_, indices, pinned) : at::Tensor()};
 }
 
-std::optional<WholeSet> TableSet::whole() const {
-  return WholeSet{features_, labels_, {}};
+std::optional<DatasetTensors> TableSet::whole() const {
+  return DatasetTensors{features_, labels_, {}};
 }
 
 }  // namespace lockstep

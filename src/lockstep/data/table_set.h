@@ -14,7 +14,7 @@ class TableSet : public Dataset {
   TableSet(at::Tensor features, at::Tensor labels);
   int64_t size() const override { return features_.size(0); }
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;
-  std::optional<WholeSet> whole() const override;
+  std::optional<DatasetTensors> whole() const override;
 
  private:
   at::Tensor features_, labels_;

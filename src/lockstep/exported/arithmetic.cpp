@@ -77,7 +77,7 @@ int64_t power(int64_t base, int64_t exponent) {
 // What no int64 holds becomes the nearest that one does.
 int64_t to_integer(double value) {
   constexpr double kEdge = 9223372036854775808.0;
-  if (std::isnan(value)) throw Error("the exported graph makes an integer of NaN");
+  if (std::isnan(value)) throw Error("the exported graph converts NaN to an integer");
   if (value >= kEdge) return std::numeric_limits<int64_t>::max();
   if (value < -kEdge) return std::numeric_limits<int64_t>::min();
   return static_cast<int64_t>(value);

@@ -28,8 +28,7 @@ using Kind = Argument::Kind;
 class SlotNames {
  public:
   explicit SlotNames(Graph& graph) : graph_(graph) {}
-  // A new slot.
-  int add(const std::string& name, Holds holds) {
+  int add(const std::string& name, SlotType holds) {
     const auto number = static_cast<int>(graph_.slots.size());
     if (!slots_.emplace(name, number).second)
       throw Refusal(format("two values of the graph have the name {}", shown(name)));
@@ -82,7 +81,6 @@ Argument device(const Json& json) {
   return {.kind = found.type() == at::kMeta ? Kind::constant : Kind::device, .value = found};
 }
 
-// As the file has it, of any kind.
 Argument read_argument(const Json& json, const SlotNames& names) {
   const auto [kind, value] = only_field(json);
   const auto list = [&, &items = value](c10::TypePtr element, auto each) {
@@ -120,14 +118,14 @@ Argument read_argument(const Json& json, const SlotNames& names) {
 
 // Fits an argument to a type, or says that it does not.
 
-bool is(const Argument& argument, bool (IValue::*is_kind)() const, Holds wanted) {
+bool is(const Argument& argument, bool (IValue::*is_kind)() const, SlotType wanted) {
   if (argument.kind == Kind::slot) return argument.holds == wanted;
   return argument.kind == Kind::constant && (argument.value.*is_kind)();
 }
 
 bool fit_tensor(Argument& argument) {
   if (argument.kind == Kind::slot) {
-    if (argument.holds != Holds::tensor) argument.cast = Cast::to_tensor;
+    if (argument.holds != SlotType::tensor) argument.cast = Cast::to_tensor;
     return true;
   }
   if (argument.kind != Kind::constant || !argument.value.isScalar()) return false;
@@ -138,7 +136,7 @@ bool fit_tensor(Argument& argument) {
 bool fit_real(Argument& argument) {
   if (argument.kind == Kind::slot) {
     argument.cast = Cast::to_real;
-    return argument.holds != Holds::tensor;
+    return argument.holds != SlotType::tensor;
   }
   if (argument.kind == Kind::constant && argument.value.isInt())
     argument.value = static_cast<double>(argument.value.toInt());
@@ -205,11 +203,11 @@ bool fit(Argument& argument, c10::TypePtr type, std::optional<int32_t> length) {
     case TypeKind::DeviceObjType:
       return argument.kind == Kind::device || argument.value.isDevice();
     case TypeKind::IntType:
-      return is(argument, &IValue::isInt, Holds::integer);
+      return is(argument, &IValue::isInt, SlotType::integer);
     case TypeKind::BoolType:
-      return is(argument, &IValue::isBool, Holds::truth);
+      return is(argument, &IValue::isBool, SlotType::truth);
     case TypeKind::NumberType:
-      return argument.kind == Kind::slot ? argument.holds != Holds::tensor : argument.value.isScalar();
+      return argument.kind == Kind::slot ? argument.holds != SlotType::tensor : argument.value.isScalar();
     case TypeKind::StringType:
       return argument.kind == Kind::constant && argument.value.isString();
     default:
@@ -365,14 +363,14 @@ class Compiler {
     for (const auto& node : nodes) graph_.nodes.push_back(add_node(node));
     for (const auto& output : json.at("outputs")) graph_.outputs.push_back(read_argument(output, names_));
     fuse(graph_);
-    free_early();
+    free_after_last_read();
     return std::move(graph_);
   }
 
  private:
   int add_input(const Json& json) {
     const auto [kind, value] = only_field(json);
-    if (kind == "as_tensor") return names_.add(text_at(value, "name"), Holds::tensor);
+    if (kind == "as_tensor") return names_.add(text_at(value, "name"), SlotType::tensor);
     if (is_symbol(kind)) return names_.add(text_at(value, "as_name"), held_by(kind));
     if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object, which is not supported");
     return -1;
@@ -523,11 +521,11 @@ class Compiler {
     for (const auto& output : json) {
       const auto [kind, value] = only_field(output);
       if (kind == "as_tensor") {
-        node.outputs.push_back(names_.add(text_at(value, "name"), Holds::tensor));
+        node.outputs.push_back(names_.add(text_at(value, "name"), SlotType::tensor));
       } else if (kind == "as_tensors") {
         node.gives_list = true;
         for (const auto& tensor : value)
-          node.outputs.push_back(names_.add(text_at(tensor, "name"), Holds::tensor));
+          node.outputs.push_back(names_.add(text_at(tensor, "name"), SlotType::tensor));
       } else if (is_symbol(kind)) {
         node.outputs.push_back(names_.add(only_field(value).value.get<std::string>(), held_by(kind)));
       } else if (kind == "as_none" || kind == "as_int" || kind == "as_bool" || kind == "as_float") {
@@ -543,12 +541,14 @@ class Compiler {
     return kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool";
   }
 
-  static Holds held_by(const std::string& kind) {
-    return kind == "as_sym_int" ? Holds::integer : kind == "as_sym_float" ? Holds::real : Holds::truth;
+  static SlotType held_by(const std::string& kind) {
+    return kind == "as_sym_int"     ? SlotType::integer
+           : kind == "as_sym_float" ? SlotType::real
+                                    : SlotType::truth;
   }
 
-  /// A value goes after the last node that reads it; the graph's outputs stay.
-  void free_early() {
+  /// Frees each value after the last node that reads it, except the outputs.
+  void free_after_last_read() {
     constexpr int kUnread = -1;
     std::vector<int> last(graph_.slots.size(), kUnread);
     const std::function<void(const Argument&, int)> read = [&](const Argument& argument, int node) {

@@ -61,8 +61,8 @@ bool is_relu(const Node& node) {
   return calls(node, "aten.relu.default") || calls(node, "aten.relu_.default");
 }
 
-// Its result is no part of another tensor: what is changed in place there is seen by no other name.
-bool makes_anew(const Node& node) {
+// The result shares no memory with another tensor, so it may be changed in place.
+bool makes_new_tensor(const Node& node) {
   return calls(node, "aten.linear.default") || calls(node, "aten.conv2d.default") ||
          calls(node, "aten.batch_norm.default");
 }
@@ -82,9 +82,9 @@ bool is_linear_with_bias(const Node& node) {
          std::all_of(node.arguments.begin(), node.arguments.end(), is_slot);
 }
 
-class Fusing {
+class Fuser {
  public:
-  explicit Fusing(Graph& graph) : nodes_(graph.nodes), reads_(reads_of(graph)) {}
+  explicit Fuser(Graph& graph) : nodes_(graph.nodes), reads_(reads_of(graph)) {}
 
   void run() {
     std::vector<Node> kept;
@@ -101,17 +101,17 @@ class Fusing {
   }
 
  private:
-  // With the node before it, which goes then.
   bool join(Node& node) {
     if (!before_) return false;
-    if (is_pool_of_two(node) && is_relu(*before_) && alone_reads(node, *before_) && may_change_late(*before_))
+    if (is_pool_of_two(node) && is_relu(*before_) && is_only_reader(node, *before_) &&
+        may_change_late(*before_))
       return become(node, run_pool_relu, std::move(before_->arguments));
-    if (is_relu(node) && is_linear_with_bias(*before_) && alone_reads(node, *before_))
+    if (is_relu(node) && is_linear_with_bias(*before_) && is_only_reader(node, *before_))
       return become(node, run_linear_relu, std::move(before_->arguments));
     return false;
   }
 
-  bool alone_reads(const Node& node, const Node& before) const {
+  bool is_only_reader(const Node& node, const Node& before) const {
     const auto& first = node.arguments.at(0);
     return before.outputs.size() == 1 && is_slot(first) && first.slot == before.outputs[0] &&
            reads_[static_cast<size_t>(first.slot)] == 1;
@@ -142,7 +142,7 @@ class Fusing {
     std::vector<bool> made(reads_.size(), false);
     for (const auto& node : nodes_) {
       for (const int slot : node.outputs)
-        if (slot >= 0) made[static_cast<size_t>(slot)] = makes_anew(node);
+        if (slot >= 0) made[static_cast<size_t>(slot)] = makes_new_tensor(node);
     }
     return made;
   }
@@ -151,7 +151,7 @@ class Fusing {
 }  // namespace
 
 void fuse(Graph& graph) {
-  Fusing(graph).run();
+  Fuser(graph).run();
 }
 
 }  // namespace lockstep::exported

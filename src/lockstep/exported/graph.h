@@ -33,7 +33,7 @@ ArgumentCheck find_check(const std::string& name);
 struct Graph;
 
 /// What a slot holds while the graph runs.
-enum class Holds { tensor, integer, real, truth };
+enum class SlotType { tensor, integer, real, truth };
 
 /// A number from a slot where an operator wants something else.
 enum class Cast { none, to_tensor, to_real };
@@ -46,12 +46,12 @@ struct Argument {
     device,  // the one the model was exported on: when it runs, the one it is on
   };
   Kind kind = Kind::constant;
-  c10::IValue value = {};            // a constant's
-  int slot = -1;                     // a slot's
-  Holds holds = Holds::tensor;       // a slot's
-  Cast cast = Cast::none;            // a slot's
-  std::vector<Argument> items = {};  // a list's
-  c10::TypePtr element = {};         // what a list holds
+  c10::IValue value = {};             // a constant's
+  int slot = -1;                      // a slot's
+  SlotType holds = SlotType::tensor;  // a slot's
+  Cast cast = Cast::none;             // a slot's
+  std::vector<Argument> items = {};   // a list's
+  c10::TypePtr element = {};          // what a list holds
 };
 
 /// Arithmetic on sizes, as Python's.
@@ -87,7 +87,7 @@ struct Graph {
   std::vector<int> inputs;  // slots; -1: a constant that nobody reads
   std::vector<Argument> outputs;
   std::vector<Node> nodes;
-  std::vector<Holds> slots;
+  std::vector<SlotType> slots;
 };
 
 // Compiling: compile.cpp, and fuse.cpp for neighbours that kernels of our own compute in one.

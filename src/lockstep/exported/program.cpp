@@ -269,7 +269,6 @@ void check_tensors(const ExportedProgram& program) {
   }
 }
 
-// Where its first parameter was.
 at::DeviceType home_of(const Json& graph, const Signature& signature) {
   for (const auto& input : signature.inputs) {
     if (input.kind != Input::Kind::parameter) continue;

@@ -37,7 +37,7 @@ bool is_known(const at::Tensor& x) {
          at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
 }
 
-struct Flattened : torch::autograd::Function<Flattened> {
+struct FlattenFunction : torch::autograd::Function<FlattenFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     context->saved_data["sizes"] = x.sizes();
     auto rows = at::empty({x.size(0), x.size(1) * x.size(2) * x.size(3)}, x.options().dtype(at::kBFloat16));
@@ -57,7 +57,7 @@ struct Flattened : torch::autograd::Function<Flattened> {
 namespace lockstep {
 
 at::Tensor flattened(const at::Tensor& x) {
-  return kernels::is_known(x) ? kernels::Flattened::apply(x) : x.flatten(1);
+  return kernels::is_known(x) ? kernels::FlattenFunction::apply(x) : x.flatten(1);
 }
 
 }  // namespace lockstep

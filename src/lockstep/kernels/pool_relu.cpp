@@ -65,7 +65,7 @@ LOCKSTEP_INLINE inline void pool(const Four<lanes>& four, T* out, uint8_t* winne
     at = wins ? at * 0 + k : at;
   }
   store_floats<lanes>(out, best);
-  store_bytes<lanes>(winner, best <= Floats<lanes>{} ? at * 0 + kNobody : at);
+  store_bytes<lanes>(winner, best <= Floats<lanes>{} ? at * 0 + kNoWinner : at);
 }
 
 // ATen adds to zeros: a gradient of -0 arrives as 0.
@@ -128,7 +128,7 @@ void for_rows(const PooledImages& images, SimdLevel level, const Work& work) {
 }
 
 template <class T>
-void pool_all(const at::Tensor& x, const PooledImages& images, SimdLevel level, Pooled& pooled) {
+void pool_all(const at::Tensor& x, const PooledImages& images, SimdLevel level, PoolOutput& pooled) {
   const T* in = static_cast<const T*>(x.const_data_ptr());
   T* out = static_cast<T*>(pooled.output.mutable_data_ptr());
   uint8_t* winner = pooled.winner.mutable_data_ptr<uint8_t>();
@@ -159,10 +159,10 @@ PooledImages images_of(const at::Tensor& x) {
   return {{x.size(0), x.size(1), x.size(2), x.size(3)}, channels_last};
 }
 
-Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level) {
+PoolOutput pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level) {
   const std::array<int64_t, 4> halves = {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
-  Pooled pooled = {at::empty(halves, x.options(), format_of(images)),
-                   at::empty(halves, x.options().dtype(at::kByte), format_of(images))};
+  PoolOutput pooled = {at::empty(halves, x.options(), format_of(images)),
+                       at::empty(halves, x.options().dtype(at::kByte), format_of(images))};
   if (x.scalar_type() == at::kFloat)
     pool_all<float>(x, images, level, pooled);
   else
@@ -186,7 +186,7 @@ at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winn
 at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winner,
                              const PooledImages& images) {
   const auto& sizes = images.sizes;
-  const auto all = at::arange(kNobody, winner.options());
+  const auto all = at::arange(kNoWinner, winner.options());
   // added to zeros, as ATen does: -0 becomes 0
   const auto four =
       at::where(winner.unsqueeze(-1).eq(all), gradient.unsqueeze(-1) + 0, at::zeros({}, gradient.options()));

@@ -11,13 +11,13 @@
 namespace lockstep::kernels {
 
 /// The winner if relu set all four to zero.
-constexpr uint8_t kNobody = 4;
+constexpr uint8_t kNoWinner = 4;
 
 /// Of each window, in the order of reading.
 template <int lanes>
 using Four = std::array<Floats<lanes>, 4>;
 
-struct Pooled {
+struct PoolOutput {
   at::Tensor output;
   at::Tensor winner;  // of each window's four elements, in the order of reading
 };
@@ -28,7 +28,7 @@ struct PooledImages {
 };
 
 PooledImages images_of(const at::Tensor& x);
-Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level);
+PoolOutput pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level);
 at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winner,
                               const PooledImages& images, SimdLevel level);
 /// The same as tensor operations, which have gradients of their own.

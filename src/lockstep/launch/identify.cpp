@@ -148,7 +148,7 @@ std::vector<std::string> assume_rest(Declared& declared) {
   const auto assume = [&](const Field& field, int value) {
     if (declared.*field.declared) return;
     declared.*field.declared = value;
-    declared.because[field.name] = "assumed until the ranks meet";
+    declared.because[field.name] = "assumed until the ranks join";
     assumed.emplace_back(field.name);
   };
   const int rank = *declared.rank, world = *declared.world;
@@ -262,7 +262,7 @@ struct Phantom {
   std::string hint;
 };
 
-constexpr const char* kAlone = "; to run alone on purpose: --launcher none";
+constexpr const char* kAlone = "; to run alone on purpose, use --launcher none";
 
 Phantom started_alone(const std::string& what, const std::string& how) {
   return {format("this process was started alone (rank 0 of 1), but {}", what), how + kAlone};
@@ -305,7 +305,7 @@ Phantom pbs_phantom(const Environment& environment, const Surroundings& surround
   const bool are_cores =
       is_torque(environment) || text_of(environment, "PBS_NCPUS") == std::to_string(lines.size());
   if (hosts > 1 || (lines.size() > 1 && !are_cores)) return started_alone(what, how);
-  if (lines.size() > 1) warnings.push_back(what + ": lockstep takes them for cores of a single rank");
+  if (lines.size() > 1) warnings.push_back(what + ": lockstep treats them as cores of a single rank");
   return {};
 }
 

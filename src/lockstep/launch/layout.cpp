@@ -125,7 +125,7 @@ Place place_in(const std::string& layout, int rank) {
 }
 
 void set_place(Job& job, const Place& place) {
-  for (const auto& field : job.guessed) job.because[field] = "found when the ranks met";
+  for (const auto& field : job.guessed) job.because[field] = "found when the ranks joined";
   job.guessed.clear();
   if (!place.warning.empty()) job.warnings.push_back(format("rank {}: {}", job.rank, place.warning));
   job.local_rank = place.local_rank;

@@ -200,7 +200,7 @@ void check_text_input(const std::vector<int64_t>& shape) {
   throw InputError("the model bert needs text data", "model.name", "use a text task, or another model");
 }
 
-std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
+std::shared_ptr<Net> make_bert(const ModelRequest& wanted) {
   check_text_input(wanted.input_shape);
   const auto& settings = wanted.settings;
   const auto folder = base::find_path(settings.path);
@@ -246,9 +246,9 @@ BertShape shape_of(const BertConfig& config) {
           .fused_attention = true};
 }
 
-// What torch.nn draws for a layer that is made, before transformers draws it again: the generator goes on.
-void draw_as_made(torch::nn::Module& module) {
-  for (const auto& child : module.children()) draw_as_made(*child);
+// Draws what torch.nn draws for a new layer, so that the generator advances as in Python.
+void init_as_torch(torch::nn::Module& module) {
+  for (const auto& child : module.children()) init_as_torch(*child);
   if (auto* linear = dynamic_cast<UndrawnLinear*>(&module)) {
     linear->weight.uniform_();
     linear->bias.uniform_();
@@ -257,8 +257,8 @@ void draw_as_made(torch::nn::Module& module) {
 }
 
 // transformers' _init_weights, children first.
-void draw_as_bert(torch::nn::Module& module, double deviation) {
-  for (const auto& child : module.children()) draw_as_bert(*child, deviation);
+void init_as_bert(torch::nn::Module& module, double deviation) {
+  for (const auto& child : module.children()) init_as_bert(*child, deviation);
   if (auto* linear = dynamic_cast<UndrawnLinear*>(&module)) {
     linear->weight.normal_(0, deviation);
     linear->bias.zero_();
@@ -366,8 +366,8 @@ void BertForSequenceClassification::use_checkpointing(bool on) {
 
 void BertForSequenceClassification::prefetch(const at::Tensor& input, const at::Tensor& on_host) {
   check(on_host);
-  prefetched_ = Prefetched{decltype(Prefetched::input)(input.getIntrusivePtr()),
-                           on_host.select(1, 2).to(at::kBool).all().item<bool>()};
+  prefetched_ = PrefetchResult{decltype(PrefetchResult::input)(input.getIntrusivePtr()),
+                               on_host.select(1, 2).to(at::kBool).all().item<bool>()};
 }
 
 at::Tensor BertForSequenceClassification::forward(const at::Tensor& input) {
@@ -386,8 +386,8 @@ at::Tensor BertForSequenceClassification::forward(const at::Tensor& input) {
 void BertForSequenceClassification::draw() {
   const torch::NoGradGuard no_grad;
   for (torch::nn::Module* module : {static_cast<torch::nn::Module*>(bert_.get()), classifier_.ptr().get()}) {
-    draw_as_made(*module);
-    draw_as_bert(*module, config_.initializer_range);
+    init_as_torch(*module);
+    init_as_bert(*module, config_.initializer_range);
   }
 }
 
@@ -395,7 +395,7 @@ void BertForSequenceClassification::draw_anew(const std::vector<std::string>& mo
   const torch::NoGradGuard no_grad;
   for (const auto& child : named_modules()) {
     if (std::find(modules.begin(), modules.end(), child.key()) != modules.end())
-      draw_as_bert(*child.value(), config_.initializer_range);
+      init_as_bert(*child.value(), config_.initializer_range);
   }
 }
 

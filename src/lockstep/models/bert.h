@@ -109,7 +109,7 @@ class BertForSequenceClassification : public Net {
 
  private:
   /// What prefetch() found about one input.
-  struct Prefetched {
+  struct PrefetchResult {
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> input;
     bool all_present;
   };
@@ -119,7 +119,7 @@ class BertForSequenceClassification : public Net {
   std::shared_ptr<BertModel> bert_;
   Layer classifier_;
   std::string note_;
-  std::optional<Prefetched> prefetched_;  // for the next forward
+  std::optional<PrefetchResult> prefetched_;  // for the next forward
 };
 
 }  // namespace lockstep

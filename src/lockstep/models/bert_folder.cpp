@@ -21,8 +21,6 @@
 
 namespace lockstep {
 
-// What config.json says.
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,8 +186,6 @@ BertConfig with_options(BertConfig config, const RowOptions& options) {
   return config;
 }
 
-// The weights.
-
 namespace {
 
 constexpr size_t kNamed = 5;  // tensors that a message names
@@ -235,7 +231,7 @@ bool is_of(const std::string& tensor, const std::string& module) {
 }
 
 /// What of the file goes where.
-struct Fit {
+struct WeightMatch {
   std::set<std::string> drawn;                                // modules
   std::vector<std::pair<at::Tensor, at::Tensor>> taken = {};  // the model's, the file's
   std::vector<std::string> missing = {}, misfits = {}, strange = {}, unused = {};
@@ -249,8 +245,8 @@ std::set<std::string> modules_to_draw(const Tree& given, bool new_classifier) {
   return modules;
 }
 
-Fit fit_of(const Tree& own, const Tree& given, bool new_classifier) {
-  Fit fit{.drawn = modules_to_draw(given, new_classifier)};
+WeightMatch fit_of(const Tree& own, const Tree& given, bool new_classifier) {
+  WeightMatch fit{.drawn = modules_to_draw(given, new_classifier)};
   for (const auto& [key, value] : items(own)) {
     const auto& name = key.toStringRef();
     if (std::ranges::any_of(fit.drawn, [&](const auto& module) { return is_of(name, module); })) continue;
@@ -274,7 +270,7 @@ Fit fit_of(const Tree& own, const Tree& given, bool new_classifier) {
   return fit;
 }
 
-const char* hint_for(const Fit& fit) {
+const char* hint_for(const WeightMatch& fit) {
   const auto only_classifier = std::all_of(fit.misfits.begin(), fit.misfits.end(),
                                            [](const auto& text) { return is_of(text, kClassifier); });
   return only_classifier && !fit.misfits.empty()
@@ -283,7 +279,7 @@ const char* hint_for(const Fit& fit) {
              : "use a folder whose config.json and weights match, and remove sizes from model.options";
 }
 
-void check_weights(const Fit& fit, const std::string& file) {
+void check_weights(const WeightMatch& fit, const std::string& file) {
   std::string text;
   if (!fit.misfits.empty()) text += "\n  of another shape: " + few(fit.misfits);
   if (!fit.missing.empty()) text += "\n  missing: " + few(fit.missing);
@@ -299,7 +295,7 @@ void take(const at::Tensor& own, const at::Tensor& given, std::set<const void*>&
   own.set_data(alone ? tensor : tensor.clone());
 }
 
-std::string note_of(const Fit& fit, const std::string& file) {
+std::string note_of(const WeightMatch& fit, const std::string& file) {
   std::string note;
   if (!fit.drawn.empty())
     note = format("{} has no {}: randomly initialised", file,
@@ -322,8 +318,6 @@ void read_bert_weights(BertForSequenceClassification& net, const std::string& fo
   net.draw_anew({fit.drawn.begin(), fit.drawn.end()});
   net.say_when_learning(note_of(fit, file));
 }
-
-// Writing a folder.
 
 namespace {
 

@@ -38,7 +38,7 @@ at::Tensor BertLayerNet::forward(const at::Tensor& input) {
 
 namespace {
 
-std::shared_ptr<Net> make_bert_layer(const WantedModel& wanted) {
+std::shared_ptr<Net> make_bert_layer(const ModelRequest& wanted) {
   const auto& options = wanted.settings.options;
   const BertShape usual;
   const BertShape shape = {.width = option(options, "width", usual.width),

@@ -42,8 +42,8 @@ std::string draws_of(const ExportedProgram& program) {
 std::vector<std::string> notes_of(const ExportedProgram& program, bool has_eval) {
   std::vector<std::string> notes;
   if (program.is_newer)
-    notes.push_back(
-        format("it was written by torch {}, which is newer than lockstep knows", program.torch_version));
+    notes.push_back(format("it was written by torch {}, which is newer than this lockstep supports",
+                           program.torch_version));
   if (program.calls.on == 0 && program.calls.off > 0)
     notes.push_back(
         "its graph has dropout and norm updates turned off, as after model.eval(); to train it, export it "
@@ -231,7 +231,7 @@ void save_exported(const torch::nn::Module& module, const std::string& original,
 
 namespace {
 
-std::shared_ptr<Net> make_exported(const WantedModel& wanted) {
+std::shared_ptr<Net> make_exported(const ModelRequest& wanted) {
   const auto& eval_path = wanted.settings.eval_path;
   return load_exported(base::find_path(wanted.settings.path),
                        eval_path.empty() ? std::string() : base::find_path(eval_path));

@@ -35,14 +35,14 @@ at::Tensor Layers::dropout(const at::Tensor& x, double p, bool training, Shared)
   return at::dropout(x, p, training);
 }
 
-UseLayers::UseLayers(std::shared_ptr<const Layers> layers)
+LayersGuard::LayersGuard(std::shared_ptr<const Layers> layers)
     : before_(std::exchange(in_use(), std::move(layers))) {}
 
-UseLayers::~UseLayers() {
+LayersGuard::~LayersGuard() {
   in_use() = std::move(before_);
 }
 
-std::shared_ptr<const Layers> UseLayers::current() {
+std::shared_ptr<const Layers> LayersGuard::current() {
   return in_use();
 }
 

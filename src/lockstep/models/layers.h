@@ -56,12 +56,12 @@ class Layers {
 
 /// While it lives, the models that make_model() makes on this thread are made of these layers; of whole ones
 /// otherwise. (A task makes its model by an interface of its own, which says nothing of ranks.)
-class UseLayers {
+class LayersGuard {
  public:
-  explicit UseLayers(std::shared_ptr<const Layers> layers);
-  ~UseLayers();
-  UseLayers(const UseLayers&) = delete;
-  UseLayers& operator=(const UseLayers&) = delete;
+  explicit LayersGuard(std::shared_ptr<const Layers> layers);
+  ~LayersGuard();
+  LayersGuard(const LayersGuard&) = delete;
+  LayersGuard& operator=(const LayersGuard&) = delete;
 
   /// What make_model() hands on.
   static std::shared_ptr<const Layers> current();
@@ -69,5 +69,7 @@ class UseLayers {
  private:
   std::shared_ptr<const Layers> before_;
 };
+/// Deprecated.
+using UseLayers [[deprecated("use LayersGuard")]] = LayersGuard;
 
 }  // namespace lockstep

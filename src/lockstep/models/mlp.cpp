@@ -54,7 +54,7 @@ DenseLayers Mlp::dense_layers() {
 
 namespace {
 
-std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {
+std::shared_ptr<Net> make_mlp(const ModelRequest& wanted) {
   int64_t inputs = 1;
   for (const int64_t size : wanted.input_shape) inputs *= size;
   const auto& hidden = wanted.settings.hidden;

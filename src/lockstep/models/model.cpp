@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-void check_fit(const std::string& name, const ModelRow& row, const WantedModel& wanted) {
+void check_fit(const std::string& name, const ModelRow& row, const ModelRequest& wanted) {
   if (row.input_shape.empty()) return;
   if (row.input_shape == wanted.input_shape && row.classes == wanted.classes) return;
   throw InputError(format("the model {} maps {} to {} classes, but the data has {} and {} classes", name,
@@ -22,7 +22,7 @@ void check_fit(const std::string& name, const ModelRow& row, const WantedModel& 
                    "model.name", "use mlp or a torchscript model");
 }
 
-std::string names_of_those_that(bool (*can)(const ModelRow&)) {
+std::string names_where(bool (*can)(const ModelRow&)) {
   std::vector<std::string> names;
   for (const auto* row : base::rows_of("model")) {
     if (can(std::any_cast<const ModelRow&>(row->typed))) names.push_back(row->name);
@@ -42,7 +42,7 @@ void check_splits(const std::string& name, const ModelRow& row, const Layers& la
   if (can_split(row) || !layers.shared()) return;
   throw InputError(format("the layers of the model {} cannot be split among ranks", name),
                    "model.name, parallel.tensor",
-                   format("use {}, or set parallel.tensor to 1", names_of_those_that(can_split)));
+                   format("use {}, or set parallel.tensor to 1", names_where(can_split)));
 }
 
 void check_checkpointing(const std::string& name, const ModelRow& row, const ModelSettings& settings) {
@@ -51,7 +51,7 @@ void check_checkpointing(const std::string& name, const ModelRow& row, const Mod
                    "model.checkpointing",
                    format("use {}, or leave it out; your own model must call "
                           "lockstep::checkpoint_activations() and name `checkpointing` in its `reads`",
-                          names_of_those_that(can_checkpoint)));
+                          names_where(can_checkpoint)));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string
                                 const std::vector<int64_t>& input_shape, int64_t classes) {
   const auto& name = settings.name.empty() ? task_model : settings.name;
   const auto& row = base::require<ModelRow>("model", name, "model.name");
-  const WantedModel wanted{settings, input_shape, classes, UseLayers::current()};
+  const ModelRequest wanted{settings, input_shape, classes, LayersGuard::current()};
   check_fit(name, row, wanted);
   check_splits(name, row, *wanted.layers);
   check_checkpointing(name, row, settings);

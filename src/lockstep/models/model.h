@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// What a model is made for.
-struct WantedModel {
+struct ModelRequest {
   const ModelSettings& settings;
   const std::vector<int64_t>& input_shape;  ///< of one sample
   int64_t classes;                          ///< the outputs that the task wants
@@ -23,7 +23,10 @@ struct WantedModel {
 };
 
 /// Makes a model; its parameters are drawn from torch's generator as the caller seeded it.
-using MakeModel = std::function<std::shared_ptr<Net>(const WantedModel&)>;
+using ModelFactory = std::function<std::shared_ptr<Net>(const ModelRequest&)>;
+/// Deprecated.
+using WantedModel [[deprecated("use ModelRequest")]] = ModelRequest;
+using MakeModel [[deprecated("use ModelFactory")]] = ModelFactory;
 
 /// A row of the table of models: RowOf's fields, and what the model takes where it takes one thing alone.
 struct ModelRow {
@@ -31,15 +34,15 @@ struct ModelRow {
   std::vector<std::string> reads = {};
   std::vector<RowNeed> needs = {};
   std::map<std::string, std::string> defaults = {};
-  MakeModel make = {};
+  ModelFactory make = {};
   std::vector<int64_t> input_shape = {};  ///< empty = anything
   int64_t classes = 0;                    ///< with an input_shape
-  bool splits = false;                    ///< made of WantedModel's layers, which ranks may share
+  bool splits = false;                    ///< made of ModelRequest's layers, which ranks may share
 };
 
 /// .make for a model that is always the same.
 template <class Model>
-std::shared_ptr<Net> made(const WantedModel&) {
+std::shared_ptr<Net> made(const ModelRequest&) {
   return std::make_shared<Model>();
 }
 

@@ -148,7 +148,7 @@ void check_image_input(const std::vector<int64_t>& shape) {
                    "use another model, or the task folder");
 }
 
-std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {
+std::shared_ptr<Net> make_resnet18(const ModelRequest& wanted) {
   check_image_input(wanted.input_shape);
   auto model = std::make_shared<ResNet18>(wanted.classes);
   model->use_checkpointing(wanted.settings.checkpointing);

@@ -137,7 +137,7 @@ class TwoStage : public Net {
   torch::Device first_ = torch::kCPU, second_ = torch::kCPU;
 };
 
-std::shared_ptr<Net> make_two_stage(const WantedModel& wanted) {
+std::shared_ptr<Net> make_two_stage(const ModelRequest& wanted) {
   const auto& [devices, hidden] = std::tie(wanted.settings.devices, wanted.settings.hidden);
   if (hidden.size() > 1)
     throw InputError("two_stage has one hidden layer", "model.hidden", "give one width, or none for 128");

@@ -68,7 +68,7 @@ void TorchScriptNet::train(bool on) {
 
 namespace {
 
-std::shared_ptr<Net> make_script(const WantedModel& wanted) {
+std::shared_ptr<Net> make_script(const ModelRequest& wanted) {
   return std::make_shared<TorchScriptNet>(base::find_path(wanted.settings.path));
 }
 

@@ -55,7 +55,7 @@ std::string plugin_file(const Row& row) {
   return format("liblockstep_mpi_{}.so", row.name);
 }
 
-struct Opened {
+struct LibraryHandle {
   void* handle = nullptr;
   std::string file;
 };
@@ -72,13 +72,13 @@ bool has_standard_abi(void* library) {
   return ask && ask(&major, &minor) == kSuccess && major >= 1;
 }
 
-Family family_of(const Opened& library) {
+Family family_of(const LibraryHandle& library) {
   if (has_standard_abi(library.handle)) return Family::standard;
   return ::dlsym(library.handle, kOpenMpisOwn) ? Family::open_mpi : Family::mpich;
 }
 
 // global symbols: MPI's plug-ins need them, and ours is not linked to an MPI
-Opened open(const std::string& file, int more = 0) {
+LibraryHandle open(const std::string& file, int more = 0) {
   void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_GLOBAL | more);
   if (!handle) return {};
   void* symbol = ::dlsym(handle, kOwnCall);
@@ -107,10 +107,10 @@ std::string file_of_mpi_in(const std::string& file) {
 }
 
 // Linked to the program, or loaded locally by a module, and then made global.
-std::optional<Opened> in_this_process() {
+std::optional<LibraryHandle> in_this_process() {
   if (void* symbol = ::dlsym(RTLD_DEFAULT, kOwnCall)) {
     open(file_of(symbol), RTLD_NOLOAD);
-    return Opened{RTLD_DEFAULT, file_of(symbol)};
+    return LibraryHandle{RTLD_DEFAULT, file_of(symbol)};
   }
   for (const auto& file : loaded_files()) {
     if (const auto mpi = file_of_mpi_in(file); !mpi.empty()) return open(mpi, RTLD_NOLOAD);
@@ -162,9 +162,9 @@ bool is_missing(const std::string& file, const std::string& why) {
   return why.starts_with(file + ": cannot open");
 }
 
-Opened search(const Wish& wish) {
+LibraryHandle search(const Wish& wish) {
   std::string broken;
-  Opened library;
+  LibraryHandle library;
   const auto opens = [&](const std::string& file) {
     library = open(file);
     if (!library.file.empty()) return true;
@@ -197,14 +197,14 @@ const PluginTable& open_plugin(const Row& row) {
 }
 
 template <class Call>
-void take(Call& call, const Opened& library, const char* name) {
+void take(Call& call, const LibraryHandle& library, const char* name) {
   call = reinterpret_cast<Call>(::dlsym(library.handle, name));
   if (!call)
     throw Error(format("this MPI library has no {}", name), library.file,
                 "use an MPI library that supports all of MPI-3");
 }
 
-Calls calls_of_the_standard(const Opened& library) {
+Calls calls_of_the_standard(const LibraryHandle& library) {
   Calls calls{};
 #define CALL(name, Name, parameters) take(calls.name, library, "MPI_" #Name);
 #include "lockstep/mpi/calls.inc"
@@ -225,12 +225,12 @@ std::string version_of(const Calls& calls) {
   return base::join(version, " ");
 }
 
-struct Loaded {
+struct LoadedMpi {
   Library library;
   Calls calls;
 };
 
-Loaded load_first(const Wish& wish) {
+LoadedMpi load_first(const Wish& wish) {
   const auto there = in_this_process();
   const auto opened = there ? *there : search(wish);
   const auto family = family_of(opened);
@@ -243,7 +243,7 @@ Loaded load_first(const Wish& wish) {
           calls};
 }
 
-const Loaded* g_loaded = nullptr;
+const LoadedMpi* g_loaded = nullptr;
 
 }  // namespace
 
@@ -281,7 +281,7 @@ Wish with_choice(Wish wish, const std::string& choice) {
 }
 
 const Library& load(const Wish& wish) {
-  static const Loaded& first = *new Loaded(load_first(wish));  // never destroyed: MPI may be finalized late
+  static const LoadedMpi& first = *new LoadedMpi(load_first(wish));  // never destroyed, for a late finalize
   g_loaded = &first;
   return first.library;
 }

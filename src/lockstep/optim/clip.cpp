@@ -54,7 +54,7 @@ void scale_down(const std::vector<at::Tensor>& grads, const at::Tensor& total, d
 }  // namespace
 
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
-                           const AllNorms& all_norms) {
+                           const NormGather& all_norms) {
   const torch::NoGradGuard no_grad;
   const auto grads = grads_of(params);
   const auto norms = norms_of(grads);

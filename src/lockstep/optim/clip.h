@@ -14,9 +14,12 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
 
 /// Takes the norms of this process's gradients (undefined for a parameter without one) and returns those of
 /// the whole model as a tensor of one dimension.
-using AllNorms = std::function<at::Tensor(const std::vector<at::Tensor>& own)>;
+using NormGather = std::function<at::Tensor(const std::vector<at::Tensor>& own)>;
+/// Deprecated.
+using AllNorms [[deprecated("use NormGather")]] = NormGather;
 
 /// The same if other processes hold the rest of the model.
-at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm, const AllNorms& all_norms);
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
+                           const NormGather& all_norms);
 
 }  // namespace lockstep

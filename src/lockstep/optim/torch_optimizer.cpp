@@ -20,7 +20,6 @@ namespace {
 namespace theirs = torch::optim;
 using Betas = std::tuple<double, double>;
 
-// A value of libtorch's under Python's name.
 struct TorchField {
   const char* name;
   std::variant<double*, bool*, int64_t*, at::Tensor*, Betas*> value;
@@ -79,7 +78,6 @@ TorchFields fields_of(Of& of) {
             {"max_exp_avg_sq", &of.max_exp_avg_sq()}};
 }
 
-// What differs between libtorch's classes.
 struct TorchKind {
   const char* name;
   std::optional<bool> decoupled_weight_decay;         // by which Python tells Adam from AdamW

@@ -20,7 +20,7 @@ class TorchOptimizer : public Optimizer {
   /// `optimizer` must outlive it and must already have all its parameter groups.
   explicit TorchOptimizer(torch::optim::Optimizer& optimizer);
 
-  /// Checks for local gradients as every optimiser of lockstep does, and steps.
+  /// Checks for local gradients, like lockstep's own optimisers, and steps.
   void step() override;
   /// The current rate of `optimizer`.
   double lr(size_t group = 0) const override;

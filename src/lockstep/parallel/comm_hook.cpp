@@ -302,7 +302,6 @@ class PowerSgd {
     return result;
   }
 
-  // How many elements those factors have together.
   int64_t total(const Parts& parts, int64_t dim) const {
     int64_t size = 0;
     for (const auto& matrices : parts.shapes) {

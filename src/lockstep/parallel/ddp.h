@@ -102,10 +102,11 @@ class DistributedDataParallel : public DdpCore {
     const auto& device = options().device;
     using Output = std::invoke_result_t<const Work&, M&, Args&&...>;
     if constexpr (std::is_void_v<Output>) {
-      work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
+      work(*module_, DeviceArg<Args>(std::forward<Args>(args), device).get()...);
       after_forward({});
     } else {
-      std::decay_t<Output> output = work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
+      std::decay_t<Output> output =
+          work(*module_, DeviceArg<Args>(std::forward<Args>(args), device).get()...);
       // Copies: some types lend their tensors only during the visit.
       std::vector<at::Tensor> tensors;
       if (watches_outputs())

@@ -215,7 +215,7 @@ at::Tensor clone_outside_autograd(const at::Tensor& tensor) {
 // Replaces each output that has a history with a copy whose gradient passes through the sink. Outputs that
 // the loss does not use then hand an undefined gradient down, and the Reducer learns of every parameter
 // behind them. `delayed` is null unless the first iteration of a static graph is under way.
-void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed) {
+void attach_sink(const std::vector<at::Tensor*>& outputs, std::shared_ptr<DelayedAllReduce> delayed) {
   torch::autograd::variable_list inputs;
   for (const at::Tensor* output : outputs) inputs.push_back(*output);
   if (!torch::autograd::compute_requires_grad(inputs)) return;
@@ -257,7 +257,7 @@ class GradientWatch {
     watched_.reserve(parameters.size());
     // as the Reducer does: a hook behind the node that adds to a parameter's gradient
     for (const auto& parameter : parameters) {
-      auto& watched = watched_.emplace_back(Watched{.parameter = parameter});
+      auto& watched = watched_.emplace_back(WatchedParameter{.parameter = parameter});
       auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
       base::watch_gradient(parameter.tensor.unsafeGetTensorImpl());
       const auto key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -312,19 +312,19 @@ class GradientWatch {
   void permit_local(bool permitted) { permits_local_ = permitted; }
 
  private:
-  struct Watched {
+  struct WatchedParameter {
     ReducedParameter parameter;
     int64_t arrived = 0;  // since the last forward
     int64_t usual = 1;    // arrivals a backward
     at::Tensor sum = {};  // of the parameter's values when its gradient became local
   };
 
-  static void forget(Watched& watched) {
+  static void forget(WatchedParameter& watched) {
     watched.sum.reset();
     base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
   }
 
-  void arrive(Watched& watched) const {
+  void arrive(WatchedParameter& watched) const {
     ++watched.arrived;
     if (permits_local_) return;
     if (expects_ && learns_) watched.usual = watched.arrived;
@@ -336,7 +336,7 @@ class GradientWatch {
                               watched.parameter.name);
   }
 
-  std::vector<Watched> watched_;
+  std::vector<WatchedParameter> watched_;
   std::vector<std::function<void()>> unhook_;
   const bool static_graph_;
   bool expects_ = false;  // a forward of ours was there
@@ -667,9 +667,9 @@ void DdpCore::join(const std::function<void()>& training, const JoinOptions& opt
   if (state.joining)
     throw Error("join() inside join()", "DistributedDataParallel", "call only the outer one");
   state.logger->set_uneven_input_join();
-  struct Leave {
+  struct JoinReset {
     State& state;
-    ~Leave() { state.joining.reset(); }
+    ~JoinReset() { state.joining.reset(); }
   } leave{state};
   state.joining = options;
   training();
@@ -748,8 +748,7 @@ void DdpCore::after_forward(const std::vector<at::Tensor*>& outputs) {
         if (output->defined()) searched.push_back(*output);
     with_names(state.group, state.parameters, [&] { state.reducer->prepare_for_backward(searched); });
   }
-  if (watches_outputs())
-    put_sink_behind(outputs, state.in_first_static_iteration() ? state.delayed : nullptr);
+  if (watches_outputs()) attach_sink(outputs, state.in_first_static_iteration() ? state.delayed : nullptr);
 }
 
 bool DdpCore::syncs() const {

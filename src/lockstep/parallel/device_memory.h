@@ -17,9 +17,9 @@ struct MemoryLedger;
 
 /// While it lives, what this thread allocates on the CPU counts for a device of the DeviceMemory that lives
 /// now; nothing without one.
-class CountedFor {
+class DeviceMemoryScope {
  public:
-  explicit CountedFor(size_t device);
+  explicit DeviceMemoryScope(size_t device);
 
  private:
   std::optional<c10::DebugInfoGuard> guard_;
@@ -41,7 +41,7 @@ class DeviceMemory {
  private:
   const std::vector<at::Device> devices_;
   const std::shared_ptr<MemoryLedger> ledger_;
-  std::optional<CountedFor> own_;
+  std::optional<DeviceMemoryScope> own_;
 };
 
 }  // namespace lockstep::parallel

@@ -23,15 +23,15 @@ namespace {
 
 // A process joins its job once: names and ports are used up when the ranks have met, and MPI cannot start
 // again.
-class OnlyOne {
+class SingleSession {
  public:
-  OnlyOne() {
+  SingleSession() {
     check();
     is_open = true;
   }
-  ~OnlyOne() { is_open = false; }
-  OnlyOne(const OnlyOne&) = delete;
-  OnlyOne& operator=(const OnlyOne&) = delete;
+  ~SingleSession() { is_open = false; }
+  SingleSession(const SingleSession&) = delete;
+  SingleSession& operator=(const SingleSession&) = delete;
 
   static void check() {
     if (!is_open && !was_joined) return;
@@ -45,13 +45,13 @@ class OnlyOne {
 };
 
 // libtorch logs its warnings on every rank; as in our own log, other ranks log only errors.
-void leave_warnings_to_rank_zero(const Job& job) {
+void silence_other_ranks(const Job& job) {
   const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
   if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
 }
 
 // LOCKSTEP_TIMEOUT=8: to shorten the timeout of a program that you cannot change
-LaunchOptions hurried(LaunchOptions options) {
+LaunchOptions with_own_timeout(LaunchOptions options) {
   const auto seconds = launch::number_of(launch::current_environment(), "LOCKSTEP_TIMEOUT");
   if (seconds)
     options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(*seconds));
@@ -59,13 +59,13 @@ LaunchOptions hurried(LaunchOptions options) {
 }
 
 std::unique_ptr<launch::Runtime> make_runtime(const LaunchOptions& options) {
-  OnlyOne::check();
+  SingleSession::check();
   return std::make_unique<launch::Runtime>(
       options.launcher,
       launch::RuntimeOptions{.join_timeout = options.join_timeout, .leave_timeout = options.timeout});
 }
 
-parallel::Joining joining_of(const LaunchOptions& options, std::vector<int64_t> gpus) {
+parallel::SessionSetup joining_of(const LaunchOptions& options, std::vector<int64_t> gpus) {
   const auto facts = [backend = options.backend](const launch::DeviceChoice& device) {
     return comm::Facts{{"the device", device.is_cuda() ? "cuda" : "cpu"}, {"the backend", backend}};
   };
@@ -73,7 +73,7 @@ parallel::Joining joining_of(const LaunchOptions& options, std::vector<int64_t> 
 }
 
 // Before any use of libtorch. All ranks choose, and compare what they chose.
-launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::Joining& joining) {
+launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::SessionSetup& joining) {
   launch::DeviceChoice device;
   auto options = joining.options;
   if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
@@ -107,7 +107,7 @@ comm::Spread spread_of(const launch::OwnGpus& gpus) {
   return std::set(gpus.begin(), gpus.end()).size() > 1 ? comm::Spread::several : comm::Spread::one;
 }
 
-Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10::Device device) {
+Team gather_team(launch::Runtime& runtime, const parallel::SessionSetup& joining, c10::Device device) {
   ProcessGroup group;
   if (joining.grouped) group = comm::connect(runtime, joining.options, device, spread_of(joining.gpus));
   return {runtime.job(), std::move(group), device};
@@ -116,19 +116,19 @@ Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10
 }  // namespace
 
 struct Session::State {
-  State(std::unique_ptr<launch::Runtime> joined, const parallel::Joining& joining)
+  State(std::unique_ptr<launch::Runtime> joined, const parallel::SessionSetup& joining)
       : options(joining.options), spread(spread_of(joining.gpus)), runtime(std::move(joined)) {
     only_one.joined(runtime->job().world);
     launch::never_abort();
     comm::join_ranks(*runtime, joining.options.join_timeout);
-    leave_warnings_to_rank_zero(runtime->job());
+    silence_other_ranks(runtime->job());
     const auto device = choose_device(*runtime, joining);
     threads = take_threads(*runtime, device, joining.threads);
     prepare_torch(device, threads);
     team = std::make_unique<Team>(gather_team(*runtime, joining, c10::Device(device.name)));
   }
 
-  OnlyOne only_one;
+  SingleSession only_one;
   const int exceptions_at_birth = std::uncaught_exceptions();
   const LaunchOptions options;
   const comm::Spread spread;
@@ -138,9 +138,10 @@ struct Session::State {
 };
 
 Session::Session(const LaunchOptions& options, std::vector<int64_t> gpus)
-    : Session(make_runtime(hurried(options)), joining_of(hurried(options), std::move(gpus))) {}
+    : Session(make_runtime(with_own_timeout(options)),
+              joining_of(with_own_timeout(options), std::move(gpus))) {}
 
-Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
+Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}
 
 // After an exception this rank reports the cause, even if another rank notices first that it has left. An

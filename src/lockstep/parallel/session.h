@@ -23,7 +23,7 @@ namespace launch {
 class Runtime;
 }
 namespace parallel {
-struct Joining;
+struct SessionSetup;
 }
 
 /// This process as a rank of its job; one per process. Make it first in main: with a GPU the CUDA half of
@@ -34,7 +34,7 @@ class Session {
   /// node's GPUs 2 and 3. The first is the rank's device. Ignored on CPUs.
   explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
   /// For the program, which reads its options after the runtime has started.
-  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining);
+  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -82,7 +82,7 @@ namespace lockstep::parallel {
 
 // What the program gives a Session besides its options.
 
-struct Joining {
+struct SessionSetup {
   LaunchOptions options;
   bool grouped = true;        // false: no process group
   launch::OwnGpus gpus = {};  // of each rank

@@ -161,7 +161,7 @@ at::Tensor in_order(const at::Tensor& tensor) {
   return channels_last ? tensor : tensor.contiguous();
 }
 
-at::Tensor or_none(const OptionalTensor& tensor) {
+at::Tensor contiguous_or_undefined(const OptionalTensor& tensor) {
   return tensor ? tensor->contiguous() : at::Tensor();
 }
 
@@ -206,7 +206,7 @@ struct SyncBatchNormByKernels : torch::autograd::Function<SyncBatchNormByKernels
                             const OptionalTensor& given_weight, const OptionalTensor& bias,
                             const OptionalTensor& running_mean, const OptionalTensor& running_var,
                             double momentum, double eps, const ProcessGroup& group) {
-    const at::Tensor input = in_order(given), weight = or_none(given_weight);
+    const at::Tensor input = in_order(given), weight = contiguous_or_undefined(given_weight);
     const int64_t channels = input.size(1);
     const at::Tensor all = all_statistics(own_statistics(input, eps), group);
     const at::Tensor counts = all.select(1, -1).contiguous();

@@ -17,7 +17,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What happens to a tensor between layers: one of these forward and another one backward.
-enum class Move : int64_t { same, sum, part, whole, part_of_sum };
+enum class Transfer : int64_t { same, sum, part, whole, part_of_sum };
 
 // A CPU sums half types in float: it has no faster way.
 at::Tensor summable(const at::Tensor& tensor) {
@@ -49,35 +49,35 @@ at::Tensor part_of_sum_of(const at::Tensor& tensor, int64_t dim, const ProcessGr
   return mine.to(tensor.scalar_type());
 }
 
-at::Tensor moved(Move move, const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
+at::Tensor moved(Transfer move, const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
   switch (move) {
-    case Move::sum:
+    case Transfer::sum:
       return sum_of(tensor, group);
-    case Move::part:
+    case Transfer::part:
       return part_of(tensor, dim, group);
-    case Move::whole:
+    case Transfer::whole:
       return whole_of(tensor, dim, group);
-    case Move::part_of_sum:
+    case Transfer::part_of_sum:
       return part_of_sum_of(tensor, dim, group);
-    case Move::same:
+    case Transfer::same:
       break;
   }
   return tensor.view_as(tensor);
 }
 
-struct Seam : torch::autograd::Function<Seam> {
+struct TransferOp : torch::autograd::Function<TransferOp> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, int64_t there, int64_t back,
                             int64_t dim, const ProcessGroup& group) {
     context->saved_data["back"] = back;
     context->saved_data["dim"] = dim;
     context->saved_data["group"] = group;
-    return moved(Move{there}, tensor, dim, group);
+    return moved(Transfer{there}, tensor, dim, group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto group = context->saved_data["group"].toCustomClass<c10d::ProcessGroup>();
-    return {moved(Move{context->saved_data["back"].toInt()}, gradients[0], context->saved_data["dim"].toInt(),
-                  group),
+    return {moved(Transfer{context->saved_data["back"].toInt()}, gradients[0],
+                  context->saved_data["dim"].toInt(), group),
             {},
             {},
             {},
@@ -85,9 +85,10 @@ struct Seam : torch::autograd::Function<Seam> {
   }
 };
 
-at::Tensor through(const at::Tensor& tensor, Move there, Move back, int64_t dim, const Team& team) {
+at::Tensor through(const at::Tensor& tensor, Transfer there, Transfer back, int64_t dim, const Team& team) {
   if (team.world() == 1) return tensor;
-  return Seam::apply(tensor, static_cast<int64_t>(there), static_cast<int64_t>(back), dim, team.group());
+  return TransferOp::apply(tensor, static_cast<int64_t>(there), static_cast<int64_t>(back), dim,
+                           team.group());
 }
 
 void check_parts(const at::Tensor& tensor, const Team& team, int64_t dim) {
@@ -97,29 +98,29 @@ void check_parts(const at::Tensor& tensor, const Team& team, int64_t dim) {
 }  // namespace
 
 at::Tensor copy_to_group(const at::Tensor& tensor, const Team& team) {
-  return through(tensor, Move::same, Move::sum, 0, team);
+  return through(tensor, Transfer::same, Transfer::sum, 0, team);
 }
 
 at::Tensor reduce_from_group(const at::Tensor& tensor, const Team& team) {
-  return through(tensor, Move::sum, Move::same, 0, team);
+  return through(tensor, Transfer::sum, Transfer::same, 0, team);
 }
 
 at::Tensor split_to_group(const at::Tensor& tensor, const Team& team, int64_t dim) {
   check_parts(tensor, team, dim);
-  return through(tensor, Move::part, Move::whole, dim, team);
+  return through(tensor, Transfer::part, Transfer::whole, dim, team);
 }
 
 at::Tensor gather_from_group(const at::Tensor& tensor, const Team& team, int64_t dim) {
-  return through(tensor, Move::whole, Move::part, dim, team);
+  return through(tensor, Transfer::whole, Transfer::part, dim, team);
 }
 
 at::Tensor gather_to_group(const at::Tensor& tensor, const Team& team, int64_t dim) {
-  return through(tensor, Move::whole, Move::part_of_sum, dim, team);
+  return through(tensor, Transfer::whole, Transfer::part_of_sum, dim, team);
 }
 
 at::Tensor reduce_scatter_from_group(const at::Tensor& tensor, const Team& team, int64_t dim) {
   check_parts(tensor, team, dim);
-  return through(tensor, Move::part_of_sum, Move::whole, dim, team);
+  return through(tensor, Transfer::part_of_sum, Transfer::whole, dim, team);
 }
 
 int64_t share_of(int64_t count, const Team& team, const std::string& what) {

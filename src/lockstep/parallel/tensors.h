@@ -31,15 +31,15 @@ void for_each_tensor(c10::IValue& value, const TensorVisitor& visit, bool copies
 namespace tensors {
 
 // Converts to any type: `T{Anything{}, ...}` counts an aggregate's fields.
-struct Anything {
+struct AnyConvertible {
   template <class T>
   operator T() const;
 };
 
 template <class T, class... Fields>
 constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., Anything{}}; } && sizeof...(Fields) < 9) {
-    return field_count<T, Fields..., Anything>();
+  if constexpr (requires { T{Fields{}..., AnyConvertible{}}; } && sizeof...(Fields) < 9) {
+    return field_count<T, Fields..., AnyConvertible>();
   } else {
     return sizeof...(Fields);
   }
@@ -226,9 +226,9 @@ void walk(T& value, const TensorVisitor& visit) {
 /// An argument of a forward with its tensors on a device: a copy where it has tensors and a device is given,
 /// otherwise the argument itself. Tensors behind a pointer stay where they are.
 template <class Arg>
-class Placed {
+class DeviceArg {
  public:
-  Placed(Arg&& argument, const std::optional<c10::Device>& device) : argument_(argument) {
+  DeviceArg(Arg&& argument, const std::optional<c10::Device>& device) : argument_(argument) {
     if constexpr (kMoves) {
       if (!device) return;
       copy_.emplace(std::forward<Arg>(argument));
@@ -236,8 +236,8 @@ class Placed {
           *copy_, [&device](at::Tensor& tensor) { tensor = tensor.to(*device, /*non_blocking=*/true); });
     }
   }
-  Placed(const Placed&) = delete;
-  Placed& operator=(const Placed&) = delete;
+  DeviceArg(const DeviceArg&) = delete;
+  DeviceArg& operator=(const DeviceArg&) = delete;
 
   /// The argument to pass on.
   Arg&& get() {
@@ -255,6 +255,10 @@ class Placed {
   std::remove_reference_t<Arg>& argument_;
   std::conditional_t<kMoves, std::optional<Value>, Nothing> copy_;
 };
+
+/// Deprecated.
+template <class Arg>
+using Placed [[deprecated("use DeviceArg")]] = DeviceArg<Arg>;
 
 /// Walks tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of these
 /// (up to eight fields), a PackedSequence, and any type with a member `void for_each_tensor(const

@@ -36,36 +36,36 @@ thread_local const MakeHooks* make_hooks = nullptr;
 
 // Around the engine that was there, which goes on to do all work.
 template <class Base>
-class Wrapped : public Base {
+class EngineWrapper : public Base {
  protected:
-  explicit Wrapped(Base& worker) : worker_(worker) {}
+  explicit EngineWrapper(Base& worker) : worker_(worker) {}
   Base& worker_;
 };
 
 // Passes on what libtorch has since 2.15.
 template <class Base>
-class WithNodeHooks : public Wrapped<Base> {
+class NodeHooksEngine : public EngineWrapper<Base> {
  protected:
-  using Wrapped<Base>::Wrapped;
+  using EngineWrapper<Base>::EngineWrapper;
 };
 template <class Base>
 requires requires(Base& engine) {
   engine.get_node_creation_hooks();
 }
-class WithNodeHooks<Base> : public Wrapped<Base> {
+class NodeHooksEngine<Base> : public EngineWrapper<Base> {
  public:
   decltype(std::declval<Base&>().get_node_creation_hooks()) get_node_creation_hooks() override {
     return this->worker_.get_node_creation_hooks();
   }
 
  protected:
-  using Wrapped<Base>::Wrapped;
+  using EngineWrapper<Base>::EngineWrapper;
 };
 
 // Autograd asks its engine for hooks. This one has them.
-class EngineWithHooks : public WithNodeHooks<Engine> {
+class EngineWithHooks : public NodeHooksEngine<Engine> {
  public:
-  explicit EngineWithHooks(Engine& worker) : WithNodeHooks(worker) {}
+  explicit EngineWithHooks(Engine& worker) : NodeHooksEngine(worker) {}
 
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
     return make_hooks ? (*make_hooks)() : worker_.get_default_saved_variable_hooks();
@@ -97,15 +97,15 @@ void install_engine() {
 }
 
 // While it lives, these hooks apply in this thread.
-class HooksInForce {
+class HooksGuard {
  public:
-  explicit HooksInForce(MakeHooks hooks) : hooks_(std::move(hooks)), before_(make_hooks) {
+  explicit HooksGuard(MakeHooks hooks) : hooks_(std::move(hooks)), before_(make_hooks) {
     install_engine();
     make_hooks = &hooks_;
   }
-  ~HooksInForce() { make_hooks = before_; }
-  HooksInForce(const HooksInForce&) = delete;
-  HooksInForce& operator=(const HooksInForce&) = delete;
+  ~HooksGuard() { make_hooks = before_; }
+  HooksGuard(const HooksGuard&) = delete;
+  HooksGuard& operator=(const HooksGuard&) = delete;
 
  private:
   const MakeHooks hooks_;
@@ -224,12 +224,12 @@ std::recursive_mutex& turn() {
 constexpr const char* kWhere = "checkpoint_activations";
 
 // Thrown out of the computation once all dropped tensors are there: the rest is not needed.
-struct Enough {};
+struct StopRecompute {};
 
 // Represents a tensor that is kept in autograd's graph of the second computation.
-class Present : public SavedVariableHooks {
+class KeepHooks : public SavedVariableHooks {
  public:
-  explicit Present(std::function<void(const at::Tensor&)> keep) : keep_(std::move(keep)) {}
+  explicit KeepHooks(std::function<void(const at::Tensor&)> keep) : keep_(std::move(keep)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     tensor_ = tensor.detach();
     keep_(tensor_);
@@ -259,13 +259,11 @@ class Region {
     part_ = std::move(part);
   }
 
-  // The function has returned for the first time.
   void end_first_time() {
     for (auto& input : inputs_)
       input.changed_by_function = input.tensor.defined() && input.tensor._version() != input.version;
   }
 
-  // The place of a tensor that is dropped.
   size_t drop(const at::Tensor& tensor) {
     dropped_.push_back({tensor.sizes().vec(), tensor.scalar_type()});
     return dropped_.size() - 1;
@@ -287,11 +285,11 @@ class Region {
     int64_t version;
     bool changed_by_function = false;
   };
-  struct Dropped {
+  struct DroppedTensor {
     std::vector<int64_t> sizes;
     at::ScalarType type;
   };
-  struct Made {
+  struct RecomputedTensor {
     at::Tensor tensor;
     int64_t version = 0;
   };
@@ -317,22 +315,22 @@ class Region {
     RestoreAtEnd before({keep_buffers(part_.module), keep_generators(generators_),
                          keep_autocast(on_gpu_, at::autocast::is_autocast_cache_enabled())});
     for (const auto& restore : first_time_) restore();
-    compute_until_enough(inputs);
+    recompute_dropped(inputs);
     before.restore();
   }
 
   // Takes what the second computation keeps, in its order.
-  void compute_until_enough(const std::vector<at::Tensor>& inputs) {
+  void recompute_dropped(const std::vector<at::Tensor>& inputs) {
     const torch::AutoGradMode with_graph(true);
     const auto keep = [this](const at::Tensor& tensor) {
       if (made_.size() == dropped_.size()) return;
       made_.push_back({tensor, tensor._version()});
-      if (made_.size() == dropped_.size()) throw Enough();
+      if (made_.size() == dropped_.size()) throw StopRecompute();
     };
-    const HooksInForce hooks([&] { return std::make_unique<Present>(keep); });
+    const HooksGuard hooks([&] { return std::make_unique<KeepHooks>(keep); });
     try {
       part_.compute(inputs);
-    } catch (const Enough&) {
+    } catch (const StopRecompute&) {
     }
   }
 
@@ -359,14 +357,14 @@ class Region {
   std::vector<at::Generator> generators_;
   bool on_gpu_ = false;
   std::vector<Restore> first_time_;
-  std::vector<Dropped> dropped_;
-  std::vector<Made> made_;
+  std::vector<DroppedTensor> dropped_;
+  std::vector<RecomputedTensor> made_;
 };
 
 // Replaces a tensor that was dropped in autograd's graph.
-class Absent : public SavedVariableHooks {
+class RecomputeHooks : public SavedVariableHooks {
  public:
-  explicit Absent(std::shared_ptr<Region> region) : region_(std::move(region)) {}
+  explicit RecomputeHooks(std::shared_ptr<Region> region) : region_(std::move(region)) {}
   void call_pack_hook(const at::Tensor& tensor) override { place_ = region_->drop(tensor); }
   at::Tensor call_unpack_hook() override { return region_->take(place_); }
 
@@ -377,18 +375,18 @@ class Absent : public SavedVariableHooks {
 
 }  // namespace
 
-struct Dropping::InForce {
+struct ActivationDropper::State {
   std::shared_ptr<Region> region;
-  HooksInForce hooks{[this] { return std::make_unique<Absent>(region); }};
+  HooksGuard hooks{[this] { return std::make_unique<RecomputeHooks>(region); }};
 
-  ~InForce() { region->end_first_time(); }
+  ~State() { region->end_first_time(); }
 };
 
-Dropping::Dropping(RecomputedPart part) {
+ActivationDropper::ActivationDropper(RecomputedPart part) {
   if (!torch::GradMode::is_enabled() || make_hooks) return;
-  in_force_.reset(new InForce{std::make_shared<Region>(std::move(part))});
+  in_force_.reset(new State{std::make_shared<Region>(std::move(part))});
 }
 
-Dropping::~Dropping() = default;
+ActivationDropper::~ActivationDropper() = default;
 
 }  // namespace lockstep::recompute

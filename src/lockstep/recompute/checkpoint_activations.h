@@ -25,16 +25,16 @@ struct RecomputedPart {
 
 /// While it lives, drops what autograd would keep in this thread. Without grad mode, or within another one,
 /// it does nothing.
-class Dropping {
+class ActivationDropper {
  public:
-  explicit Dropping(RecomputedPart part);
-  ~Dropping();
-  Dropping(const Dropping&) = delete;
-  Dropping& operator=(const Dropping&) = delete;
+  explicit ActivationDropper(RecomputedPart part);
+  ~ActivationDropper();
+  ActivationDropper(const ActivationDropper&) = delete;
+  ActivationDropper& operator=(const ActivationDropper&) = delete;
 
  private:
-  struct InForce;
-  std::unique_ptr<InForce> in_force_;
+  struct State;
+  std::unique_ptr<State> in_force_;
 };
 
 template <class Layer>
@@ -81,7 +81,7 @@ auto checkpoint_activations(Function function, const Inputs&... inputs) {
   const auto again = [function](const std::vector<at::Tensor>& kept) mutable {
     recompute::compute(function, kept, std::index_sequence_for<Inputs...>());
   };
-  const recompute::Dropping dropping({again, {inputs...}, recompute::module_of(function)});
+  const recompute::ActivationDropper dropping({again, {inputs...}, recompute::module_of(function)});
   return recompute::call(function, inputs...);
 }
 

@@ -13,7 +13,7 @@ namespace lockstep {
 using Policy = std::function<at::Tensor(const at::Tensor& observations)>;
 
 /// The rank of an actor.
-struct ActingRank {
+struct ActorRank {
   int rank = 0;
   int world = 1;
   /// In place, over all ranks. Collective.
@@ -27,12 +27,15 @@ struct Episode {
 };
 
 /// The result of a round.
-struct Acted {
+struct Rollout {
   at::Tensor inputs;   ///< [samples(), ...]
   at::Tensor targets;  ///< [samples(), ...]: for Task::loss
   std::vector<Episode> episodes;
   int64_t steps = 0;  ///< in the environments
 };
+/// Deprecated.
+using ActingRank [[deprecated("use ActorRank")]] = ActorRank;
+using Acted [[deprecated("use Rollout")]] = Rollout;
 
 /// The mean reward over the last episodes of all ranks that ends a run.
 struct Goal {
@@ -49,7 +52,7 @@ class Actor {
   /// How often the model learns from each sample before the next round.
   virtual int64_t passes() const { return 1; }
   /// One round. Collective if it sums over the ranks.
-  virtual Acted act(const Policy& policy) = 0;
+  virtual Rollout act(const Policy& policy) = 0;
   /// Everything that the next round depends on besides the model: CPU tensors, with the same shapes on every
   /// rank.
   virtual std::vector<at::Tensor> state() const = 0;

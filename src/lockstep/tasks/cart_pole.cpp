@@ -106,24 +106,24 @@ PolicyMethod policy_method(const RowOptions& options) {
 
 at::Tensor policy_loss(const PolicyMethod& method, const at::Tensor& output, const at::Tensor& target,
                        at::Reduction::Reduction reduction) {
-  const auto column = [&](Packed::Column number) { return target.select(1, number); };
+  const auto column = [&](TargetColumns::Column number) { return target.select(1, number); };
   const int64_t actions = output.size(1) - 1;
   const auto log_probabilities = at::log_softmax(output.narrow(1, 0, actions), 1);
-  const auto taken = column(Packed::action).to(at::kLong).unsqueeze(1);
+  const auto taken = column(TargetColumns::action).to(at::kLong).unsqueeze(1);
   const auto log_probability = log_probabilities.gather(1, taken).squeeze(1);
-  const auto advantage = column(Packed::advantage);
+  const auto advantage = column(TargetColumns::advantage);
   auto gain = log_probability * advantage;
   if (method.clips) {
-    const auto ratio = (log_probability - column(Packed::log_probability)).exp();
+    const auto ratio = (log_probability - column(TargetColumns::log_probability)).exp();
     gain = at::min(ratio * advantage, ratio.clamp(1 - method.clip, 1 + method.clip) * advantage);
   }
   const auto entropy = -(log_probabilities.exp() * log_probabilities).sum(1);
-  const auto miss = (output.select(1, actions) - column(Packed::value)).square();
+  const auto miss = (output.select(1, actions) - column(TargetColumns::value)).square();
   const auto loss = method.value * miss - gain - method.entropy * entropy;
   return reduction == at::Reduction::Sum ? loss.sum() : loss.mean();
 }
 
-std::vector<double> advantages_of(const Trail& trail, double gamma, double lambda) {
+std::vector<double> advantages_of(const Trajectory& trail, double gamma, double lambda) {
   const auto environments = static_cast<size_t>(trail.environments);
   std::vector<double> advantages(trail.rewards.size());
   for (size_t i = advantages.size(); i-- > 0;) {
@@ -135,7 +135,7 @@ std::vector<double> advantages_of(const Trail& trail, double gamma, double lambd
   return advantages;
 }
 
-CartPoleActor::CartPoleActor(const PolicyMethod& method, int64_t seed, const ActingRank& rank)
+CartPoleActor::CartPoleActor(const PolicyMethod& method, int64_t seed, const ActorRank& rank)
     : method_(method),
       seed_(static_cast<uint64_t>(seed)),
       rank_(rank),
@@ -144,14 +144,14 @@ CartPoleActor::CartPoleActor(const PolicyMethod& method, int64_t seed, const Act
   for (auto& pole : poles_) pole.reset(randoms_.emplace_back(seed_, stream++));
 }
 
-Acted CartPoleActor::act(const Policy& policy) {
+Rollout CartPoleActor::act(const Policy& policy) {
   // scaled so that values are around 1
   const double reward = std::max(1 - method_.gamma, 1.0 / CartPole::kMostSteps);
-  Acted acted{.inputs = at::empty({samples(), CartPole::kNumbers}, at::kFloat),
-              .targets = at::empty({samples(), Packed::columns}, at::kFloat),
-              .episodes = {},
-              .steps = samples()};
-  Trail trail;
+  Rollout acted{.inputs = at::empty({samples(), CartPole::kNumbers}, at::kFloat),
+                .targets = at::empty({samples(), TargetColumns::columns}, at::kFloat),
+                .episodes = {},
+                .steps = samples()};
+  Trajectory trail;
   trail.environments = method_.environments;
   std::vector<CartPole> late;     // whose time was up, in their last state
   std::vector<size_t> late_step;  // in the trail
@@ -162,13 +162,13 @@ Acted CartPoleActor::act(const Policy& policy) {
     seen.copy_(observed(poles_));
     const auto output = answers(policy, seen);
     const auto* row = output.const_data_ptr<float>();
-    for (size_t e = 0; e < poles_.size(); ++e, target += Packed::columns, row += kOutputs) {
+    for (size_t e = 0; e < poles_.size(); ++e, target += TargetColumns::columns, row += kOutputs) {
       auto& pole = poles_[e];
       const double odds = static_cast<double>(row[1]) - static_cast<double>(row[0]);
       const bool right = randoms_[e].uniform() < 1 / (1 + std::exp(-odds));
       const auto end = pole.step(right);
-      target[Packed::action] = right ? 1 : 0;
-      target[Packed::log_probability] = static_cast<float>(log_sigmoid(right ? odds : -odds));
+      target[TargetColumns::action] = right ? 1 : 0;
+      target[TargetColumns::log_probability] = static_cast<float>(log_sigmoid(right ? odds : -odds));
       if (end && !end.fell) late.push_back(pole), late_step.push_back(trail.ended.size());
       trail.values.push_back(row[2]);
       trail.rewards.push_back(reward);
@@ -195,9 +195,9 @@ Acted CartPoleActor::act(const Policy& policy) {
   const double mean = sums[1] / sums[0];
   const double deviation = std::sqrt(std::max(sums[2] / sums[0] - mean * mean, 0.0));
   for (size_t i = 0; i < advantages.size(); ++i) {
-    auto* const sample = targets + i * Packed::columns;
-    sample[Packed::value] = static_cast<float>(advantages[i] + trail.values[i]);
-    sample[Packed::advantage] = static_cast<float>((advantages[i] - mean) / (deviation + 1e-8));
+    auto* const sample = targets + i * TargetColumns::columns;
+    sample[TargetColumns::value] = static_cast<float>(advantages[i] + trail.values[i]);
+    sample[TargetColumns::advantage] = static_cast<float>((advantages[i] - mean) / (deviation + 1e-8));
   }
   return acted;
 }
@@ -264,12 +264,12 @@ class CartPoleTask : public Task {
     TaskData data;
     data.input_shape = {CartPole::kNumbers};
     data.class_names = {"left", "right"};
-    data.train =
-        std::make_shared<TableSet>(at::zeros({2, CartPole::kNumbers}), at::zeros({2, Packed::columns}));
+    data.train = std::make_shared<TableSet>(at::zeros({2, CartPole::kNumbers}),
+                                            at::zeros({2, TargetColumns::columns}));
     return data;
   }
 
-  std::unique_ptr<Actor> actor(const TaskConfig& settings, const ActingRank& rank) const override {
+  std::unique_ptr<Actor> actor(const TaskConfig& settings, const ActorRank& rank) const override {
     return std::make_unique<CartPoleActor>(method_, settings.seed, rank);
   }
 

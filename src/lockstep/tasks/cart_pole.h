@@ -76,7 +76,7 @@ struct PolicyMethod {
 PolicyMethod policy_method(const RowOptions& options);
 
 /// The columns of a sample's target.
-struct Packed {
+struct TargetColumns {
   enum Column : int64_t { action, advantage, value, log_probability, columns };
 };
 
@@ -85,7 +85,7 @@ at::Tensor policy_loss(const PolicyMethod& method, const at::Tensor& output, con
                        at::Reduction::Reduction reduction);
 
 /// A round's steps, one time after another, and in each all environments.
-struct Trail {
+struct Trajectory {
   int64_t environments = 1;
   std::vector<double> rewards;
   std::vector<double> values;       // by the model, before the step
@@ -94,16 +94,16 @@ struct Trail {
 };
 
 /// Generalised advantages (Schulman et al., arXiv:1506.02438).
-std::vector<double> advantages_of(const Trail& trail, double gamma, double lambda);
+std::vector<double> advantages_of(const Trajectory& trail, double gamma, double lambda);
 
 /// Acts in several environments at once, with one forward for all of them.
 class CartPoleActor : public Actor {
  public:
   /// Environment e of rank r draws from the seed's stream r x environments + e.
-  CartPoleActor(const PolicyMethod& method, int64_t seed, const ActingRank& rank);
+  CartPoleActor(const PolicyMethod& method, int64_t seed, const ActorRank& rank);
   int64_t samples() const override { return method_.environments * method_.steps; }
   int64_t passes() const override { return method_.passes; }
-  Acted act(const Policy& policy) override;
+  Rollout act(const Policy& policy) override;
   std::vector<at::Tensor> state() const override;
   void restore(const std::vector<at::Tensor>& state) override;
   Goal goal() const override { return {.episodes = 100, .reward = method_.solved}; }
@@ -112,7 +112,7 @@ class CartPoleActor : public Actor {
  private:
   const PolicyMethod method_;
   const uint64_t seed_;
-  const ActingRank rank_;
+  const ActorRank rank_;
   std::vector<CartPole> poles_;
   std::vector<SplitMix64> randoms_;  // one per pole
 };

@@ -72,7 +72,6 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
   log::warning(format("{}, and are left out: {}", count, named(damaged)));
 }
 
-// Found and checked.
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
                             const std::vector<std::string>& classes, std::vector<std::string>& notes) {
   auto images = data::find_images(root, data::class_folders(root), classes);
@@ -117,7 +116,7 @@ void check_classes(const FolderSets& sets, const std::string& root) {
 }
 
 /// Rows and columns, by task.size.
-data::ImageLook folder_look(const TaskConfig& settings) {
+data::ImageTransform folder_look(const TaskConfig& settings) {
   const auto& size = settings.task.size;
   if (size.size() != 2)
     throw InputError(format("task.size has {} numbers", size.size()), "task.size",
@@ -136,7 +135,7 @@ void count_bytes(const data::Pixels& image, Counts& counts) {
 }
 
 // From images spread evenly over the sorted list, not augmented. Counts are exact in any order of summation.
-Counts counts_of(const data::FoundImages& train, const data::ImageLook& look) {
+Counts counts_of(const data::FoundImages& train, const data::ImageTransform& look) {
   constexpr int64_t kMost = 1000;
   const auto all = static_cast<int64_t>(train.files.size()), taken = std::min(all, kMost);
   Counts sum{};
@@ -311,7 +310,7 @@ class FolderTask : public Task {
   KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
 
  private:
-  data::ImageLook augmented(const TaskConfig& settings) const {
+  data::ImageTransform augmented(const TaskConfig& settings) const {
     const auto asks = [&](const char* what) {
       const auto& all = settings.task.augment;
       return std::find(all.begin(), all.end(), what) != all.end();
@@ -323,11 +322,11 @@ class FolderTask : public Task {
   }
 
   // A checkpoint's model looks at images of the size that it was trained with.
-  data::ImageLook known_look(const TaskData& known) const {
+  data::ImageTransform known_look(const TaskData& known) const {
     return {.height = known.input_shape[1], .width = known.input_shape[2], .table = look_.table};
   }
 
-  data::ImageLook look_;
+  data::ImageTransform look_;
 };
 
 }  // namespace

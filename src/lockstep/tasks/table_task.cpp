@@ -121,7 +121,7 @@ Preprocessing preprocessing_for(const TableRecipe& recipe, const CsvTable& table
   Preprocessing treatment;
   treatment.fill = at::full({columns}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
   for (int64_t c : recipe.zero_is_missing) treatment.fill[c] = median_without_zeros(train.select(1, c));
-  if (recipe.csv.missing == Missing::mean) treatment.missing = means_for_missing(recipe, table);
+  if (recipe.csv.missing == MissingValues::mean) treatment.missing = means_for_missing(recipe, table);
   treatment.mean = at::zeros({columns}, at::kDouble);
   treatment.std = at::ones({columns}, at::kDouble);
   if (recipe.normalize == "standard") standardise(train, treatment);
@@ -291,8 +291,9 @@ class TableTask : public Task {
       auto options = options_for(recipe, file);
       options.features = columns_;
       options.ignore = {};
-      if (treatment_.missing.defined() && options.missing == Missing::refuse) options.missing = Missing::mean;
-      if (!treatment_.missing.defined() && options.missing == Missing::mean)
+      if (treatment_.missing.defined() && options.missing == MissingValues::refuse)
+        options.missing = MissingValues::mean;
+      if (!treatment_.missing.defined() && options.missing == MissingValues::mean)
         throw InputError("the run filled in no cells, so there are no means to fill in", "task.missing",
                          "set it to drop, which omits rows with such cells, or train with mean");
       if (!known.regression) options.class_names = known.class_names;
@@ -320,7 +321,7 @@ class TableTask : public Task {
     auto options = options_for(recipe_(settings, Look::no), file);
     options.labelled = false;
     options.ignore = {};
-    options.missing = treatment_.missing.defined() ? Missing::mean : Missing::refuse;
+    options.missing = treatment_.missing.defined() ? MissingValues::mean : MissingValues::refuse;
     const bool bare = !options.header && first_csv_line(file, options.delimiter).size() == columns_.size();
     options.features = bare ? std::vector<std::string>() : columns_;
     Arena scratch;
@@ -361,8 +362,8 @@ class TableTask : public Task {
 
 // A table of numbers with a label, described by the keys of `task`.
 
-Missing missing_of(const std::string& name) {
-  return name == "drop" ? Missing::drop : name == "mean" ? Missing::mean : Missing::refuse;
+MissingValues missing_of(const std::string& name) {
+  return name == "drop" ? MissingValues::drop : name == "mean" ? MissingValues::mean : MissingValues::refuse;
 }
 
 TableRecipe csv(const TaskConfig& settings, Look) {

@@ -87,7 +87,7 @@ class Task {
   /// After data(): the loss, if loss() is exactly that. Otherwise lockstep calls loss().
   virtual KnownLoss known_loss() const { return KnownLoss::none; }
   /// After data(), for a task that acts: this rank's actor.
-  virtual std::unique_ptr<Actor> actor(const TaskConfig&, const ActingRank&) const { return nullptr; }
+  virtual std::unique_ptr<Actor> actor(const TaskConfig&, const ActorRank&) const { return nullptr; }
 };
 
 /// By settings.task.name: a built-in name, or the path of a shared library.

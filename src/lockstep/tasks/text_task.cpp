@@ -46,7 +46,7 @@ struct TextRecipe {
 struct TextSets {
   struct File {
     std::string path;
-    Tokenised made;
+    TokenFile made;
   };
   std::vector<File> files = {};  // starts with the training file if that was read
   Parts parts = {};              // of the evaluation set; empty if it has no file of its own
@@ -108,7 +108,7 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
 }
 
 /// The kept tokens of a file, or new ones, which are then kept. Adds a note.
-Tokenised tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
+TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
                     const TextColumns& columns, std::vector<std::string>& notes) {
   const auto folder = cache_folder(settings, file.path);
   auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length);
@@ -264,7 +264,7 @@ std::string token_note(const TextSets::File& file, const TextColumns& columns, i
 }
 
 // A model cannot learn from [UNK]: the texts may be in another language than the vocabulary.
-void warn_of_unknown(const Tokens& tokens, const std::string& path, int64_t unk) {
+void warn_of_unknown_tokens(const Tokens& tokens, const std::string& path, int64_t unk) {
   constexpr double kMany = 0.05;
   const auto all = static_cast<double>(std::max<int64_t>(tokens.ids.numel(), 1));
   const auto share = static_cast<double>(tokens.ids.eq(unk).sum().item<int64_t>()) / all;
@@ -347,7 +347,7 @@ class TextTask : public Task {
     data.input_shape = {3, settings.task.max_length};
     for (const auto& file : sets.files) {
       data.notes.push_back(token_note(file, columns, settings.task.max_length));
-      warn_of_unknown(file.made.tokens, file.path, sets.unk);
+      warn_of_unknown_tokens(file.made.tokens, file.path, sets.unk);
       longest_ = std::max(longest_, at::diff(file.made.tokens.starts).max().item<int64_t>());
       largest_ = std::max<int64_t>(largest_, file.made.tokens.ids.max().item<int32_t>());
     }
@@ -437,7 +437,7 @@ class TextTask : public Task {
     }
     const auto made = tokenise(file, layout, columns, vocabulary.tokenizer, settings.task.max_length,
                                std::max<int64_t>(at::get_num_threads(), 1));
-    warn_of_unknown(made.tokens, file, vocabulary.tokenizer.unk_id());
+    warn_of_unknown_tokens(made.tokens, file, vocabulary.tokenizer.unk_id());
     return std::make_shared<TokenSet>(std::vector<Tokens>{made.tokens}, vocabulary.tokenizer.pad_id());
   }
 

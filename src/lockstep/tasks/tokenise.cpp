@@ -33,14 +33,15 @@ struct Chunk {
   }
 };
 
-struct Encoded {
+struct EncodedRow {
   std::vector<int32_t> ids, sizes, seconds;
   int64_t cut = 0;
 };
 
-Encoded encode(const Chunk& chunk, const Tokenizer& tokenizer, size_t max_length, const std::string& path) {
+EncodedRow encode(const Chunk& chunk, const Tokenizer& tokenizer, size_t max_length,
+                  const std::string& path) {
   const size_t rows = chunk.lines.size(), width = chunk.ends.size() / rows;
-  Encoded made;
+  EncodedRow made;
   Encoding row;
   for (size_t i = 0; i < rows; ++i) {
     TextPair text{chunk.text(width * i)};
@@ -62,7 +63,7 @@ Encoded encode(const Chunk& chunk, const Tokenizer& tokenizer, size_t max_length
 /// Encodes several chunks at a time. The results stay in order.
 class EncodeQueue {
  public:
-  EncodeQueue(std::function<Encoded(const Chunk&)> encode, int64_t threads)
+  EncodeQueue(std::function<EncodedRow(const Chunk&)> encode, int64_t threads)
       : encode_(std::move(encode)), threads_(threads) {}
 
   void put(Chunk chunk) {
@@ -89,9 +90,9 @@ class EncodeQueue {
     cut += made.cut;
   }
 
-  const std::function<Encoded(const Chunk&)> encode_;
+  const std::function<EncodedRow(const Chunk&)> encode_;
   const int64_t threads_;
-  std::deque<std::future<Encoded>> pending_;
+  std::deque<std::future<EncodedRow>> pending_;
 };
 
 struct stat stat_of(const std::string& path) {
@@ -110,7 +111,7 @@ bool is_trusted(const std::string& path, const std::string& texts) {
 }
 
 // A file with correct checksums can still contain anything.
-bool is_sound(const Tokenised& made) {
+bool is_sound(const TokenFile& made) {
   const auto& [ids, starts, seconds, targets] = made.tokens;
   if (ids.scalar_type() != at::kInt || starts.scalar_type() != at::kLong || seconds.scalar_type() != at::kInt)
     return false;
@@ -129,17 +130,17 @@ bool is_sound(const Tokenised& made) {
 
 }  // namespace
 
-nlohmann::json facts_of(const Tokenised& made) {
+nlohmann::json facts_of(const TokenFile& made) {
   return {
       {"names", made.names}, {"first_seen", made.first_seen}, {"left_out", made.left_out}, {"cut", made.cut}};
 }
 
-Tokenised tokenised(Tokens tokens, const nlohmann::json& facts) {
+TokenFile tokenised(Tokens tokens, const nlohmann::json& facts) {
   return {std::move(tokens), facts.at("names"), facts.at("first_seen"), facts.at("left_out"),
           facts.at("cut")};
 }
 
-Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
+TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
                    const Tokenizer& tokenizer, int64_t max_length, int64_t threads) {
   constexpr size_t kChunk = size_t{256} << 10;  // bytes
   const auto rows = data::open_rows(path, layout);
@@ -150,7 +151,7 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
   EncodeQueue queue(
       [&](const Chunk& chunk) { return encode(chunk, tokenizer, static_cast<size_t>(max_length), path); },
       threads);
-  Tokenised made;
+  TokenFile made;
   data::Labels labels;
   std::vector<int64_t> classes;
   std::vector<float> numbers;
@@ -199,7 +200,7 @@ std::string state_of_file(const std::string& path) {
                 facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec, facts.st_ino);
 }
 
-std::optional<Tokenised> find_kept_tokens(const std::string& path, const std::string& key,
+std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts) try {
   if (!is_trusted(path, texts)) return std::nullopt;
   const auto tree = read_safetensors(path);
@@ -215,7 +216,7 @@ std::optional<Tokenised> find_kept_tokens(const std::string& path, const std::st
 }
 
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
-                 const Tokenised& made) {
+                 const TokenFile& made) {
   auto facts = facts_of(made);
   facts["key"] = key;
   const auto about = nlohmann::json::to_msgpack(facts);  // names of classes may not be UTF-8

@@ -22,7 +22,7 @@ struct TextColumns {
 };
 
 /// The content of a file.
-struct Tokenised {
+struct TokenFile {
   Tokens tokens = {};                    // a class's number is its place in `names`
   std::vector<std::string> names = {};   // of the classes, in order of appearance
   std::vector<int64_t> first_seen = {};  // the line of each
@@ -31,11 +31,11 @@ struct Tokenised {
 };
 
 /// Everything but the tokens, and back.
-nlohmann::json facts_of(const Tokenised& made);
-Tokenised tokenised(Tokens tokens, const nlohmann::json& facts);
+nlohmann::json facts_of(const TokenFile& made);
+TokenFile tokenised(Tokens tokens, const nlohmann::json& facts);
 
 /// InputError, at file:line, for a text that is not UTF-8, a missing label, or a file without rows.
-Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
+TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
                    const Tokenizer& tokenizer, int64_t max_length, int64_t threads);
 
 /// The size and times of a file of texts. Another state means other tokens.
@@ -43,12 +43,12 @@ std::string state_of_file(const std::string& path);
 
 /// What keep_tokens() wrote for `key`. Nothing if the file is missing, damaged or made for another key, or if
 /// it could come from someone else than the user, root or the owner of the `texts` file.
-std::optional<Tokenised> find_kept_tokens(const std::string& path, const std::string& key,
+std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts);
 
 /// Whoever may read the `texts` file may read the tokens. Throws if the tokens cannot be written, or if other
 /// users could change them.
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
-                 const Tokenised& made);
+                 const TokenFile& made);
 
 }  // namespace lockstep::tasks

@@ -35,7 +35,7 @@ size_t beside(size_t other, size_t room, const char* which) {
   if (other < room) return room - other;
   throw InputError(
       format("the {} text, which is not truncated, has {} tokens, and {} are allowed", which, other, room),
-      "truncation of the other text alone",
+      "truncation of only the other text",
       "allow more tokens, or truncate the longer text first (longest_first)");
 }
 

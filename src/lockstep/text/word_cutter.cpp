@@ -125,13 +125,13 @@ char32_t lower(char32_t c) {
   return c + static_cast<char32_t>(run.distance);
 }
 
-struct Decoded {
+struct CodePoint {
   char32_t value;
   uint32_t bytes;
 };
 
 /// The first character of a text that is known to be UTF-8.
-Decoded decode(const char* at) {
+CodePoint decode(const char* at) {
   const auto byte = [at](int i) { return static_cast<char32_t>(static_cast<unsigned char>(at[i])); };
   const auto tail = [&](int i) { return byte(i) & 0x3F; };
   if (byte(0) < 0x80) return {byte(0), 1};
@@ -388,14 +388,14 @@ struct CharRules {
   std::array<char, 128> lowered;  // ASCII; the same byte where case stays
 };
 
-class Specials {
+class SpecialFinder {
  public:
-  struct Found {
+  struct Match {
     size_t at, size;
     int32_t id;
   };
 
-  explicit Specials(SpecialTokens tokens) : tokens_(std::move(tokens)) {
+  explicit SpecialFinder(SpecialTokens tokens) : tokens_(std::move(tokens)) {
     std::stable_sort(tokens_.begin(), tokens_.end(),
                      [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
     for (const auto& [token, id] : tokens_)
@@ -403,13 +403,13 @@ class Specials {
   }
 
   // The next one from `from` on; the longest where several begin at one place.
-  std::optional<Found> next(std::string_view text, size_t from) const {
+  std::optional<Match> next(std::string_view text, size_t from) const {
     const auto lead = [&](size_t at) {  // of one byte it is memchr, which is quick
       return leads_.size() == 1 ? text.find(leads_[0], at) : text.find_first_of(leads_, at);
     };
     for (size_t at = lead(from); at != std::string_view::npos; at = lead(at + 1)) {
       for (const auto& [token, id] : tokens_)
-        if (text.substr(at).starts_with(token)) return Found{at, token.size(), id};
+        if (text.substr(at).starts_with(token)) return Match{at, token.size(), id};
     }
     return std::nullopt;
   }
@@ -419,7 +419,6 @@ class Specials {
   std::string leads_;     // their first bytes
 };
 
-// The words of one text.
 class TextCutter {
  public:
   TextCutter(const CharRules& rules, Pieces& pieces) : rules_(rules), pieces_(pieces) {}
@@ -440,7 +439,6 @@ class TextCutter {
     return more_;
   }
 
-  // The next part is a token.
   void take_token(std::string_view part, int32_t id) {
     const auto chars = static_cast<uint32_t>(std::count_if(
         part.begin(), part.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -594,13 +592,13 @@ class TextCutter {
 struct WordCutter::Parts {
   PieceTrie trie;
   CharRules rules;
-  Specials specials;
+  SpecialFinder specials;
   int32_t unknown;
 };
 
 WordCutter::WordCutter(const std::vector<std::string>& tokens, SpecialTokens specials, int32_t unknown,
                        const NormalizerOptions& options)
-    : parts_(new Parts{PieceTrie(tokens), CharRules(options), Specials(std::move(specials)), unknown}) {}
+    : parts_(new Parts{PieceTrie(tokens), CharRules(options), SpecialFinder(std::move(specials)), unknown}) {}
 WordCutter::~WordCutter() = default;
 WordCutter::WordCutter(WordCutter&&) noexcept = default;
 

@@ -12,7 +12,6 @@ bool is_whole(const at::Tensor& param, const ParameterPiece& piece) {
   return piece.size() == param.numel();
 }
 
-// Memory of its own in the parameter's layout.
 at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& value) {
   return at::empty_like(param, value.options().requires_grad(false)).copy_(value);
 }

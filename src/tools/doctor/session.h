@@ -117,7 +117,7 @@ std::string nccl_interface(const RankNetwork& network);
 /// Of all ranks, in rank order.
 Findings network_findings(const std::vector<RankNetwork>& networks, int nodes);
 
-// --- the data and run folders as every node sees them (folders.cpp) ---
+// --- the data and run folders on every node (folders.cpp) ---
 
 struct FolderView {
   std::string host = {};

@@ -46,7 +46,7 @@ class ModelParts {
   /// An optimiser's state dict over this rank's parameters, as one over the whole model's, and back.
   virtual Tree whole_optimizer(const Tree& own) const = 0;
   virtual Tree own_optimizer(const Tree& whole) const = 0;
-  /// See AllNorms (optim/clip.h).
+  /// See NormGather (optim/clip.h).
   virtual at::Tensor whole_norms(const std::vector<at::Tensor>& own) const = 0;
 };
 

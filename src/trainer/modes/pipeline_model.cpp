@@ -40,7 +40,7 @@ namespace {
 
 // How a model is cut into the stages of a pipeline: which parts and which tensors each stage holds.
 
-// The whole model, as every stage knows it.
+// The whole model and its stages, the same on every rank.
 struct Stages {
   std::vector<std::vector<Part>> parts;  // of each stage
   std::vector<std::string> parameters;   // of the whole model, each once, in Python's order

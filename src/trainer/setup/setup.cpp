@@ -286,11 +286,11 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
-  const parallel::Joining joining{.options = settings.launch,
-                                  .grouped = settings.train.mode == TrainMode::ddp,
-                                  .gpus = gpus_for(settings),
-                                  .threads = threads_of_rank(settings.train, command.whole_model),
-                                  .facts = facts};
+  const parallel::SessionSetup joining{.options = settings.launch,
+                                       .grouped = settings.train.mode == TrainMode::ddp,
+                                       .gpus = gpus_for(settings),
+                                       .threads = threads_of_rank(settings.train, command.whole_model),
+                                       .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
   const auto& group = setup.session->group();
   if (setup.backend == "shared" && group) setup.backend = group->getBackend(c10::kCPU)->getBackendName();
@@ -303,7 +303,7 @@ std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& p
   return std::make_unique<Mesh>(session, shape);
 }
 
-std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const WholeSet& set) {
+std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const DatasetTensors& set) {
   try {
     return std::make_shared<data::ResidentSet>(set, device);
   } catch (const std::exception& error) {
@@ -446,7 +446,7 @@ std::shared_ptr<Net> task_model(const Setup& setup) {
 
 std::shared_ptr<Net> seeded_model(const Setup& setup) {
   const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
-  const UseLayers layers(layers_for(*setup.mesh, setup.settings.parallel));
+  const LayersGuard layers(layers_for(*setup.mesh, setup.settings.parallel));
   std::shared_ptr<Net> net;
   setup.team->together([&] {
     torch::manual_seed(seed);

@@ -30,7 +30,7 @@ namespace {
 std::atomic<int> first_error{0};
 
 // Another process may have made the pipe non-blocking.
-bool may_go_on(int error) {
+bool can_retry(int error) {
   if (error == EINTR) return true;
   if (error != EAGAIN) return false;
   pollfd room{STDOUT_FILENO, POLLOUT, 0};
@@ -45,7 +45,7 @@ bool print(const std::string& text) {
   while (done < text.size()) {
     const ssize_t wrote = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
     if (wrote > 0) done += static_cast<size_t>(wrote);
-    if (wrote >= 0 || may_go_on(errno)) continue;
+    if (wrote >= 0 || can_retry(errno)) continue;
     int none = 0;
     if (errno != EPIPE) first_error.compare_exchange_strong(none, errno);
     break;

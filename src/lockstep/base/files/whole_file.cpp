@@ -31,9 +31,9 @@ fs::path folder_of(const fs::path& path) {
 }
 
 // Removes its folder, unless that was renamed.
-struct Unfinished {
+struct FolderRemover {
   fs::path path;
-  ~Unfinished() {
+  ~FolderRemover() {
     std::error_code ignored;
     if (!path.empty()) fs::remove_all(path, ignored);
   }
@@ -62,7 +62,7 @@ void write_whole_folder(const std::string& wanted, const std::string& hint,
   std::string name = (folder_of(path) / ("." + path.filename().string() + ".partial.XXXXXX")).string();
   if (!::mkdtemp(name.data()))
     throw InputError(std::string("cannot write there: ") + std::strerror(errno), wanted, hint);
-  Unfinished made{name};
+  FolderRemover made{name};
   write(name);
   if (::chmod(name.c_str(), 0755) != 0 || ::rename(name.c_str(), path.c_str()) != 0)
     throw Error(std::string("cannot create the folder: ") + std::strerror(errno), wanted, hint);
@@ -127,7 +127,7 @@ void check_link(const std::string& path) {
                    "remove it, or name another file");
 }
 
-std::filesystem::path behind_links(std::filesystem::path path) {
+std::filesystem::path resolve_links(std::filesystem::path path) {
   constexpr int kMostLinks = 40;  // as Linux has it
   std::error_code none;
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, none); ++i) {
@@ -145,7 +145,7 @@ void write_by_kind(const std::string& path, const std::string& text) {
     Descriptor own(::dup(number));
     return write_or_throw(own, text, path);
   }
-  const auto target = behind_links(path).string();
+  const auto target = resolve_links(path).string();
   if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
   replace_file(target, text);
   if (there) ::chmod(target.c_str(), facts.st_mode & 07777);
@@ -182,7 +182,7 @@ void check_output(const std::string& path, const std::string& hint) {
   const bool there = ::stat(path.c_str(), &facts) == 0;
   if (there && S_ISDIR(facts.st_mode)) throw InputError("the output is a folder", path, hint);
   if (there && (is_our_output(facts, STDOUT_FILENO) || is_our_output(facts, STDERR_FILENO))) return;
-  const auto target = std::filesystem::absolute(behind_links(path));
+  const auto target = std::filesystem::absolute(resolve_links(path));
   const auto folder = target.parent_path();
   const bool replaced = !there || S_ISREG(facts.st_mode);
   std::error_code none;

@@ -105,7 +105,7 @@ constexpr const char* kHow = "docs/how-to/extending.md shows how to build one";
 using Fill = void (*)(void*);
 
 // A row that a library added while it was loaded. Its abi is checked before anything else of it is used.
-struct Announced {
+struct PluginRow {
   std::string abi, kind, name;
   Fill fill;
 };
@@ -115,7 +115,7 @@ struct Tables {
   std::map<std::string, std::string> abis;                       // the program's own, by kind
   std::map<std::string, std::string> libraries;  // by absolute path: the path it was loaded by
   std::map<void*, std::string> handles;
-  std::vector<Announced>* loading = nullptr;
+  std::vector<PluginRow>* loading = nullptr;
 };
 
 // Never destroyed, because objects from the libraries may be destroyed later than any static.
@@ -161,7 +161,7 @@ void refuse_cut_off(const RegularFile& file, const std::string& kind, const std:
 }
 
 // dlopen; its initialisers add the announced rows.
-void* open_library(const std::string& path, const std::string& kind, std::vector<Announced>& announced) {
+void* open_library(const std::string& path, const std::string& kind, std::vector<PluginRow>& announced) {
   refuse_cut_off(RegularFile(path, format("the {}'s shared library", kind), kHow), kind, path);
   tables().loading = &announced;
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -170,7 +170,7 @@ void* open_library(const std::string& path, const std::string& kind, std::vector
   return handle;
 }
 
-void take(const std::vector<Announced>& announced, const std::string& path) {
+void take(const std::vector<PluginRow>& announced, const std::string& path) {
   for (const auto& row : announced) {
     if (row.abi != tables().abis[row.kind]) refuse_abi(row.kind, row.abi, path);
   }
@@ -181,7 +181,7 @@ void take(const std::vector<Announced>& announced, const std::string& path) {
 std::string load(const std::string& path, const std::string& kind) {
   auto& known = tables();
   if (const auto found = known.libraries.find(path); found != known.libraries.end()) return found->second;
-  std::vector<Announced> announced;
+  std::vector<PluginRow> announced;
   void* handle = open_library(path, kind, announced);
   const auto [at, is_new] = known.handles.emplace(handle, path);
   if (is_new) {
@@ -276,7 +276,7 @@ const TableRow& require_row(const std::string& kind, const std::string& name, co
                         : format("choose one of {}, or the path of a shared library", join(names, ", ")));
 }
 
-void made_nothing(const std::string& kind, const std::string& name, const std::string& key) {
+void refuse_null(const std::string& kind, const std::string& name, const std::string& key) {
   throw Error(format("the .make of {} '{}' returned nothing", kind, printable(name)), key,
               "return an object, or throw an error that says why not");
 }

@@ -32,12 +32,12 @@ const Typed& require(const std::string& kind, const std::string& name, const std
 }
 
 /// Throws an Error: the factory of the row at `key` returned nothing.
-[[noreturn]] void made_nothing(const std::string& kind, const std::string& name, const std::string& key);
+[[noreturn]] void refuse_null(const std::string& kind, const std::string& name, const std::string& key);
 
 /// The result of a row's factory; an Error if it is null.
 template <class Pointer>
 Pointer made(Pointer thing, const std::string& kind, const std::string& name, const std::string& key) {
-  if (!thing) made_nothing(kind, name, key);
+  if (!thing) refuse_null(kind, name, key);
   return thing;
 }
 

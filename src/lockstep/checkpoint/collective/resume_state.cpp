@@ -61,12 +61,12 @@ void put_machine(const Tree& dict) {
   for (const auto& fact : facts()) put(dict, fact.key, fact.here);
 }
 
-std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded) {
+std::vector<std::string> unlike_machine(const Tree& dict, MissingFact unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& fact : facts()) {
     const auto there = find(dict, fact.key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs) unlike.push_back(format("{} (not recorded)", fact.written));
+      if (unrecorded == MissingFact::differs) unlike.push_back(format("{} (not recorded)", fact.written));
       continue;
     }
     const auto written = as_string(*there, fact.key);
@@ -215,7 +215,6 @@ size_t most_gpus(const Team& team, size_t own) {
   return static_cast<size_t>(most[0]);
 }
 
-// One list for each GPU.
 std::vector<Tree> device_states(const Tree& dict) {
   std::vector<Tree> lists;
   if (const auto first = find(dict, kDevice)) lists.push_back(*first);

@@ -108,7 +108,7 @@ void require_rank(int64_t rank, int world, const char* what) {
 Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds timeout) {
   const char* what = type == c10d::OpType::SEND ? "has not received it" : "has not sent one";
   return {op_name(type), 0, timeout, peer,
-          peer < 0 ? "nobody has sent one" : format("rank {} {}", peer, what)};
+          peer < 0 ? "no rank has sent one" : format("rank {} {}", peer, what)};
 }
 
 Call call_of(c10d::OpType type, const std::vector<at::Tensor>& tensors, const std::string& how) {

@@ -138,16 +138,16 @@ void StageLine::connect() {
   flush();
 }
 
-std::string StageLine::Form::text() const {
+std::string StageLine::TensorForm::text() const {
   return format("{} {} with strides {}{}", c10::toString(dtype), c10::str(at::IntArrayRef(sizes)),
                 c10::str(at::IntArrayRef(strides)), needs_gradient ? ", needs a gradient" : "");
 }
 
-StageLine::Form StageLine::form_of(const at::Tensor& tensor) {
+StageLine::TensorForm StageLine::form_of(const at::Tensor& tensor) {
   return {tensor.scalar_type(), tensor.requires_grad(), tensor.sizes().vec(), tensor.strides().vec()};
 }
 
-at::Tensor StageLine::packed(const Form& form) {
+at::Tensor StageLine::packed(const TensorForm& form) {
   std::vector<int64_t> numbers{static_cast<int64_t>(form.dtype), form.needs_gradient ? 1 : 0,
                                static_cast<int64_t>(form.sizes.size())};
   for (const auto& list : {form.sizes, form.strides}) numbers.insert(numbers.end(), list.begin(), list.end());
@@ -155,7 +155,7 @@ at::Tensor StageLine::packed(const Form& form) {
   return torch::tensor(numbers);
 }
 
-StageLine::Form StageLine::unpacked(const at::Tensor& header) {
+StageLine::TensorForm StageLine::unpacked(const at::Tensor& header) {
   const auto* numbers = header.const_data_ptr<int64_t>();
   const auto* sizes = numbers + 3;
   const auto dimensions = numbers[2];
@@ -171,7 +171,7 @@ at::Tensor StageLine::dense(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
 }
 
-at::Tensor StageLine::empty(const Form& form) const {
+at::Tensor StageLine::empty(const TensorForm& form) const {
   return at::empty_strided(form.sizes, form.strides, at::dtype(form.dtype).device(line_.device()));
 }
 
@@ -226,13 +226,13 @@ StageLine::WorkPtr StageLine::post(const Parcel& parcel) const {
 }
 
 // One Work for a group; one per message if the backend does not support groups.
-std::vector<StageLine::Posted> StageLine::post_all(const std::vector<Parcel>& parcels) const {
-  std::vector<Posted> posted;
+std::vector<StageLine::PendingTransfer> StageLine::post_all(const std::vector<Parcel>& parcels) const {
+  std::vector<PendingTransfer> posted;
   std::optional<Group> group;
   if (groups_) group.emplace(*line_.group(), line_.device().type());
   for (const auto& parcel : parcels) posted.push_back({post(parcel), {parcel.tensor}, !parcel.sends});
   if (!group) return posted;
-  Posted whole{group->end(), {}, false};
+  PendingTransfer whole{group->end(), {}, false};
   for (const auto& one : posted) {
     whole.tensors.insert(whole.tensors.end(), one.tensors.begin(), one.tensors.end());
     whole.receives |= one.receives;

@@ -61,36 +61,36 @@ class StageLine {
 
  private:
   /// What a receiver needs to know before the bytes.
-  struct Form {
+  struct TensorForm {
     at::ScalarType dtype;
     bool needs_gradient;
     Sizes sizes, strides;
-    bool operator==(const Form&) const = default;
+    bool operator==(const TensorForm&) const = default;
     std::string text() const;
   };
   using Key = std::pair<bool, Sizes>;  // grad mode, and the shape of the pipeline's input
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  struct Posted {
+  struct PendingTransfer {
     WorkPtr work;
     std::vector<at::Tensor> tensors;
     bool receives;
   };
-  static Form form_of(const at::Tensor& tensor);
-  static at::Tensor packed(const Form& form);
-  static Form unpacked(const at::Tensor& header);
+  static TensorForm form_of(const at::Tensor& tensor);
+  static at::Tensor packed(const TensorForm& form);
+  static TensorForm unpacked(const at::Tensor& header);
   static at::Tensor dense(const at::Tensor& tensor);
-  at::Tensor empty(const Form& form) const;
+  at::Tensor empty(const TensorForm& form) const;
   static Key key(const Sizes& batch);
   void connect();
   WorkPtr post(const Parcel& parcel) const;
-  std::vector<Posted> post_all(const std::vector<Parcel>& parcels) const;
+  std::vector<PendingTransfer> post_all(const std::vector<Parcel>& parcels) const;
   size_t unanswered() const;
   void release(size_t kept);
 
   Team line_;
   bool groups_;  // does the backend of the tensors support groups?
-  std::map<Key, Form> sent_forms_, received_forms_, result_forms_;
-  std::deque<Posted> sent_;
+  std::map<Key, TensorForm> sent_forms_, received_forms_, result_forms_;
+  std::deque<PendingTransfer> sent_;
 };
 
 /// A stage's work on a micro-batch.
