@@ -3,11 +3,8 @@
 #include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <thread>
@@ -222,21 +219,6 @@ std::string in_words(const Collective& collective, bool timed_out) {
 std::string who_else(const Collective& collective, const std::string& cause, bool timed_out) {
   if (timed_out && collective.number != 0) return "no rank is known to be at fault";
   return collective.is_message() ? collective.waits_for : cause;
-}
-
-enum class ProcessState { running, stopped, gone };
-
-// A zombie counts as gone: its sockets and memory are closed.
-ProcessState process_state(int pid) {
-  if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
-  std::ifstream file(format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(file, line)) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
-  // the state is the field after the command, which is in parentheses and may hold any character
-  const size_t end = line.rfind(')');
-  const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
-  if (state == 'Z' || state == 'X') return ProcessState::gone;
-  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::running;
 }
 
 // What a rank at fault has done, as "has died (its process is gone)"; `at` joins it to the number of its
