@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
@@ -126,7 +127,6 @@ Fault unpacked(const std::string& text) {
   return std::move(*found);
 }
 
-using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -292,11 +292,11 @@ Fault waiting_in_vain(Fault waits) {
 // Collects the reports of other nodes that come in time, and names the nodes without a report.
 Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
                      const std::string& cause, bool timed_out, Fault& waits) {
-  const auto deadline = Clock::now() + kOtherNodes;
+  const base::Deadline deadline(kOtherNodes);
   Fault found;
   std::vector<Peer> silent;
   for (const auto& [node, ranks] : others) {
-    while (!store.check({report_key(node)}) && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    while (!store.check({report_key(node)}) && !deadline.passed()) std::this_thread::sleep_for(kPoll);
     if (!store.check({report_key(node)})) {
       silent.insert(silent.end(), ranks.begin(), ranks.end());
       continue;
@@ -556,8 +556,8 @@ Fault PeerMonitor::find_fault(const Collective& collective, const std::string& c
   if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
   if (host_is_silent()) return agree_on_node(silence_);
   auto found = find_on_node(collective, timed_out);
-  const auto deadline = Clock::now() + kDeathNotice;
-  while (!is_any(found) && !timed_out && page_ && Clock::now() < deadline) {
+  const base::Deadline deadline(kDeathNotice);
+  while (!is_any(found) && !timed_out && page_ && !deadline.passed()) {
     std::this_thread::sleep_for(kPoll);
     if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
     found = find_on_node(collective, timed_out);
