@@ -9,7 +9,7 @@
 
 #include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithm_backend.h"
-#include "lockstep/comm/meet/shared_store.h"
+#include "lockstep/comm/meet/shared_store.cpp"  // makes a c10d::Store
 #include "lockstep/comm/mpi/backend.h"
 
 namespace {

@@ -68,5 +68,10 @@ TEST(Layout, TheMeetingReplacesWhatWasAssumed) {
   EXPECT_EQ(job.because.at("local_rank"), "LOCAL_RANK=0");
 }
 
+TEST(Layout, AnotherVersionsTextIsAnErrorThatSaysSo) {
+  EXPECT_THROW(launch::pack_layout({R"(["a", 0])"}), InputError);
+  EXPECT_THROW(launch::place_in(R"({"places": 7})", 0), InputError);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -17,6 +17,11 @@ AwakeTime::Clock::duration AwakeTime::passed_at(Clock::time_point now) {
   return passed_;
 }
 
+std::chrono::milliseconds Deadline::left() const {
+  using std::chrono::milliseconds;
+  return std::max(std::chrono::ceil<milliseconds>(end_ - AwakeTime::Clock::now()), milliseconds(0));
+}
+
 // A rank leaves after rank 0 has entered, and vice versa. As in NTP the fastest barriers give the tightest
 // bounds; the result is their middle.
 ClockReading compare_rounds(const std::vector<ClockRound>& first, const std::vector<ClockRound>& rank) {

@@ -1,5 +1,5 @@
 #pragma once
-// Time in which this process ran, and the offset between two clocks.
+// Time in which this process ran, deadlines, and the offset between two clocks.
 
 #include <chrono>
 #include <cstdint>
@@ -20,6 +20,19 @@ class AwakeTime {
  private:
   Clock::time_point looked_ = Clock::now();
   Clock::duration passed_{};
+};
+
+/// A moment on the steady clock. It also passes while this process is suspended.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::nanoseconds from_now) : end_(AwakeTime::Clock::now() + from_now) {}
+
+  bool passed() const { return AwakeTime::Clock::now() >= end_; }
+  /// Rounded up; zero once it has passed.
+  std::chrono::milliseconds left() const;
+
+ private:
+  AwakeTime::Clock::time_point end_;
 };
 
 /// When one rank entered and left a barrier, in nanoseconds of its clock.

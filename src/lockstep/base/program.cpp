@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -20,7 +21,6 @@
 namespace lockstep::base {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr size_t kMostText = 1 << 20;
@@ -64,9 +64,9 @@ bool read_available(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) 
 
 // Reads what is left in the pipes when the program has ended. A grandchild may hold them open for ever.
 void read_rest(std::array<Pipe, 2>& pipes) {
-  const auto until = Clock::now() + kLook;
+  const Deadline deadline(kLook);
   while (any_open(pipes)) {
-    const bool late = Clock::now() > until;
+    const bool late = deadline.passed();
     if (!read_available(pipes, late ? 0ms : kLook / 10) && late) return;
     for (auto& pipe : pipes) {
       if (pipe.text->size() >= kMostText) pipe.read.close();
@@ -88,11 +88,11 @@ void end(pid_t child, const Program& program, int& status) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
 }
 
-void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, Clock::time_point until,
+void wait_for(pid_t child, const Program& program, std::array<Pipe, 2>& pipes, const Deadline& deadline,
               Answer& answer) {
   int status = 0;
   bool ended = false;
-  while (!(ended = has_ended(child, status)) && Clock::now() < until) {
+  while (!(ended = has_ended(child, status)) && !deadline.passed()) {
     if (any_open(pipes))
       read_available(pipes, kLook / 5);
     else
@@ -115,13 +115,13 @@ Answer ask(Program program, std::chrono::milliseconds timeout) {
   Answer answer;
   std::array<Pipe, 2> pipes{Pipe(answer.output), Pipe(answer.errors)};
   if (program.argv.empty() || !pipes[0].read || !pipes[1].read) return answer;
-  const auto until = Clock::now() + timeout;
+  const Deadline deadline(timeout);
   pid_t child = -1;
   program.output = pipes[0].write.number();
   program.errors = pipes[1].write.number();
   const bool started = start_program(program, child) == 0;
   for (auto& pipe : pipes) pipe.write.close();
-  if (started) wait_for(child, program, pipes, until, answer);
+  if (started) wait_for(child, program, pipes, deadline, answer);
   return answer;
 }
 

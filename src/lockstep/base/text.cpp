@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <random>
 
 #include "lockstep/base/format.h"
 
@@ -222,6 +223,11 @@ std::string rank_list(const std::vector<int>& first, size_t count) {
 
 std::string rank_list(const std::vector<int>& ranks) {
   return rank_list(ranks, ranks.size());
+}
+
+std::string random_word() {
+  std::random_device device;
+  return format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
 std::string in_seconds(std::chrono::milliseconds time) {

@@ -26,6 +26,8 @@ std::string listed(const std::vector<std::string>& first, size_t count);
 /// "ranks 2, 3 and 5", in the same way.
 std::string rank_list(const std::vector<int>& first, size_t count);
 std::string rank_list(const std::vector<int>& ranks);
+/// 32 random hexadecimal digits.
+std::string random_word();
 /// "1.5 s"
 std::string in_seconds(std::chrono::milliseconds time);
 /// "3 ranks", "1 rank"

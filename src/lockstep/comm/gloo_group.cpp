@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <sstream>
@@ -231,8 +230,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors
 }
 
 c10::intrusive_ptr<Gloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
-  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
-  const auto interface = choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+  const auto interface = own_interface(job.nodes > 1);
   auto options = Gloo::Options::create(timeout);
   std::istringstream names(interface.name);
   for (std::string name; std::getline(names, name, ',');)

@@ -20,51 +20,36 @@ namespace {
 
 constexpr const char* kTasksPerNode = "SLURM_STEP_TASKS_PER_NODE";
 
-// What one launcher's variables say. All values come from this launcher.
-struct Declared {
-  std::optional<int> rank, world, local_rank, local_world, node_rank, nodes;
-  std::map<std::string, std::string> because;
-};
-
-// One number of a rank's place: its variable, the launcher's value, MPI's value and the result.
+// One number of a rank's place: its variable, MPI's value and the result.
 struct Field {
   const char* name;
   const char* Launcher::*variable;
-  std::optional<int> Declared::*declared;
   int MpiFacts::*fact;
   int Job::*value;
   bool is_count;       // at least 1
   const char* source;  // of MPI's value
 };
 
-constexpr Field kRank = {"rank",     &Launcher::rank, &Declared::rank, &MpiFacts::rank,
-                         &Job::rank, false,           "MPI_Comm_rank"};
-constexpr Field kWorld = {"world", &Launcher::world, &Declared::world, &MpiFacts::world, &Job::world,
-                          true,    "MPI_Comm_size"};
-constexpr Field kLocalRank = {"local_rank",
-                              &Launcher::local_rank,
-                              &Declared::local_rank,
-                              &MpiFacts::local_rank,
-                              &Job::local_rank,
-                              false,
-                              "MPI_Comm_split_type(SHARED)"};
-constexpr Field kLocalWorld = {"local_world",
-                               &Launcher::local_world,
-                               &Declared::local_world,
-                               &MpiFacts::local_world,
-                               &Job::local_world,
-                               true,
-                               "MPI_Comm_split_type(SHARED)"};
-constexpr Field kNodeRank = {"node_rank",
-                             &Launcher::node_rank,
-                             &Declared::node_rank,
-                             &MpiFacts::node_rank,
-                             &Job::node_rank,
-                             false,
-                             "order of the nodes' first ranks in MPI"};
-constexpr Field kNodes = {"nodes", &Launcher::nodes,       &Declared::nodes, &MpiFacts::nodes, &Job::nodes,
-                          true,    "count of nodes in MPI"};
-constexpr Field kFields[] = {kRank, kWorld, kLocalRank, kLocalWorld, kNodeRank, kNodes};
+constexpr const char* kSplit = "MPI_Comm_split_type(SHARED)";
+constexpr const char* kNodeOrder = "order of the nodes' first ranks in MPI";
+constexpr Field kFields[] = {
+    {"rank", &Launcher::rank, &MpiFacts::rank, &Job::rank, false, "MPI_Comm_rank"},
+    {"world", &Launcher::world, &MpiFacts::world, &Job::world, true, "MPI_Comm_size"},
+    {"local_rank", &Launcher::local_rank, &MpiFacts::local_rank, &Job::local_rank, false, kSplit},
+    {"local_world", &Launcher::local_world, &MpiFacts::local_world, &Job::local_world, true, kSplit},
+    {"node_rank", &Launcher::node_rank, &MpiFacts::node_rank, &Job::node_rank, false, kNodeOrder},
+    {"nodes", &Launcher::nodes, &MpiFacts::nodes, &Job::nodes, true, "count of nodes in MPI"}};
+enum FieldIndex { kRank, kWorld, kLocalRank, kLocalWorld, kNodeRank, kNodes };
+constexpr auto kEach = {kRank, kWorld, kLocalRank, kLocalWorld, kNodeRank, kNodes};
+
+// What one launcher's variables say. All values come from this launcher.
+struct Declared {
+  std::array<std::optional<int>, std::size(kFields)> values;
+  std::map<std::string, std::string> because;
+
+  std::optional<int>& operator[](FieldIndex field) { return values[field]; }
+  const std::optional<int>& operator[](FieldIndex field) const { return values[field]; }
+};
 
 [[noreturn]] void refuse_contradiction(const std::string& what, const Launcher& launcher) {
   throw InputError(what, format("environment, launcher {}", launcher.name),
@@ -94,14 +79,16 @@ void refuse_exported_rank(const Launcher& launcher, const Environment& environme
 }
 
 // A rank lies below its count; a smaller count may equal the larger one.
-void check_range(const Launcher& launcher, const Declared& declared, const Field& inner, const Field& outer) {
-  const auto part = declared.*inner.declared, whole = declared.*outer.declared;
-  if (!part || !whole || *part < *whole || (inner.is_count && *part == *whole)) return;
-  const auto name = [&](const Field& field) {
-    return launcher.*field.variable ? launcher.*field.variable : field.name;
+void check_range(const Launcher& launcher, const Declared& declared, FieldIndex inner, FieldIndex outer) {
+  const auto part = declared[inner], whole = declared[outer];
+  const bool is_count = kFields[inner].is_count;
+  if (!part || !whole || *part < *whole || (is_count && *part == *whole)) return;
+  const auto name = [&](FieldIndex field) {
+    const char* variable = launcher.*kFields[field].variable;
+    return variable ? variable : kFields[field].name;
   };
   refuse_contradiction(format("{}={} {} {}={}", name(inner), *part,
-                              inner.is_count ? "is more than" : "lies outside", name(outer), *whole),
+                              is_count ? "is more than" : "lies outside", name(outer), *whole),
                        launcher);
 }
 
@@ -111,28 +98,27 @@ void read_slurm_tasks(Declared& declared, const Launcher& launcher, const Enviro
   if (text.empty()) return;
   const auto tasks = parse_task_counts(text);
   const auto nodes = static_cast<int>(tasks.size());
-  if (declared.nodes.value_or(nodes) != nodes ||
-      std::accumulate(tasks.begin(), tasks.end(), int64_t{0}) != *declared.world) {
+  if (declared[kNodes].value_or(nodes) != nodes ||
+      std::accumulate(tasks.begin(), tasks.end(), int64_t{0}) != *declared[kWorld]) {
     refuse_contradiction(format("{} does not match {} and {}", quote(environment, kTasksPerNode),
                                 quote(environment, launcher.world), quote(environment, launcher.nodes)),
                          launcher);
   }
-  declared.nodes = nodes;
-  if (!declared.node_rank || *declared.node_rank >= nodes) return;
-  declared.local_world = tasks[static_cast<size_t>(*declared.node_rank)];
+  declared[kNodes] = nodes;
+  if (!declared[kNodeRank] || *declared[kNodeRank] >= nodes) return;
+  declared[kLocalWorld] = tasks[static_cast<size_t>(*declared[kNodeRank])];
   declared.because["local_world"] =
-      format("entry {} of {}", *declared.node_rank, quote(environment, kTasksPerNode));
+      format("entry {} of {}", *declared[kNodeRank], quote(environment, kTasksPerNode));
 }
 
 Declared read_declared(const Launcher& launcher, const Environment& environment) {
   refuse_half_a_pair(launcher, environment);
   refuse_exported_rank(launcher, environment);
   Declared declared;
-  for (const auto& field : kFields) {
-    const char* variable = launcher.*field.variable;
-    declared.*field.declared =
-        field.is_count ? count_of(environment, variable) : number_of(environment, variable);
-    if (declared.*field.declared) declared.because[field.name] = quote(environment, variable);
+  for (const auto i : kEach) {
+    const char* variable = launcher.*kFields[i].variable;
+    declared[i] = kFields[i].is_count ? count_of(environment, variable) : number_of(environment, variable);
+    if (declared[i]) declared.because[kFields[i].name] = quote(environment, variable);
   }
   if (launcher.name == std::string("slurm")) read_slurm_tasks(declared, launcher, environment);
   for (const auto& inner : {kRank, kLocalRank, kLocalWorld, kNodeRank, kNodes})
@@ -145,20 +131,20 @@ Declared read_declared(const Launcher& launcher, const Environment& environment)
 // What no variable says is known when the ranks have met. Until then the value is one that fits the others.
 std::vector<std::string> assume_rest(Declared& declared) {
   std::vector<std::string> assumed;
-  const auto assume = [&](const Field& field, int value) {
-    if (declared.*field.declared) return;
-    declared.*field.declared = value;
-    declared.because[field.name] = "assumed until the ranks join";
-    assumed.emplace_back(field.name);
+  const auto assume = [&](FieldIndex field, int value) {
+    if (declared[field]) return;
+    declared[field] = value;
+    declared.because[kFields[field].name] = "assumed until the ranks join";
+    assumed.emplace_back(kFields[field].name);
   };
-  const int rank = *declared.rank, world = *declared.world;
-  const bool is_even = declared.nodes && world % *declared.nodes == 0;
+  const int rank = *declared[kRank], world = *declared[kWorld];
+  const bool is_even = declared[kNodes] && world % *declared[kNodes] == 0;
   assume(kLocalWorld,
-         std::max(is_even ? world / *declared.nodes : world, declared.local_rank.value_or(0) + 1));
-  const int local_world = *declared.local_world;
+         std::max(is_even ? world / *declared[kNodes] : world, declared[kLocalRank].value_or(0) + 1));
+  const int local_world = *declared[kLocalWorld];
   assume(kLocalRank, rank % local_world);
-  assume(kNodes, std::max((world - 1) / local_world, declared.node_rank.value_or(0)) + 1);
-  assume(kNodeRank, std::min(rank / local_world, *declared.nodes - 1));
+  assume(kNodes, std::max((world - 1) / local_world, declared[kNodeRank].value_or(0)) + 1);
+  assume(kNodeRank, std::min(rank / local_world, *declared[kNodes] - 1));
   return assumed;
 }
 
@@ -167,14 +153,15 @@ std::string why(const Declared& declared, const std::string& field) {
   return found == declared.because.end() ? field : found->second;
 }
 
-[[noreturn]] void refuse_against_mpi(const Declared& declared, const Field& field, const Launcher& launcher,
+[[noreturn]] void refuse_against_mpi(const Declared& declared, FieldIndex index, const Launcher& launcher,
                                      const MpiFacts& mpi) {
-  const bool lone = mpi.world == 1 && declared.world.value_or(1) > 1;
+  const Field& field = kFields[index];
+  const bool lone = mpi.world == 1 && declared[kWorld].value_or(1) > 1;
   const std::string library = mpi.library.empty() ? "the MPI library" : mpi.library;
   throw InputError(
-      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name,
-             *(declared.*field.declared), why(declared, field.name), mpi.*field.fact,
-             lone ? format(": {} processes would each be rank 0 of 1", *declared.world) : ""),
+      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *declared[index],
+             why(declared, field.name), mpi.*field.fact,
+             lone ? format(": {} processes would each be rank 0 of 1", *declared[kWorld]) : ""),
       format("MPI_Init against the environment; the library is {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
            : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' uses "
@@ -184,12 +171,12 @@ std::string why(const Declared& declared, const std::string& field) {
 }
 
 void cross_check(const Declared& declared, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
-  for (const auto& field : kFields) {
-    const auto value = declared.*field.declared;
+  for (const auto index : kEach) {
+    const Field& field = kFields[index];
+    const auto value = declared[index];
     if (!value || *value == mpi.*field.fact) continue;
     // nodes may be numbered in another order than the ranks, and two daemons of a test cluster share a host
-    const bool node = field.fact == &MpiFacts::node_rank || field.fact == &MpiFacts::nodes;
-    if (!node) refuse_against_mpi(declared, field, launcher, mpi);
+    if (index != kNodeRank && index != kNodes) refuse_against_mpi(declared, index, launcher, mpi);
     job.warnings.push_back(format("{} says {} is {} ({}); lockstep uses MPI's {}", launcher.name, field.name,
                                   *value, why(declared, field.name), mpi.*field.fact));
   }
@@ -243,16 +230,16 @@ void place_rank(Job& job, const Launcher* row, const Environment& environment,
     for (const auto& field : kFields) job.because[field.name] = "alone: " + job.because["launcher"];
     return;
   }
-  if (!declared.world) {
+  if (!declared[kWorld]) {
     throw InputError(
         format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
         format("environment, launcher {}", row->name), "use MPI, which knows the number of ranks")
         .of(Code::launcher);
   }
   job.guessed = assume_rest(declared);
-  for (const auto& field : kFields) {
-    job.*field.value = *(declared.*field.declared);
-    job.because[field.name] = why(declared, field.name);
+  for (const auto i : kEach) {
+    job.*kFields[i].value = *declared[i];
+    job.because[kFields[i].name] = why(declared, kFields[i].name);
   }
 }
 

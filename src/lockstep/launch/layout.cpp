@@ -1,7 +1,5 @@
 #include "lockstep/launch/layout.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <map>
 
@@ -30,12 +28,6 @@ void from_json(const nlohmann::json& json, Seat& seat) {
 }
 
 namespace {
-
-// two network namespaces have two loopbacks, even if the host name is the same
-unsigned long network_space() {
-  struct stat space {};
-  return ::stat("/proc/self/ns/net", &space) == 0 ? static_cast<unsigned long>(space.st_ino) : 0;
-}
 
 std::optional<int> if_told(const Job& job, const char* field, int value) {
   return was_told(job, field) ? std::optional(value) : std::nullopt;
@@ -88,8 +80,10 @@ std::string warning_for(const Seat& seat, const Place& place) {
 
 Seat own_seat(const Job& job) {
   const auto boot_id = base::first_line("/proc/sys/kernel/random/boot_id");
-  return {format("{} {} {}", job.host, boot_id, network_space()), if_told(job, "local_rank", job.local_rank),
-          if_told(job, "local_world", job.local_world), if_told(job, "node_rank", job.node_rank)};
+  // two network namespaces have two loopbacks, even if the host name is the same
+  return {format("{} {} {}", job.host, boot_id, base::own_namespace("net")),
+          if_told(job, "local_rank", job.local_rank), if_told(job, "local_world", job.local_world),
+          if_told(job, "node_rank", job.node_rank)};
 }
 
 std::string pack_seat(const Seat& seat) {

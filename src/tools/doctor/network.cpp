@@ -133,7 +133,7 @@ std::set<size_t> partners_of(size_t node, size_t count) {
 
 // Connects to all at once. Returns a line for each connection that failed.
 std::vector<std::string> failed_connections(const std::vector<Place>& places, const std::string& from) {
-  const auto deadline = std::chrono::steady_clock::now() + kConnect;
+  const base::Deadline deadline(kConnect);
   std::vector<std::future<std::string>> attempts;
   for (const Place& place : places)
     attempts.push_back(std::async(std::launch::async, [&place, deadline] {
@@ -201,7 +201,7 @@ Findings network_findings(const Networks& networks, int nodes) {
 
 void measure_interfaces(Session& session, Findings& findings) {
   const Job& job = session.job();
-  const auto own = [&] { return network_of(job, comm::network_facts(variable(kGloo)), variable(kNccl)); };
+  const auto own = [&] { return network_of(job, comm::network_facts(), variable(kNccl)); };
   session.gloo_problem = session.round(own, [&](const std::vector<Session::Json>& values) {
     std::string problem;
     Networks networks;
@@ -221,7 +221,7 @@ void measure_reach(Session& session, Findings& findings) {
   if (job.nodes == 1) return;
   comm::Listener listener;
   const auto listen = [&]() -> Session::Json {
-    const auto network = network_of(job, comm::network_facts(variable(kGloo)), "");
+    const auto network = network_of(job, comm::network_facts(), "");
     if (!session.is_first_of_node() || network.gloo.empty()) return nullptr;
     listener = comm::listen_on(network.gloo);
     return Place{job.host, network.gloo, listener.port};

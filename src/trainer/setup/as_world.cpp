@@ -13,10 +13,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/comm/meet/rendezvous.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
-#include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/spawn_ranks.h"
 
 namespace lockstep::train {
@@ -25,7 +25,7 @@ namespace {
 // A name for the file where the ranks meet.
 std::string meeting_of(const launch::Runtime& runtime) {
   if (!runtime.has_met()) return "";
-  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), comm::random_word()));
+  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), base::random_word()));
 }
 
 // Gone when the ranks have met; a rank that ended before may have left it.

@@ -1,11 +1,10 @@
-#include "lockstep/comm/meet/rendezvous.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "comm/meet/job_of.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/meet/join.h"
 
 namespace lockstep::comm {
 namespace {

@@ -91,6 +91,9 @@ inline std::string field(const std::filesystem::path& path, const std::string& n
   return "";
 }
 
+/// Identifies this process's namespace of a kind ("pid", "net") on its machine; 0 if unknown.
+std::uint64_t own_namespace(const char* kind);
+
 /// The number a text begins with.
 inline std::optional<long long> number_in(const std::string& text) {
   char* end = nullptr;

@@ -1,20 +1,17 @@
 #include "lockstep/comm/meet/exchange.h"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/rendezvous.h"
+#include "lockstep/comm/meet/peers.h"
 
 namespace lockstep::comm {
 
@@ -23,7 +20,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Member, rank, world, host, job_id, user, pid,
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kRankZeroKey = "rank0";  // set as soon as others may come
 constexpr const char* kNote = "note";
@@ -137,25 +133,23 @@ class StoreExchange : public launch::TextExchange {
 
   // False at the timeout.
   bool wait_for(const std::string& key, Milliseconds timeout) {
-    const auto end = Clock::now() + timeout;
-    for (;;) {
-      const auto begin = Clock::now();
-      const auto left = std::chrono::duration_cast<Milliseconds>(end - begin);
-      const auto time = options_.one_machine ? std::min(left, kLook) : left;
+    for (const base::Deadline deadline(timeout);;) {
+      const auto time = options_.one_machine ? std::min(deadline.left(), kLook) : deadline.left();
+      const base::Deadline look(time);
       try {
         store_->wait({key}, time);
         return true;
       } catch (const Error&) {  // the store is damaged
         throw;
       } catch (const std::exception&) {
-        if (Clock::now() - begin + kTimerError < time) {
+        if (look.left() > kTimerError) {
           throw Error(
               "rank 0 left while the ranks were joining", place_of(own_),
               "look in the log for an earlier error of rank 0; under torchrun its agent may have ended")
               .of(Code::not_joined, {0});
         }
       }
-      if (Clock::now() + kTimerError >= end) return false;
+      if (deadline.left() <= kTimerError) return false;
       if (options_.one_machine && !store_->check({key})) look_for_killed();
     }
   }
@@ -174,7 +168,7 @@ class StoreExchange : public launch::TextExchange {
       others_.emplace(rank, base::from_rank<Member>(store_->get_to_str(member_key(rank))));
     }
     const Member& other = others_.at(rank);
-    if (other.pid_space != own_.pid_space || ::kill(other.pid, 0) == 0 || errno != ESRCH) return;
+    if (other.pid_space != own_.pid_space || process_state(other.pid) != ProcessState::gone) return;
     const Error error =
         Error(format("{} ended while the ranks were joining", name_of(other)), place_of(own_), kLookInLog)
             .of(Code::not_joined, {rank});
@@ -192,7 +186,7 @@ class StoreExchange : public launch::TextExchange {
     }
     if (own_.world != zero.world) refuse_world(zero);
     auto json = nlohmann::json(own_);
-    json["word"] = random_word();  // all else may be equal
+    json["word"] = base::random_word();  // all else may be equal
     const std::string mine = base::as_line(json);
     const auto first = store_->compareSet(member_key(own_.rank), std::string(), mine);
     if (first == mine) return;
@@ -272,11 +266,6 @@ class StoreExchange : public launch::TextExchange {
 };
 
 }  // namespace
-
-std::string this_pid_space() {
-  std::error_code none;
-  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
-}
 
 Member member_of(const Job& job) {
   return {.rank = job.rank, .world = job.world, .host = job.host, .job_id = job.job_id};

@@ -6,18 +6,17 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "lockstep/base/files/file.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-
-/// The PID namespace of this process; containers on one machine have different ones.
-std::string this_pid_space();
 
 /// A rank as it presents itself to the others.
 struct Member {
@@ -27,7 +26,7 @@ struct Member {
   std::string job_id = {};  // empty if this rank does not know it
   uid_t user = ::geteuid();
   pid_t pid = ::getpid();
-  std::string pid_space = this_pid_space();  // where the pid means this process
+  std::uint64_t pid_space = base::own_namespace("pid");  // where the pid means this process
 };
 Member member_of(const Job& job);
 /// The place of an error: "rank 2 of 4 on host a"

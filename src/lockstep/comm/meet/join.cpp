@@ -1,48 +1,122 @@
 #include "lockstep/comm/meet/join.h"
 
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <cctype>
+#include <charconv>
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/network.h"
 #include "lockstep/comm/meet/private_folder.h"
-#include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/launch/layout.h"
 #include "lockstep/launch/process/mpi.h"
+#include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 using Exchange = std::unique_ptr<launch::TextExchange>;
 
+constexpr size_t kLongestName = 80;
 constexpr Milliseconds kRetry{50};
 constexpr Milliseconds kLocalRetry{5};
+
+std::uint16_t port_of(const std::string& text) {
+  int port = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (code != std::errc() || end != text.data() + text.size() || port < 1 || port > 65535) {
+    throw InputError(format("MASTER_PORT is '{}', which is not a port", text), "the environment",
+                     "set MASTER_PORT to a number from 1 to 65535, the same on every rank");
+  }
+  return static_cast<std::uint16_t>(port);
+}
+
+// A name from a user or a batch system must not be a path.
+std::string file_name(std::string name) {
+  for (char& c : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    if (!plain) c = '_';
+  }
+  return name.substr(0, kLongestName);
+}
+
+Rendezvous on_one_machine(const launch::Environment& environment, const std::string& name,
+                          const std::string& because) {
+  return {.how = Meeting::local, .path = private_path(environment, file_name(name)), .because = because};
+}
+
+Rendezvous by_address(const launch::Environment& environment, const Job& job) {
+  const auto host = launch::text_of(environment, "MASTER_ADDR");
+  Rendezvous plan{.how = Meeting::address,
+                  .host = host,
+                  .port = port_of(launch::text_of(environment, "MASTER_PORT")),
+                  .prefix = format("lockstep/{}/{}", launch::text_of(environment, "TORCHELASTIC_RUN_ID"),
+                                   launch::text_of(environment, "TORCHELASTIC_RESTART_COUNT")),
+                  .because = "MASTER_ADDR and MASTER_PORT are set"};
+  // torchrun sets this if its agent already listens: a second server on that port would fail
+  if (launch::text_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True") {
+    plan.how = Meeting::agent;
+    plan.because = "torchrun's agent holds the store";
+  } else if (launch::surely_one_node(job) || names_loopback_itself(host)) {
+    return on_one_machine(environment, format("{}-{}", host, plan.port), plan.because);
+  }
+  return plan;
+}
+
+Rendezvous by_name(const launch::Environment& environment, const Job& job, const std::string& name,
+                   const std::string& because) {
+  if (launch::surely_one_node(job)) return on_one_machine(environment, name, because);
+  std::string parent = ".";
+  for (const char* variable : {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR", "LOCKSTEP_RENDEZVOUS_DIR"})
+    if (const auto folder = launch::text_of(environment, variable); !folder.empty()) parent = folder;
+  return {.how = Meeting::file, .path = private_folder(parent) + file_name(name), .because = because};
+}
+
+Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
+  if (job.job_id.empty()) {
+    throw InputError(format("{} ranks cannot find each other: no MPI, no MASTER_ADDR, no job id", job.world),
+                     "the environment",
+                     "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
+        .of(Code::not_joined);
+  }
+  return by_name(environment, job,
+                 format("{}-{}-{}-{}", job.scheduler, launch::text_of(environment, "SLURM_STEP_ID"),
+                        launch::text_of(environment, "SLURM_RESTART_COUNT"), job.job_id),
+                 "no MPI and no MASTER_ADDR: a file named after the job step");
+}
 
 StorePtr under(const std::string& prefix, const StorePtr& store) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
 }
 
+// What find(path) returns once rank 0 has created its file, which may be late on a shared file system.
+template <class Find>
+auto wait_for_file(const Rendezvous& plan, const Member& own, Milliseconds timeout, Milliseconds retry,
+                   const Find& find) {
+  for (const base::Deadline deadline(timeout); !deadline.passed(); std::this_thread::sleep_for(retry)) {
+    if (auto found = find(plan.path)) return found;
+  }
+  throw Error(format("rank 0 did not join within {}: there is no file {}", base::in_seconds(timeout),
+                     base::printable(plan.path, base::kLongestPath)),
+              place_of(own),
+              "look in the log for an earlier error of rank 0; every rank must see that folder, and ranks on "
+              "one machine need the same TMPDIR, MASTER_ADDR and MASTER_PORT")
+      .of(Code::not_joined, {0});
+}
+
 Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const ExchangeOptions options{.timeout = timeout, .one_machine = true};
   if (own.rank == 0) return meet_over(LocalStore(plan.path).store(), own, options);
-  for (const auto deadline = Clock::now() + timeout; Clock::now() < deadline;) {
-    if (const auto store = find_local_store(plan.path)) return meet_over(store, own, options);
-    std::this_thread::sleep_for(kLocalRetry);
-  }
-  throw Error(format("rank 0 did not join within {}: it created no file {}", base::in_seconds(timeout),
-                     base::printable(plan.path)),
-              place_of(own),
-              "look in the log for an earlier error of rank 0; ranks on one machine need the same TMPDIR, "
-              "MASTER_ADDR and MASTER_PORT")
-      .of(Code::not_joined, {0});
+  return meet_over(wait_for_file(plan, own, timeout, kLocalRetry, find_local_store), own, options);
 }
 
 // Debian's /etc/hosts maps the host's own name to 127.0.1.1, where other nodes cannot connect. Behind a
@@ -52,32 +126,20 @@ Exchange meet_at_address(const Rendezvous& plan, const Member& own, Milliseconds
     return meet_over(under(plan.prefix, connect_store(own, plan.host, plan.port, timeout)), own,
                      {.timeout = timeout});
   }
-  const bool one = !is_loopback_name(plan.host) && is_own_address(plan.host);
+  const bool one = is_own_address(plan.host);
   auto store =
       serve_store(one ? plan.host : "127.0.0.1", listen_on(one ? plan.host : "0.0.0.0", plan.port), timeout);
   return meet_over(under(plan.prefix, store), own,
                    {.timeout = timeout, .address = one ? plan.host : "", .serves = true});
 }
 
-// Rank 0's file may be late on a shared file system.
-MeetingPlace wait_for_place(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
-  for (const auto deadline = Clock::now() + timeout; Clock::now() < deadline;
-       std::this_thread::sleep_for(kRetry)) {
-    if (const auto place = find_place(plan.path)) return *place;
-  }
-  throw Error(format("rank 0 did not join within {}: there is no file {}", base::in_seconds(timeout),
-                     base::printable(plan.path, base::kLongestPath)),
-              place_of(own), "look in the log for an earlier error of rank 0; all nodes must see that folder")
-      .of(Code::not_joined, {0});
-}
-
 Exchange meet_by_file(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   if (own.rank != 0) {
-    const auto place = wait_for_place(plan, own, timeout);
+    const auto place = *wait_for_file(plan, own, timeout, kRetry, find_place);
     return meet_over(under(place.word, connect_store(own, place.host, place.port, timeout)), own,
                      {.timeout = timeout});
   }
-  MeetingPlace place{.host = own_interface(true).address, .word = random_word()};
+  MeetingPlace place{.host = own_interface(true).address, .word = base::random_word()};
   Listener listener = listen_on(place.host);
   place.port = listener.port;
   auto store = serve_store(place.host, std::move(listener), timeout);
@@ -128,6 +190,21 @@ Facts facts_of_job(const Job& job) {
 }
 
 }  // namespace
+
+Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job) {
+  const auto name = launch::text_of(environment, "LOCKSTEP_MEETING");
+  if (!name.empty() && job.launcher == "as_world")
+    return by_name(environment, job, name, "LOCKSTEP_MEETING is set");
+  const bool address = !launch::text_of(environment, "MASTER_ADDR").empty();
+  const bool port = !launch::text_of(environment, "MASTER_PORT").empty();
+  if (address && port) return by_address(environment, job);
+  if (address != port) {
+    throw InputError(format("{} is set but {} is not", address ? "MASTER_ADDR" : "MASTER_PORT",
+                            address ? "MASTER_PORT" : "MASTER_ADDR"),
+                     "the environment", "set both, the same on every rank, or neither");
+  }
+  return by_job_step(environment, job);
+}
 
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,
                           const std::function<std::string(const std::vector<std::string>& texts)>& answer,

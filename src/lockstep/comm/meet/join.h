@@ -2,6 +2,7 @@
 // The ranks of a job find each other, which of them share a node, and whether all have the same settings.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -17,6 +18,25 @@ namespace lockstep::comm {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 constexpr const char* kJobIdFact = "job id";  // may be empty on a rank that does not know it
 constexpr const char* kVersionFact = "lockstep's version";
+
+/// Where the ranks of a job meet without MPI. It depends only on the environment and the job; lockstep never
+/// guesses a port.
+enum class Meeting {
+  agent,    // torchrun's agent has a store at host:port
+  local,    // all ranks are on one machine: rank 0 has a store at `path`
+  address,  // rank 0 listens at host:port
+  file,     // rank 0 listens at a port that the kernel chooses, and writes it to `path`
+};
+struct Rendezvous {
+  Meeting how = Meeting::local;
+  std::string host = {};     // agent, address
+  std::uint16_t port = 0;    // agent, address
+  std::string path = {};     // local, file
+  std::string prefix = {};   // separates the keys of a restarted job from those of the first attempt
+  std::string because = {};  // the reason, for the log
+};
+/// Throws InputError if the environment is incomplete or the port is invalid.
+Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job);
 
 /// Collective. Call it once, before a device is chosen. Afterwards the runtime's exchanges and its job's
 /// layout are valid on all ranks, which belong to one job and have one version. Otherwise it throws on every

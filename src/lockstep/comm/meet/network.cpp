@@ -52,9 +52,9 @@ std::string reachable_names(const NetworkFacts& facts) {
 }
 
 bool is_loopback(const NetworkFacts& facts, const std::string& address) {
-  if (address.rfind("127.", 0) == 0 || address == "::1") return true;
-  return std::any_of(facts.interfaces.begin(), facts.interfaces.end(),
-                     [&](const auto& entry) { return entry.loopback && entry.address == address; });
+  return names_loopback_itself(address) || std::ranges::any_of(facts.interfaces, [&](const auto& entry) {
+           return entry.loopback && entry.address == address;
+         });
 }
 
 const NetworkAddress* find_interface(const NetworkFacts& facts, const std::string& name) {
@@ -77,9 +77,8 @@ GlooInterface named(const NetworkFacts& facts, bool many_nodes) {
   return {facts.wanted, found->address};
 }
 
-bool is_local(const NetworkFacts& facts, const std::string& address) {
-  return std::any_of(facts.interfaces.begin(), facts.interfaces.end(),
-                     [&](const auto& entry) { return entry.address == address; });
+bool is_local(const std::vector<NetworkAddress>& interfaces, const std::string& address) {
+  return std::ranges::any_of(interfaces, [&](const auto& entry) { return entry.address == address; });
 }
 
 // As in gloo: the first address of the host name that this machine can bind. If there is none, gloo silently
@@ -97,7 +96,7 @@ GlooInterface of_host_name(const NetworkFacts& facts) {
           format("the host name '{}' resolves to {}, the loopback, which ranks on other nodes cannot reach",
                  facts.host, address));
     }
-    if (is_local(facts, address)) return {"", address};
+    if (is_local(facts.interfaces, address)) return {"", address};
   }
   refuse_interface(facts, format("the host name '{}' resolves to {}, which is not an address of this machine",
                                  facts.host, facts.host_addresses.front()));
@@ -150,10 +149,6 @@ std::vector<std::string> resolve(const std::string& host) {
   return found;
 }
 
-bool begin_with_loopback(const std::vector<std::string>& addresses) {
-  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
-}
-
 Lookup ask_name_service(const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -178,18 +173,14 @@ std::uint16_t bound_port(int socket) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(1'000'000));
-}
-
 // 0 or errno
-int connect_once(int socket, const addrinfo& place, std::chrono::steady_clock::time_point deadline) {
+int connect_once(int socket, const addrinfo& place, const base::Deadline& deadline) {
+  constexpr std::chrono::milliseconds kLongestPoll{1'000'000};
   if (::connect(socket, place.ai_addr, place.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd entry{socket, POLLOUT, 0};
   int ready = 0;
-  do ready = ::poll(&entry, 1, static_cast<int>(time_left(deadline).count()));
+  do ready = ::poll(&entry, 1, static_cast<int>(std::min(deadline.left(), kLongestPoll).count()));
   while (ready < 0 && errno == EINTR);
   if (ready <= 0) return ETIMEDOUT;
   int code = 0;
@@ -207,12 +198,7 @@ GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes) {
 }
 
 GlooInterface own_interface(bool many_nodes) {
-  const char* wanted = std::getenv(kVariable);
-  return choose_interface(network_facts(wanted ? wanted : ""), many_nodes);
-}
-
-bool is_loopback_name(const std::string& host) {
-  return begin_with_loopback(resolve(host));
+  return choose_interface(network_facts(), many_nodes);
 }
 
 bool names_loopback_itself(const std::string& host) {
@@ -221,17 +207,15 @@ bool names_loopback_itself(const std::string& host) {
 
 bool is_own_address(const std::string& host) {
   const auto addresses = resolve(host);
-  if (begin_with_loopback(addresses)) return true;
-  const auto interfaces = interfaces_up();
-  return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
-    return !addresses.empty() && entry.address == addresses.front();
-  });
+  return !addresses.empty() && !names_loopback_itself(addresses.front()) &&
+         is_local(interfaces_up(), addresses.front());
 }
 
-NetworkFacts network_facts(const std::string& wanted) {
+NetworkFacts network_facts() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
-  return {name.data(), resolve(name.data()), interfaces_up(), wanted};
+  const char* wanted = std::getenv(kVariable);
+  return {name.data(), resolve(name.data()), interfaces_up(), wanted ? wanted : ""};
 }
 
 Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
@@ -255,11 +239,11 @@ Listener listen_on(const std::string& address, std::uint16_t port) {
   return {std::move(file), chosen};
 }
 
-base::Descriptor connect_to(const std::string& host, std::uint16_t port,
-                            std::chrono::steady_clock::time_point deadline, std::string& why) {
+base::Descriptor connect_to(const std::string& host, std::uint16_t port, const base::Deadline& deadline,
+                            std::string& why) {
   constexpr std::chrono::milliseconds kRetry{50};
   while (true) {
-    const auto found = look_up(host, port, time_left(deadline));
+    const auto found = look_up(host, port, deadline.left());
     if (found.code != 0 && why.empty()) why = ::gai_strerror(found.code);
     for (const addrinfo* place = found.addresses.get(); place; place = place->ai_next) {
       base::Descriptor socket(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -267,8 +251,8 @@ base::Descriptor connect_to(const std::string& host, std::uint16_t port,
       if (reason == 0) return socket;
       why = std::strerror(reason);
     }
-    if (time_left(deadline).count() == 0) return base::Descriptor();
-    std::this_thread::sleep_for(std::min(kRetry, time_left(deadline)));
+    if (deadline.passed()) return base::Descriptor();
+    std::this_thread::sleep_for(std::min(kRetry, deadline.left()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/launch/identify.h"
 
@@ -29,7 +30,7 @@ struct NetworkFacts {
   std::vector<NetworkAddress> interfaces;   // those that are up
   std::string wanted;                       // GLOO_SOCKET_IFNAME: one or several names, with commas
 };
-NetworkFacts network_facts(const std::string& wanted);
+NetworkFacts network_facts();
 
 /// Where gloo binds: to a named interface, or to the address of the host name.
 struct GlooInterface {
@@ -41,13 +42,11 @@ GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes);
 /// The same for this machine.
 GlooInterface own_interface(bool many_nodes);
 
-/// Whether this machine resolves that name or address to the loopback.
-bool is_loopback_name(const std::string& host);
 /// Whether the name is "127.0.0.1", "::1" or "localhost". Another host name may resolve to the loopback on
 /// one host only.
 bool names_loopback_itself(const std::string& host);
-/// Whether this machine can listen on that name or address; false if the name service does not answer in
-/// time.
+/// Whether this machine can listen on that name or address for other nodes: it has the address, which is not
+/// the loopback. False if the name service does not answer in time.
 bool is_own_address(const std::string& host);
 
 struct Lookup {
@@ -67,8 +66,8 @@ Listener listen_on(const std::string& address, std::uint16_t port = 0);
 
 /// Tries to connect to any address of that name. Returns nothing at the deadline; then `why` has the last
 /// reason.
-base::Descriptor connect_to(const std::string& host, std::uint16_t port,
-                            std::chrono::steady_clock::time_point deadline, std::string& why);
+base::Descriptor connect_to(const std::string& host, std::uint16_t port, const base::Deadline& deadline,
+                            std::string& why);
 
 /// Raises this process's limit of open files if needed, as far as the system allows. Returns the limit.
 uint64_t make_room_for_files(uint64_t files);

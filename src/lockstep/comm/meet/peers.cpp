@@ -1,7 +1,7 @@
 #include "lockstep/comm/meet/peers.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#include <cerrno>
+#include <csignal>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
@@ -11,14 +11,8 @@ namespace lockstep::comm {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peer, rank, node, pid, pid_space, host, address)
 
-Peer own_peer(int rank, int node, const std::string& host, const std::string& address) {
-  struct stat space {};
-  const bool known = ::stat("/proc/self/ns/pid", &space) == 0;
-  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host, address, -1};
-}
-
 std::string name_of(const Peer& peer) {
-  return format("rank {} (host {}, pid {})", peer.rank_in_job(), peer.host, peer.pid);
+  return format("rank {} (host {}, pid {})", peer.rank_in_job(), base::printable(peer.host), peer.pid);
 }
 
 std::string names_of(const std::vector<Peer>& peers) {
@@ -33,6 +27,17 @@ std::string pack(const Peer& peer) {
 
 Peer unpack_peer(const std::string& text) {
   return base::from_rank<Peer>(text);
+}
+
+ProcessState process_state(int pid) {
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  const auto line = base::first_line(format("/proc/{}/stat", pid));
+  if (line.empty()) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
+  // the state is the field after the command, which is in parentheses and may hold any character
+  const size_t end = line.rfind(')');
+  const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
+  if (state == 'Z' || state == 'X') return ProcessState::gone;
+  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::running;
 }
 
 }  // namespace lockstep::comm

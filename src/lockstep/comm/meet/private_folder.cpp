@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {
 
@@ -99,6 +100,17 @@ bool is_same_file(const base::Descriptor& file, const fs::path& path) {
 }
 
 }  // namespace
+
+std::string private_folder(const std::string& parent) {
+  return format("{}/lockstep-{}/", parent, ::geteuid());
+}
+
+std::string private_path(const launch::Environment& environment, const std::string& name) {
+  std::string parent = "/tmp";
+  for (const char* variable : {"TMPDIR", "LOCKSTEP_RENDEZVOUS_DIR"})
+    if (const auto folder = launch::text_of(environment, variable); !folder.empty()) parent = folder;
+  return private_folder(parent) + name + ".store";
+}
 
 PrivateFile::PrivateFile(const std::string& path, bool locked, const Fill& fill) : path_(path) {
   Draft draft = make_draft(path);

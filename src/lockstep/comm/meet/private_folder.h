@@ -9,8 +9,14 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/comm/meet/exchange.h"
+#include "lockstep/launch/identify.h"
 
 namespace lockstep::comm {
+
+/// "{parent}/lockstep-1000/"
+std::string private_folder(const std::string& parent);
+/// A path on this machine, under LOCKSTEP_RENDEZVOUS_DIR, TMPDIR or /tmp.
+std::string private_path(const launch::Environment& environment, const std::string& name);
 
 /// Rank 0's file. The other ranks find it by its path while this object lives, and never see it incomplete.
 /// All functions here throw InputError if the folder belongs to another user or other users can enter it.

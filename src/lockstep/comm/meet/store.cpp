@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
@@ -19,13 +20,11 @@
 #include "lockstep/base/run_for.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/private_folder.h"
-#include "lockstep/comm/meet/rendezvous.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 c10d::TCPStoreOptions tcp_options(std::uint16_t port, Milliseconds timeout) {
   c10d::TCPStoreOptions options;
@@ -47,7 +46,7 @@ StorePtr open_local(const launch::Runtime& runtime) {
   std::string path;
   if (runtime.job().rank == 0) {
     try {
-      path = private_path(launch::current_environment(), random_word());
+      path = private_path(launch::current_environment(), base::random_word());
       own.emplace(path);
     } catch (const Error& error) {
       log::debug(format("cannot keep the job's store in a file: {}", describe(error)));
@@ -130,7 +129,7 @@ StorePtr serve_store(const std::string& address, Listener listener, Milliseconds
 // c10d's errors for an unknown name or a refused connection are hard to read, so a connection of our own
 // checks this first.
 StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port, Milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const base::Deadline deadline(timeout);
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
   if (!connect_to(host, port, deadline, why)) {
@@ -146,7 +145,7 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   try {
     // c10d's client may wait longer than its timeout for a service that accepts the connection and sends
     // nothing
-    auto store = base::run_for(std::chrono::ceil<Milliseconds>(deadline - Clock::now()), connect);
+    auto store = base::run_for(deadline.left(), connect);
     if (store) return *store;
   } catch (const std::exception& error) {
     log::debug(format("{}: {}", place, error.what()));
@@ -164,8 +163,10 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
 std::vector<Peer> introduce(const launch::Runtime& runtime) {
   const Job& job = runtime.job();
   std::vector<Peer> peers;
-  for (const auto& text :
-       runtime.all_gather(pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job))))) {
+  for (const auto& text : runtime.all_gather(pack({.rank = job.rank,
+                          .node = job.node_rank,
+                          .host = job.host,
+                          .address = address_for_others(job)}))) {
     peers.push_back(unpack_peer(text));
   }
   return peers;

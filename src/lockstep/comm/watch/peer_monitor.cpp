@@ -3,16 +3,14 @@
 #include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
@@ -130,7 +128,6 @@ Fault unpacked(const std::string& text) {
   return std::move(*found);
 }
 
-using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -225,21 +222,6 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-enum class ProcessState { running, stopped, gone };
-
-// A zombie counts as gone: its sockets and memory are closed.
-ProcessState process_state(int pid) {
-  if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
-  std::ifstream file(format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(file, line)) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
-  // the state is the field after the command, which is in parentheses and may hold any character
-  const size_t end = line.rfind(')');
-  const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
-  if (state == 'Z' || state == 'X') return ProcessState::gone;
-  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::running;
-}
-
 // What a rank at fault has done, as "has died (its process is gone)"; `at` joins it to the number of its
 // newest collective: ", at" + " collective 3".
 struct RankFault {
@@ -311,11 +293,11 @@ Fault waiting_in_vain(Fault waits) {
 // Collects the reports of other nodes that come in time, and names the nodes without a report.
 Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
                      const std::string& cause, bool timed_out, Fault& waits) {
-  const auto deadline = Clock::now() + kOtherNodes;
+  const base::Deadline deadline(kOtherNodes);
   Fault found;
   std::vector<Peer> silent;
   for (const auto& [node, ranks] : others) {
-    while (!store.check({report_key(node)}) && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    while (!store.check({report_key(node)}) && !deadline.passed()) std::this_thread::sleep_for(kPoll);
     if (!store.check({report_key(node)})) {
       silent.insert(silent.end(), ranks.begin(), ranks.end());
       continue;
@@ -575,8 +557,8 @@ Fault PeerMonitor::find_fault(const Collective& collective, const std::string& c
   if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
   if (host_is_silent()) return agree_on_node(silence_);
   auto found = find_on_node(collective, timed_out);
-  const auto deadline = Clock::now() + kDeathNotice;
-  while (!is_any(found) && !timed_out && page_ && Clock::now() < deadline) {
+  const base::Deadline deadline(kDeathNotice);
+  while (!is_any(found) && !timed_out && page_ && !deadline.passed()) {
     std::this_thread::sleep_for(kPoll);
     if (auto agreed = agreed_on_node(); is_any(agreed)) return agreed;
     found = find_on_node(collective, timed_out);

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
@@ -118,8 +119,7 @@ ErrorReporter::ErrorReporter(const Environment& environment) {
 
 bool ErrorReporter::has_reported(std::chrono::milliseconds patience) const {
   if (ours_) return false;
-  const auto end = Clock::now() + patience;
-  for (; Clock::now() < end; std::this_thread::sleep_for(10ms)) {
+  for (const base::Deadline end(patience); !end.passed(); std::this_thread::sleep_for(10ms)) {
     const base::Descriptor socket = datagram_socket();
     if (with_address(::connect, socket, name_) != 0) return true;
   }
@@ -226,9 +226,6 @@ std::shared_ptr<void> before_the_end(Listener call) {
 
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
 constexpr auto kTogether = 500ms;    // ranks that fail of one cause fail within this time
 constexpr auto kFinalize = 5s;       // for MPI_Finalize, once all ranks have agreed to leave
 constexpr auto kRankZeroFirst = 1s;  // without MPI: rank 0 reports first, and its launcher may end us by then
@@ -254,8 +251,8 @@ bool all_failed() {
   mpi::Request request = mpi::Request::null;
   if (last_words_comm() == mpi::Comm::null) return false;
   if (mpi::calls().ibarrier(last_words_comm(), &request) != mpi::kSuccess) return false;
-  const auto deadline = Clock::now() + kTogether;
-  for (int done = 0; Clock::now() < deadline; std::this_thread::sleep_for(1ms)) {
+  int done = 0;
+  for (const base::Deadline end(kTogether); !end.passed(); std::this_thread::sleep_for(1ms)) {
     if (mpi::calls().test(&request, &done, mpi::kIgnore) != mpi::kSuccess) return false;
     if (done) return true;
   }

@@ -17,6 +17,7 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -29,7 +30,6 @@ namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kLastWords = 10s;  // for the other ranks to exit after one has failed
 constexpr const char* kSpawner = "LOCKSTEP_CARRIER";
@@ -107,7 +107,7 @@ class Children {
   }
 
   /// If one has failed: when the others are killed.
-  std::optional<Clock::time_point> kill_at() const { return kill_at_; }
+  const std::optional<base::Deadline>& kill_at() const { return kill_at_; }
 
   void kill_all() {
     for (const auto& [child, rank] : ranks_) {
@@ -140,7 +140,7 @@ class Children {
   void fail(int status) {
     if (failed_) return;
     failed_ = status;
-    kill_at_ = Clock::now() + kLastWords;
+    kill_at_.emplace(kLastWords);
   }
 
   std::string host_;
@@ -148,7 +148,7 @@ class Children {
   std::set<int> forwarded_;
   std::optional<int> failed_;
   bool stopped_ = false;
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<base::Deadline> kill_at_;
 };
 
 // The terminal sends Ctrl-C, Ctrl-\\ and Ctrl-Z to every process that it started, so to the ranks, too.
@@ -166,7 +166,7 @@ void wait_for_all(Children& ranks, const HeldSignals& signals, const std::string
     siginfo_t facts{};
     const int signal = signals.next(200ms, facts);
     if (signal != 0 && signal != SIGCHLD) forward(ranks, signal, facts);
-    if (ranks.kill_at() && Clock::now() > *ranks.kill_at()) {
+    if (ranks.kill_at() && ranks.kill_at()->passed()) {
       log::error(
           format("ranks on {} did not exit within {} s after another rank failed", host, kLastWords.count()));
       ranks.kill_all();
