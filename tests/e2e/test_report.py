@@ -128,15 +128,17 @@ def shown(lockstep, run, tmp_path):
 
 def test_runs_of_different_tasks_share_no_axis_and_a_run_that_acts_has_a_reward(shown, lockstep, run, tmp_path):
     assert "No step was logged." in shown({})
-    for name, task, metrics in (("a", "mnist", '"accuracy":0.9'), ("b", "pi<ma>", '"reward":20'), ("c", "mnist", '"eval_loss":0.5')):
+    for name, task, metrics, more in (("a", "mnist", '"accuracy":0.9', ""), ("b", "pi<ma>", '"reward":20', "optim:\n  lr: \"\"\n"),
+                                      ("c", "mnist", '"eval_loss":0.5', "optim:\n  lr: 0.1\n")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(f"task:\n  name: {task}\n")
+        (tmp_path / name / "config.yaml").write_text(f"task:\n  name: {task}\n{more}")
         (tmp_path / name / "metrics.jsonl").write_text(f'{{"event":"epoch","epoch":0,"step":10,"train_loss":1,{metrics}}}\n')
     run(lockstep, "report", "a", "b", "c", "--out", "all.html", cwd=tmp_path, check=True)
     text = run("node", SOURCE / "tests/e2e/page_text.js", tmp_path / "all.html", check=True).stdout
     first, second = text.partition("Task mnist\n")[2].split("Task pi<ma>\n")
     assert first.startswith("Loss\n; a, training; c, training; c, evaluation\n") and "Accuracy\n" in first and "Reward" not in first
     assert second.startswith("Loss\n") and "Reward\n" in second
+    assert "key|a|b|c|\ntask.name|mnist|pi<ma>|mnist|\noptim.lr|–|(empty)|0.1|\n" in text
 
 
 def test_three_attempts_are_rows_and_a_killed_one_is_named(shown):

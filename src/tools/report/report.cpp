@@ -166,37 +166,13 @@ void add_attempts(Page& page, const Runs& runs) {
 
 // --- configs ---
 
-std::string value_in(const RunData& run, const std::string& key) {
-  const auto found = std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
-  return found == run.settings.end() ? "–" : found->second.empty() ? "(empty)" : found->second;
-}
-
-void add_differences(Page& page, const Runs& runs) {
-  Table rows = {{"key"}};
-  std::vector<std::string> keys;
-  for (const auto& run : runs) {
-    rows[0].push_back(run.name);
-    for (const auto& [key, value] : run.settings) {
-      if (std::ranges::count(keys, key)) continue;
-      keys.push_back(key);
-    }
-  }
-  for (const auto& key : keys) {
-    std::vector<std::string> row = {key};
-    for (const auto& run : runs) row.push_back(value_in(run, key));
-    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to()) != row.end()) rows.push_back(row);
-  }
-  rows.size() == 1 ? page.text("Their configs are the same.") : page.table(rows);
-}
-
 void add_configs(Page& page, const Runs& runs) {
   if (runs.size() == 1 && runs[0].config.empty()) return;
+  auto all = ordered_json::array();
+  for (const auto& run : runs)
+    all.push_back({{"name", run.name}, {"text", run.config}, {"settings", run.settings}});
   page.section("Config");
-  if (runs.size() > 1) add_differences(page, runs);
-  for (const auto& run : runs) {
-    if (!run.config.empty())
-      page.add("details", {{"summary", run.name + "/config.yaml"}, {"text", run.config}});
-  }
+  page.add("configs", all);
 }
 
 void add_troubles(Page& page, const Runs& runs) {
