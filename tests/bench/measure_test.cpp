@@ -40,16 +40,6 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {}), "");
 }
 
-TEST(Curves, ManyAreShownAsTheFastestFew) {
-  std::vector<TimeCurve> curves;
-  for (int i = 0; i < 7; ++i)
-    curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, nullptr, false, i});
-  const auto few = fastest_few(curves);
-  ASSERT_EQ(few.size(), kFewCurves);
-  EXPECT_EQ(few.front().name, "way2");
-  EXPECT_EQ(fastest_few({curves[0], curves[1]}).size(), 2U);
-}
-
 TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
   std::vector<std::pair<size_t, int>> turns;
   const auto medians = medians_in_turns(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},

@@ -75,7 +75,6 @@ TEST(StepTable, HasPartsThatAddUpAndNamesWhoHasTheMost) {
 TEST(StepText, FitsATerminalAndShowsUnevenRanks) {
   auto found = found_of({rank_of(0.002, "one"), rank_of(0.004, std::string(64, 'h'))});
   found.crowded = true;
-  found.missing = 0.5;
   found.training.precision = "bf16";
   const auto text = page_of(found).as_text();
   EXPECT_NE(text.find("most work: rank 1 on hhh"), std::string::npos) << text;

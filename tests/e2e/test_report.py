@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -45,7 +46,8 @@ def test_the_page_has_every_part_and_needs_nothing_else(mnist):
     parts = data_of(mnist / "report.html")
     assert list(parts) == ["Result", "Curves", "Evaluation", "Phases", "Stops and restarts", "Config"]
     assert "finished all epochs" in str(parts["Result"])
-    assert [item["chart"]["title"] for item in parts["Curves"]] == ["Loss", "Accuracy", "Learning rate", "Speed"]
+    (run,), = [item["curves"] for item in parts["Curves"]]
+    assert {*run["steps"]} == {"loss", "lr", "samples_per_second"} and {"train_loss", "eval_loss", "accuracy"} < {*run["epochs"]}
     assert len(parts["Phases"][0]["bars"]["values"]) == 2 and parts["Phases"][0]["bars"]["parts"][1] == "forward"
     attempt, = json.loads((mnist / "report.json").read_text())["attempts"]
     assert (attempt["number"], attempt["state"], attempt["world"], attempt["step"]) == (1, "done", 2, 4)
@@ -94,8 +96,70 @@ def test_a_run_that_goes_on_keeps_its_earlier_attempts(lockstep, run, tmp_path):
 def test_runs_that_lockstep_0_1_left_are_read(lockstep, run, tmp_path):
     folders = sorted((SOURCE / "tests/fixtures/before-0.2/runs").iterdir())
     run(lockstep, "report", *folders, "--out", tmp_path / "all.html", check=True)
-    charts = [item["chart"] for item in data_of(tmp_path / "all.html")["Curves"] if "chart" in item]
-    assert "Loss" in [chart["title"] for chart in charts] and all(folder.name in str(charts) for folder in folders)
+    (runs,) = [item["curves"] for item in data_of(tmp_path / "all.html")["Curves"]]
+    assert any("loss" in (run["steps"] or {}) for run in runs) and {run["name"] for run in runs} == {folder.name for folder in folders}
+
+
+@pytest.fixture
+def shown(lockstep, run, tmp_path):
+    """shown(REPORT) -> what the page of a run with that report.json shows, as text."""
+    def show(report):
+        (tmp_path / "status.json").write_text(json.dumps(dict(state="done", reason="epochs", step=20, epoch=2, epochs=2, attempt=1)))
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        run(lockstep, "report", tmp_path, check=True)
+        if not shutil.which("node"):
+            pytest.skip("there is no node to run the page's script with")
+        return run("node", SOURCE / "tests/e2e/page_text.js", tmp_path / "report.html", check=True).stdout
+    return show
+
+
+def test_runs_of_different_tasks_share_no_axis_and_a_run_that_acts_has_a_reward(shown, lockstep, run, tmp_path):
+    assert "No step was logged." in shown({})
+    for name, task, metrics, more in (("a", "mnist", '"accuracy":0.9', ""), ("b", "pi<ma>", '"reward":20', "optim:\n  lr: \"\"\n"),
+                                      ("c", "mnist", '"eval_loss":0.5', "optim:\n  lr: 0.1\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(f"task:\n  name: {task}\n{more}")
+        (tmp_path / name / "metrics.jsonl").write_text(f'{{"event":"epoch","epoch":0,"step":10,"train_loss":1,{metrics}}}\n')
+    run(lockstep, "report", "a", "b", "c", "--out", "all.html", cwd=tmp_path, check=True)
+    text = run("node", SOURCE / "tests/e2e/page_text.js", tmp_path / "all.html", check=True).stdout
+    first, second = text.partition("Task mnist\n")[2].split("Task pi<ma>\n")
+    assert first.startswith("Loss\n; a, training; c, training; c, evaluation\n") and "Accuracy\n" in first and "Reward" not in first
+    assert second.startswith("Loss\n") and "Reward\n" in second
+    assert "key|a|b|c|\ntask.name|mnist|pi<ma>|mnist|\noptim.lr|–|(empty)|0.1|\n" in text
+
+
+def test_three_attempts_are_rows_and_a_killed_one_is_named(shown):
+    text = shown({"attempts": [
+        {"number": 1, "state": "stopped early", "reason": "SIGUSR1", "hosts": ["a", "b", "a"], "began": 1767225600, "ended": 1767225725.5},
+        {"number": 2, "state": "running", "reason": "", "lost_seconds": 9.3, "lost_steps": 20},
+        {"number": 3, "state": "done", "reason": "epochs", "job_id": "7", "scheduler": "slurm", "device": "cuda:0",
+         "gpu_memory": {"peak": 1e10, "total": 8e10}}]})
+    first, second, third = [line.split("|") for line in text.partition("|libtorch|\n")[2].splitlines()][:3]
+    assert first[1:4] == ["2026-01-01 00:00:00", "", "2.09 min"] and first[5] == "stopped early: SIGUSR1" and first[7] == "a (2), b (1)"
+    assert second[2] == "9.3 s, 20 steps again" and second[5] == "ended without a status"
+    assert third[5] == "finished all epochs" and third[8:10] == ["slurm 7", "cuda:0, at most 10.00 of its 80 GB held"]
+
+
+def test_what_was_told_right_is_not_among_the_wrong_and_only_whole_pixels_are_drawn(shown):
+    text = shown({"evaluation": {"step": 1, "values": {"accuracy": 0.75, "loss": None}, "classes": ["cat", "dog"], "confusion": [[3, 1], [0, 4]], "worst": [
+        {"sample": 11, "loss": 2, "truth": 0, "told": 1, "probability": 0.875, "shape": [1, 1, 2], "pixels": "00ff"},
+        {"sample": 22, "loss": None, "truth": 1, "told": 1, "probability": 0.5}]}})
+    assert "After step 1: accuracy 0.7500, loss no number\n" in text and "\ncat|3|1|75.0 %|\ndog|·|4|100.0 %|\n" in text
+    wrong, right = text.partition("Wrong, with the highest loss\n")[2].split("Right, with the lowest confidence\n")
+    assert wrong.startswith("image\ndog (88 %), is cat\nsample 11, loss 2.00\n") and right.startswith("dog (50 %), is dog\nsample 22, no number\n")
+    worst = [{"shape": [1, 1, 2], "pixels": "00"}, {"shape": [2, 1, 1], "pixels": "0000"}, {"shape": [1, 1, 1], "pixels": "x<"},
+             {"shape": [1, 2 ** 62, 2], "pixels": "00"}, {"shape": [1, 0, 2], "pixels": ""}, {"shape": 7}]
+    assert "image" not in shown({"evaluation": {"worst": worst}})
+
+
+@pytest.mark.parametrize("report", [
+    {"attempts": {"a": 1}, "evaluation": [1]},
+    {"attempts": [1, "x", None, []], "evaluation": {"confusion": [1, [None]], "values": 7, "classes": {}, "worst": [1, None]}},
+    {"attempts": [{"began": 1e300, "ended": -1e300, "hosts": 5, "state": [1], "phases": {"names": 7, "ranks": [7, [[]]]}}]},
+    {"evaluation": {"worst": [{"truth": -1e300, "told": 1e300, "shape": [1, 2 ** 63 - 1, 2], "pixels": "00"}]}},
+], ids=str)
+def test_values_of_the_wrong_kind_do_not_stop_the_script(shown, report):
+    assert "finished all epochs" in shown(report)
 
 
 def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path):

@@ -22,6 +22,7 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 using Tensors = std::vector<at::Tensor>;
+using nlohmann::ordered_json;
 
 // --- the ways ---
 
@@ -171,7 +172,7 @@ class Bench {
     runtime_ = runtime.get();
     const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
     session_ =
-        std::make_unique<Session>(std::move(runtime), parallel::SessionSetup{.options = {}, .facts = facts});
+        std::make_unique<Session>(std::move(runtime), parallel::Joining{.options = {}, .facts = facts});
     if (session_->world() == 1)
       throw InputError("one rank has nothing to exchange", "bench allreduce",
                        "start more: mpirun -n 2 lockstep bench allreduce");
@@ -251,8 +252,7 @@ AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   result.network = bench.network();
   result.is_crowded = has_more_ranks_than_cores(team);
   const auto ways = bench.ways(result.notes);
-  for (const auto& way : ways)
-    result.curves.push_back({way.name, {}, way.algorithm, false, static_cast<int>(result.curves.size())});
+  for (const auto& way : ways) result.curves.push_back({way.name, {}, way.algorithm});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
     for (size_t way = 0; way < times.size(); ++way) result.curves[way].seconds.push_back(times[way]);
@@ -284,32 +284,29 @@ report::Table table_by_size(const std::string& head, const Sizes& sizes, const s
   return table;
 }
 
-template <class Value>
-report::Chart chart_by_size(const std::string& title, const std::string& y_label, const Sizes& sizes,
-                            const std::vector<TimeCurve>& curves, const Value& value) {
-  report::Chart chart = {.title = title,
-                         .x_label = "message (bytes)",
-                         .y_label = y_label,
-                         .series = {},
-                         .log_x = true,
-                         .log_y = true};
-  for (const auto& curve : curves) {
-    report::Series series = {curve.name, {}, {}, curve.is_model, curve.look};
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      series.x.push_back(static_cast<double>(sizes[i]));
-      series.y.push_back(value(series.x.back(), curve.seconds[i]));
-    }
-    chart.series.push_back(std::move(series));
+std::vector<double> model_of(const AllReduceResult& result, const Algorithm& algorithm) {
+  std::vector<double> seconds;
+  for (const auto size : result.asked.sizes)
+    seconds.push_back(algorithm.seconds(result.ranks, static_cast<double>(size), result.network));
+  return seconds;
+}
+
+// For the charts, which page.html draws.
+ordered_json curves_json(const AllReduceResult& result) {
+  ordered_json json = {{"world", result.ranks.world}, {"sizes", result.asked.sizes}};
+  for (const auto& [name, seconds, algorithm] : result.curves) {
+    ordered_json curve = {{"name", name}, {"seconds", seconds}};
+    if (algorithm) curve["model"] = model_of(result, *algorithm);
+    json["curves"].push_back(curve);
   }
-  return chart;
+  return json;
 }
 
 std::string setting(const AllReduceResult& result) {
   const auto& [asked, ranks, net, curves, notes, crowded] = result;
   auto text = format(
-      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns per byte, gamma {:.3f} ns per "
-      "byte",
-      ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, report::seconds_text(net.alpha),
+      "{} ranks on {}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma {:.3f} ns a byte",
+      ranks.world, base::counted(ranks.nodes, "node"), asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
   if (asked.latency > 0 || asked.bandwidth > 0)
     text += "; simulated slow network (not for gloo, MPI and NCCL): " +
@@ -325,31 +322,18 @@ report::Page page_of(const AllReduceResult& result) {
   for (const auto& curve : all) {
     if (!curve.algorithm) continue;
     own.push_back(curve);
-    auto& model = models.emplace_back(TimeCurve{curve.name, {}, curve.algorithm, true, curve.look});
-    for (const auto size : sizes)
-      model.seconds.push_back(
-          curve.algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
-    with_models.push_back(model);
-    with_models.back().name += " (model)";
+    models.push_back({curve.name, model_of(result, *curve.algorithm)});
+    with_models.push_back({curve.name + " (model)", models.back().seconds});
     formulas.push_back({curve.name, curve.algorithm->summary, curve.algorithm->formula});
   }
-  const auto few = fastest_few(all);
-  const auto which = few.size() < all.size()
-                         ? format(", the {} fastest at {}", few.size(), size_text(sizes.back()))
-                         : std::string();
-  const auto time = [](double /*bytes*/, double seconds) { return seconds; };
-  // what a connection would carry if each rank sent 2 (P-1)/P of the bytes, the least there is
-  const double least = 2.0 * (result.ranks.world - 1) / result.ranks.world;
-  const auto bandwidth = [least](double bytes, double seconds) { return least * bytes / seconds / 1e6; };
-
+  const auto curves = curves_json(result);
   report::Page page("lockstep bench allreduce");
   page.section("Time and bus bandwidth");
   page.text(setting(result));
   for (const auto& note : result.notes) page.note(note);
   page.note(
       format("all sums were correct; times are medians of {}, on the slowest rank", result.asked.rounds));
-  page.chart(chart_by_size("All-reduce: time over size" + which, "time (s)", sizes, few, time));
-  page.chart(chart_by_size("All-reduce: bus bandwidth over size" + which, "MB/s", sizes, few, bandwidth));
+  page.add("fastest", curves);
   page.section("Times");
   page.table(table_by_size("microseconds", sizes, with_models, [](const TimeCurve& curve, size_t i) {
     const double value = curve.seconds[i] * 1e6;
@@ -365,8 +349,7 @@ report::Page page_of(const AllReduceResult& result) {
   page.text("fastest algorithm, measured: " + crossovers(sizes, own));
   page.text("fastest algorithm, by the model: " + crossovers(sizes, models));
   page.section("Each algorithm and its model");
-  page.add("one_by_one", report::chart_json(chart_by_size("All-reduce: time over size", "time (s)", sizes,
-                                                          with_models, time)));
+  page.add("one_by_one", curves);
   page.section("Cost formulas");
   page.add("table", formulas);
   return page;
@@ -411,18 +394,6 @@ std::string crossovers(const Sizes& sizes, const std::vector<TimeCurve>& curves)
     if (!last) text += " up to " + size_text(sizes[i]);
   }
   return text;
-}
-
-std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves) {
-  if (curves.size() <= kFewCurves) return curves;
-  std::vector<double> times;
-  for (const auto& curve : curves) times.push_back(curve.seconds.back());
-  std::ranges::sort(times);
-  std::vector<TimeCurve> few;
-  for (const auto& curve : curves) {
-    if (few.size() < kFewCurves && curve.seconds.back() <= times[kFewCurves - 1]) few.push_back(curve);
-  }
-  return few;
 }
 
 void check(const AllReduceBench& bench) {

@@ -17,6 +17,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/meet/network.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
@@ -29,6 +30,8 @@
 
 namespace lockstep::bench {
 namespace {
+
+using nlohmann::ordered_json;
 
 const std::vector<std::string> kWays = {"dp", "dp, loss inside", "ddp"};
 const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak memory where outputs are wide
@@ -300,24 +303,21 @@ report::Table wide_rows(const Results& results) {
   return rows;
 }
 
-report::Bars speed_bars(const Results& results) {
-  report::Bars bars{
-      .title = "A step", .y_label = "median (s)", .names = kWays, .parts = {"time"}, .values = {}};
-  for (const auto& way : kWays) bars.values.push_back({spread_of(results.seconds.at(way)).median});
+ordered_json speed_bars(const Results& results) {
+  ordered_json bars = {{"title", "A step"}, {"y_label", "median (s)"}, {"names", kWays}, {"parts", {"time"}}};
+  for (const auto& way : kWays) bars["values"].push_back({spread_of(results.seconds.at(way)).median});
   return bars;
 }
 
-report::Bars memory_bars(const Results& results) {
-  report::Bars bars{.title = "Peak memory per device, wide outputs",
-                    .y_label = "memory (bytes)",
-                    .names = {},
-                    .parts = {"memory"},
-                    .values = {}};
+ordered_json memory_bars(const Results& results) {
+  ordered_json bars = {{"title", "Peak memory per device, wide outputs"},
+                       {"y_label", "memory (bytes)"},
+                       {"parts", {"memory"}}};
   for (const auto& way : kWide) {
     const auto& peaks = results.last.at(way).peaks;
     for (size_t i = 0; i < peaks.size(); ++i) {
-      bars.names.push_back(format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i));
-      bars.values.push_back({peaks[i]});
+      bars["names"].push_back(format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i));
+      bars["values"].push_back({peaks[i]});
     }
   }
   return bars;
@@ -328,10 +328,10 @@ report::Page page_of(const Results& results, const std::string& facts) {
   page.section("A step");
   page.text(facts + "\n");
   page.table(speed_rows(results));
-  page.bars(speed_bars(results));
+  page.add("bars", speed_bars(results));
   page.section("Memory of each device");
   page.table(wide_rows(results));
-  page.bars(memory_bars(results));
+  page.add("bars", memory_bars(results));
   return page;
 }
 
@@ -348,11 +348,10 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
                      wanted.config, "compare without them: --set task.class_weights=none");
   const auto results = measure_runs(wanted);
   const auto& ddp = results.last.at("ddp");
-  const auto facts = format(
-      "{}: {} devices, {} samples per step, {} step{}, {} run{} of each variant in turn. The losses of {} "
-      "steps agree.",
-      wanted.config, wanted.devices, ddp.batch, wanted.steps, wanted.steps == 1 ? "" : "s", wanted.repeats,
-      wanted.repeats == 1 ? "" : "s", ddp.losses.size());
+  const auto facts =
+      format("{}: {} devices, {} samples a step, {}, {} of each way in turn. The losses of {} steps agree.",
+             wanted.config, wanted.devices, ddp.batch, base::counted(wanted.steps, "step"),
+             base::counted(wanted.repeats, "run"), ddp.losses.size());
   report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
 }
 

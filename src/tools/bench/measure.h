@@ -108,14 +108,9 @@ struct TimeCurve {
   std::string name;
   std::vector<double> seconds;           // one for each size
   const Algorithm* algorithm = nullptr;  // null: not one of lockstep's
-  bool is_model = false;
-  int look = -1;  // colour: the same for a measured curve and its model
 };
 /// Which of the curves is the fastest, by size: "all_to_all up to 4 KiB, then ring".
 std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves);
-/// So few that their lines can be told apart: the fastest for the most bytes, in the curves' order.
-constexpr size_t kFewCurves = 5;
-std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves);
 
 // --- overlap.cpp ---
 

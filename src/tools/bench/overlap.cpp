@@ -21,6 +21,8 @@
 namespace lockstep::bench {
 namespace {
 
+using nlohmann::ordered_json;
+
 constexpr double kTiny = 1e-6;   // in MiB: less than any parameter has
 constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets again
 constexpr size_t kSweep = 3;     // the method with which the sweep over bucket sizes begins: per parameter
@@ -268,35 +270,31 @@ std::string network_text(const OverlapResult::Network& network) {
              : std::string("the network as it is");
 }
 
-report::Bars network_bars(const OverlapResult::Network& network) {
-  report::Bars bars;
-  bars.title = "A step: " + network_text(network);
-  bars.y_label = "time (s)";
-  bars.parts = {"computing", "exchange not hidden"};
+ordered_json network_bars(const OverlapResult::Network& network) {
+  ordered_json bars = {{"title", "A step: " + network_text(network)},
+                       {"y_label", "time (s)"},
+                       {"parts", {"computing", "exchange not hidden"}}};
   for (size_t i = 1; i <= kSweep; ++i) {
     const auto& timing = network.timings[i];
-    bars.names.push_back(timing.name);
-    bars.values.push_back({timing.seconds - timing.shows, timing.shows});
+    bars["names"].push_back(timing.name);
+    bars["values"].push_back({timing.seconds - timing.shows, timing.shows});
   }
   return bars;
 }
 
 // From a bucket for each parameter to one for all.
-report::Chart sweep_of(const OverlapResult& result) {
-  report::Chart chart;
-  chart.title = "Step time by bucket size";
-  chart.x_label = "bucket_cap_mb";
-  chart.y_label = "time per step (s)";
+ordered_json sweep_of(const OverlapResult& result) {
+  ordered_json chart = {
+      {"title", "Step time by bucket size"}, {"x_label", "bucket_cap_mb"}, {"y_label", "time per step (s)"}};
   for (const auto& network : result.networks) {
-    report::Series series;
-    series.name = network_text(network);
+    ordered_json line = {{"name", network_text(network)}};
     const size_t count = network.timings.size() - kSweep;
     for (size_t i = 0; i < count; ++i) {
       const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
-      series.x.push_back(i == 0 ? 0 : result.megabytes / part);
-      series.y.push_back(network.timings[kSweep + i].seconds);
+      line["x"].push_back(i == 0 ? 0 : result.megabytes / part);
+      line["y"].push_back(network.timings[kSweep + i].seconds);
     }
-    chart.series.push_back(std::move(series));
+    chart["series"].push_back(line);
   }
   return chart;
 }
@@ -312,10 +310,10 @@ report::Page page_of(const OverlapResult& result) {
   for (const auto& network : result.networks) {
     page.section(network_text(network));
     page.table(table_of(network.timings));
-    page.bars(network_bars(network));
+    page.add("bars", network_bars(network));
   }
   page.section("The size of the buckets");
-  page.chart(sweep_of(result));
+  page.add("chart", sweep_of(result));
   return page;
 }
 

@@ -66,7 +66,6 @@ struct StepResult {
   double samples = 0;    // of all ranks in a step
   bool crowded = false;  // more ranks than cores
   bool diverged = false;
-  double missing = 0;  // of all ranks' peak, at the other end of the steps
   std::vector<RankSteps> ranks = {};
 
   /// No peak of a GPU is measured, so parts of a step have nothing to be compared with.

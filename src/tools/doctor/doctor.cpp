@@ -126,7 +126,7 @@ FindingLevel worst_of(const Findings& findings) {
 // "14 ok, 1 warning, 0 failures, 2.3 s"
 std::string summary(const Findings& findings, double seconds) {
   const auto number = [&](FindingLevel level) {
-    return static_cast<size_t>(std::ranges::count(findings, level, &Finding::verdict));
+    return std::ranges::count(findings, level, &Finding::verdict);
   };
   return format("{} ok, {}, {}, {:.1f} s\n", number(FindingLevel::ok),
                 counted(number(FindingLevel::warning), "warning"),
@@ -165,17 +165,17 @@ class Output {
     if (std::exchange(has_facts_, true)) return;
     const Job& job = cluster_.ranks.front().job;
     if (!json_)
-      print(format("{}{} on {}, launcher {}\n", tag_, counted(static_cast<size_t>(job.world), "rank"),
-                   counted(static_cast<size_t>(job.nodes), "node"), job.launcher));
-    for (const Finding& finding : early) add_locked(finding.check, finding);
+      print(format("{}{} on {}, launcher {}\n", tag_, counted(job.world, "rank"), counted(job.nodes, "node"),
+                   job.launcher));
+    add_locked(early);
     for (const Check& check : checks())
       if (std::ranges::find(early, check.name, &Finding::check) == early.end())
-        for (const Finding& finding : evaluate(check, cluster_)) add_locked(finding.check, finding);
+        add_locked(evaluate(check, cluster_));
   }
 
-  void add(const std::string& check, const Findings& findings) {
+  void add(const Findings& findings) {
     const std::lock_guard lock(mutex_);
-    for (const Finding& finding : findings) add_locked(check, finding);
+    add_locked(findings);
   }
 
   /// Once: the summary. Nothing is added after it.
@@ -197,11 +197,11 @@ class Output {
     std::fflush(stdout);
   }
 
-  void add_locked(const std::string& check, Finding finding) {
+  void add_locked(const Findings& findings) {
     if (is_finished_) return;
-    finding.check = check;
-    if (!json_) print(as_text(finding, tag_));
-    findings_.push_back(std::move(finding));
+    if (!json_)
+      for (const Finding& finding : findings) print(as_text(finding, tag_));
+    append(findings_, findings);
   }
 
   const bool json_;
@@ -327,8 +327,9 @@ class Doctor {
       } catch (const std::exception& error) {
         findings.push_back(failure_of(error));
       }
-      if (session_->is_broken()) return end_broken_session(measurement.name, findings);
-      if (reports()) output_.add(measurement.name, findings);
+      for (Finding& finding : findings) finding.check = measurement.name;
+      if (session_->is_broken()) return end_broken_session(findings);
+      if (reports()) output_.add(findings);
     }
     watchdog_.begin("the end", kMeasure);
     if (reports()) output_.finish();
@@ -339,13 +340,12 @@ class Doctor {
   }
 
   // A rank that is stopped never comes to the end, so the others do not wait for it.
-  int end_broken_session(const char* check, Findings findings) {
-    for (Finding& finding : findings) finding.check = check;
+  int end_broken_session(const Findings& findings) {
     if (std::ranges::count(session_->lost(), 0) > 0) return report_alone(findings);
     if (rank_ != 0) {
       std::this_thread::sleep_for(kAfterRankZero);
     } else {
-      output_.add(check, findings);
+      output_.add(findings);
       output_.finish();
     }
     return exit_now();
@@ -359,7 +359,7 @@ class Doctor {
     const launch::ErrorReporter reporter(settings_.environment);
     if (reporter.is_ours()) {
       output_.add_facts(early_);
-      for (const Finding& finding : findings) output_.add(finding.check, {finding});
+      output_.add(findings);
       output_.finish();
     } else {
       std::this_thread::sleep_for(kAfterRankZero);
@@ -394,14 +394,13 @@ class Doctor {
 
   void report_end(int signal, const std::string& stage, milliseconds limit) {
     if (has_facts_) output_.add_facts(early_);
-    const std::string check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
-    if (signal != 0)
-      output_.add(check,
-                  {failure(format("{} arrived during {}", launch::signal_name(signal), stage),
-                           "find the sender: the scheduler, mpirun after another rank died, or a user")});
-    else
-      output_.add(check, {failure(format("{} did not end within {} s", stage, limit.count() / 1000.0),
-                                  remedy_of(stage))});
+    Finding end =
+        signal != 0
+            ? failure(format("{} arrived during {}", launch::signal_name(signal), stage),
+                      "find the sender: the scheduler, mpirun after another rank died, or a user")
+            : failure(format("{} did not end within {} s", stage, limit.count() / 1000.0), remedy_of(stage));
+    end.check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
+    output_.add({end});
     output_.finish();
   }
 

@@ -1,6 +1,7 @@
 // How rules are evaluated, and the rules about the job: its launcher, where its ranks are, the same program
 // and the same variables on each.
 #include <algorithm>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"

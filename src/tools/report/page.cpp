@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -17,44 +16,24 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMostPoints = 2000;  // of a curve
-
-// The points that can be drawn; of very many, in each group the first, the lowest, the highest and the last.
-std::vector<size_t> kept_points(const Series& series) {
-  std::vector<size_t> points, kept;
-  for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-    if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) points.push_back(i);
-  }
-  if (points.size() <= kMostPoints) return points;
-  const auto group = static_cast<std::ptrdiff_t>((4 * points.size() + kMostPoints - 1) / kMostPoints);
-  for (auto first = points.begin(); first != points.end();) {
-    const auto last = first + std::min(group, points.end() - first);
-    const auto [low, high] = std::minmax_element(
-        first, last, [&](size_t left, size_t right) { return series.y[left] < series.y[right]; });
-    std::vector<size_t> ends = {*first, *low, *high, *(last - 1)};
-    std::ranges::sort(ends);
-    std::ranges::unique_copy(ends, std::back_inserter(kept));
-    first = last;
-  }
-  return kept;
+bool is_hexadecimal(const ordered_json& value) {
+  return value.is_string() &&
+         value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Seven digits are more than a picture shows.
-double shortened(double value) {
-  return std::strtod(format("{:.7g}", value).c_str(), nullptr);
-}
-
-// Escape codes and invalid UTF-8 become visible. Pixels are digits alone, in a longer line than readable()
-// keeps.
+// Escape codes and invalid UTF-8 become visible. Pixels are a longer line than base::readable() keeps.
 ordered_json readable(const ordered_json& value) {
   if (value.is_string()) return base::readable(value.get_ref<const std::string&>());
-  ordered_json copy = value;
-  if (value.is_array()) {
-    for (auto& item : copy) item = readable(item);
-  } else if (value.is_object()) {
+  if (value.is_object()) {
+    ordered_json::object_t object;  // emplace_back() looks for no equal name
     for (const auto& [key, item] : value.items())
-      if (key != "pixels") copy[key] = readable(item);
+      object.emplace_back(base::readable(key),
+                          key == "pixels" && is_hexadecimal(item) ? item : readable(item));
+    return object;
   }
+  ordered_json copy = value;
+  if (value.is_array())
+    for (auto& item : copy) item = readable(item);
   return copy;
 }
 
@@ -91,24 +70,6 @@ std::string scaled(double value, std::initializer_list<Unit> units) {
 
 }  // namespace
 
-ordered_json chart_json(const Chart& chart) {
-  ordered_json json = {{"title", chart.title}, {"x_label", chart.x_label}, {"y_label", chart.y_label},
-                       {"log_x", chart.log_x}, {"log_y", chart.log_y},     {"series", ordered_json::array()}};
-  for (const auto& series : chart.series) {
-    ordered_json line = {{"name", series.name},
-                         {"dashed", series.dashed},
-                         {"x", ordered_json::array()},
-                         {"y", ordered_json::array()}};
-    if (series.look >= 0) line["look"] = series.look;
-    for (const size_t i : kept_points(series)) {
-      line["x"].push_back(series.x[i]);
-      line["y"].push_back(shortened(series.y[i]));
-    }
-    json["series"].push_back(std::move(line));
-  }
-  return json;
-}
-
 void Page::section(const std::string& heading) {
   heading_ = text_.empty() ? "" : "\n" + heading + "\n";
   sections_.push_back({{"heading", heading}, {"items", ordered_json::array()}});
@@ -135,18 +96,6 @@ void Page::note(const std::string& text) {
 void Page::table(const Table& rows) {
   print(aligned(rows));
   add("table", rows);
-}
-
-void Page::chart(const Chart& chart) {
-  add("chart", chart_json(chart));
-}
-
-void Page::bars(const Bars& bars) {
-  add("bars", {{"title", bars.title},
-               {"y_label", bars.y_label},
-               {"names", bars.names},
-               {"parts", bars.parts},
-               {"values", bars.values}});
 }
 
 std::string Page::html() const {

@@ -12,29 +12,6 @@ namespace lockstep::report {
 /// The first row is the head.
 using Table = std::vector<std::vector<std::string>>;
 
-/// A line of points; a point whose y is not finite is left out.
-struct Series {
-  std::string name;
-  std::vector<double> x, y;
-  bool dashed = false;  ///< a model, or a second curve of the same run
-  int look = -1;        ///< number of the colour; -1 = its place in the chart
-};
-
-/// Lines over a common x. A label that ends in "(s)" or "(bytes)" gives its axis units.
-struct Chart {
-  std::string title, x_label, y_label;
-  std::vector<Series> series;
-  bool log_x = false, log_y = false;
-};
-
-/// Bars, each a stack of parts.
-struct Bars {
-  std::string title, y_label;
-  std::vector<std::string> names;           ///< of the bars
-  std::vector<std::string> parts;           ///< of a stack
-  std::vector<std::vector<double>> values;  ///< [bar][part]
-};
-
 class Page {
  public:
   explicit Page(std::string title) : title_(std::move(title)) {}
@@ -45,10 +22,7 @@ class Page {
   /// Small print.
   void note(const std::string& text);
   void table(const Table& rows);
-  /// Of the page alone, as bars() and add() are.
-  void chart(const Chart& chart);
-  void bars(const Bars& bars);
-  /// {kind: value}, with a kind that page.html draws.
+  /// Of the page alone: {kind: value}, with a kind that page.html draws.
   void add(const char* kind, nlohmann::ordered_json value);
 
   const std::string& as_text() const { return text_; }
@@ -60,9 +34,6 @@ class Page {
   std::string title_, text_, heading_;  // heading_: the text's next one
   nlohmann::ordered_json sections_ = nlohmann::ordered_json::array();
 };
-
-/// As page.html expects it. A curve of very many points keeps its peaks.
-nlohmann::ordered_json chart_json(const Chart& chart);
 
 /// Rows as columns.
 Table turned(const Table& rows);

@@ -1,7 +1,7 @@
 // The page of one run, or of several side by side.
 #include <algorithm>
 #include <cmath>
-#include <ctime>
+#include <cstdlib>
 #include <map>
 
 #include "lockstep/base/format.h"
@@ -15,10 +15,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 using Runs = std::vector<RunData>;
-
-std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : "";
-}
 
 void name_run(Page& page, const Runs& runs, const RunData& run) {
   if (runs.size() > 1) page.add("heading", run.name);
@@ -56,165 +52,77 @@ void add_result(Page& page, const Runs& runs) {
 
 // --- curves ---
 
-// From the steps or, where none was logged, from the epochs; null where there is no such value.
-struct Source {
-  const char *step_key, *epoch_key, *name;
-};
-struct Picture {
-  const char *title, *label;
-  std::vector<Source> sources;
-};
+constexpr size_t kMostPoints = 2000;  // of a curve
 
-const Curve* curve_of(const RunData& run, const Source& source) {
-  for (const auto& [curves, key] :
-       {std::pair(&run.steps, source.step_key), std::pair(&run.epochs, source.epoch_key)}) {
-    if (!key) continue;
-    if (const auto found = curves->find(key); found != curves->end()) return &found->second;
+// The points that can be drawn; of very many, in each group the first, the lowest, the highest and the last.
+std::vector<size_t> kept_points(const Curve& curve) {
+  std::vector<size_t> points, kept;
+  for (size_t i = 0; i < std::min(curve.x.size(), curve.y.size()); ++i) {
+    if (std::isfinite(curve.x[i]) && std::isfinite(curve.y[i])) points.push_back(i);
   }
-  return nullptr;
+  if (points.size() <= kMostPoints) return points;
+  const auto group = static_cast<std::ptrdiff_t>((4 * points.size() + kMostPoints - 1) / kMostPoints);
+  for (auto first = points.begin(); first != points.end();) {
+    const auto last = first + std::min(group, points.end() - first);
+    const auto [low, high] = std::minmax_element(
+        first, last, [&](size_t left, size_t right) { return curve.y[left] < curve.y[right]; });
+    std::vector<size_t> ends = {*first, *low, *high, *(last - 1)};
+    std::ranges::sort(ends);
+    std::ranges::unique_copy(ends, std::back_inserter(kept));
+    first = last;
+  }
+  return kept;
 }
 
-// A run has the same colour in all pictures.
-Chart chart_of(const Runs& runs, const std::vector<size_t>& members, const Picture& picture) {
-  Chart chart = {.title = picture.title, .x_label = "step", .y_label = picture.label, .series = {}};
-  const auto& sources = picture.sources;
-  for (const size_t i : members) {
-    for (size_t j = 0; j < sources.size(); ++j) {
-      const auto* curve = curve_of(runs[i], sources[j]);
-      if (!curve) continue;
-      const auto name = sources.size() == 1 ? runs[i].name : runs[i].name + ", " + sources[j].name;
-      const bool alone = runs.size() == 1;
-      chart.series.push_back({alone ? sources[j].name : name, curve->x, curve->y, !alone && j > 0,
-                              alone ? -1 : static_cast<int>(i)});
-    }
-  }
-  return chart;
+// Seven digits are more than a picture shows.
+double shortened(double value) {
+  return std::strtod(format("{:.7g}", value).c_str(), nullptr);
 }
 
-// Runs of one task share their axes: its loss says nothing beside another task's.
+ordered_json curve_json(const Curve& curve) {
+  ordered_json json = {{"x", ordered_json::array()}, {"y", ordered_json::array()}};
+  for (const size_t i : kept_points(curve)) {
+    json["x"].push_back(curve.x[i]);
+    json["y"].push_back(shortened(curve.y[i]));
+  }
+  return json;
+}
+
+// Those that page.html draws, of steps and of epochs.
 void add_curves(Page& page, const Runs& runs) {
-  static const std::vector<Picture> pictures = {
-      {"Loss", "loss", {{"loss", "train_loss", "training"}, {nullptr, "eval_loss", "evaluation"}}},
-      {"Accuracy", "share of the evaluation set", {{nullptr, "accuracy", "accuracy"}}},
-      {"Reward",
-       "of an episode",
-       {{nullptr, "reward", "a round's"}, {nullptr, "recent_reward", "the last episodes'"}}},
-      {"Learning rate", "learning rate", {{"lr", nullptr, "learning rate"}}},
-      {"Speed", "samples/s of all ranks", {{"samples_per_second", "samples_per_second", "samples/s"}}}};
-  std::vector<std::pair<std::string, std::vector<size_t>>> tasks;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto task = setting(runs[i], "task.name");
-    auto found = std::ranges::find(tasks, task, [](const auto& one) { return one.first; });
-    if (found == tasks.end()) found = tasks.insert(found, {task, {}});
-    found->second.push_back(i);
+  constexpr const char* kDrawn[] = {"loss",   "train_loss",    "eval_loss", "accuracy",
+                                    "reward", "recent_reward", "lr",        "samples_per_second"};
+  auto all = ordered_json::array();
+  for (const auto& run : runs) {
+    ordered_json steps, epochs;
+    for (const auto* name : kDrawn) {
+      if (const auto found = run.steps.find(name); found != run.steps.end())
+        steps[name] = curve_json(found->second);
+      if (const auto found = run.epochs.find(name); found != run.epochs.end())
+        epochs[name] = curve_json(found->second);
+    }
+    all.push_back(
+        {{"name", run.name}, {"task", setting(run, "task.name")}, {"steps", steps}, {"epochs", epochs}});
   }
   page.section("Curves");
-  bool any = false;
-  for (const auto& [task, members] : tasks) {
-    bool named = tasks.size() == 1;
-    for (const auto& picture : pictures) {
-      const auto chart = chart_of(runs, members, picture);
-      if (chart.series.empty()) continue;
-      if (!std::exchange(named, true)) page.add("heading", "Task " + task);
-      page.add("chart", chart_json(chart));
-      any = true;
-    }
-  }
-  if (!any) page.note("No step was logged.");
+  page.add("curves", all);
 }
 
 // --- what the last evaluation got wrong ---
 
-std::string class_name(const json& evaluation, double index) {
-  const auto& names = list(evaluation, "classes");
-  if (!(index >= 0)) return "?";
-  const auto i = static_cast<size_t>(std::min(index, 1e9));
-  return i < names.size() && names[i].is_string() ? names[i].get<std::string>() : format("{}", i);
-}
-
-double count_of(const json& row, size_t column) {
-  return row.is_array() && column < row.size() && row[column].is_number() ? row[column].get<double>() : 0;
-}
-
-void add_confusion(Page& page, const json& evaluation) {
-  constexpr size_t kMostClasses = 64;
-  const auto& rows = list(evaluation, "confusion");
-  if (rows.size() > kMostClasses) page.note(format("{} classes are too many for a table.", rows.size()));
-  if (rows.empty() || rows.size() > kMostClasses) return;
-  ordered_json table = {{"classes", ordered_json::array()}, {"rows", ordered_json::array()}};
-  for (size_t i = 0; i < rows.size(); ++i) {
-    table["classes"].push_back(class_name(evaluation, static_cast<double>(i)));
-    std::vector<double> counts;
-    for (size_t j = 0; j < rows.size(); ++j) counts.push_back(std::max(0.0, count_of(rows[i], j)));
-    table["rows"].push_back(counts);
-  }
-  page.add("confusion", std::move(table));
-}
-
-// Bytes in hexadecimal, of one channel or of three.
-bool is_image(const json& sample) {
-  constexpr int64_t kMostPixels = 512;  // along a side
-  const auto& shape = list(sample, "shape");
-  const auto pixels = text(sample, "pixels");
-  int64_t bytes = 1;
-  for (const auto& size : shape) {
-    if (!size.is_number_integer() || size < 1 || size > kMostPixels) return false;
-    bytes *= size.get<int64_t>();
-    if (bytes > 3 * kMostPixels * kMostPixels) return false;
-  }
-  return shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) &&
-         pixels.size() == static_cast<size_t>(2 * bytes) &&
-         pixels.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-ordered_json shot(const json& evaluation, const json& sample) {
-  const double loss = number(sample, "loss");
-  ordered_json shot = {
-      {"caption",
-       format("{} ({:.0f} %), is {}", class_name(evaluation, number(sample, "told")),
-              100 * number(sample, "probability"), class_name(evaluation, number(sample, "truth")))},
-      {"note", format("sample {:.0f}, {}", number(sample, "sample"),
-                      std::isfinite(loss) ? format("loss {:.2f}", loss) : "no number")}};
-  if (is_image(sample)) {
-    shot["shape"] = sample["shape"];
-    shot["pixels"] = sample["pixels"];
-  }
-  return shot;
-}
-
-// A sample may have a high loss and be right nevertheless.
-void add_worst(Page& page, const json& evaluation) {
-  constexpr size_t kMostSamples = 48;
-  for (const auto& [right, heading] :
-       {std::pair(false, "Wrong, with the highest loss"), {true, "Right, with the lowest confidence"}}) {
-    auto shots = ordered_json::array();
-    for (const auto& sample : list(evaluation, "worst")) {
-      if ((number(sample, "told") == number(sample, "truth")) == right && shots.size() < kMostSamples)
-        shots.push_back(shot(evaluation, sample));
-    }
-    if (shots.empty()) continue;
-    page.add("heading", heading);
-    page.add("shots", std::move(shots));
-  }
-}
-
 void add_evaluation(Page& page, const Runs& runs) {
+  constexpr size_t kMostClasses = 64;
   if (std::ranges::none_of(runs, [](const auto& run) { return at(run.facts, "evaluation").is_object(); }))
     return;
   page.section("Evaluation");
   for (const auto& run : runs) {
-    const auto& evaluation = at(run.facts, "evaluation");
+    json evaluation = at(run.facts, "evaluation");
     if (!evaluation.is_object()) continue;
     name_run(page, runs, run);
-    std::vector<std::string> values;
-    if (const auto& all = at(evaluation, "values"); all.is_object()) {
-      for (const auto& [name, value] : all.items())
-        values.push_back(name + " " +
-                         (value.is_number() ? format("{:.4f}", value.get<double>()) : "no number"));
-    }
-    page.text(format("After step {:.0f}: {}", number(evaluation, "step"), base::join(values, ", ")));
-    add_confusion(page, evaluation);
-    add_worst(page, evaluation);
+    const auto classes = list(evaluation, "confusion").size();
+    if (classes > kMostClasses) evaluation.erase("confusion");
+    page.add("evaluation", evaluation);
+    if (classes > kMostClasses) page.note(format("{} classes are too many for a table.", classes));
   }
 }
 
@@ -223,138 +131,48 @@ void add_evaluation(Page& page, const Runs& runs) {
 void add_phases(Page& page, const Runs& runs) {
   bool any = false;
   for (const auto& run : runs) {
-    Bars bars;
+    ordered_json bars;
     for (const auto& attempt : list(run.facts, "attempts")) {
       const auto& measured = at(attempt, "phases");
-      if (list(measured, "ranks").empty()) continue;
-      bars = {format("{}: where the time of attempt {:.0f} went", run.name, number(attempt, "number")),
-              "time (s)",
-              {},
-              {},
-              {}};
-      for (const auto& name : list(measured, "names")) bars.parts.push_back(text_of(name));
-      for (const auto& rank : list(measured, "ranks")) {
-        bars.names.push_back(format("rank {}", bars.names.size()));
-        bars.values.emplace_back();
-        for (size_t i = 0; rank.is_array() && i < rank.size(); ++i)
-          bars.values.back().push_back(count_of(rank, i));
-      }
+      const auto& ranks = list(measured, "ranks");
+      if (ranks.empty()) continue;
+      bars = {
+          {"title", format("{}: where the time of attempt {:.0f} went", run.name, number(attempt, "number"))},
+          {"y_label", "time (s)"},
+          {"names", ordered_json::array()},
+          {"parts", list(measured, "names")},
+          {"values", ranks}};
+      for (size_t rank = 0; rank < ranks.size(); ++rank) bars["names"].push_back(format("rank {}", rank));
     }
-    if (bars.names.empty()) continue;
+    if (bars.is_null()) continue;
     if (!std::exchange(any, true)) page.section("Phases");
-    page.bars(bars);
+    page.add("bars", bars);
   }
 }
 
 // --- stops and restarts ---
 
-std::string moment(double seconds) {
-  if (!(std::abs(seconds) < 1e11)) return "";
-  const auto whole = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  ::gmtime_r(&whole, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
-}
-
-std::string whole(const json& attempt, const char* key) {
-  const double value = number(attempt, key);
-  return std::isfinite(value) ? format("{:.0f}", value) : "";
-}
-
-// "n1 (4), n2 (3)": with the ranks of each, where there are several.
-std::string hosts_of(const json& attempt) {
-  constexpr size_t kMostHosts = 8;
-  std::map<std::string, int> hosts;
-  for (const auto& host : list(attempt, "hosts")) ++hosts[host.is_string() ? host.get<std::string>() : "?"];
-  std::vector<std::string> few;
-  for (const auto& [host, ranks] : hosts) {
-    if (few.size() < kMostHosts) few.push_back(hosts.size() == 1 ? host : format("{} ({})", host, ranks));
-  }
-  const auto more = hosts.size() - few.size();
-  return base::join(few, ", ") + (more ? format(" and {} more", more) : "");
-}
-
-// A newer attempt, or a free lock, shows that an attempt which still says "running" was killed.
-std::string end_of(const json& attempt, bool newest, const RunData& run) {
-  auto state = text(attempt, "state");
-  if (state == "running" && (!newest || !run.status || run.status->state != run_folder::RunState::running))
-    state = "ended without a status";
-  return run_folder::state_in_words(state, text(attempt, "reason"));
-}
-
-// "9.3 s, 20 steps again"
-std::string lost_before(const json& attempt) {
-  const double seconds = number(attempt, "lost_seconds"), steps = number(attempt, "lost_steps");
-  if (whole(attempt, "number") == "1" || !std::isfinite(seconds) || !std::isfinite(steps)) return "";
-  const auto time = seconds_text(seconds);
-  return steps > 0 ? format("{}, {:.0f} step{} again", time, steps, steps == 1 ? "" : "s") : time;
-}
-
-std::string device_of(const json& attempt) {
-  const auto& memory = at(attempt, "gpu_memory");
-  const double peak = number(memory, "peak"), total = number(memory, "total");
-  if (!std::isfinite(peak) || !std::isfinite(total)) return text(attempt, "device");
-  return format("{}, at most {:.2f} of {:.0f} GB used", text(attempt, "device"), peak / 1e9, total / 1e9);
-}
-
 void add_attempts(Page& page, const Runs& runs) {
   bool any = false;
   for (const auto& run : runs) {
-    Table rows = {{"attempt", "began (UTC)", "lost before", "lasted", "steps", "how it ended", "ranks",
-                   "hosts", "job", "device", "backend", "program", "libtorch"}};
     const auto& attempts = list(run.facts, "attempts");
-    for (size_t i = 0; i < attempts.size(); ++i) {
-      const auto& one = attempts[i];
-      const double lasted = number(one, "ended") - number(one, "began");
-      const auto job = text(one, "job_id");
-      rows.push_back({whole(one, "number"), moment(number(one, "began")), lost_before(one),
-                      std::isfinite(lasted) ? seconds_text(lasted) : "",
-                      whole(one, "from_step") + " → " + whole(one, "step"),
-                      end_of(one, i + 1 == attempts.size(), run), whole(one, "world"), hosts_of(one),
-                      job.empty() ? "" : text(one, "scheduler") + " " + job, device_of(one),
-                      text(one, "backend"), text(one, "program"), text(one, "libtorch")});
-    }
-    if (rows.size() == 1) continue;
+    if (attempts.empty()) continue;
     if (!std::exchange(any, true)) page.section("Stops and restarts");
     name_run(page, runs, run);
-    page.table(rows);
+    const bool is_running = run.status && run.status->state == run_folder::RunState::running;
+    page.add("attempts", {{"attempts", attempts}, {"is_running", is_running}});
   }
 }
 
 // --- configs ---
 
-std::string value_in(const RunData& run, const std::string& key) {
-  const auto found = std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
-  return found == run.settings.end() ? "–" : found->second.empty() ? "(empty)" : found->second;
-}
-
-void add_differences(Page& page, const Runs& runs) {
-  Table rows = {{"key"}};
-  std::vector<std::string> keys;
-  for (const auto& run : runs) {
-    rows[0].push_back(run.name);
-    for (const auto& [key, value] : run.settings) {
-      if (std::ranges::count(keys, key)) continue;
-      keys.push_back(key);
-    }
-  }
-  for (const auto& key : keys) {
-    std::vector<std::string> row = {key};
-    for (const auto& run : runs) row.push_back(value_in(run, key));
-    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to()) != row.end()) rows.push_back(row);
-  }
-  rows.size() == 1 ? page.text("Their configs are the same.") : page.table(rows);
-}
-
 void add_configs(Page& page, const Runs& runs) {
   if (runs.size() == 1 && runs[0].config.empty()) return;
+  auto all = ordered_json::array();
+  for (const auto& run : runs)
+    all.push_back({{"name", run.name}, {"text", run.config}, {"settings", run.settings}});
   page.section("Config");
-  if (runs.size() > 1) add_differences(page, runs);
-  for (const auto& run : runs) {
-    if (!run.config.empty())
-      page.add("details", {{"summary", run.name + "/config.yaml"}, {"text", run.config}});
-  }
+  page.add("configs", all);
 }
 
 void add_troubles(Page& page, const Runs& runs) {

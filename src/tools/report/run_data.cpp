@@ -8,6 +8,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::report {
@@ -64,7 +65,7 @@ void read_metrics(RunData& run) {
     }
   }
   if (bad > 0)
-    run.troubles.push_back(format("metrics.jsonl: {} line{} could not be read", bad, bad == 1 ? "" : "s"));
+    run.troubles.push_back(format("metrics.jsonl: {} could not be read", base::counted(bad, "line")));
 }
 
 std::string value_of(const config::YamlNode& node) {

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <ctime>
-#include <functional>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -22,6 +21,7 @@ namespace lockstep::report {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
 constexpr std::array<const char*, 2> kOwnKeys = {"run.name", "run.dir"};  // the folder says so
 constexpr std::array<const char*, 5> kMoreIsBetter = {"accuracy", "f1", "auc", "reward", "recent_reward"};
@@ -90,25 +90,23 @@ std::vector<std::string> differing(const std::vector<RunData>& runs) {
   return keys;
 }
 
-// --- what runs are sorted by ---
+// --- what runs are sorted by: numbers before words, null at the end ---
 
-// Numbers come before words, and nothing at the end.
-using SortKey = std::pair<double, std::string>;
-const SortKey kNothing = {INFINITY, "\xff"};
-
-SortKey sort_key(double number) {
-  return std::isnan(number) ? kNothing : SortKey(number, "");
+json number_json(double value) {
+  return std::isnan(value) ? json() : json(value);
 }
 
-SortKey sort_key(const std::string& text) {
+json sort_key(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return sort_key(value);
-  return text.empty() ? kNothing : SortKey(INFINITY, text);
+  if (error == std::errc() && end == text.data() + text.size()) return number_json(value);
+  return text.empty() ? json() : json(text);
 }
 
-bool comes_before(const SortKey& left, const SortKey& right) {
-  return left.first != right.first ? left.first < right.first : comes_before(left.second, right.second);
+bool sorts_before(const json& left, const json& right) {
+  if (left.is_string() && right.is_string())
+    return comes_before(left.get_ref<const std::string&>(), right.get_ref<const std::string&>());
+  return !left.is_null() && (right.is_null() || left < right);
 }
 
 std::string time_text(double seconds) {
@@ -123,20 +121,20 @@ std::string time_text(double seconds) {
 struct Fact {
   const char *word, *head;
   std::string (*text)(const RunData&);
-  SortKey (*key)(const RunData&);
+  json (*key)(const RunData&);
 };
 const Fact kFacts[] = {
     {"name", "run", [](const RunData& run) { return base::printable(run.name); },
-     [](const RunData& run) { return SortKey(INFINITY, run.name); }},
+     [](const RunData&) { return json(); }},  // run_before() compares names
     {"state", "state", [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); },
-     [](const RunData& run) { return sort_key(run_folder::name_of(run.status->state)); }},
+     [](const RunData& run) { return json(run_folder::name_of(run.status->state)); }},
     {"epoch", "epoch",
      [](const RunData& run) { return format("{}/{}", run.status->epoch, run.status->epochs); },
-     [](const RunData& run) { return sort_key(static_cast<double>(run.status->epoch)); }},
+     [](const RunData& run) { return json(run.status->epoch); }},
     {"step", "step", [](const RunData& run) { return format("{}", run.status->step); },
-     [](const RunData& run) { return sort_key(static_cast<double>(run.status->step)); }},
+     [](const RunData& run) { return json(run.status->step); }},
     {"when", "when", [](const RunData& run) { return time_text(run.status->updated); },
-     [](const RunData& run) { return sort_key(-run.status->updated); }}};
+     [](const RunData& run) { return json(-run.status->updated); }}};
 
 const Fact* find_fact(const std::string& word) {
   const auto* fact = std::ranges::find(kFacts, word, &Fact::word);
@@ -168,10 +166,10 @@ std::vector<std::string> metrics_of(const RunList& list) {
   return {names.begin(), names.end()};
 }
 
-SortKey key_of(const RunData& run, const std::string& word, bool is_metric) {
+json key_of(const RunData& run, const std::string& word, bool is_metric) {
   if (const auto* fact = find_fact(word)) return fact->key(run);
   if (!is_metric) return sort_key(setting(run, word));
-  return sort_key((holds(kMoreIsBetter, word) ? -1 : 1) * course_of(run, word).best);
+  return number_json((holds(kMoreIsBetter, word) ? -1 : 1) * course_of(run, word).best);
 }
 
 // InputError where the option's word is nothing to sort or show runs by.
@@ -251,10 +249,6 @@ size_t width_of(const std::string& lines) {
 
 // --- JSON ---
 
-nlohmann::json number_json(double value) {
-  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
-}
-
 nlohmann::ordered_json run_json(const RunList& list, const std::vector<std::string>& names,
                                 const RunData& run) {
   const auto& status = *run.status;
@@ -304,7 +298,7 @@ void sort_runs(RunList& list, const std::string& word) {
   const bool is_metric = holds(metrics_of(list), word);
   std::ranges::sort(list.runs, [&](const RunData& left, const RunData& right) {
     const auto a = key_of(left, word, is_metric), b = key_of(right, word, is_metric);
-    return comes_before(a, b) || (!comes_before(b, a) && run_before(left, right));
+    return sorts_before(a, b) || (!sorts_before(b, a) && run_before(left, right));
   });
 }
 

@@ -4,6 +4,7 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/terminal.h"
 #include "tools/report/page.h"
@@ -62,17 +63,6 @@ void print_runs_json(const report::RunList& list) {
   output::print(report::run_json(list).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-// "optim.lr,accuracy"
-std::vector<std::string> words_between_commas(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find(',', at), text.size());
-    if (end > at) words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
   for (const auto& [passed_over, reason] : list.passed_over)
     log::warning(format("skipped: {}: {}", passed_over, reason));
@@ -80,8 +70,10 @@ void print_runs_table(const report::RunList& list, const std::string& folder, co
     for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
   }
   if (list.runs.empty()) return output::line("no runs in " + folder);
+  auto words = base::split(columns, ',');
+  std::erase(words, "");
   const auto terminal = launch::terminal_behind(1);
-  output::print(report::run_table(list, terminal ? terminal->width() : 0, words_between_commas(columns)));
+  output::print(report::run_table(list, terminal ? terminal->width() : 0, words));
 }
 
 }  // namespace
