@@ -11,7 +11,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::config {

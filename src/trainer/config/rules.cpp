@@ -8,7 +8,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/launch/device.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/value.h"
 
 namespace lockstep::config {
 namespace {

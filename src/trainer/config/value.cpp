@@ -1,4 +1,5 @@
-#include "trainer/config/value.h"
+// One value: from a YAML node into the field of its key, and back.
+#include "trainer/config/keys.h"
 
 #include <algorithm>
 

@@ -429,15 +429,8 @@ std::vector<MicroBatch> cut_batch(const at::Tensor& input, const at::Tensor& tar
 std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
                                    const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
-  auto core =
-      std::make_unique<DdpCore>(net, copies.group(),
-                                DdpOptions{.find_unused_parameters = settings.find_unused_parameters,
-                                           .gradient_as_bucket_view = settings.gradient_as_bucket_view,
-                                           .broadcast_buffers = settings.broadcast_buffers,
-                                           .bucket_cap_mb = settings.bucket_cap_mb});
-  auto hook = hooks::by_name(settings.comm_hook, copies.group(), settings.options);
-  if (tracer) hook = traced(std::move(hook), copies.group(), tracer);
-  if (hook) core->register_comm_hook(std::move(hook), settings.comm_hook);
+  auto core = std::make_unique<DdpCore>(net, copies.group(), ddp_options(settings));
+  add_comm_hook(*core, settings, copies.group(), tracer, /*ranges=*/false);
   return core;
 }
 
