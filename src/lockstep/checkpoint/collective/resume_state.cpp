@@ -60,9 +60,9 @@ std::vector<std::string> differences(const Tree& dict, const std::vector<Fact>& 
   for (const auto& [key, here, written] : facts) {
     const auto there = find(dict, key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs) found.push_back(format("written without a record of {}", key));
+      if (unrecorded == Unrecorded::differs) found.push_back(format("written without recording {}", key));
     } else if (const auto before = as_string(*there, key); before != here) {
-      found.push_back(format("{} {}, and here it is {}", written, before, here));
+      found.push_back(format("{} {}, but this run uses {}", written, before, here));
     }
   }
   return found;

@@ -61,7 +61,7 @@ void put_facts(const Tree& dict, const std::vector<Fact>& facts);
 /// Whether a fact that the file does not have counts as a difference.
 enum class Unrecorded { passes, differs };
 
-/// The differences: "written with libtorch 2.11.0, and here it is 2.15.0".
+/// The differences: "written with libtorch 2.11.0, but this run uses 2.15.0".
 std::vector<std::string> differences(const Tree& dict, const std::vector<Fact>& facts,
                                      Unrecorded unrecorded = Unrecorded::passes);
 
