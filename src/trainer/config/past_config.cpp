@@ -3,11 +3,9 @@
 
 #include <type_traits>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/yaml.h"
 
 namespace lockstep::config {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/load.h"
 #include "trainer/config/numbers.h"

@@ -1,7 +1,6 @@
 #include "trainer/loop/run.h"
 
 #include <cstdlib>
-#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"

@@ -200,13 +200,11 @@ void RunLog::note_place(const TrainingState& state) {
 }
 
 void RunLog::tell(const TrainingState& state, run_folder::RunState now, const std::string& reason) {
+  note_place(state);
   if (!recorder_) return;
   recorder_->update([&](run_folder::RunStatus& status) {
     status.state = now;
     status.reason = reason;
-    status.step = state.step;
-    status.epoch = state.epoch;
-    status.seconds = seconds();
   });
 }
 

@@ -4,8 +4,6 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <functional>
-#include <memory>
 #include <utility>
 
 #include "lockstep/base/error.h"

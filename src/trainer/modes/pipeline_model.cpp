@@ -9,14 +9,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -24,16 +20,13 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/checkpoint/tree.h"
 #include "lockstep/models/chain.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/ddp_core.h"
-#include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/stages/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "trainer/config/settings.h"
 
 namespace lockstep::train {
 namespace {

@@ -10,7 +10,6 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"

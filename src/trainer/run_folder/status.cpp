@@ -5,15 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
