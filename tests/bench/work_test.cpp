@@ -7,7 +7,7 @@
 
 #include "lockstep/models/pima_net.h"
 #include "lockstep/models/simple_cnn.h"
-#include "trainer/modes/autocast.h"
+#include "trainer/modes/model.h"
 
 namespace lockstep::bench {
 namespace {
@@ -39,7 +39,7 @@ TEST(Work, OfFewerBitsIsTheSame) {
   SimpleCNN cnn;
   const auto of = [](Net& net, const at::Tensor& input) {
     return work_of([&] {
-      const train::Autocast autocast(at::kCPU, at::kBFloat16);
+      const train::Autocast autocast(at::kCPU, Precision::bf16);
       net.forward(input);
     });
   };

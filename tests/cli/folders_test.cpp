@@ -3,7 +3,7 @@
 
 #include "support.h"
 #include "temp_folder.h"
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 
 namespace lockstep::cli {
 namespace {

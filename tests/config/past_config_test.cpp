@@ -1,5 +1,5 @@
 // What a run left in its config.yaml, and what makes another run of it.
-#include "trainer/config/past_config.h"
+#include "trainer/config/load.h"
 
 #include <set>
 

@@ -22,7 +22,6 @@
 #include "tools/cluster/watch.h"
 #include "tools/report/run_data.h"
 #include "trainer/config/load.h"
-#include "trainer/config/past_config.h"
 
 namespace lockstep::fuzz {
 namespace {

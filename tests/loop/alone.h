@@ -8,7 +8,6 @@
 #include "temp_folder.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"
 #include "trainer/step/feed.h"
 

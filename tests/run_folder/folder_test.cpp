@@ -13,7 +13,6 @@
 #include "temp_folder.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
-#include "trainer/config/past_config.h"
 #include "trainer/run_folder/recorder.h"
 #include "trainer/run_folder/status.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "trainer/run_folder/request.h"
+#include "trainer/run_folder/status.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

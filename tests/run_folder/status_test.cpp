@@ -11,7 +11,7 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "temp_folder.h"
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 
 namespace lockstep::run_folder {
 namespace {

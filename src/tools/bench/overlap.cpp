@@ -15,7 +15,6 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/measure.h"
 #include "trainer/setup/setup.h"
-#include "trainer/step/acting.h"
 #include "trainer/step/feed.h"
 
 namespace lockstep::bench {

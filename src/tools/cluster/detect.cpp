@@ -10,8 +10,8 @@
 #include "lockstep/base/text.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/numbers.h"
-#include "trainer/config/value.h"
 
 namespace lockstep::cluster {
 namespace {

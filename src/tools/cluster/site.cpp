@@ -14,8 +14,8 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/numbers.h"
-#include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::cluster {

@@ -28,7 +28,7 @@
 #include "tools/doctor/session.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -5,7 +5,7 @@
 //   std::vector<std::string> sets;
 //   cli::Options options("config", "every key of a config", {"lockstep config configs/mnist.yaml"});
 //   options.positional("CONFIG.yaml", path, "the config file");
-//   options.add("set", sets, "KEY=VALUE", "override a key; may be given again");
+//   options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
 //   if (!options.parse(args)) return kDone;      // --help was asked for and printed
 
 #include <boost/program_options/option.hpp>

@@ -14,7 +14,6 @@
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/numbers.h"
-#include "trainer/config/value.h"
 
 namespace lockstep::config {
 namespace {

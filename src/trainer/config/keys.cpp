@@ -1,7 +1,6 @@
 #include "trainer/config/keys.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "lockstep/base/format.h"

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <map>
 #include <optional>
 #include <variant>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/value.h"
-#include "trainer/config/yaml.h"
 
 namespace lockstep::config {
 namespace {

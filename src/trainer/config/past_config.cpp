@@ -1,14 +1,11 @@
-#include "trainer/config/past_config.h"
+// The config.yaml that a run left, whichever lockstep wrote it.
+#include "trainer/config/load.h"
 
 #include <type_traits>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/load.h"
-#include "trainer/config/value.h"
-#include "trainer/config/yaml.h"
 
 namespace lockstep::config {
 namespace {

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/device.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/value.h"
 
 namespace lockstep::config {
 namespace {

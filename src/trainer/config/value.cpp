@@ -1,10 +1,10 @@
-#include "trainer/config/value.h"
+// One value: from a YAML node into the field of its key, and back.
+#include "trainer/config/keys.h"
 
 #include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/load.h"
 #include "trainer/config/numbers.h"

@@ -12,9 +12,9 @@
 #include "trainer/config/settings.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/observe/loss_trace.h"
-#include "trainer/run_folder/request.h"
+#include "trainer/run_folder/status.h"
 #include "trainer/step/feed.h"
-#include "trainer/step/learner.h"
+#include "trainer/step/step.h"
 
 namespace lockstep::train {
 
@@ -74,5 +74,13 @@ Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& 
 /// Restores everything. InputError, before anything is changed, if the model is another one. A file from
 /// Python has a model and perhaps an optimiser.
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner);
+
+/// Logs what differs from where the checkpoint was written and changes the bits: threads, GPU, order of sums,
+/// machine, world. With train.exact: required that is an InputError on all ranks, and so is a checkpoint
+/// without these facts.
+void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner);
+
+/// The same for the processors and GPUs of this job's ranks, before the first step.
+void compare_ranks(const Setup& setup);
 
 }  // namespace lockstep::train

@@ -1,7 +1,6 @@
 #include "trainer/loop/run.h"
 
 #include <cstdlib>
-#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -14,9 +13,8 @@
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/scheduler.h"
-#include "trainer/config/past_config.h"
+#include "trainer/config/load.h"
 #include "trainer/loop/checkpoints.h"
-#include "trainer/loop/same_bits.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/modes/model.h"
 #include "trainer/run_folder/console.h"

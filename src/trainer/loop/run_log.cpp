@@ -1,18 +1,25 @@
 #include "trainer/loop/run_log.h"
 
+#include <torch/version.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "trainer/step/evaluate.h"
+#include "trainer/run_folder/folder.h"
 
 namespace lockstep::train {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using Seconds = std::chrono::duration<double>;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -128,8 +135,7 @@ void RunLog::begin_evaluation() {
 void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
   console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::TextStyle::strong);
   const double took = seconds_since(epoch_begin_.moment);
-  nlohmann::ordered_json line = {
-      {"event", "epoch"}, {"epoch", state.epoch}, {"step", state.step}, {"train_loss", train_loss}};
+  Json line = {{"event", "epoch"}, {"epoch", state.epoch}, {"step", state.step}, {"train_loss", train_loss}};
   run_folder::Curves curves = {{"epoch/train_loss", train_loss}, {"epoch/seconds", took}};
   std::string words;
   for (const auto& [name, value] : measured.values) {
@@ -155,7 +161,10 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Measured
 }
 
 // Each rank's own work shows which one is slow: waiting for the others does not count.
-void RunLog::summarize(const TrainingState& state, const std::vector<PhaseSeconds>& ranks) {
+std::vector<PhaseSeconds> RunLog::summarize(const TrainingState& state) {
+  std::vector<PhaseSeconds> ranks;
+  for (const auto& text : team_.all_gather(Json(clock_.seconds()).dump()))
+    ranks.push_back(Json::parse(text).get<PhaseSeconds>());
   const double seconds = seconds_since(begin_.moment);
   const auto hosts = team_.all_gather(team_.job().host);
   const auto own_work = [](const PhaseSeconds& phases) {
@@ -174,10 +183,11 @@ void RunLog::summarize(const TrainingState& state, const std::vector<PhaseSecond
   if (const auto memory = peak_gpu_memory(team_))
     console_.line(
         format("Peak GPU memory: {:.2f} GB per rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
-  if (team_.world() == 1) return;
+  if (team_.world() == 1) return ranks;
   console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)",
                        slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],
                        own_work(*slowest), own_work(mean)));
+  return ranks;
 }
 
 void RunLog::note_place(const TrainingState& state) {
@@ -190,18 +200,170 @@ void RunLog::note_place(const TrainingState& state) {
 }
 
 void RunLog::tell(const TrainingState& state, run_folder::RunState now, const std::string& reason) {
+  note_place(state);
   if (!recorder_) return;
   recorder_->update([&](run_folder::RunStatus& status) {
     status.state = now;
     status.reason = reason;
-    status.step = state.step;
-    status.epoch = state.epoch;
-    status.seconds = seconds();
   });
 }
 
 void RunLog::report_failure(const std::string& reason) noexcept {
   if (recorder_) recorder_->report_failure(reason);
+}
+
+namespace {
+
+constexpr const char* kFile = "report.json";
+constexpr size_t kMostReportBytes = 64 << 20, kMostAttempts = 1000;
+constexpr std::chrono::seconds kSeldom{30};  // between two writings that only an evaluation asks for
+
+Json phase_names() {
+  Json names = Json::array();
+  for (size_t i = 0; i < kPhases; ++i) names.push_back(name_of(static_cast<Phase>(i)));
+  return names;
+}
+
+// JSON has no infinity: base::as_line() writes null.
+Json json_of(const WorstSample& sample) {
+  std::string hex;
+  for (const auto pixel : sample.pixels) hex += format("{:02x}", static_cast<unsigned>(pixel));
+  return {{"sample", sample.number},
+          {"loss", sample.loss},
+          {"truth", sample.actual},
+          {"told", sample.predicted},
+          {"probability", sample.probability},
+          {"shape", sample.shape},
+          {"pixels", hex}};
+}
+
+Json rows_of(const at::Tensor& confusion) {
+  Json rows = Json::array();
+  const auto cell = confusion.accessor<int64_t, 2>();
+  for (int64_t row = 0; row < cell.size(0); ++row) {
+    Json line = Json::array();
+    for (int64_t column = 0; column < cell.size(1); ++column) line.push_back(cell[row][column]);
+    rows.push_back(std::move(line));
+  }
+  return rows;
+}
+
+// Whoever was killed could not say how far it came: the status says how far at least.
+void complete(Json& attempt, const run_folder::RunStatus& status) {
+  if (!attempt.is_object() || attempt.value("number", Json()) != status.attempt) return;
+  if (!attempt.value("ended", Json()).is_null()) return;
+  attempt["ended"] = status.updated;
+  attempt["step"] = status.step;
+}
+
+}  // namespace
+
+RunFacts::RunFacts(const Setup& setup, const RunAttempt& attempt)
+    : setup_(setup), attempt_(attempt), json_(std::make_unique<Json>(Json::object())) {
+  if (writes()) read_before();
+}
+
+RunFacts::~RunFacts() = default;
+
+// Whatever stands there: the report loses earlier attempts at worst, the run nothing.
+void RunFacts::read_before() noexcept {
+  try {
+    const auto path = attempt_.folder->path() / kFile;
+    if (!std::filesystem::exists(path)) return;
+    auto before = base::parse_json<Json>(
+        base::read_small_file(path.string(), kMostReportBytes, "the run's report.json"));
+    if (before.is_object() && before.contains("attempts") && before["attempts"].is_array()) {
+      *json_ = std::move(before);
+    } else {
+      log::warning("report.json is damaged: its information about earlier attempts is lost");
+    }
+  } catch (const std::exception& error) {
+    log::warning(describe(error));
+  }
+}
+
+void RunFacts::begin(int64_t step) {
+  const auto hosts = setup_.team->all_gather(setup_.team->job().host);
+  if (!writes()) return;
+  auto& attempts = (*json_)["attempts"];
+  if (attempts.is_array() && attempts.size() >= kMostAttempts) attempts.erase(0);
+  if (attempts.is_array() && !attempts.empty() && attempt_.before)
+    complete(attempts.back(), *attempt_.before);
+  const auto lost = attempt_.before ? run_folder::lost_since(*attempt_.before, step) : run_folder::Lost();
+  attempts.push_back({{"number", attempt_.number},
+                      {"state", run_folder::name_of(run_folder::RunState::running)},
+                      {"reason", ""},
+                      {"began", run_folder::unix_now()},
+                      {"ended", nullptr},
+                      {"lost_seconds", lost.seconds},
+                      {"lost_steps", lost.steps},
+                      {"from_step", step},
+                      {"step", step},
+                      {"world", setup_.team->world()},
+                      {"hosts", hosts},
+                      {"job_id", setup_.team->job().job_id},
+                      {"scheduler", setup_.team->job().scheduler},
+                      {"launcher", setup_.team->job().launcher},
+                      {"device", setup_.team->device().str()},
+                      {"backend", setup_.team->group() ? setup_.backend : "none"},
+                      {"threads", setup_.session->threads()},
+                      {"program", setup_.program},
+                      {"libtorch", TORCH_VERSION}});
+  write();
+}
+
+void RunFacts::evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch) {
+  worst_ = std::move(worst);
+  worst_is_new_ = true;
+  if (!writes()) return;
+  Json values = Json::object();
+  for (const auto& [name, value] : metrics.values()) values[name] = value;
+  (*json_)["evaluation"] = {
+      {"step", step}, {"epoch", epoch}, {"values", values}, {"classes", setup_.data.class_names}};
+  if (const auto* classes = dynamic_cast<const ClassMetrics*>(&metrics))
+    (*json_)["evaluation"]["confusion"] = rows_of(classes->confusion());
+  if (Clock::now() - written_ > kSeldom) write();
+}
+
+void RunFacts::add_worst() {
+  if (!worst_is_new_) return;
+  const auto worst = worst_.gather(setup_.mesh->data(), *setup_.data.eval);
+  if (!writes()) return;
+  auto& list = (*json_)["evaluation"]["worst"] = Json::array();
+  for (const auto& sample : worst) list.push_back(json_of(sample));
+}
+
+void RunFacts::finish(const std::vector<PhaseSeconds>& ranks) {
+  const auto memory = peak_gpu_memory(*setup_.team);
+  add_worst();
+  if (!writes()) return;
+  auto& attempt = (*json_)["attempts"].back();
+  attempt["phases"] = {{"names", phase_names()}, {"ranks", Json(ranks)}};
+  if (memory) attempt["gpu_memory"] = {{"peak", memory->peak}, {"total", memory->total}};
+}
+
+void RunFacts::tell(run_folder::RunState state, const std::string& reason, int64_t step,
+                    const PhaseSeconds& own) noexcept {
+  if (!writes() || !json_->contains("attempts")) return;
+  auto& attempt = (*json_)["attempts"].back();
+  attempt["state"] = run_folder::name_of(state);
+  attempt["reason"] = reason;
+  attempt["step"] = step;
+  if (state != run_folder::RunState::running) attempt["ended"] = run_folder::unix_now();
+  if (!attempt.contains("phases")) {  // the others cannot be asked any more
+    attempt["phases"] = {{"names", phase_names()}, {"ranks", Json::array({Json(own)})}};
+  }
+  write();
+}
+
+void RunFacts::write() noexcept {
+  try {
+    const auto text = base::as_line(*json_) + "\n";
+    attempt_.folder->write_whole(kFile, [&](const base::ByteSink& sink) { sink(text.data(), text.size()); });
+    written_ = Clock::now();
+  } catch (const std::exception& error) {
+    log::warning("report.json could not be written\n" + describe(error));
+  }
 }
 
 }  // namespace lockstep::train

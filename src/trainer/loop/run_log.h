@@ -1,6 +1,8 @@
 #pragma once
 // What a run reports while it trains: rank 0's console, the records in the run's folder, the summary.
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,6 +15,8 @@
 #include "trainer/observe/phase_clock.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/recorder.h"
+#include "trainer/setup/setup.h"
+#include "trainer/step/evaluate.h"
 #include "trainer/step/feed.h"
 
 namespace lockstep::train {
@@ -53,8 +57,8 @@ class RunLog {
   void progress(const TrainingState& state, double loss);
   void begin_evaluation();
   void epoch(const TrainingState& state, double train_loss, const Measured& measured);
-  /// `ranks`: where the time of each went. Collective.
-  void summarize(const TrainingState& state, const std::vector<PhaseSeconds>& ranks);
+  /// Returns where the time of each rank went. Collective.
+  std::vector<PhaseSeconds> summarize(const TrainingState& state);
 
   /// Does nothing with an empty text.
   void line(const std::string& text) {
@@ -94,6 +98,38 @@ class RunLog {
   int64_t samples_ = 0;                             // this rank's
   int64_t steps_of_epoch_ = 0;
   Mark begin_, epoch_begin_, line_begin_;
+};
+
+// report.json: attempts, hosts, phases of each rank, the last evaluation's mistakes; for `lockstep report`.
+class RunFacts {
+ public:
+  RunFacts(const Setup& setup, const RunAttempt& attempt);
+  ~RunFacts();
+  RunFacts(const RunFacts&) = delete;
+  RunFacts& operator=(const RunFacts&) = delete;
+
+  /// An attempt begins after `step`. Collective.
+  void begin(int64_t step);
+  void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
+  /// The attempt's steps are over: the phases of each rank, the worst samples. Collective.
+  void finish(const std::vector<PhaseSeconds>& ranks);
+  void tell(run_folder::RunState state, const std::string& reason, int64_t step,
+            const PhaseSeconds& own) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void read_before() noexcept;
+  void add_worst();
+  void write() noexcept;
+  bool writes() const { return attempt_.folder != nullptr; }
+
+  const Setup& setup_;
+  const RunAttempt attempt_;
+  WorstSamples worst_;
+  bool worst_is_new_ = false;
+  std::unique_ptr<nlohmann::ordered_json> json_;  // rank 0's: the whole file
+  Clock::time_point written_{};
 };
 
 }  // namespace lockstep::train

@@ -1,9 +1,6 @@
 #pragma once
 // Epochs, steps, evaluation, checkpoints and stops, in the order in which the plain Python program has them.
 
-#include <nlohmann/json_fwd.hpp>
-
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,48 +13,13 @@
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
 #include "trainer/observe/trace.h"
-#include "trainer/observe/worst_samples.h"
 #include "trainer/provoke/provoke.h"
-#include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/feed.h"
-#include "trainer/step/learner.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
-
-// report.json: attempts, hosts, phases of each rank, the last evaluation's mistakes; for `lockstep report`.
-class RunFacts {
- public:
-  RunFacts(const Setup& setup, const RunAttempt& attempt);
-  ~RunFacts();
-  RunFacts(const RunFacts&) = delete;
-  RunFacts& operator=(const RunFacts&) = delete;
-
-  /// An attempt begins after `step`. Collective.
-  void begin(int64_t step);
-  void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
-  /// The attempt's steps are over: the phases of each rank, the worst samples. Collective.
-  void finish(const std::vector<PhaseSeconds>& ranks);
-  void tell(run_folder::RunState state, const std::string& reason, int64_t step,
-            const PhaseSeconds& own) noexcept;
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  void read_before() noexcept;
-  void add_worst();
-  void write() noexcept;
-  bool writes() const { return attempt_.folder != nullptr; }
-
-  const Setup& setup_;
-  const RunAttempt attempt_;
-  WorstSamples worst_;
-  bool worst_is_new_ = false;
-  std::unique_ptr<nlohmann::ordered_json> json_;  // rank 0's: the whole file
-  Clock::time_point written_{};
-};
 
 /// What a run starts from, where it writes, and when it must end.
 struct Start {

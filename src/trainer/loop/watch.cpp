@@ -1,6 +1,7 @@
 #include "trainer/loop/watch.h"
 
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,8 +10,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/stop_signal.h"
-#include "trainer/loop/same_bits.h"
 
 namespace lockstep::train {
 namespace {
@@ -99,6 +100,32 @@ RunEnding ending_of(const Agreed& verdicts) {
     default:
       return {RunState::done, "max_seconds"};
   }
+}
+
+// Throws the Error of the earliest bad loss of all ranks; `bad` is this rank's own. Collective.
+[[noreturn]] void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad,
+                                  const TrainingState& state) {
+  nlohmann::json mine;
+  if (bad) mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
+  nlohmann::json worst;
+  size_t rank = 0, number = 0;
+  for (const auto& text : team.all_gather(mine.is_null() ? "" : mine.dump())) {
+    const size_t of = number++;
+    if (text.empty()) continue;
+    const auto json = nlohmann::json::parse(text);
+    if (!worst.is_null() && worst["step"] <= json["step"]) continue;
+    worst = json;
+    rank = of;
+  }
+  constexpr size_t kMost = 5;
+  const auto& indices = worst["indices"];
+  std::vector<std::string> samples;
+  for (size_t i = 0; i < std::min(indices.size(), kMost); ++i) samples.push_back(indices[i].dump());
+  if (indices.size() > kMost) samples.push_back(format("... ({} in the batch)", indices.size()));
+  throw Error(
+      format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
+      format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
+      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint stays");
 }
 
 void log_stopping(const RunEnding& ending) {

@@ -13,7 +13,6 @@
 #include "trainer/config/settings.h"
 #include "trainer/loop/run_log.h"
 #include "trainer/observe/loss_trace.h"
-#include "trainer/run_folder/request.h"
 #include "trainer/run_folder/status.h"
 #include "trainer/step/feed.h"
 

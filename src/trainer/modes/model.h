@@ -17,9 +17,25 @@
 
 namespace lockstep {
 class DdpCore;
-}
+struct DdpOptions;
+}  // namespace lockstep
 
 namespace lockstep::train {
+
+/// `with torch.autocast(device, dtype)` for a scope; does nothing with fp32.
+class Autocast {
+ public:
+  Autocast(at::DeviceType device, Precision precision);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool on_;
+  bool was_on_ = false;
+  at::ScalarType was_type_ = at::kFloat;
+};
 
 /// What the training step brings to a batch.
 struct StepContext {
@@ -122,6 +138,13 @@ struct ModelSupplies {
 /// As Module.to(memory_format=...) in Python: what has four dimensions, and nothing else.
 void to_channels_last(Net& net);
 
+/// As the section `ddp` of a config says.
+DdpOptions ddp_options(const DdpSettings& settings);
+
+/// Registers the hook that the section names, with a span for each bucket where there is a tracer.
+void add_comm_hook(DdpCore& core, const DdpSettings& settings, const ProcessGroup& group,
+                   const std::shared_ptr<Tracer>& tracer, bool ranges);
+
 /// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings,
@@ -130,13 +153,7 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
 /// InputError for what this mode cannot train with so many ranks; before anything is loaded.
 void check_mode(const Settings& settings, int world, at::Device device);
 
-/// train.kernels: fast for linear layers with ReLU between them: no graph, no Reducer, one sum of all
-/// gradients. Null if the model or the settings need autograd; the log says why if the layers are dense.
-/// Collective.
-std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, const Mesh& mesh,
-                                               const Settings& settings, const ModelSupplies& supplies);
-
-/// Whether make_dense_model() made it.
+/// Whether the model is trained by lockstep's kernels for dense layers, without autograd.
 bool computes_without_graph(const TrainedModel& model);
 
 /// parallel.pipeline above 1: keeps this rank's stage of the whole model. InputError on all ranks if the

@@ -9,14 +9,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -24,16 +20,13 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/checkpoint/tree.h"
 #include "lockstep/models/chain.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/ddp_core.h"
-#include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/stages/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "trainer/config/settings.h"
 
 namespace lockstep::train {
 namespace {
@@ -429,15 +422,8 @@ std::vector<MicroBatch> cut_batch(const at::Tensor& input, const at::Tensor& tar
 std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
                                    const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
-  auto core =
-      std::make_unique<DdpCore>(net, copies.group(),
-                                DdpOptions{.find_unused_parameters = settings.find_unused_parameters,
-                                           .gradient_as_bucket_view = settings.gradient_as_bucket_view,
-                                           .broadcast_buffers = settings.broadcast_buffers,
-                                           .bucket_cap_mb = settings.bucket_cap_mb});
-  auto hook = hooks::by_name(settings.comm_hook, copies.group(), settings.options);
-  if (tracer) hook = traced(std::move(hook), copies.group(), tracer);
-  if (hook) core->register_comm_hook(std::move(hook), settings.comm_hook);
+  auto core = std::make_unique<DdpCore>(net, copies.group(), ddp_options(settings));
+  add_comm_hook(*core, settings, copies.group(), tracer, /*ranges=*/false);
   return core;
 }
 

@@ -5,10 +5,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <functional>
 #include <map>
 #include <optional>
-#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"

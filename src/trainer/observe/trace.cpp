@@ -4,11 +4,9 @@
 #include <torch/types.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "lockstep/base/error.h"

@@ -10,7 +10,6 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -118,9 +117,7 @@ void EventFile::add(int64_t step, const Curves& curves) {
 }
 
 void EventFile::write_event(int64_t step, std::string_view payload) {
-  using namespace std::chrono;
-  const double now = duration<double>(system_clock::now().time_since_epoch()).count();
-  const std::string event = key(kWallTime, kFixed64) + raw(now) + key(kStep, kVarint) +
+  const std::string event = key(kWallTime, kFixed64) + raw(unix_now()) + key(kStep, kVarint) +
                             varint(static_cast<uint64_t>(step)) + std::string(payload);
   const std::string length = raw(static_cast<uint64_t>(event.size()));
   const std::string record = length + raw(masked_crc32c(length)) + event + raw(masked_crc32c(event));

@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/descriptor.h"
@@ -18,9 +17,13 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "trainer/run_folder/console.h"
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 
 namespace lockstep::run_folder {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
 namespace {
 
 struct StateName {
@@ -39,37 +42,45 @@ const StateName& row_of(RunState state) {
   return kStates[static_cast<size_t>(state)];
 }
 
-RunState state_named(const std::string& name, const std::filesystem::path& path) {
+RunState state_named(const std::string& name, const fs::path& path) {
   for (const auto& row : kStates) {
     if (name == row.name) return row.state;
   }
   throw InputError("unknown state '" + name + "'", path.string(), "the file was written by a newer lockstep");
 }
 
-nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+// Every field but the state, in the order of status.json.
+template <class Status, class Visit>
+void for_each_field(Status& status, const Visit& visit) {
+  visit("reason", status.reason);
+  visit("step", status.step);
+  visit("epoch", status.epoch);
+  visit("epochs", status.epochs);
+  visit("checkpoint", status.checkpoint);
+  visit("unsaved", status.unsaved);
+  visit("loss", status.loss);
+  visit("accuracy", status.accuracy);
+  visit("reward", status.reward);
+  visit("seconds", status.seconds);
+  visit("attempt", status.attempt);
+  visit("lost_seconds", status.lost.seconds);
+  visit("lost_steps", status.lost.steps);
+  visit("world", status.world);
+  visit("host", status.host);
+  visit("job_id", status.job_id);
+  visit("pid", status.pid);
+  visit("updated", status.updated);
 }
 
 nlohmann::ordered_json json_of(const RunStatus& status) {
-  return {{"state", name_of(status.state)},
-          {"reason", status.reason},
-          {"step", status.step},
-          {"epoch", status.epoch},
-          {"epochs", status.epochs},
-          {"checkpoint", status.checkpoint},
-          {"unsaved", status.unsaved},
-          {"loss", number_or_null(status.loss)},
-          {"accuracy", number_or_null(status.accuracy)},
-          {"reward", number_or_null(status.reward)},
-          {"seconds", status.seconds},
-          {"attempt", status.attempt},
-          {"lost_seconds", status.lost.seconds},
-          {"lost_steps", status.lost.steps},
-          {"world", status.world},
-          {"host", status.host},
-          {"job_id", status.job_id},
-          {"pid", status.pid},
-          {"updated", status.updated}};
+  nlohmann::ordered_json json = {{"state", name_of(status.state)}};
+  for_each_field(status, [&json](const char* key, const auto& field) {
+    if constexpr (requires { field.has_value(); })
+      json[key] = field ? nlohmann::ordered_json(*field) : nlohmann::ordered_json();
+    else
+      json[key] = field;
+  });
+  return json;
 }
 
 // a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
@@ -107,14 +118,13 @@ bool overwrite(const std::string& path, std::string text) {
   return room && is_written(text, 0);
 }
 
-void check_there(const std::filesystem::path& folder) {
+void check_there(const fs::path& folder) {
   std::error_code failed;
-  if (!std::filesystem::is_directory(folder, failed)) {
+  if (!fs::is_directory(folder, failed)) {
     throw InputError("no such run folder", folder.string(),
                      base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
   }
-  if (std::filesystem::symlink_status(folder / "status.json", failed).type() ==
-      std::filesystem::file_type::not_found) {
+  if (fs::symlink_status(folder / "status.json", failed).type() == fs::file_type::not_found) {
     throw InputError("this folder holds no status.json", folder.string(),
                      "pass the folder of a run, like runs/mnist");
   }
@@ -131,7 +141,7 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
   return reason.empty() ? state : state + ": " + reason;
 }
 
-void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
+void write_status(const fs::path& folder, RunStatus status, const std::function<void()>& ready) {
   status.updated = unix_now();
   const auto text = text_of(json_of(status));
   const auto path = (folder / "status.json").string();
@@ -144,35 +154,21 @@ void write_status(const std::filesystem::path& folder, RunStatus status, const s
   }
 }
 
-RunStatus read_status(const std::filesystem::path& folder) {
+RunStatus read_status(const fs::path& folder) {
   check_there(folder);
   constexpr size_t kMostBytes = 4 << 20;
   const auto path = (folder / "status.json").string();
   const auto json = base::parse_json(base::read_small_file(path, kMostBytes, "the run's status"));
-  const auto number = [&json](const char* key) {
-    return json.contains(key) && json[key].is_number() ? std::optional(json[key].get<double>())
-                                                       : std::nullopt;
-  };
   try {
     RunStatus status;
     status.state = state_named(json.at("state").get<std::string>(), path);
-    status.reason = json.value("reason", "");
-    status.step = json.value("step", int64_t{0});
-    status.epoch = json.value("epoch", int64_t{0});
-    status.epochs = json.value("epochs", int64_t{0});
-    status.checkpoint = json.value("checkpoint", "");
-    status.unsaved = json.value("unsaved", "");
-    status.loss = number("loss");
-    status.accuracy = number("accuracy");
-    status.reward = number("reward");
-    status.seconds = json.value("seconds", 0.0);
-    status.attempt = json.value("attempt", int64_t{1});
-    status.lost = {json.value("lost_seconds", 0.0), json.value("lost_steps", int64_t{0})};
-    status.world = json.value("world", 1);
-    status.host = json.value("host", "");
-    status.job_id = json.value("job_id", "");
-    status.pid = json.value("pid", 0);
-    status.updated = json.value("updated", 0.0);
+    for_each_field(status, [&json](const char* key, auto& field) {
+      if constexpr (requires { field.has_value(); }) {
+        if (json.contains(key) && json[key].is_number()) field = json[key].template get<double>();
+      } else {
+        field = json.value(key, field);
+      }
+    });
     return status;
   } catch (const nlohmann::json::exception& error) {
     throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
@@ -187,7 +183,7 @@ Lost lost_since(const RunStatus& before, int64_t step) {
           std::max<int64_t>(0, before.step - step)};
 }
 
-StatusReport job_status(const std::filesystem::path& folder) {
+StatusReport job_status(const fs::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between
@@ -225,6 +221,109 @@ std::string to_json(const StatusReport& report) {
   json["checkpoint"] = report.checkpoint;
   json["exit_status"] = report.exit_status;
   return text_of(json);
+}
+
+namespace {
+
+constexpr auto kLookEvery = 1s;
+constexpr auto kPoll = 100ms;
+constexpr auto kSilent = 10s;  // from a request's end to the status that says why, two heartbeats
+constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
+constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
+
+// Opening a folder makes NFS ask its server what is in it.
+bool is_asked(const fs::path& file) {
+  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat facts {};
+  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(facts.st_mode);
+}
+
+void refuse_dead(const fs::path& folder, RunRequest request) {
+  if (in_use(folder) || read_status(folder).state != RunState::running) return;
+  std::error_code none;
+  fs::remove(request_file(folder, request), none);
+  throw Error("the run exited without reporting a status", folder.string(),
+              "see: lockstep status " + folder.string());
+}
+
+// The run's status once the request is done or the run is over.
+RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  bool answered = false;  // the file is gone, since `when`
+  Clock::time_point when{};
+  for (auto looked = Clock::now();; std::this_thread::sleep_for(kPoll)) {
+    const bool before_that = std::exchange(answered, !fs::exists(request_file(folder, request)));
+    if (answered && !before_that) when = Clock::now();
+    const auto status = read_status(folder);
+    if (status.state != RunState::running) return status;
+    if (status.attempt != before.attempt) {  // which removes what an earlier attempt was asked: ask it again
+      before = status;
+      answered = false;
+      ask(folder, request);
+    } else if (request == RunRequest::checkpoint && answered &&
+               (status.updated != before.updated || Clock::now() - when > kSilent)) {
+      return status;  // a run renews its status first, unless the disk is full
+    }
+    if (Clock::now() - looked >= kAlive) {
+      looked = Clock::now();
+      refuse_dead(folder, request);
+    }
+    if (Clock::now() >= until)
+      throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
+                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
+  }
+}
+
+}  // namespace
+
+fs::path request_file(const fs::path& folder, RunRequest request) {
+  return folder / kNames[static_cast<size_t>(request)];
+}
+
+void ask(const fs::path& folder, RunRequest request) {
+  const auto file = request_file(folder, request);
+  std::error_code failed;
+  if (fs::is_directory(fs::symlink_status(file, failed)))
+    throw InputError("a folder has the name of the request file", file.string(), "move it away");
+  base::replace_file(file.string(), "");
+}
+
+Requests::Requests(fs::path folder) : folder_(std::move(folder)) {
+  for (const auto request : kRequests) answer(request);
+}
+
+bool Requests::asked(RunRequest request) {
+  const auto now = Clock::now();
+  if (looked_ == Clock::time_point{} || now - looked_ >= kLookEvery) {
+    looked_ = now;
+    for (const auto each : kRequests)
+      asked_[static_cast<size_t>(each)] = is_asked(request_file(folder_, each));
+  }
+  return asked_[static_cast<size_t>(request)];
+}
+
+void Requests::answer(RunRequest request) {
+  asked_[static_cast<size_t>(request)] = false;
+  std::error_code none;
+  fs::remove(request_file(folder_, request), none);
+}
+
+RunStatus status_of_running(const fs::path& folder) {
+  auto status = read_status(folder);
+  if (status.state == RunState::running && in_use(folder)) return status;
+  const bool died = status.state == RunState::running;
+  throw InputError(
+      format("the run is not running: {}", died ? "its process has ended" : name_of(status.state)),
+      folder.string(), "see: lockstep status " + folder.string());
+}
+
+RunStatus await_answer(const fs::path& folder, RunRequest request, const RunStatus& before, double seconds) {
+  auto after = answer_of(folder, request, before, seconds);
+  if (after.state != RunState::failed) return after;
+  throw Error("the run failed: " + after.reason, folder.string(), "see: lockstep status " + folder.string());
 }
 
 }  // namespace lockstep::run_folder

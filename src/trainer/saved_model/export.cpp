@@ -5,7 +5,6 @@
 #include <torch/utils.h>
 
 #include <functional>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"

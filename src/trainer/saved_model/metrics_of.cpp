@@ -9,8 +9,8 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
-#include "trainer/step/acting.h"
 #include "trainer/step/evaluate.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 namespace {

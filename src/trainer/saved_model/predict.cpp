@@ -11,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -25,7 +24,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/launch/process/terminal.h"
 #include "lockstep/parallel/team.h"
-#include "trainer/modes/autocast.h"
+#include "trainer/modes/model.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/evaluate.h"
@@ -182,7 +181,7 @@ std::vector<Prediction> predict_share(const Setup& setup, Net& net,
   std::vector<Prediction> all;
   for (auto& batch : loader) {
     const auto input = placed(net, batch.input, device, settings.train.layout);
-    const Autocast scope(device.type(), autocast_type(settings.train.precision));
+    const Autocast scope(device.type(), settings.train.precision);
     append(all, net.forward(input), batch.indices, setup.data, *inputs);
   }
   return all;

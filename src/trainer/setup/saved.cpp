@@ -14,7 +14,7 @@
 #include "lockstep/checkpoint/collective/share_tree.h"
 #include "lockstep/checkpoint/store.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/past_config.h"
+#include "trainer/config/load.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::train {

@@ -69,6 +69,9 @@ Setup set_up(const Command& command);
 /// Loads only the evaluation set, after recall(). False if the task needs all data. Collective.
 bool load_evaluation(Setup& setup);
 
+/// A loss with the class weights of the data, on that device.
+LossOptions loss_options(const TaskData& data, at::Device device);
+
 /// The task's model, with the kernels that train.kernels asks for.
 std::shared_ptr<Net> task_model(const Setup& setup);
 

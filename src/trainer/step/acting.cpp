@@ -1,4 +1,5 @@
-#include "trainer/step/acting.h"
+// The samples of a task that acts.
+#include "trainer/step/feed.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -15,7 +16,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/tasks/cart_pole.h"
-#include "trainer/modes/autocast.h"
+#include "trainer/modes/model.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/step.h"
 
@@ -29,7 +30,7 @@ constexpr uint64_t kOrders = uint64_t{1} << 62;  // streams of the ranks' orders
 Policy policy_of(Net& net, const Setup& setup) {
   return [&net, &settings = setup.settings, device = setup.team->device()](const at::Tensor& observations) {
     const torch::NoGradGuard no_grad;
-    const Autocast scope(device.type(), autocast_type(settings.train.precision));
+    const Autocast scope(device.type(), settings.train.precision);
     return net.forward(placed(net, observations, device, settings.train.layout))
         .to(torch::kCPU, torch::kFloat32);
   };
@@ -278,17 +279,6 @@ class Acting : public SampleSource {
 };
 
 }  // namespace
-
-std::unique_ptr<Actor> actor_of(const Setup& setup) {
-  const Team& team = setup.mesh->data();
-  std::unique_ptr<Actor> actor;
-  setup.team->together([&] {
-    actor = setup.task->actor(
-        setup.settings.for_task(),
-        {.rank = team.rank(), .world = team.world(), .sum = [&team](auto& values) { team.sum(values); }});
-  });
-  return actor;
-}
 
 std::unique_ptr<SampleSource> make_acting(const Setup& setup, std::unique_ptr<Actor> actor) {
   refuse_what_is_for_data(setup);

@@ -2,55 +2,103 @@
 
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "lockstep/base/error.h"
-#include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
 #include "lockstep/data/loader.h"
-#include "trainer/modes/autocast.h"
+#include "trainer/modes/model.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
 
-Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
-  const auto& data = settings.data;
-  const auto& train = settings.train;
-  if (train.epochs < 1) {
-    throw InputError(format("train.epochs is {}: there is nothing to train", train.epochs), "train.epochs",
-                     "set train.epochs to 1 or more");
+namespace {
+
+constexpr int64_t kMostPixels =
+    96;  // along a side; a larger image is shown by every second pixel, or third, ...
+
+bool is_worse(const WorstSample& a, const WorstSample& b) {
+  return a.loss != b.loss ? a.loss > b.loss : a.number < b.number;
+}
+
+// Cross-entropy by hand: a row of ten costs less than one tensor operation.
+WorstSample worst_sample(const float* row, int64_t classes, int64_t actual, int64_t number) {
+  const auto predicted = std::max_element(row, row + classes) - row;
+  double sum = 0;
+  for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(row[i] - row[predicted]));
+  const double loss = std::log(sum) - static_cast<double>(row[actual] - row[predicted]);
+  WorstSample sample = {loss, number, actual, predicted, 1 / sum};
+  if (!std::isfinite(loss)) sample.loss = std::numeric_limits<double>::infinity(), sample.probability = 0;
+  return sample;
+}
+
+std::string packed_samples(const std::vector<WorstSample>& samples) {
+  auto all = nlohmann::json::array();
+  for (const auto& s : samples)  // JSON has no infinity: it becomes null
+    all.push_back({s.loss, s.number, s.actual, s.predicted, s.probability, s.shape, s.pixels});
+  return all.dump();
+}
+
+void unpack(const std::string& text, std::vector<WorstSample>& samples) {
+  for (const auto& s : nlohmann::json::parse(text))
+    samples.push_back({s[0].is_null() ? std::numeric_limits<double>::infinity() : s[0].get<double>(), s[1],
+                       s[2], s[3], s[4], s[5], s[6]});
+}
+
+std::vector<WorstSample> worst_of(const std::vector<std::string>& texts) {
+  std::vector<WorstSample> all;
+  for (const auto& text : texts) unpack(text, all);
+  std::ranges::sort(all, is_worse);
+  all.resize(std::min(all.size(), WorstSamples::kMost));
+  return all;
+}
+
+// The sample's pixels as bytes, where it is an image of a size that a page can show.
+void add_pixels(WorstSample& sample, const at::Tensor& input) {
+  if (input.dim() != 4 || (input.size(1) != 1 && input.size(1) != 3)) return;
+  const int64_t step = (std::max(input.size(2), input.size(3)) + kMostPixels - 1) / kMostPixels;
+  const auto image = input[0].to(torch::kFloat).slice(1, 0, {}, step).slice(2, 0, {}, step);
+  const auto low = image.min(), range = (image.max() - low).clamp_min(1e-12);
+  const auto bytes = ((image - low) / range * 255).round().clamp(0, 255).to(torch::kUInt8).contiguous();
+  sample.shape = bytes.sizes().vec();
+  sample.pixels.assign(bytes.const_data_ptr<uint8_t>(), bytes.const_data_ptr<uint8_t>() + bytes.numel());
+}
+
+}  // namespace
+
+void WorstSamples::offer(const WorstSample& sample) {
+  if (kept_.size() == kMost && !is_worse(sample, kept_.back())) return;
+  kept_.insert(std::ranges::upper_bound(kept_, sample, is_worse), sample);
+  if (kept_.size() > kMost) kept_.pop_back();
+}
+
+void WorstSamples::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices) {
+  if (output.dim() != 2 || target.dim() != 1 || target.scalar_type() != torch::kInt64) return;
+  const auto rows = output.detach().to(torch::kFloat).contiguous();
+  const auto truths = target.contiguous();
+  const int64_t classes = rows.size(1);
+  for (int64_t i = 0; i < rows.size(0) && i < static_cast<int64_t>(indices.size()); ++i) {
+    const int64_t actual = truths.const_data_ptr<int64_t>()[i];
+    if (actual < 0 || actual >= classes) continue;
+    offer(worst_sample(rows.const_data_ptr<float>() + i * classes, classes, actual,
+                       indices[static_cast<size_t>(i)]));
   }
-  DistributedSampler sampler(samples, {.rank = 0, .world = world, .drop_last = data.drop_last});
-  Rounds rounds;
-  rounds.samples = sampler.num_samples();
-  const auto up = [](int64_t all, int64_t part) { return (all + part - 1) / part; };
-  rounds.batches =
-      data.drop_last_batch ? rounds.samples / data.batch_size : up(rounds.samples, data.batch_size);
-  if (rounds.batches == 0)
-    throw InputError(format("an epoch has no full batch of {}: {} samples over {} ranks are {} each",
-                            data.batch_size, samples, world, rounds.samples),
-                     "data.batch_size",
-                     "set data.drop_last_batch to false, a smaller data.batch_size, or start fewer ranks");
-  if (data.batch_size > rounds.samples)
-    log::info(format("data.batch_size is {}, but a rank has {} samples: each epoch is one batch of {}",
-                     data.batch_size, rounds.samples, rounds.samples));
-  rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
-  rounds.total_steps = rounds.steps_per_epoch * train.epochs;
-  if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);
-  rounds.step_samples = data.batch_size * train.accumulate * world;
-  return rounds;
 }
 
-LoaderOptions loader_options(const Settings& settings, at::Device device) {
-  return {.batch_size = settings.data.batch_size,
-          .workers = settings.data.workers,
-          .pin_memory = settings.data.pin_memory && device.is_cuda(),
-          .drop_last = false};
-}
-
-void draw_base_seed() {
-  torch::empty({}, torch::kInt64).random_();
+// First who has the worst, then what those look like: 10,000 ranks do not send each other their images.
+std::vector<WorstSample> WorstSamples::gather(const Team& team, const Dataset& set) const {
+  const auto worst = worst_of(team.all_gather(packed_samples(kept_)));
+  std::vector<WorstSample> mine;
+  team.together([&] {
+    for (const auto& sample : kept_) {
+      if (!std::ranges::count(worst, sample.number, &WorstSample::number)) continue;
+      mine.push_back(sample);
+      add_pixels(mine.back(), set.get({sample.number}).input);
+    }
+  });
+  return worst_of(team.all_gather(packed_samples(mine)));
 }
 
 namespace {
@@ -77,16 +125,15 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   const torch::NoGradGuard no_grad;
   const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
   Loader loader(data.eval, sampler, loader_options(settings, team.device()));
-  LossOptions loss;
+  auto loss = loss_options(data, team.device());
   loss.reduction = at::Reduction::Sum;
-  if (data.class_weights.defined()) loss.class_weights = data.class_weights.to(team.device());
   auto metrics = task.metrics(data);
   if (settings.ddp.broadcast_buffers) share_buffers(team, net);
   draw_base_seed();
   const EvaluationMode mode(net);
   const auto measure = [&](const Batch& batch) {
     const auto input = placed(net, batch.input, team.device(), settings.train.layout);
-    const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
+    const Autocast scope(team.device().type(), settings.train.precision);
     const auto output = net.forward(input);
     const auto target = batch.target.to(output.device());  // of the last stage
     if (loss.class_weights.defined()) loss.class_weights = loss.class_weights.to(output.device());

@@ -1,18 +1,21 @@
 #pragma once
-// Exact evaluation: each sample on exactly one rank, sums over ranks, the same answer at any world size.
+// Exact evaluation: each sample on exactly one rank, sums over ranks, the same answer at any world size. And
+// the samples that the model is most wrong about.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "lockstep/data/loader.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/models/net.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/tasks/task.h"
 #include "trainer/config/settings.h"
-#include "trainer/observe/worst_samples.h"
+#include "trainer/step/feed.h"
 
 namespace lockstep::train {
 
@@ -26,6 +29,30 @@ class EvaluationMode {
 
  private:
   Net& net_;
+};
+
+struct WorstSample {
+  double loss = 0;  ///< the cross-entropy of this sample alone; infinite where it is no number
+  int64_t number = 0, actual = 0, predicted = 0;
+  double probability = 0;            ///< of `predicted`, as the model has it
+  std::vector<int64_t> shape = {};   ///< of an image, channels first; empty where it is none
+  std::vector<uint8_t> pixels = {};  ///< stretched from the image's darkest to its brightest
+};
+
+class WorstSamples {
+ public:
+  static constexpr size_t kMost = 12;
+
+  /// A batch's output with a row of class scores for each sample; other outputs are skipped. CPU tensors.
+  void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices);
+  /// This rank's, the worst first.
+  const std::vector<WorstSample>& kept() const { return kept_; }
+  /// The worst of all ranks with their pixels, on every rank. Collective.
+  std::vector<WorstSample> gather(const Team& team, const Dataset& set) const;
+
+ private:
+  void offer(const WorstSample& sample);
+  std::vector<WorstSample> kept_;
 };
 
 /// Called on every rank after each batch of the evaluation, from 1; true, on all ranks, ends it.
@@ -46,22 +73,5 @@ bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
 /// A metric by its name, if it is there.
 std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
                                const std::string& name);
-
-struct Rounds {
-  int64_t samples = 0;          // a rank's, an epoch
-  int64_t batches = 0;          // a rank's, an epoch
-  int64_t steps_per_epoch = 0;  // optimiser steps
-  int64_t total_steps = 0;      // of the whole run
-  int64_t step_samples = 0;     // of all ranks together, a full step
-};
-
-/// Throws InputError where there is nothing to train on.
-Rounds plan_rounds(const Settings& settings, int64_t samples, int world);
-
-LoaderOptions loader_options(const Settings& settings, at::Device device);
-
-/// Draws one number, as Python's DataLoader does at the start of each pass: a model with dropout needs it for
-/// Python's bits.
-void draw_base_seed();
 
 }  // namespace lockstep::train

@@ -15,6 +15,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/models/net.h"
 #include "lockstep/parallel/team.h"
+#include "lockstep/tasks/actor.h"
 #include "trainer/config/settings.h"
 #include "trainer/setup/setup.h"
 
@@ -34,6 +35,23 @@ struct TrainingState {
   double loss_sum = 0;  // of this epoch, this rank's own
   int64_t loss_count = 0;
 };
+
+struct Rounds {
+  int64_t samples = 0;          // a rank's, an epoch
+  int64_t batches = 0;          // a rank's, an epoch
+  int64_t steps_per_epoch = 0;  // optimiser steps
+  int64_t total_steps = 0;      // of the whole run
+  int64_t step_samples = 0;     // of all ranks together, a full step
+};
+
+/// Throws InputError where there is nothing to train on.
+Rounds plan_rounds(const Settings& settings, int64_t samples, int world);
+
+LoaderOptions loader_options(const Settings& settings, at::Device device);
+
+/// Draws one number, as Python's DataLoader does at the start of each pass: a model with dropout needs it for
+/// Python's bits.
+void draw_base_seed();
 
 /// What is left of one epoch, from step to step: `while (epoch.next_step())`. A batch is fetched when the
 /// loop comes to it, and none before.
@@ -114,7 +132,7 @@ struct Measured {
   std::set<std::string> counts = {};  // which of them are whole numbers
 };
 
-// Where an epoch's samples come from: a data set, or a round of acting before each epoch (acting.h).
+// Where an epoch's samples come from: a data set, or a round of acting before each epoch.
 
 class SampleSource {
  public:
@@ -146,6 +164,27 @@ class SampleSource {
 
 /// The task's. InputError for settings that do not go with it. Collective.
 std::unique_ptr<SampleSource> make_sample_source(const Setup& setup);
+
+// Where a task acts, in the place of its training set: before each epoch a round of acting brings the samples
+// that the epoch's steps learn from, each rank its own (acting.cpp).
+
+/// The source of a task that acts. InputError for settings that are for a data set.
+std::unique_ptr<SampleSource> make_acting(const Setup& setup, std::unique_ptr<Actor> actor);
+
+/// The rewards of whole episodes.
+struct Play {
+  double reward, least, largest;  // the mean, and its bounds
+  std::optional<double> goal;     // of the mean, where the task has one
+  bool solved() const { return goal && reward >= *goal; }
+};
+/// For `eval`: 100 episodes, the same at any number of ranks. Collective.
+Play play_episodes(const Setup& setup, const Actor& actor, Net& net);
+
+/// A table for people.
+std::string report_of(const Play& play);
+
+/// The task's actor on this rank; nullptr where its samples are a data set's.
+std::unique_ptr<Actor> actor_of(const Setup& setup);
 
 /// 1 x 28 x 28.
 std::string shape_in_words(const std::vector<int64_t>& shape);

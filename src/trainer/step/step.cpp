@@ -8,14 +8,95 @@
 
 #include <bit>
 #include <exception>
+#include <map>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "trainer/modes/autocast.h"
+#include "lockstep/zero/sharded_optimizer.h"
+#include "trainer/provoke/provoke.h"
+#include "trainer/setup/saved.h"
 #include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
+namespace {
+
+std::string kilobytes(double bytes) {
+  return format("{:.1f} {}", bytes / (bytes < (1 << 20) ? 1 << 10 : 1 << 20),
+                bytes < (1 << 20) ? "kB" : "MB");
+}
+
+// Collective.
+std::string shared_memory_line(const Team& team, double own) {
+  std::vector<double> sum{own}, ends{own, -own};
+  team.sum(sum);
+  team.max(ends);
+  return format("optimiser state: {} of {} on this rank, {} to {} on {} ranks", kilobytes(own),
+                kilobytes(sum[0]), kilobytes(-ends[1]), kilobytes(ends[0]), team.world());
+}
+
+std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
+                                             const TrainedModel& model) {
+  const auto groups = decay_groups(settings.optim, named_parameters(model));
+  if (!settings.optim.sharded || settings.train.mode != TrainMode::ddp || team.world() == 1)
+    return make_optimizer(groups);
+  auto optimizer = make_sharded_optimizer(groups, team);
+  log::info(shared_memory_line(team, state_bytes_of(*optimizer)));
+  return optimizer;
+}
+
+void require_fused(Optimizer& optimizer, const OptimSettings& settings) {
+  if (optimizer.fuse()) return;
+  throw InputError(format("train.graph: the step of optimiser {} cannot be captured", settings.name),
+                   "optim.name", "use sgd, adam or adamw, or set train.graph to false");
+}
+
+}  // namespace
+
+std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
+  std::map<const void*, std::string> names;
+  for (const auto& item : model.net().named_parameters())
+    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  std::vector<NamedParameter> named;
+  for (const auto& parameter : model.parameters())
+    named.emplace_back(names[parameter.unsafeGetTensorImpl()], parameter);
+  return named;
+}
+
+double state_bytes_of(const Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    if (optimizer.parameters()[i].requires_grad()) bytes += optimizer.state_bytes(i);
+  }
+  return static_cast<double>(bytes);
+}
+
+Learner make_learner(const Setup& setup) {
+  const auto& settings = setup.settings;
+  const auto& team = *setup.team;
+  Learner learner;
+  learner.source = make_sample_source(setup);
+  // first: what a step uses is made on the stream that is captured
+  if (settings.train.graph) learner.graph = comm::cuda().make_step_graph(team.device().index());
+  learner.rounds = plan_rounds(settings, learner.source->samples(), setup.mesh->data().world());
+  check_fault(settings, setup.mesh->data());
+  const auto net = seeded_model(setup);
+  learner.tracer = make_tracer(settings, net->parameters().size());
+  learner.model = make_trained_model(net, *setup.mesh, settings,
+                                     {.another = [&setup] { return task_model(setup); },
+                                      .tracer = learner.tracer,
+                                      .known_loss = setup.task->known_loss(),
+                                      .class_weights = setup.data.class_weights});
+  learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), *learner.model);
+  if (learner.graph) require_fused(*learner.optimizer, settings.optim);
+  learner.schedule =
+      make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);
+  if (settings.train.precision == Precision::fp16)
+    learner.scaler = std::make_unique<GradScaler>(team.device());
+  learner.memory = remembered(setup);
+  return learner;
+}
 
 // What lies there stays as it is: a small model's step is short enough for a call that finds nothing to do.
 at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
@@ -155,14 +236,6 @@ at::Tensor prefetched(Net& net, const at::Tensor& on_host, const at::Tensor& the
   return there;
 }
 
-LossOptions loss_options(const Setup& setup) {
-  LossOptions options;
-  options.label_smoothing = setup.settings.train.label_smoothing;
-  if (setup.data.class_weights.defined())
-    options.class_weights = setup.data.class_weights.to(setup.team->device());
-  return options;
-}
-
 }  // namespace
 
 LossOptions TrainingStep::loss_on(at::Device device) const {
@@ -244,7 +317,11 @@ StepContext TrainingStep::make_context() {
                 backward(batches_ > 1 ? loss / static_cast<double>(batches_) : loss);
               },
           .autocast =
-              [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; },
+              [this] {
+                const auto precision = settings_.train.precision;
+                return precision == Precision::fp32 ? nullptr
+                                                    : std::make_shared<Autocast>(device_.type(), precision);
+              },
           .backward_from =
               [this](const at::Tensor& output, const at::Tensor& gradient) {
                 timed_backward([&] { output.backward(gradient); });
@@ -300,16 +377,16 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       optimizer_(*learner.optimizer),
       scaler_(learner.scaler.get()),
       task_(*setup.task),
-      loss_(loss_options(setup)),
+      loss_(loss_options(setup.data, setup.team->device())),
       settings_(setup.settings),
       device_(setup.team->device()),
       last_step_(learner.rounds.total_steps),
-      autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
       copies_(device_),
       gradients_done_(std::make_shared<GradientsDone>()),
       context_(make_context()),
       captured_(captured_step(setup, learner)) {
+  loss_.label_smoothing = settings_.train.label_smoothing;
   if (!captured_) untrained_ = named_parameters(model_);
   std::erase_if(untrained_,
                 [](const NamedParameter& parameter) { return !parameter.second.requires_grad(); });

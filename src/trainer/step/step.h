@@ -1,5 +1,5 @@
 #pragma once
-// One training step.
+// What learns, and one training step.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
@@ -12,18 +12,44 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/tree.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/resident_set.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "trainer/modes/model.h"
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
+#include "trainer/observe/trace.h"
 #include "trainer/setup/setup.h"
 #include "trainer/step/feed.h"
-#include "trainer/step/learner.h"
 
 namespace lockstep::train {
+
+/// A model, its optimiser and what goes with them. All of it goes into a checkpoint.
+struct Learner {
+  std::unique_ptr<SampleSource> source;
+  std::shared_ptr<Tracer> tracer;  // where train.trace asks for one
+  Rounds rounds;                   // how long it is to learn: a schedule depends on it
+  std::unique_ptr<TrainedModel> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Schedule> schedule;
+  std::unique_ptr<GradScaler> scaler;      // fp16 alone
+  std::unique_ptr<comm::StepGraph> graph;  // with train.graph alone
+  Tree memory;                             // the task's, for predict; the same in every checkpoint
+};
+
+/// As the settings say, at the first step. Collective.
+Learner make_learner(const Setup& setup);
+
+/// This rank's parameters under the model's names.
+std::vector<NamedParameter> named_parameters(const TrainedModel& model);
+
+/// What the states of all trained parameters take on this rank, in the words of the optimiser itself.
+double state_bytes_of(const Optimizer& optimizer);
 
 // Copies batches to a GPU on a stream of its own, so that the next one is copied while a step computes.
 
@@ -143,7 +169,6 @@ class TrainingStep {
   const Settings& settings_;
   at::Device device_;
   const int64_t last_step_;  // of the run: no batch follows
-  std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
   std::vector<NamedParameter> untrained_;  // so far; no captured step looks
   unsigned looks_ = 0;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -41,39 +40,32 @@ std::string model_of_processor() {
   return found.empty() ? "unknown" : base::join(found, " ");
 }
 
-struct Fact {
-  const char* key;
-  std::string here;
-  const char* written;  // "written" with or on what
-};
-
-std::vector<Fact> facts() {
-  return {{"libtorch", TORCH_VERSION, "written with libtorch"}, {"processor", processor(), "written on"}};
-}
-
 }  // namespace
 
 std::string processor() {
   return format("{}, {}", model_of_processor(), at::get_cpu_capability());
 }
 
-void put_machine(const Tree& dict) {
-  for (const auto& fact : facts()) put(dict, fact.key, fact.here);
+std::vector<Fact> machine_facts() {
+  return {{"libtorch", TORCH_VERSION, "written with libtorch"}, {"processor", processor(), "written on"}};
 }
 
-std::vector<std::string> unlike_machine(const Tree& dict, MissingFact unrecorded) {
-  std::vector<std::string> unlike;
-  for (const auto& fact : facts()) {
-    const auto there = find(dict, fact.key);
+void put_facts(const Tree& dict, const std::vector<Fact>& facts) {
+  for (const auto& fact : facts) put(dict, fact.key, fact.here);
+}
+
+std::vector<std::string> differences(const Tree& dict, const std::vector<Fact>& facts,
+                                     MissingFact unrecorded) {
+  std::vector<std::string> found;
+  for (const auto& [key, here, written] : facts) {
+    const auto there = find(dict, key);
     if (!there || there->isNone()) {
-      if (unrecorded == MissingFact::differs) unlike.push_back(format("{} (not recorded)", fact.written));
-      continue;
+      if (unrecorded == MissingFact::differs) found.push_back(format("written without recording {}", key));
+    } else if (const auto before = as_string(*there, key); before != here) {
+      found.push_back(format("{} {}, but this run uses {}", written, before, here));
     }
-    const auto written = as_string(*there, fact.key);
-    if (written != fact.here)
-      unlike.push_back(format("{} {}, but this is {}", fact.written, written, fact.here));
   }
-  return unlike;
+  return found;
 }
 
 namespace {
@@ -153,9 +145,10 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   const auto name = team.from_first([&] { return name_of(core); });
   const auto* memory = memory_of(core);
   if (core && core->comm_hook() && !memory)
-    warn_once(team, format("the comm hook {} does not declare its state: any state is reset (see HookMemory "
-                           "in lockstep/parallel/comm_hook.h)",
-                           name));
+    warn_once(
+        team,
+        format("the comm hook {} does not declare its state: any state is reset (see HookMemory in lockstep/parallel/comm_hook.h)",
+               name));
   if (!keeps_something(team, core)) return;
   Part part;
   team.together([&] { part = part_of(team, core, layout, dict); });
@@ -163,9 +156,9 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   for (auto& one : team.all_gather(part.missing))
     if (!one.empty()) missing.push_back(std::move(one));
   if (!missing.empty())
-    return warn_once(team, format("the state of the comm hook {} is reset: {}; the bits will differ from "
-                                  "those of an uninterrupted run",
-                                  name, missing.front()));
+    return warn_once(
+        team, format("the state of the comm hook {} is reset: {}; the bits will differ from those of an uninterrupted run",
+                     name, missing.front()));
   team.together([&] {
     if (memory && memory->load && !part.state.empty()) memory->load(part.state);
   });
@@ -197,15 +190,11 @@ Tree gather_states(const Team& team, const at::Tensor& state) {
   return list;
 }
 
-std::optional<at::Tensor> own_state(const Team& team, const Tree& list, const std::string& key) {
-  const auto states = elements(list);
-  if (states.size() == 1) return as_tensor(states[0], key);
-  if (states.size() != static_cast<size_t>(team.world())) return std::nullopt;
-  return as_tensor(states[static_cast<size_t>(team.rank())], key);
-}
-
 void restore_generator(const Team& team, const Tree& list, const std::string& key, at::Device device) {
-  if (const auto mine = own_state(team, list, key)) set_rng_state(*mine, device);
+  const auto states = elements(list);
+  if (states.size() == 1) return set_rng_state(as_tensor(states[0], key), device);
+  if (states.size() != static_cast<size_t>(team.world())) return;
+  set_rng_state(as_tensor(states[static_cast<size_t>(team.rank())], key), device);
 }
 
 // The largest number of GPUs of a rank; a rank with fewer repeats its last one.
@@ -215,6 +204,7 @@ size_t most_gpus(const Team& team, size_t own) {
   return static_cast<size_t>(most[0]);
 }
 
+// One list for each GPU.
 std::vector<Tree> device_states(const Tree& dict) {
   std::vector<Tree> lists;
   if (const auto first = find(dict, kDevice)) lists.push_back(*first);

@@ -46,14 +46,24 @@ std::vector<std::vector<std::string>> buckets_of(const Tree& list);
 /// The processor's name and numbers, and the instructions that libtorch uses: "AMD EPYC 9555 26 2 1, AVX512".
 std::string processor();
 
-/// Adds "libtorch" and "processor", because others may round differently.
-void put_machine(const Tree& dict);
+/// What the bits depend on: a key of the checkpoint, its value here, and words for another value.
+struct Fact {
+  const char* key;
+  std::string here;
+  const char* written;  // "written with libtorch"
+};
+
+/// "libtorch" and "processor", because others may round differently.
+std::vector<Fact> machine_facts();
+
+void put_facts(const Tree& dict, const std::vector<Fact>& facts);
 
 /// Whether a fact that the file does not have counts as a difference.
 enum class MissingFact { passes, differs };
 
-/// The differences to this machine: "written with libtorch 2.11.0, and this is 2.15.0".
-std::vector<std::string> unlike_machine(const Tree& dict, MissingFact unrecorded = MissingFact::passes);
+/// The differences: "written with libtorch 2.11.0, but this run uses 2.15.0".
+std::vector<std::string> differences(const Tree& dict, const std::vector<Fact>& facts,
+                                     MissingFact unrecorded = MissingFact::passes);
 
 /// Adds "comm_hook", every rank's state of a communication hook (PowerSGD's errors, a user's own). `core` is
 /// null on a rank without DDP; `layout` describes how the ranks share the model. Collective; rank 0 has the

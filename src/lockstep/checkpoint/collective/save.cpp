@@ -23,7 +23,7 @@ bool has_buckets(const Team& team, const CheckpointParts& parts) {
 // Collective: gathers the ranks' state.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
   const auto state = make_dict({{"format", checkpoint::kSessionFormat}, {"world", int64_t{team.world()}}});
-  checkpoint::put_machine(state);
+  checkpoint::put_facts(state, checkpoint::machine_facts());
   checkpoint::put_generators(team, state, checkpoint::gpus_of(team, parts.model.devices()));
   if (has_buckets(team, parts))
     put(state, "buckets", checkpoint::tree_of(parts.model.core()->settle_buckets()));
@@ -100,7 +100,7 @@ void restore(const Team& team, const LoadedFile& file, const CheckpointParts& pa
     const auto buckets = checkpoint::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
-  for (const auto& one : checkpoint::unlike_machine(file.state()))
+  for (const auto& one : checkpoint::differences(file.state(), checkpoint::machine_facts()))
     log::info(format("the checkpoint was {}: from here on the bits may differ", one));
   if (find(file.state(), "rng"))
     checkpoint::restore_generators(team, file.state(), checkpoint::gpus_of(team, parts.model.devices()));

@@ -10,8 +10,8 @@
 #include "lockstep/base/format.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
-#include "trainer/run_folder/lock.h"
-#include "trainer/run_folder/request.h"
+#include "trainer/run_folder/folder.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::cli {
 namespace {
