@@ -172,7 +172,7 @@ class Bench {
     runtime_ = runtime.get();
     const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
     session_ =
-        std::make_unique<Session>(std::move(runtime), parallel::Joining{.options = {}, .facts = facts});
+        std::make_unique<Session>(std::move(runtime), parallel::SessionSetup{.options = {}, .facts = facts});
     if (session_->world() == 1)
       throw InputError("one rank has nothing to exchange", "bench allreduce",
                        "start more: mpirun -n 2 lockstep bench allreduce");

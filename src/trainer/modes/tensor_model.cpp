@@ -51,7 +51,7 @@ class TensorParts : public ModelParts {
     }
     if (!dims_.empty()) return;
     throw InputError("the model has no layers that split among ranks", "parallel.tensor",
-                     "build it from the layers of WantedModel, or set parallel.tensor to 1");
+                     "build it from the layers of ModelRequest, or set parallel.tensor to 1");
   }
 
   const Team& team() const override { return team_; }

@@ -21,7 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/meet/rendezvous.h"
+#include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/runtime.h"
@@ -177,11 +177,11 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
-  const parallel::Joining joining{.options = settings.launch,
-                                  .grouped = settings.train.mode == TrainMode::ddp,
-                                  .gpus = gpus_for(settings),
-                                  .threads = threads_of_rank(settings.train, command.whole_model),
-                                  .facts = facts};
+  const parallel::SessionSetup joining{.options = settings.launch,
+                                       .grouped = settings.train.mode == TrainMode::ddp,
+                                       .gpus = gpus_for(settings),
+                                       .threads = threads_of_rank(settings.train, command.whole_model),
+                                       .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
   const auto& group = setup.session->group();
   if (setup.backend == "shared" && group) setup.backend = group->getBackend(c10::kCPU)->getBackendName();
@@ -238,7 +238,7 @@ namespace {
 // A name for the file where the ranks meet.
 std::string meeting_of(const launch::Runtime& runtime) {
   if (!runtime.has_met()) return "";
-  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), comm::random_word()));
+  return runtime.broadcast(format("as-world-{}-{}", ::getpid(), base::random_word()));
 }
 
 // Gone when the ranks have met; a rank that ended before may have left it.

@@ -29,7 +29,7 @@
 namespace lockstep::train {
 namespace {
 
-std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const WholeSet& set) {
+std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const DatasetTensors& set) {
   try {
     return std::make_shared<data::ResidentSet>(set, device);
   } catch (const std::exception& error) {
@@ -238,7 +238,7 @@ std::shared_ptr<Net> task_model(const Setup& setup) {
 
 std::shared_ptr<Net> seeded_model(const Setup& setup) {
   const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
-  const UseLayers layers(layers_for(*setup.mesh, setup.settings.parallel));
+  const LayersGuard layers(layers_for(*setup.mesh, setup.settings.parallel));
   std::shared_ptr<Net> net;
   setup.team->together([&] {
     torch::manual_seed(seed);
