@@ -13,9 +13,11 @@ pytestmark = pytest.mark.about("job_scripts")
 @pytest.mark.full  # srun and gloo are in the scripts below
 @pytest.mark.parametrize("start, backend", [("mpirun", "gloo"), ("srun", "mpi"), ("mpirun", "mpi")])
 def test_same_parameters_as_without_slurm(start, backend, lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch("--nodes=2", "--ntasks-per-node=1", DDP, "quick.yaml", "--set", f"launch.backend={backend}", env={"LOCKSTEP_START": start})
+    one_thread = ("--set", "train.threads=1")  # each rank has the two cores of a node
+    job = sbatch("--nodes=2", "--ntasks-per-node=1", DDP, "quick.yaml", "--set", f"launch.backend={backend}", *one_thread,
+                 env={"LOCKSTEP_START": start})
     finished(lab, work, job)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, backend)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, backend, *one_thread)
 
 
 @pytest.mark.mpi
