@@ -17,14 +17,14 @@ namespace lockstep::checkpoint {
 std::string pickle_tree(const Tree& tree, std::vector<at::Tensor>& storages);
 
 /// A tree, and the bytes of the storages that its tensors are views of.
-struct WithStorages {
+struct StoredTree {
   Tree tree;
   std::vector<at::Tensor> storages;
 };
 
 /// The tree of pickle_tree(). The storages, on the CPU and in the same order, are to be filled. `name` is
 /// what errors call the pickle.
-WithStorages unpickle_tree(std::span<const uint8_t> pickle, const std::string& name);
+StoredTree unpickle_tree(std::span<const uint8_t> pickle, const std::string& name);
 
 /// Error unless the tensor's numbers are in a storage, which files and messages need.
 inline void require_dense(const at::Tensor& tensor) {

@@ -293,8 +293,8 @@ std::string checkpoint::pickle_tree(const Tree& tree, std::vector<at::Tensor>& s
   return pickle;
 }
 
-checkpoint::WithStorages checkpoint::unpickle_tree(std::span<const uint8_t> pickle, const std::string& name) {
-  WithStorages made;
+checkpoint::StoredTree checkpoint::unpickle_tree(std::span<const uint8_t> pickle, const std::string& name) {
+  StoredTree made;
   Cursor input(pickle, name);
   made.tree = unpickle(input, [&](const StorageRef& storage) {
     if (storage.key == std::to_string(made.storages.size())) {

@@ -31,7 +31,7 @@ namespace lockstep {
 namespace {
 
 using Devices = std::vector<c10::Device>;
-using parallel::CountedFor;
+using parallel::DeviceMemoryScope;
 using torch::autograd::Edge;
 using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
@@ -61,7 +61,7 @@ std::string name_of_device(size_t index, const Devices& devices) {
 
 // A tensor on that device; logical devices of the CPU also get copies.
 at::Tensor sent(const at::Tensor& tensor, size_t index, c10::Device device) {
-  const CountedFor counted(index);
+  const DeviceMemoryScope counted(index);
   const bool is_there = index > 0 && tensor.device() == device;
   return is_there ? tensor.clone() : tensor.to(device, /*non_blocking=*/true);
 }
@@ -120,7 +120,7 @@ class DeviceThreads {
         const at::ThreadLocalStateGuard as_the_caller(state);
         autocast.apply();
         const c10::OptionalDeviceGuard here(devices_[i].is_cpu() ? std::nullopt : std::optional(devices_[i]));
-        const CountedFor counted(i);
+        const DeviceMemoryScope counted(i);
         work(i);
       } catch (...) {
         errors[i] = std::current_exception();
@@ -180,7 +180,7 @@ class Replicas {
     }
     const auto generator = cpu_generator_state();  // what a replica draws when it is made leaves no trace
     for (const auto& device : devices) {
-      const CountedFor counted(copies_.size());
+      const DeviceMemoryScope counted(copies_.size());
       auto& copy = copies_.emplace_back(Copy{device, make(device), {}, {}});
       if (!copy.module) refuse_replica("the function returned null");
       if (copy.module == module_) refuse_replica("it is the module itself");
@@ -198,7 +198,7 @@ class Replicas {
   void refresh(size_t count, bool keep) {
     const torch::NoGradGuard no_grad;
     for (size_t i = 0; i < count; ++i) {
-      const CountedFor counted(i);
+      const DeviceMemoryScope counted(i);
       auto& replica = copies_[i];
       copy_modes(*module_, *replica.module);
       for (auto& pair : replica.parameters) {

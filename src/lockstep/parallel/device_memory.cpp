@@ -74,7 +74,7 @@ void restart_peak_of(const Device& gpu) {
 
 }  // namespace
 
-CountedFor::CountedFor(size_t device) {
+DeviceMemoryScope::DeviceMemoryScope(size_t device) {
   auto ledger = current_ledger();
   if (ledger && device < ledger->held.size())
     guard_.emplace(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(std::move(ledger), device));

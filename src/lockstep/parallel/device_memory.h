@@ -15,9 +15,9 @@ namespace lockstep::parallel {
 
 /// While it lives, what this thread allocates on the CPU counts for a device of the DeviceMemory that lives
 /// now; nothing without one.
-class CountedFor {
+class DeviceMemoryScope {
  public:
-  explicit CountedFor(size_t device);
+  explicit DeviceMemoryScope(size_t device);
 
  private:
   std::optional<c10::DebugInfoGuard> guard_;
@@ -38,7 +38,7 @@ class DeviceMemory {
 
  private:
   const std::vector<at::Device> devices_;
-  std::optional<CountedFor> own_;
+  std::optional<DeviceMemoryScope> own_;
 };
 
 }  // namespace lockstep::parallel

@@ -61,12 +61,12 @@ void put_machine(const Tree& dict) {
   for (const auto& fact : facts()) put(dict, fact.key, fact.here);
 }
 
-std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded) {
+std::vector<std::string> unlike_machine(const Tree& dict, MissingFact unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& fact : facts()) {
     const auto there = find(dict, fact.key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs) unlike.push_back(format("{} (not recorded)", fact.written));
+      if (unrecorded == MissingFact::differs) unlike.push_back(format("{} (not recorded)", fact.written));
       continue;
     }
     const auto written = as_string(*there, fact.key);

@@ -46,10 +46,10 @@ std::string processor();
 void put_machine(const Tree& dict);
 
 /// Whether a fact that the file does not have counts as a difference.
-enum class Unrecorded { passes, differs };
+enum class MissingFact { passes, differs };
 
 /// The differences to this machine: "written with libtorch 2.11.0, and this is 2.15.0".
-std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded = Unrecorded::passes);
+std::vector<std::string> unlike_machine(const Tree& dict, MissingFact unrecorded = MissingFact::passes);
 
 }  // namespace lockstep::train
 

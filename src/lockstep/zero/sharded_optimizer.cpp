@@ -18,13 +18,13 @@
 namespace lockstep::zero {
 namespace {
 
-using parallel::Stretches;
+using parallel::ByteTensors;
 
 constexpr int64_t kAlign = 64;
 
 // A rank's updated memory, one stretch after the other.
-Stretches stretches_of(const std::vector<ParameterPiece>& share, const std::vector<at::Tensor>& params) {
-  Stretches all;
+ByteTensors stretches_of(const std::vector<ParameterPiece>& share, const std::vector<at::Tensor>& params) {
+  ByteTensors all;
   for (const auto& piece : share) {
     const auto& param = params[piece.param];
     if (!param.requires_grad() || piece.size() == 0) continue;
@@ -33,7 +33,7 @@ Stretches stretches_of(const std::vector<ParameterPiece>& share, const std::vect
   return all;
 }
 
-int64_t slot_bytes(const std::vector<Stretches>& shares) {
+int64_t slot_bytes(const std::vector<ByteTensors>& shares) {
   int64_t longest = 0;
   for (const auto& share : shares) longest = std::max(longest, share.total);
   const auto most = std::max<int64_t>(kAlign, parallel::kInFlight / static_cast<int64_t>(shares.size()));
@@ -41,7 +41,7 @@ int64_t slot_bytes(const std::vector<Stretches>& shares) {
 }
 
 // One all-gather: slot r of the buffer is rank r's next bytes.
-void exchange_round(const Team& team, const std::vector<Stretches>& shares, int64_t from,
+void exchange_round(const Team& team, const std::vector<ByteTensors>& shares, int64_t from,
                     at::Tensor& buffer) {
   const auto slots = buffer.chunk(team.world());
   const auto own = static_cast<size_t>(team.rank());
@@ -56,7 +56,7 @@ void exchange_round(const Team& team, const std::vector<Stretches>& shares, int6
 /// Sends each rank's updated elements to all ranks. Collective.
 void exchange_updates(const Team& team, const Shares& shares, const std::vector<at::Tensor>& params) {
   const torch::NoGradGuard no_grad;
-  std::vector<Stretches> all;
+  std::vector<ByteTensors> all;
   int64_t longest = 0;
   for (const auto& share : shares)
     longest = std::max(longest, all.emplace_back(stretches_of(share, params)).total);

@@ -149,12 +149,12 @@ std::vector<Fact> facts_of(const Team& team) {
           {"sums", order_of_sums(team), "summed in the order of"}};
 }
 
-std::vector<std::string> unlike_run(const Team& team, const Tree& extras, Unrecorded unrecorded) {
+std::vector<std::string> unlike_run(const Team& team, const Tree& extras, MissingFact unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& [key, here, was] : facts_of(team)) {
     const auto there = find(extras, key);
     if (!there || there->isNone()) {
-      if (unrecorded == Unrecorded::differs) unlike.push_back(format("written without recording {}", key));
+      if (unrecorded == MissingFact::differs) unlike.push_back(format("written without recording {}", key));
     } else if (const auto before = as_string(*there, key); before != here) {
       unlike.push_back(format("{} {}, but this run uses {}", was, before, here));
     }
@@ -170,7 +170,7 @@ void put_run_facts(const Team& team, const Tree& dict) {
 
 void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
   const bool required = is_required(setup);
-  const auto unrecorded = required ? Unrecorded::differs : Unrecorded::passes;
+  const auto unrecorded = required ? MissingFact::differs : MissingFact::passes;
   const auto extras = find(checkpoint, kTrainerKey);
   if (!extras && required)
     refuse("the checkpoint is not from lockstep and does not record what its bits depend on",

@@ -9,16 +9,16 @@
 namespace lockstep::parallel {
 namespace {
 
-using checkpoint::WithStorages;
+using checkpoint::StoredTree;
 
 constexpr int kTag = 9;  // of gather_trees' messages
 
-WithStorages laid_out(const void* data, size_t size, const std::string& name) {
+StoredTree laid_out(const void* data, size_t size, const std::string& name) {
   return checkpoint::unpickle_tree({static_cast<const uint8_t*>(data), size}, name);
 }
 
-Stretches stretches_of(const std::vector<at::Tensor>& storages) {
-  Stretches all;
+ByteTensors stretches_of(const std::vector<at::Tensor>& storages) {
+  ByteTensors all;
   for (const auto& bytes : storages) all.add(bytes);
   return all;
 }
@@ -33,7 +33,7 @@ void piece_by_piece(const Team& team, int64_t total, int64_t piece, const Pass& 
     pass(from, buffer.slice(0, 0, std::min(piece, total - from)));
 }
 
-void broadcast(const Team& team, const Stretches& all, int64_t piece) {
+void broadcast(const Team& team, const ByteTensors& all, int64_t piece) {
   piece_by_piece(team, all.total, piece, [&](int64_t from, const at::Tensor& slot) {
     if (team.first()) take_from(all, from, slot);
     std::vector<at::Tensor> tensors{slot};
@@ -88,7 +88,7 @@ Tree receive_tree(const Team& team, int rank, int64_t piece) {
 
 Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t piece) {
   if (team.world() == 1) return read();
-  WithStorages own;
+  StoredTree own;
   const auto frame = team.from_first([&] {
     own.tree = read();
     return checkpoint::pickle_tree(own.tree, own.storages);

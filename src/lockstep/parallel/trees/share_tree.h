@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 constexpr int64_t kInFlight = int64_t{64} << 20;
 
 /// Flat tensors of bytes, one after the other; exchanged in pieces, whatever the tensors' sizes.
-struct Stretches {
+struct ByteTensors {
   std::vector<at::Tensor> bytes;
   int64_t total = 0;
 
@@ -30,7 +30,7 @@ struct Stretches {
 
 /// Calls copy(part of a stretch, its place in the slot) for all bytes in [from, from + slot's size).
 template <class Copy>
-void for_each_part(const Stretches& all, int64_t from, const at::Tensor& slot, const Copy& copy) {
+void for_each_part(const ByteTensors& all, int64_t from, const at::Tensor& slot, const Copy& copy) {
   int64_t begin = 0;
   for (const auto& stretch : all.bytes) {
     const auto first = std::max(from, begin), last = std::min(from + slot.numel(), begin + stretch.numel());
@@ -41,10 +41,10 @@ void for_each_part(const Stretches& all, int64_t from, const at::Tensor& slot, c
 }
 
 /// Fills the slot, or the stretches from it.
-inline void take_from(const Stretches& all, int64_t from, const at::Tensor& slot) {
+inline void take_from(const ByteTensors& all, int64_t from, const at::Tensor& slot) {
   for_each_part(all, from, slot, [](const at::Tensor& part, at::Tensor place) { place.copy_(part); });
 }
-inline void put_into(const Stretches& all, int64_t from, const at::Tensor& slot) {
+inline void put_into(const ByteTensors& all, int64_t from, const at::Tensor& slot) {
   for_each_part(all, from, slot, [](at::Tensor part, const at::Tensor& place) { part.copy_(place); });
 }
 
