@@ -1,11 +1,13 @@
 #pragma once
 // Small helpers for text: nearest names for "did you mean", joining, UTF-8.
 
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace lockstep::base {
@@ -40,6 +42,14 @@ std::optional<size_t> invalid_utf8(std::string_view text);
 std::string printable(std::string_view text, size_t limit = 80);
 
 inline constexpr size_t kLongestPath = 4096;  ///< printable()'s limit for a path
+
+/// The number that is the whole text, as C++ writes it; nullopt for any other text, or if it is out of range.
+template <class Number = int>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 /// The number of characters of a UTF-8 text.
 size_t letters(std::string_view text);

@@ -1,13 +1,13 @@
 #include "lockstep/launch/scheduler.h"
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <sstream>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -19,10 +19,8 @@ constexpr std::chrono::milliseconds kAnswersWithin{5000};
 constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
 
 std::optional<long> parse_number(const std::string& text) {
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value >= 0 && value <= kLatest ? std::optional(value) : std::nullopt;
+  const auto value = base::parse_number<long>(text);
+  return value && *value >= 0 && *value <= kLatest ? value : std::nullopt;
 }
 
 // local time in the given strptime form, whole text

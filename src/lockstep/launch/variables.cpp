@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <charconv>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -40,10 +39,8 @@ std::string quote(const Environment& environment, const char* name) {
 std::optional<int> number_of(const Environment& environment, const char* name) {
   if (!is_set(environment, name)) return std::nullopt;
   const std::string text = text_of(environment, name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || text.front() == '-') refuse(environment, name, "a number from 0 to 2147483647");
+  const auto value = base::parse_number(text);
+  if (!value || text.front() == '-') refuse(environment, name, "a number from 0 to 2147483647");
   return value;
 }
 

@@ -1,11 +1,11 @@
 #include "lockstep/base/files/checkpoint_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::base {
 
@@ -30,10 +30,8 @@ std::optional<int64_t> step_in_name(const std::string& name) {
   if (!name.starts_with(kStem) || !name.ends_with(kExtension)) return std::nullopt;
   const auto digits =
       std::string_view(name).substr(kStem.size(), name.size() - kStem.size() - kExtension.size());
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return std::nullopt;
-  return step;
+  const auto step = parse_number<int64_t>(digits);
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 std::vector<fs::path> checkpoints_in(const std::string& folder, std::error_code& failure) {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -62,11 +61,9 @@ template <class Number>
 Number number(const RowOptions& options, const std::string& name, Number otherwise, const char* wanted) {
   const auto* text = find(options, name);
   if (!text) return otherwise;
-  Number value{};
-  const char* end = text->data() + text->size();
-  const auto [at, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || at != end) refuse_option(name, *text, wanted);
-  return value;
+  const auto value = base::parse_number<Number>(*text);
+  if (!value) refuse_option(name, *text, wanted);
+  return *value;
 }
 
 }  // namespace

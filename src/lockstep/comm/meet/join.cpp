@@ -4,7 +4,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <cctype>
-#include <charconv>
 #include <thread>
 #include <utility>
 
@@ -31,9 +30,8 @@ constexpr Milliseconds kRetry{50};
 constexpr Milliseconds kLocalRetry{5};
 
 std::uint16_t port_of(const std::string& text) {
-  int port = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (code != std::errc() || end != text.data() + text.size() || port < 1 || port > 65535) {
+  const auto port = base::parse_number(text).value_or(0);
+  if (port < 1 || port > 65535) {
     throw InputError(format("MASTER_PORT is '{}', which is not a port", text), "the environment",
                      "set MASTER_PORT to a number from 1 to 65535, the same on every rank");
   }

@@ -28,10 +28,6 @@ std::string name_of(const Peer& peer);
 /// "rank 2 (...) and rank 3 (...)"; names eight ranks and counts the rest.
 std::string names_of(const std::vector<Peer>& peers);
 
-/// As text for other ranks, and back.
-std::string pack(const Peer& peer);
-Peer unpack_peer(const std::string& text);
-
 enum class ProcessState { running, stopped, gone };
 /// A zombie counts as gone: its sockets and memory are closed.
 ProcessState process_state(int pid);

@@ -22,6 +22,9 @@
 #include "lockstep/comm/meet/private_folder.h"
 
 namespace lockstep::comm {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peer, rank, node, pid, pid_space, host, address)
+
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
@@ -162,13 +165,11 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
 
 std::vector<Peer> introduce(const launch::Runtime& runtime) {
   const Job& job = runtime.job();
+  const Peer own{
+      .rank = job.rank, .node = job.node_rank, .host = job.host, .address = address_for_others(job)};
   std::vector<Peer> peers;
-  for (const auto& text : runtime.all_gather(pack({.rank = job.rank,
-                          .node = job.node_rank,
-                          .host = job.host,
-                          .address = address_for_others(job)}))) {
-    peers.push_back(unpack_peer(text));
-  }
+  for (const auto& text : runtime.all_gather(base::as_line(nlohmann::json(own))))
+    peers.push_back(base::from_rank<Peer>(text));
   return peers;
 }
 

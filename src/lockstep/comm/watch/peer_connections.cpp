@@ -8,10 +8,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <set>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
 namespace {
@@ -61,10 +62,7 @@ std::vector<int> open_descriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   std::vector<int> numbers;
   while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
-    const std::string name = entry->d_name;
-    int number = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc())
-      numbers.push_back(number);
+    if (const auto number = base::parse_number(entry->d_name)) numbers.push_back(*number);
   }
   return numbers;
 }

@@ -137,9 +137,8 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
     const auto found = std::find(header.begin(), header.end(), wanted);
     if (found != header.end()) return found - header.begin();
   }
-  size_t index = 0;
-  const auto [end, status] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
-  if (status == std::errc() && end == wanted.data() + wanted.size() && index < header.size()) return index;
+  const auto index = base::parse_number<size_t>(wanted);
+  if (index && *index < header.size()) return *index;
   const auto near = named ? base::nearest(wanted, header) : std::nullopt;
   throw InputError(format("there is no column '{}'", base::printable(wanted)), where,
                    near ? format("did you mean {}?", *near)

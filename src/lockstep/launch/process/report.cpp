@@ -6,12 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
-#include <optional>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -71,13 +68,6 @@ namespace {
 
 constexpr const char* kVariable = "LOCKSTEP_ERRORS";
 
-std::optional<int> number_in(const char* text) {
-  int number = 0;
-  const char* end = text + std::strlen(text);
-  const auto [at, failed] = std::from_chars(text, end, number);
-  return failed == std::errc() && at == end ? std::optional(number) : std::nullopt;
-}
-
 // A descriptor that was meant for a parent process may be another file of this process.
 bool is_pipe(int descriptor) {
   struct stat facts {};
@@ -118,7 +108,7 @@ void note_fault(const std::exception& error) noexcept {
   std::signal(SIGPIPE, SIG_IGN);  // the error is printed in any case
   try {
     const auto line = fault_as_json(error) + "\n";
-    if (const auto number = number_in(place)) {
+    if (const auto number = base::parse_number(place)) {
       if (is_pipe(*number) && takes_more(*number)) base::write_all(*number, line);
       return;
     }

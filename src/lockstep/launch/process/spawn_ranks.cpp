@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,6 +23,7 @@
 #include "lockstep/base/program.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/stop_signal.h"
+#include "lockstep/launch/process/terminal.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -62,9 +62,7 @@ class HeldSignals {
 // This process's own command line; the program's file may have been replaced since.
 std::vector<std::string> own_command() {
   constexpr const char* kItself = "/proc/self/exe";
-  std::ifstream file("/proc/self/cmdline");
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  auto words = command_line_of(::getpid());
   const auto path = std::filesystem::read_symlink(kItself);
   if (!words.empty()) words[0] = std::filesystem::exists(path) ? path.string() : kItself;
   return words;

@@ -25,13 +25,6 @@ std::string in_proc(pid_t process, const std::string& name) {
   return format("/proc/{}/{}", process, name);
 }
 
-std::vector<std::string> command_line_of(pid_t process) {
-  std::ifstream file(in_proc(process, "cmdline"));
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
-}
-
 // Whether the launcher reads what a rank writes there: through a pipe or a pseudo terminal.
 bool is_read_by(int descriptor, pid_t launcher) {
   struct stat own {};
@@ -69,6 +62,13 @@ std::optional<Terminal> terminal_of(pid_t launcher, int descriptor) {
 }
 
 }  // namespace
+
+std::vector<std::string> command_line_of(pid_t process) {
+  std::ifstream file(in_proc(process, "cmdline"));
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
 
 std::string launcher_named(pid_t process) {
   const auto name = base::first_line(in_proc(process, "comm"));
