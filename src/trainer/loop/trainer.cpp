@@ -272,6 +272,7 @@ RunEnding Trainer::run() {
   std::vector<PhaseSeconds> phases;
   for (const auto& text : setup_.team->all_gather(phases_of(log_.clock().seconds()).dump()))
     phases.push_back(Json::parse(text).get<PhaseSeconds>());
+  log_.exchange_usage();
   log_.summarize(state_, phases);
   log_.line(learner_.model->summary());
   log_.line(learner_.source->summary());
@@ -315,6 +316,8 @@ void Trainer::take_steps() {
       log_.clock().read_pending();
       if (show) log_.step(state_, verdicts.loss, lr);
       watch_.obey(verdicts, state_, losses_);
+      constexpr int64_t kSeldom = 64;  // about every 16 s
+      if (++agreements_ % kSeldom == 0) log_.exchange_usage();
       save = save || verdicts.save;
     }
     log_.progress(state_, losses_.last());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,10 @@
 #include "trainer/run_folder/lock.h"
 
 namespace lockstep::run_folder {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cost, core_seconds, gpu_seconds, queue_seconds, cores, gpus,
+                                                until, peak_memory, energy_joules, energy_source)
+
 namespace {
 
 struct StateName {
@@ -65,6 +70,7 @@ nlohmann::ordered_json json_of(const RunStatus& status) {
           {"attempt", status.attempt},
           {"lost_seconds", status.lost.seconds},
           {"lost_steps", status.lost.steps},
+          {"cost", nlohmann::json(status.cost)},
           {"world", status.world},
           {"host", status.host},
           {"job_id", status.job_id},
@@ -133,6 +139,7 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
 
 void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
   status.updated = unix_now();
+  charge(status.cost);
   const auto text = text_of(json_of(status));
   const auto path = (folder / "status.json").string();
   try {
@@ -168,6 +175,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
     status.seconds = json.value("seconds", 0.0);
     status.attempt = json.value("attempt", int64_t{1});
     status.lost = {json.value("lost_seconds", 0.0), json.value("lost_steps", int64_t{0})};
+    status.cost = json.value("cost", Cost());
     status.world = json.value("world", 1);
     status.host = json.value("host", "");
     status.job_id = json.value("job_id", "");
@@ -178,6 +186,34 @@ RunStatus read_status(const std::filesystem::path& folder) {
     throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
                      "resume with `lockstep train --resume FOLDER`, which writes it again");
   }
+}
+
+void begin_attempt(Cost& cost, const std::string& allocation, double cores, double gpus) {
+  double began = unix_now(), queued = 0, gpus_of_job = 0;
+  std::sscanf(allocation.c_str(), "%lf,%lf,%lf,%lf", &began, &cores, &gpus_of_job, &queued);
+  if (cost.until < began) {  // not a restart of ranks in the same job
+    cost.until = began;
+    cost.queue_seconds += queued;
+  }
+  cost.cores = cores;
+  cost.gpus = std::max(gpus, gpus_of_job);  // a scheduler that binds GPUs to tasks does not count them
+}
+
+void charge(Cost& cost) {
+  const double now = unix_now(), seconds = std::max(0.0, now - cost.until);
+  cost.core_seconds += seconds * cost.cores;
+  cost.gpu_seconds += seconds * cost.gpus;
+  cost.until = now;
+}
+
+std::string in_words(const Cost& cost) {
+  constexpr double kHour = 3600, kKilowattHour = 3.6e6;
+  auto text = format("{:.3f} core-hours", cost.core_seconds / kHour);
+  if (cost.gpu_seconds > 0) text += format(", {:.3f} GPU-hours", cost.gpu_seconds / kHour);
+  if (cost.queue_seconds > 0) text += format(", {} in the queue", short_time(cost.queue_seconds));
+  if (cost.peak_memory > 0) text += format(", at most {:.2f} GiB a rank", cost.peak_memory / (1 << 30));
+  if (cost.energy_source.empty()) return text + ", energy not measured";
+  return text + format(", {:.3f} kWh ({})", cost.energy_joules / kKilowattHour, cost.energy_source);
 }
 
 Lost lost_since(const RunStatus& before, int64_t step) {
@@ -208,6 +244,7 @@ StatusReport job_status(const std::filesystem::path& folder) {
   if (status.attempt > 1)
     text += format(" ({} between attempts, {} step{} done again)", short_time(status.lost.seconds),
                    status.lost.steps, status.lost.steps == 1 ? "" : "s");
+  if (status.cost.core_seconds > 0) text += "\nused " + in_words(status.cost);
   report.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
@@ -224,6 +261,7 @@ std::string to_json(const StatusReport& report) {
   auto json = json_of(report.status);
   json["checkpoint"] = report.checkpoint;
   json["exit_status"] = report.exit_status;
+  if (report.status.cost.energy_source.empty()) json["cost"]["energy_joules"] = nullptr;
   return text_of(json);
 }
 
