@@ -214,11 +214,10 @@ void RunLog::summarize(const TrainingState& state, const std::vector<PhaseSecond
                          slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],
                          own_work(*slowest), own_work(mean)));
   if (!recorder_) return;
-  recorder_->note([this](run_folder::RunStatus& status) {
-    auto cost = status.cost;
-    run_folder::charge(cost);
-    console_.line("Used: " + run_folder::in_words(cost));
-  });
+  run_folder::Cost cost;
+  recorder_->note([&](run_folder::RunStatus& status) { cost = status.cost; });
+  run_folder::charge(cost);
+  console_.line("Used: " + run_folder::in_words(cost));
 }
 
 void RunLog::note_place(const TrainingState& state) {
