@@ -76,6 +76,51 @@ TEST_F(StatusTest, IsWrittenInPlaceWhereASecondFileHasNoRoom) {
   EXPECT_EQ(read_status(path("mnist")).state, RunState::done);
 }
 
+// 4 cores for 10 s in one job with a relaunch, then 2 cores in the next job, after 60 s in the queue.
+TEST(Cost, AddsUpAttemptsAndJobs) {
+  Cost cost;
+  const double now = unix_now();
+  begin_attempt(cost, format("{},4,1,7", now - 10), 2, 0);
+  charge(cost);
+  EXPECT_NEAR(cost.core_seconds, 40, 4);
+  EXPECT_NEAR(cost.gpu_seconds, 10, 1);
+  begin_attempt(cost, format("{},4,0,7", now - 10), 2, 2);
+  EXPECT_NEAR(cost.core_seconds, 40, 4);
+  EXPECT_EQ(cost.gpus, 2);
+  EXPECT_EQ(cost.queue_seconds, 7);
+  cost.until = now - 100;  // its job was killed then
+  begin_attempt(cost, format("{},2,0,60", now - 10), 8, 0);
+  charge(cost);
+  EXPECT_NEAR(cost.core_seconds, 60, 6);
+  EXPECT_EQ(cost.queue_seconds, 67);
+  cost.until = now - 100;
+  begin_attempt(cost, "", 8, 0);  // without lockstep job
+  charge(cost);
+  EXPECT_NEAR(cost.core_seconds, 60, 20);
+}
+
+TEST(Cost, NamesTheSourceOfTheEnergy) {
+  Cost cost{.core_seconds = 4500, .gpu_seconds = 900, .queue_seconds = 12, .peak_memory = 0.5 * (1 << 30)};
+  EXPECT_EQ(
+      in_words(cost),
+      "1.250 core-hours, 0.250 GPU-hours, 12s in the queue, at most 0.50 GiB a rank, energy not measured");
+  cost.energy_joules = 3.6e6;
+  cost.energy_source = "RAPL";
+  EXPECT_TRUE(in_words(cost).ends_with(", 1.000 kWh (RAPL)"));
+}
+
+TEST_F(StatusTest, KeepsTheCost) {
+  const auto held = make();
+  RunStatus status;
+  begin_attempt(status.cost, format("{},4,0,0", unix_now() - 10), 1, 0);
+  write_status(path("mnist"), status);
+  const auto json = nlohmann::json::parse(to_json(job_status(path("mnist"))));
+  EXPECT_NEAR(json["cost"]["core_seconds"].get<double>(), 40, 20);
+  EXPECT_TRUE(json["cost"]["energy_joules"].is_null());
+  base::replace_file(path("mnist") / "status.json", R"({"state": "done"})");  // of an older lockstep
+  EXPECT_EQ(job_status(path("mnist")).text.find("used"), std::string::npos);
+}
+
 TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
   make();
   const std::pair<RunState, int> cases[] = {
@@ -92,7 +137,7 @@ TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
        {"", "{\"state\": \"done\"", "null", "[]", "{}", "{\"state\": 3}", "{\"state\": null}",
         "{\"state\": \"lost\"}", "{\"state\": \"done\", \"step\": \"many\"}",
         "{\"state\": \"done\", \"reason\": 7}", "{\"state\": \"done\", \"seconds\": []}",
-        "{\"state\": \"done\", \"pid\": null}"}) {
+        "{\"state\": \"done\", \"pid\": null}", "{\"state\": \"done\", \"cost\": {\"cores\": \"x\"}}"}) {
     base::replace_file(path("mnist") / "status.json", text);
     try {
       job_status(path("mnist"));

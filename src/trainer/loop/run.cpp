@@ -1,6 +1,9 @@
 #include "trainer/loop/run.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -9,6 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/launch/device.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
@@ -103,6 +107,19 @@ void go_on_as_begun(Setup& setup, const Resume& from) {
   if (!from.attempt.goes_on) return;
   const auto text = setup.team->from_first([&] { return run_folder::config_text_of(from.attempt.path); });
   config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
+}
+
+// What the ranks hold, and whose GPU's energy this rank reads: ranks may share one. Collective.
+void count_devices(const Setup& setup, RunAttempt& attempt) {
+  const auto& team = *setup.team;
+  attempt.cores = static_cast<double>(team.world() * setup.session->threads());
+  if (!team.device().is_cuda()) return;
+  const auto bus = launch::identify_gpu(team.device().index()).bus;
+  const auto all = team.all_gather(team.job().host + " " + bus);
+  const auto rank = static_cast<size_t>(team.rank());
+  if (std::ranges::find(all, all[rank]) == all.begin() + team.rank()) attempt.gpu_bus = bus;
+  const auto devices = static_cast<size_t>(setup.settings.data_parallel.devices);
+  attempt.gpus = static_cast<double>(std::max(std::set(all.begin(), all.end()).size(), devices));
 }
 
 void make_folder(const Setup& setup, RunAttempt& attempt) {
@@ -249,6 +266,7 @@ int train(const Command& command, const std::string& asked) {
     start.deadline = [end] { return end->known(); };
   }
   if (!from.attempt.goes_on) make_folder(setup, from.attempt);
+  count_devices(setup, from.attempt);
   start.attempt = from.attempt;
   const auto& folder = from.attempt.path;
   if (setup.team->group() && setup.team->device().is_cuda())

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -13,6 +14,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "trainer/run_folder/folder.h"
 
@@ -39,9 +41,12 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
   status.epochs = settings.train.epochs;
   status.attempt = attempt.number;
   if (attempt.before) {
+    status.cost = attempt.before->cost;
     const auto lost = run_folder::lost_since(*attempt.before, state.step);
     status.lost = {attempt.before->lost.seconds + lost.seconds, attempt.before->lost.steps + lost.steps};
   }
+  const char* allocation = std::getenv("LOCKSTEP_ALLOCATION");  // by lockstep job
+  run_folder::begin_attempt(status.cost, allocation ? allocation : "", attempt.cores, attempt.gpus);
   status.world = team.world();
   status.host = team.job().host;
   status.job_id = team.job().job_id;
@@ -71,8 +76,37 @@ RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& 
       total_steps_(total_steps),
       first_step_(state.step),
       seconds_before_(state.seconds),
+      cost_before_(attempt.before ? attempt.before->cost : run_folder::Cost()),
+      reads_node_(team_.job().local_rank == 0),
+      reads_gpu_(!attempt.gpu_bus.empty()),
+      energy_(reads_node_ ? "/sys/class/powercap" : "", attempt.gpu_bus),
       console_(team_.first() && !run_folder::trainings_are_silent()),
       recorder_(open_recorder(settings, team_, state, attempt)) {}
+
+// The energy of a run is known if each attempt measured it with the same counters, on all nodes and GPUs.
+void RunLog::exchange_usage() {
+  const auto own = energy_.read();
+  const auto kilobytes = base::number_in(base::field("/proc/self/status", "VmHWM")).value_or(0);
+  std::vector<double> peak = {static_cast<double>(kilobytes) * 1024};
+  std::vector<double> sums = {own.processors.value_or(0) + own.gpu.value_or(0)};
+  for (const bool one : {reads_node_, own.processors.has_value(), reads_gpu_, own.gpu.has_value()})
+    sums.push_back(one ? 1 : 0);
+  team_.max(peak);
+  team_.sum(sums);
+  if (!recorder_) return;
+  std::vector<std::string> counters;
+  if (sums[2] == sums[1]) counters.emplace_back("RAPL");
+  if (sums[3] > 0 && sums[4] == sums[3]) counters.emplace_back("NVML");
+  const auto source = base::join(counters, ", ");
+  const bool is_whole = cost_before_.until == 0 || cost_before_.energy_source == source;
+  recorder_->note([&](run_folder::RunStatus& status) {
+    auto& cost = status.cost;
+    cost.peak_memory = std::max(cost.peak_memory, peak[0]);
+    if (source.empty() && cost.energy_source.starts_with("Slurm")) return;  // lockstep job adds this one's
+    cost.energy_source = is_whole ? source : "";
+    cost.energy_joules = cost_before_.energy_joules + sums[0];
+  });
+}
 
 double RunLog::seconds() const {
   return seconds_before_ + seconds_since(begin_.moment);
@@ -183,10 +217,15 @@ std::vector<PhaseSeconds> RunLog::summarize(const TrainingState& state) {
   if (const auto memory = peak_gpu_memory(team_))
     console_.line(
         format("Peak GPU memory: {:.2f} GB per rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
-  if (team_.world() == 1) return ranks;
-  console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)",
-                       slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],
-                       own_work(*slowest), own_work(mean)));
+  if (team_.world() > 1)
+    console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)",
+                         slowest - ranks.begin(), hosts[static_cast<size_t>(slowest - ranks.begin())],
+                         own_work(*slowest), own_work(mean)));
+  if (!recorder_) return ranks;
+  run_folder::Cost cost;
+  recorder_->note([&](run_folder::RunStatus& status) { cost = status.cost; });
+  run_folder::charge(cost);
+  console_.line("Used: " + run_folder::in_words(cost));
   return ranks;
 }
 

@@ -12,6 +12,7 @@
 
 #include "lockstep/parallel/mesh.h"
 #include "trainer/config/settings.h"
+#include "trainer/observe/energy.h"
 #include "trainer/observe/phase_clock.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/recorder.h"
@@ -29,6 +30,8 @@ struct RunAttempt {
   std::string found = {};                               // its checkpoint that this one goes on from
   std::shared_ptr<run_folder::HeldFolder> folder = {};  // rank 0's; without it nothing is written
   std::optional<run_folder::RunStatus> before = {};     // rank 0's: how the attempt before ended
+  double cores = 0, gpus = 0;                           // of all ranks
+  std::string gpu_bus = {};                             // of the GPU whose energy this rank reads
 };
 
 struct GpuMemory {
@@ -59,6 +62,9 @@ class RunLog {
   void epoch(const TrainingState& state, double train_loss, const Measured& measured);
   /// Returns where the time of each rank went. Collective.
   std::vector<PhaseSeconds> summarize(const TrainingState& state);
+
+  /// Notes the ranks' memory and energy for status.json. Collective.
+  void exchange_usage();
 
   /// Does nothing with an empty text.
   void line(const std::string& text) {
@@ -93,6 +99,9 @@ class RunLog {
   const int64_t total_steps_, first_step_;  // of the run; before this attempt
   const double seconds_before_;             // of earlier attempts
   PhaseClock clock_;
+  const run_folder::Cost cost_before_;
+  const bool reads_node_, reads_gpu_;  // reads the energy counters of its node, of its GPU
+  EnergyMeter energy_;
   run_folder::Console console_;
   std::unique_ptr<run_folder::Recorder> recorder_;  // where there is a folder
   int64_t samples_ = 0;                             // this rank's

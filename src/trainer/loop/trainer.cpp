@@ -93,6 +93,7 @@ RunEnding Trainer::run() {
   checkpoints_.save(state_, losses_);
   checkpoints_.finish();
   log_.clock().read_pending(/*all=*/true);
+  log_.exchange_usage();
   const auto phases = log_.summarize(state_);
   log_.line(learner_.model->summary());
   log_.line(learner_.source->summary());
@@ -136,6 +137,8 @@ void Trainer::take_steps() {
       log_.clock().read_pending();
       if (show) log_.step(state_, verdicts.loss, lr);
       watch_.obey(verdicts, state_, losses_);
+      constexpr int64_t kSeldom = 64;  // about every 16 s
+      if (++agreements_ % kSeldom == 0) log_.exchange_usage();
       save = save || verdicts.save;
     }
     log_.progress(state_, losses_.last());

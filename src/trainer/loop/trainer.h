@@ -70,6 +70,7 @@ class Trainer {
   std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
   const InjectedFault* fault_;                 // null without train.provoke
   bool norms_compared_ = false;
+  int64_t agreements_ = 0;
 };
 
 }  // namespace lockstep::train

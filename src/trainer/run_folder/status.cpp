@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
@@ -23,6 +26,9 @@ namespace lockstep::run_folder {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cost, core_seconds, gpu_seconds, queue_seconds, cores, gpus,
+                                                until, peak_memory, energy_joules, energy_source)
 
 namespace {
 
@@ -65,6 +71,7 @@ void for_each_field(Status& status, const Visit& visit) {
   visit("attempt", status.attempt);
   visit("lost_seconds", status.lost.seconds);
   visit("lost_steps", status.lost.steps);
+  visit("cost", status.cost);
   visit("world", status.world);
   visit("host", status.host);
   visit("job_id", status.job_id);
@@ -78,7 +85,7 @@ nlohmann::ordered_json json_of(const RunStatus& status) {
     if constexpr (requires { field.has_value(); })
       json[key] = field ? nlohmann::ordered_json(*field) : nlohmann::ordered_json();
     else
-      json[key] = field;
+      json[key] = nlohmann::json(field);
   });
   return json;
 }
@@ -143,6 +150,7 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
 
 void write_status(const fs::path& folder, RunStatus status, const std::function<void()>& ready) {
   status.updated = unix_now();
+  charge(status.cost);
   const auto text = text_of(json_of(status));
   const auto path = (folder / "status.json").string();
   try {
@@ -176,6 +184,34 @@ RunStatus read_status(const fs::path& folder) {
   }
 }
 
+void begin_attempt(Cost& cost, const std::string& allocation, double cores, double gpus) {
+  double began = unix_now(), queued = 0, gpus_of_job = 0;
+  std::sscanf(allocation.c_str(), "%lf,%lf,%lf,%lf", &began, &cores, &gpus_of_job, &queued);
+  if (cost.until < began) {  // not a restart of ranks in the same job
+    cost.until = began;
+    cost.queue_seconds += queued;
+  }
+  cost.cores = cores;
+  cost.gpus = std::max(gpus, gpus_of_job);  // a scheduler that binds GPUs to tasks does not count them
+}
+
+void charge(Cost& cost) {
+  const double now = unix_now(), seconds = std::max(0.0, now - cost.until);
+  cost.core_seconds += seconds * cost.cores;
+  cost.gpu_seconds += seconds * cost.gpus;
+  cost.until = now;
+}
+
+std::string in_words(const Cost& cost) {
+  constexpr double kHour = 3600, kKilowattHour = 3.6e6;
+  auto text = format("{:.3f} core-hours", cost.core_seconds / kHour);
+  if (cost.gpu_seconds > 0) text += format(", {:.3f} GPU-hours", cost.gpu_seconds / kHour);
+  if (cost.queue_seconds > 0) text += format(", {} in the queue", short_time(cost.queue_seconds));
+  if (cost.peak_memory > 0) text += format(", at most {:.2f} GiB a rank", cost.peak_memory / (1 << 30));
+  if (cost.energy_source.empty()) return text + ", energy not measured";
+  return text + format(", {:.3f} kWh ({})", cost.energy_joules / kKilowattHour, cost.energy_source);
+}
+
 Lost lost_since(const RunStatus& before, int64_t step) {
   if (before.state == RunState::done || before.state == RunState::stopped_on_request) return {};
   const double now = unix_now();
@@ -204,6 +240,7 @@ StatusReport job_status(const fs::path& folder) {
   if (status.attempt > 1)
     text += format(" ({} between attempts, {} step{} repeated)", short_time(status.lost.seconds),
                    status.lost.steps, status.lost.steps == 1 ? "" : "s");
+  if (status.cost.core_seconds > 0) text += "\nused " + in_words(status.cost);
   report.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
@@ -220,6 +257,7 @@ std::string to_json(const StatusReport& report) {
   auto json = json_of(report.status);
   json["checkpoint"] = report.checkpoint;
   json["exit_status"] = report.exit_status;
+  if (report.status.cost.energy_source.empty()) json["cost"]["energy_joules"] = nullptr;
   return text_of(json);
 }
 

@@ -25,6 +25,28 @@ struct Lost {
   int64_t steps = 0;
 };
 
+/// What a run has used, all attempts and jobs together. Rank 0 writes it every few seconds, so a crash loses
+/// little; `lockstep job` adds the rest at its end.
+struct Cost {
+  double core_seconds = 0, gpu_seconds = 0;  ///< until `until`
+  double queue_seconds = 0;                  ///< its jobs waited, after they could have started
+  double cores = 0, gpus = 0;                ///< that it holds now
+  double until = 0;                          ///< seconds since 1970
+  double peak_memory = 0;                    ///< bytes of the largest rank; 0 = unknown
+  double energy_joules = 0;
+  std::string energy_source = {};  ///< "RAPL", "NVML", "Slurm, job 12"; empty = not measured
+};
+
+/// Continues it in an attempt that begins now. `allocation`: "BEGAN,CORES,GPUS,QUEUED" of the batch job, its
+/// begin in seconds since 1970; empty without one: then the ranks' own cores and GPUs count.
+void begin_attempt(Cost& cost, const std::string& allocation, double cores, double gpus);
+
+/// Adds the time until now.
+void charge(Cost& cost);
+
+/// "1.250 core-hours, 12s in the queue, at most 0.61 GiB a rank, energy not measured".
+std::string in_words(const Cost& cost);
+
 struct RunStatus {
   RunState state = RunState::running;
   std::string reason;      // why it stopped or failed: a signal, the deadline, the error
@@ -37,6 +59,7 @@ struct RunStatus {
   double seconds = 0;  // trained, all attempts together
   int64_t attempt = 1;
   Lost lost;  // before this attempt, all together
+  Cost cost;
   int world = 1;
   std::string host, job_id;
   int pid = 0;

@@ -13,7 +13,7 @@ namespace lockstep::cli {
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
-  std::string fault, run_file, errors, silence;
+  std::string fault, run_file, errors, silence, allocation;
   bool dry_run = false, as_json = false;
   Options options("train", "trains a config, and writes everything to a run folder",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
@@ -38,10 +38,14 @@ int run_train(const std::vector<std::string>& args) {
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
   options.add("silence", silence, "SECONDS", "a node that does not answer for this long is lost (60)");
+  options.add("allocation", allocation, "BEGAN,CORES,GPUS,QUEUED",
+              "what the batch job holds since when, for the run's core-hours (lockstep job passes it)");
   if (!options.parse(args)) return kDone;
   // `lockstep job` passes arguments, because a site may restrict the environment of ranks
-  for (const auto& [name, value] :
-       {std::pair{"LOCKSTEP_RUN_FILE", run_file}, {"LOCKSTEP_ERRORS", errors}, {"LOCKSTEP_SILENCE", silence}})
+  for (const auto& [name, value] : {std::pair{"LOCKSTEP_RUN_FILE", run_file},
+                                    {"LOCKSTEP_ERRORS", errors},
+                                    {"LOCKSTEP_SILENCE", silence},
+                                    {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
   std::replace(fault.begin(), fault.end(), '-', '_');
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
