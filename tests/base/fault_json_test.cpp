@@ -12,14 +12,14 @@ TEST(FaultJson, ComesBackWhole) {
                     .where = "rank 0",
                     .hint = "look",
                     .met_in = {.call = "all-reduce", .number = 9, .waited = 1.5},
-                    .seen = {{.rank = 1, .call = "barrier", .number = 8, .state = "did not come"},
+                    .seen = {{.rank = 1, .call = "barrier", .number = 8, .state = "did not arrive"},
                              {.rank = 3, .call = "broadcast", .number = 7}}};
   const auto line = base::as_line(base::to_json(fault));
   const auto again = base::fault_in(line);
   ASSERT_TRUE(again);
   EXPECT_EQ(base::as_line(base::to_json(*again)), line);
   EXPECT_EQ(again->code, Code::rank_late);
-  EXPECT_EQ(again->seen[0].state, "did not come");
+  EXPECT_EQ(again->seen[0].state, "did not arrive");
   EXPECT_EQ(again->seen[1].number, 7u);
   EXPECT_EQ(again->met_in.waited, 1.5);
 }

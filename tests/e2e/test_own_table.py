@@ -111,7 +111,7 @@ def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, plac
     write_table(place / "t.csv", PASSENGERS, passengers())
     settings = {"task__ignore": "[name, sex]", "task__missing": rule}
     result = train(**settings)
-    assert result.returncode == 0 and said in result.stderr and "as an id has: id" in result.stderr, result.output
+    assert result.returncode == 0 and said in result.stderr and "like an id: id" in result.stderr, result.output
     words = ["own.yaml", *sets(**settings), "--checkpoint", "runs/own"]
     assert said in mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stderr
     write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
