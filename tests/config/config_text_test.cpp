@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "config/support.h"
 #include "temp_folder.h"
@@ -17,20 +16,10 @@ namespace fs = std::filesystem;
 
 class Read : public ::testing::Test {
  protected:
-  std::string write(const std::string& name, const std::string& text) const {
-    return temp_.write(name, text);
-  }
-
   static std::string refused(const std::string& path) {
-    try {
-      config::read_config_text(path);
-    } catch (const InputError& error) {
-      EXPECT_FALSE(error.where().empty());
-      EXPECT_FALSE(error.hint().empty());
-      return error.what();
-    }
-    ADD_FAILURE() << path << " was read";
-    return "";
+    const auto error = error_from([&] { config::read_config_text(path); });
+    EXPECT_FALSE(error.where().empty() || error.hint().empty()) << path;
+    return error.what();
   }
 
   TempFolder temp_;
@@ -51,7 +40,7 @@ TEST_F(Read, RefusesWhatIsNoFile) {
 
 TEST_F(Read, GivesOfARunsFolderItsConfig) {
   fs::create_directories(folder_ / "runs/mnist");
-  const auto path = write("runs/mnist/config.yaml", "train: {epochs: 3}\n");
+  const auto path = temp_.write("runs/mnist/config.yaml", "train: {epochs: 3}\n");
   EXPECT_EQ(config::read_config_text(folder_ / "runs/mnist").name, path);
 }
 
@@ -63,13 +52,7 @@ TEST_F(Read, NamesTheFileThatIsNear) {
   fs::current_path(folder_);
   ::setenv("LOCKSTEP_HOME", (folder_ / "home").c_str(), 1);
   const auto hint_for = [](const std::string& path) {
-    try {
-      config::read_config_text(path);
-    } catch (const InputError& error) {
-      EXPECT_STREQ(error.what(), "the config cannot be read: No such file or directory");
-      return error.hint();
-    }
-    return std::string("none");
+    return error_from([&] { config::read_config_text(path); }).hint();
   };
   for (const char* path :
        {"configs/mnits.yaml", "config/mnist.yaml", "configs/mnist.yml", "mnist.yaml", "mnist", "mnsit.yaml"})
@@ -81,7 +64,7 @@ TEST_F(Read, NamesTheFileThatIsNear) {
 
 TEST_F(Read, RefusesWhatMayNotBeRead) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  const std::string path = write("secret.yaml", "x");
+  const std::string path = temp_.write("secret.yaml", "x");
   ASSERT_EQ(::chmod(path.c_str(), 0), 0);
   EXPECT_TRUE(has(refused(path), "Permission denied"));
 }

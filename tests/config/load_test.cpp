@@ -103,24 +103,15 @@ TEST(Resolve, GivesWeightDecayAsPythonDoes) {
             0.01);
 }
 
-TEST(Together, RefusesKeysThatExcludeEachOther) {
-  const InputError error = error_of("train: {accumulate: 2}\nddp: {static_graph: true}");
-  EXPECT_STREQ(error.what(),
-               "train.accumulate above 1 and ddp.static_graph exclude each other: the first step of a static "
-               "graph has "
-               "to be synchronised");
-  EXPECT_EQ(error.where(), "c.yaml:1:9");
-  EXPECT_FALSE(error.hint().empty());
+TEST(Together, RefusesKeysThatNeedOthers) {
   for (const char* text :
        {"optim: {nesterov: true, momentum: 0}", "schedule: {name: one_cycle}", "model: {name: torchscript}",
-        "schedule: {name: one_cycle, max_lr: 1, base_momentum: 0.9, max_momentum: 0.8}",
-        "train: {early_stop: 2, eval_every: 0}", "run: {name: ..}", "run: {name: a/b}", "run: {name: \"\"}",
-        "task: {name: csv, normalize: mean_std}",
+        "schedule: {name: one_cycle, max_lr: 1, base_momentum: 0.9, max_momentum: 0.8}", "run: {name: ..}",
+        "run: {name: a/b}", "run: {name: \"\"}", "task: {name: csv, normalize: mean_std}",
         "task: {name: csv, normalize: mean_std, mean: [1, 2], std: [1]}",
         "task: {name: csv, delimiter: \"\"}"}) {
     EXPECT_THROW(settings_of(text), InputError) << text;
   }
-  EXPECT_EQ(settings_of("train: {mode: data_parallel}").train.mode, TrainMode::data_parallel);
 }
 
 TEST(Unused, IsSaidWithItsName) {

