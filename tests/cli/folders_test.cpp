@@ -33,18 +33,15 @@ TEST_F(CliFolders, StatusLeavesWithWhatBecameOfTheRun) {
   const std::pair<std::string, int> rows[] = {
       {"done", 0}, {"failed", 1}, {"stopped on request", 4}, {"stopped early", 75}};
   for (const auto& [state, status] : rows) {
-    const auto text = printed([&, status = status] { EXPECT_EQ(call("status " + run("a", state)), status); });
+    const auto folder = run("a", state);
+    const auto text = printed([&, status = status] { EXPECT_EQ(call("status " + folder), status); });
     EXPECT_TRUE(text.starts_with(state + ": why\nstep 20, ")) << text;
+    const auto told =
+        json::parse(printed([&, status = status] { EXPECT_EQ(call("status --json " + folder), status); }));
+    EXPECT_EQ(told["state"], state);
+    EXPECT_EQ(told["exit_status"], status);
+    EXPECT_EQ(told["reason"], "why");
   }
-}
-
-TEST_F(CliFolders, StatusForProgramsLeavesWithTheSame) {
-  const auto folder = run("a", "stopped early");
-  const auto text = printed([&] { EXPECT_EQ(call("status --json " + folder), 75); });
-  const auto told = json::parse(text);
-  EXPECT_EQ(told["state"], "stopped early");
-  EXPECT_EQ(told["exit_status"], 75);
-  EXPECT_EQ(told["reason"], "why");
 }
 
 TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {

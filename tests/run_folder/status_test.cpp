@@ -3,15 +3,17 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/error.h"
+#include <fstream>
+#include <thread>
+
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "refusal.h"
 #include "temp_folder.h"
 #include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/request.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -76,16 +78,6 @@ TEST_F(StatusTest, IsWrittenInPlaceWhereASecondFileHasNoRoom) {
   EXPECT_EQ(read_status(path("mnist")).state, RunState::done);
 }
 
-TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
-  make();
-  const std::pair<RunState, int> cases[] = {
-      {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
-  for (const auto& [state, wanted] : cases) {
-    leave(state, "a \"reason\" with \xff bytes");
-    EXPECT_EQ(job_status(path("mnist")).exit_status, wanted) << name_of(state);
-  }
-}
-
 TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
   make();
   for (const char* text :
@@ -94,14 +86,10 @@ TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
         "{\"state\": \"done\", \"reason\": 7}", "{\"state\": \"done\", \"seconds\": []}",
         "{\"state\": \"done\", \"pid\": null}"}) {
     base::replace_file(path("mnist") / "status.json", text);
-    try {
-      job_status(path("mnist"));
-      ADD_FAILURE() << text;
-    } catch (const InputError& error) {
-      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
-      EXPECT_EQ(error.where(), path("mnist") / "status.json");
-      EXPECT_FALSE(error.hint().empty());
-    }
+    const auto error = test::error_from([&] { job_status(path("mnist")); });
+    EXPECT_FALSE(test::has(error.what(), "json.exception")) << text;
+    EXPECT_EQ(error.where(), path("mnist") / "status.json");
+    EXPECT_FALSE(error.hint().empty());
   }
 }
 
@@ -109,6 +97,51 @@ TEST_F(StatusTest, APipeIsNotWaitedFor) {
   make();
   ASSERT_EQ(::mkfifo((path("mnist") / "status.json").c_str(), 0600), 0);
   EXPECT_THROW(job_status(path("mnist")), InputError);
+}
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class Asking : public ::testing::Test {
+ protected:
+  test::TempFolder scratch_;
+  fs::path folder_ = scratch_.path();
+};
+
+TEST_F(Asking, HoldsUntilItIsAnswered) {
+  Requests requests(folder_);
+  ask(folder_, RunRequest::checkpoint);
+  EXPECT_TRUE(requests.asked(RunRequest::checkpoint));
+  EXPECT_FALSE(requests.asked(RunRequest::stop));
+  requests.answer(RunRequest::checkpoint);
+  EXPECT_FALSE(requests.asked(RunRequest::checkpoint));
+  EXPECT_FALSE(fs::exists(request_file(folder_, RunRequest::checkpoint)));
+}
+
+TEST_F(Asking, AStaleOneStopsNoLaterAttempt) {
+  ask(folder_, RunRequest::stop);
+  Requests next(folder_);  // removes what it finds
+  EXPECT_FALSE(fs::exists(request_file(folder_, RunRequest::stop)));
+}
+
+TEST_F(Asking, AFolderOfThatNameIsInTheWay) {
+  fs::create_directory(request_file(folder_, RunRequest::checkpoint));
+  EXPECT_THROW(ask(folder_, RunRequest::checkpoint), InputError);
+}
+
+TEST_F(Asking, APipeOfThatNameIsNotWaitedFor) {
+  Requests requests(folder_);
+  ASSERT_EQ(::mkfifo(request_file(folder_, RunRequest::stop).c_str(), 0600), 0);
+  EXPECT_FALSE(requests.asked(RunRequest::stop));
+}
+
+TEST_F(Asking, LooksOnceASecond) {
+  Requests requests(folder_);
+  EXPECT_FALSE(requests.asked(RunRequest::stop));
+  ask(folder_, RunRequest::stop);
+  EXPECT_FALSE(requests.asked(RunRequest::stop)) << "looked at a moment ago";
+  std::this_thread::sleep_for(1100ms);
+  EXPECT_TRUE(requests.asked(RunRequest::stop));
 }
 
 }  // namespace
