@@ -33,6 +33,16 @@ Kind error_from(const std::function<void()>& act) {
   return Kind("none");
 }
 
+/// The text of what is thrown, or "".
+inline std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "no '" << part << "' in:\n" << text;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/launch/process/leave.h"
+#include "refusal.h"
 
 namespace lockstep::comm {
 namespace {
@@ -50,11 +51,7 @@ std::pair<std::unique_ptr<PeerMonitor>, std::unique_ptr<PeerMonitor>> monitors_o
 }
 
 Fault fault_in(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return known.fault();
-  }
+  return test::error_from<Error>([&] { std::rethrow_exception(error); }).fault();
 }
 
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
@@ -208,12 +205,8 @@ TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   EXPECT_EQ(fault.met_in.number, 1u);
   const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
   EXPECT_EQ(calls_in(fault), wanted);
-  try {
-    monitor->require_alive();
-    ADD_FAILURE() << "the group is dead";
-  } catch (const Error& error) {
-    EXPECT_EQ(calls_in(error.fault()).size(), 2u);
-  }
+  const auto dead = test::error_from<Error>([&] { monitor->require_alive(); });
+  EXPECT_EQ(calls_in(dead.fault()).size(), 2u);
 }
 
 TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {
@@ -236,12 +229,8 @@ TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
       EXPECT_EQ(fault.code, nodes == 1 ? Code::rank_late : Code::rank_lost) << fault.what;
       EXPECT_EQ(fault.ranks, std::vector<int>{1});
     }
-    try {
-      waits->begin(OpType::BARRIER);
-      ADD_FAILURE() << "the group is dead";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.ranks(), std::vector<int>{1});
-    }
+    EXPECT_EQ(test::error_from<Error>([&] { waits->begin(OpType::BARRIER); }).ranks(), std::vector<int>{1})
+        << "the group is dead";
   }
 }
 
