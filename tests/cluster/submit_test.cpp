@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <thread>
 

@@ -2,8 +2,6 @@
 #include "trainer/config/config_text.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "config/support.h"
 #include "trainer/config/keys.h"

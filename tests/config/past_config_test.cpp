@@ -1,8 +1,6 @@
 // What a run left in its config.yaml, and what makes another run of it.
 #include "trainer/config/past_config.h"
 
-#include <set>
-
 #include "config/support.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"

@@ -11,14 +11,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "temp_folder.h"
-#include "trainer/config/config_text.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
 
@@ -177,33 +175,6 @@ TEST(MetricsFile, WhoeverHeldItBeforeWritesIntoNothingOfTheNext) {
   EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
 }
 
-// RFC 3720, appendix B.4
-TEST(Crc32c, HasTheValuesOfTheRfc) {
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
-  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
-  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
-}
-
-TEST(EventFile, RecordsAreFramedAndChecked) {
-  test::TempFolder scratch;
-  EventFile(scratch.path(), 0).add(7, {{"loss", 0.5}});
-  const auto file = *std::filesystem::directory_iterator(scratch.path());
-  EXPECT_EQ(file.path().filename().string().rfind("events.out.tfevents.", 0), 0u);
-  const auto bytes = base::read_text(file.path());
-  int records = 0;
-  for (size_t at = 0; at < bytes.size(); ++records) {
-    uint64_t length = 0;
-    uint32_t crc = 0;
-    std::memcpy(&length, &bytes[at], sizeof length);
-    std::memcpy(&crc, &bytes[at + 8], sizeof crc);
-    EXPECT_EQ(crc, masked_crc32c(bytes.substr(at, 8)));
-    std::memcpy(&crc, &bytes[at + 12 + length], sizeof crc);
-    EXPECT_EQ(crc, masked_crc32c(bytes.substr(at + 12, length)));
-    at += length + 16;
-  }
-  EXPECT_EQ(records, 2);
-}
-
 TEST(ProgressLine, FitsTheTerminal) {
   const Progress progress{.epoch = 1,
                           .epochs = 5,
@@ -222,13 +193,6 @@ TEST(ProgressLine, FitsTheTerminal) {
   for (const int width : {0, 12, 40, 80}) {
     EXPECT_LE(progress_line(progress, width).size(), static_cast<size_t>(std::max(width - 1, 10)));
   }
-}
-
-TEST(ShortTime, ReadsAsPeopleSayIt) {
-  EXPECT_EQ(short_time(-3), "0s");
-  EXPECT_EQ(short_time(59.4), "59s");
-  EXPECT_EQ(short_time(59.6), "1m00s");
-  EXPECT_EQ(short_time(7620), "2h07m");
 }
 
 }  // namespace
