@@ -112,15 +112,6 @@ TEST(RankSteps, PhasesAddUpToTheStep) {
   EXPECT_DOUBLE_EQ(rank.own_work(), 0.001 + 0.002 + 0.003 + 0.005) << "all but waiting and other";
 }
 
-TEST(Spread, OfAnEvenNumberHasItsMedianInBetween) {
-  const auto spread = spread_of({4, 1, 9, 2});
-  EXPECT_EQ(spread.mean, 4);
-  EXPECT_EQ(spread.least, 1);
-  EXPECT_EQ(spread.median, 3);
-  EXPECT_EQ(spread.most, 9);
-  EXPECT_EQ(spread.at_most, 2u);
-}
-
 TEST(Speed, IsOfAllRanksTogether) {
   const std::vector<RankSteps> ranks = {rank_of(0.1), rank_of(0.2)};
   const auto forward = speed_of(step_parts().front(), ranks);

@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <new>
 #include <sstream>
@@ -173,7 +174,7 @@ namespace lockstep::train {
 namespace {
 
 // The exit status of a child that does this.
-int status_of(void (*work)()) {
+int status_of(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     work();
@@ -220,20 +221,15 @@ TEST(StopSignals, NameTheMpirunThatSentOne) {
 }
 
 TEST(StopSignals, TheSecondLeavesAtOnce) {
-  EXPECT_EQ(status_of([] {
-              const launch::StopSignals signals;
-              ::raise(SIGTERM);
-              ::usleep(600'000);
-              ::raise(SIGTERM);
-            }),
-            1);
-  EXPECT_EQ(status_of([] {
-              const launch::StopSignals signals;
-              ::raise(SIGINT);
-              ::usleep(600'000);
-              ::raise(SIGINT);
-            }),
-            1);
+  for (const int signal : {SIGTERM, SIGINT})
+    EXPECT_EQ(status_of([signal] {
+                const launch::StopSignals signals;
+                ::raise(signal);
+                ::usleep(600'000);
+                ::raise(signal);
+              }),
+              1)
+        << signal;
 }
 
 TEST(StopSignals, AWarningIsNoImpatience) {
@@ -289,32 +285,31 @@ TEST(Grace, FitsInTheLaunchersKillDelay) {
 }
 
 TEST(Grace, GivesUpOnlyWhenNobodyAnswers) {
-  EXPECT_EQ(status_of([] {
-              const launch::StopSignals signals;
-              const launch::Grace patience(0.1, [] { ::_exit(7); });
+  const auto status_after = [](const std::function<void(launch::Grace&)>& work) {
+    return status_of([&] {
+      const launch::StopSignals signals;
+      launch::Grace patience(0.1, [] { ::_exit(7); });
+      work(patience);
+    });
+  };
+  EXPECT_EQ(status_after([](auto&) {
               ::raise(SIGTERM);
               ::sleep(5);
             }),
             7);
-  EXPECT_EQ(status_of([] {
-              const launch::StopSignals signals;
-              launch::Grace patience(0.1, [] { ::_exit(7); });
+  EXPECT_EQ(status_after([](auto& patience) {
               ::raise(SIGTERM);
               patience.agreed();
               ::usleep(300'000);
             }),
             42);
-  EXPECT_EQ(status_of([] {
-              const launch::StopSignals signals;
-              const launch::Grace patience(0.1, [] { ::_exit(7); });
+  EXPECT_EQ(status_after([](auto&) {
               ::raise(SIGUSR1);
               ::raise(SIGTERM);  // the one that counts
               ::sleep(5);
             }),
             7);
-  EXPECT_EQ(status_of([] {  // a stop that was asked for is no sign of a dead peer
-              const launch::StopSignals signals;
-              const launch::Grace patience(0.1, [] { ::_exit(7); });
+  EXPECT_EQ(status_after([](auto&) {  // a stop that was asked for is no sign of a dead peer
               ::raise(SIGUSR1);
               ::usleep(300'000);
             }),

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/comm/meet/peers.h"
@@ -207,17 +208,19 @@ TEST(Rendezvous, WhatIsNoAddressIsAnError) {
   }
 }
 
-TEST(Difference, IsEmptyWhereAllAreAlike) {
-  EXPECT_EQ(difference({{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}}), "");
-  EXPECT_EQ(difference({}), "");
-  EXPECT_EQ(difference({{{"a", "1"}}, {{"a", "1"}, {"b", "2"}}}), "b is not set on rank 0, 2 on rank 1");
-}
-
 TEST(Difference, NamesTheKeyAndTheRank) {
-  EXPECT_EQ(difference({{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}, {{"optim.lr", "0.2"}}}),
-            "optim.lr is 0.1 on rank 0, 0.2 on rank 2");
-  EXPECT_EQ(difference({{{"a", "1"}, {"b", "x"}}, {{"a", "2"}, {"b", "y"}}, {{"a", "2"}, {"b", "x"}}}),
-            "a is 1 on rank 0, 2 on ranks 1 and 2; b is x on rank 0, y on rank 1");
+  const std::pair<std::vector<Facts>, std::string> cases[] = {
+      {{}, ""},
+      {{{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}}, ""},
+      {{{{"a", "1"}}, {{"a", "1"}, {"b", "2"}}}, "b is not set on rank 0, 2 on rank 1"},
+      {{{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}, {{"optim.lr", "0.2"}}},
+       "optim.lr is 0.1 on rank 0, 0.2 on rank 2"},
+      {{{{"a", "1"}, {"b", "x"}}, {{"a", "2"}, {"b", "y"}}, {{"a", "2"}, {"b", "x"}}},
+       "a is 1 on rank 0, 2 on ranks 1 and 2; b is x on rank 0, y on rank 1"},
+      // ssh gives a rank no scheduler's variables
+      {{{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "7"}}}, ""},
+      {{{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "8"}}}, "job id is 7 on rank 1, 8 on rank 2"}};
+  for (const auto& [all, said] : cases) EXPECT_EQ(difference(all), said);
 }
 
 TEST(Difference, WhatIsPrintedIsSafe) {
@@ -226,22 +229,12 @@ TEST(Difference, WhatIsPrintedIsSafe) {
   EXPECT_LT(text.size(), 300U);
 }
 
-// ssh gives a rank no scheduler's variables
-TEST(Difference, AnUnknownJobIdIsAnybodys) {
-  EXPECT_EQ(difference({{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "7"}}}), "");
-  EXPECT_EQ(difference({{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "8"}}}),
-            "job id is 7 on rank 1, 8 on rank 2");
-}
-
 TEST(Peers, RanksReadAsASentence) {
   EXPECT_EQ(rank_list({4}), "rank 4");
   EXPECT_EQ(rank_list({1, 4}), "ranks 1 and 4");
   EXPECT_EQ(rank_list({1, 4, 5}), "ranks 1, 4 and 5");
-}
-
-TEST(Peers, AThousandRanksAreCounted) {
-  std::vector<int> many;
-  for (int rank = 0; rank < 1000; ++rank) many.push_back(rank);
+  std::vector<int> many(1000);
+  std::iota(many.begin(), many.end(), 0);
   EXPECT_EQ(rank_list(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
 }
 
