@@ -21,6 +21,28 @@ std::string refusal_of(const std::function<void()>& act) {
   return "";
 }
 
+/// The error of the Kind that is thrown; a failure of the test where none is.
+template <class Kind = InputError>
+Kind error_from(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Kind& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return Kind("none");
+}
+
+/// The text of what is thrown, or "".
+inline std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "no '" << part << "' in:\n" << text;

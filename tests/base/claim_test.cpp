@@ -3,11 +3,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "temp_folder.h"
@@ -82,6 +86,32 @@ TEST_F(Claims, ASweepNeverTakesWhatIsClaimedMeanwhile) {
   for (auto& thread : threads) thread.join();
   EXPECT_GT(claimed, 0);
   EXPECT_EQ(swept, 0);
+}
+
+TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
+  int channel[2];
+  ASSERT_EQ(::pipe(channel), 0);
+  const int child = ::fork();
+  if (child == 0) {
+    const auto memory = base::SharedMemory::create(4096);
+    std::ignore = ::write(channel[1], memory.name().c_str(), memory.name().size());
+    ::raise(SIGKILL);
+  }
+  std::string name(256, '\0');
+  name.resize(static_cast<size_t>(::read(channel[0], name.data(), name.size())));
+  ::waitpid(child, nullptr, 0);
+  ASSERT_FALSE(name.empty());  // other processes of this machine may sweep it before the next line
+  const auto first = base::SharedMemory::create(4096);
+  const auto second = base::SharedMemory::create(4096);
+  EXPECT_FALSE(base::SharedMemory::open(name).has_value());
+  EXPECT_TRUE(base::SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
+}
+
+TEST(RankList, ReadsAsASentenceAndCountsManyRanks) {
+  EXPECT_EQ(base::rank_list({4}), "rank 4");
+  EXPECT_EQ(base::rank_list({1, 4}), "ranks 1 and 4");
+  EXPECT_EQ(base::rank_list({1, 4, 5}), "ranks 1, 4 and 5");
+  EXPECT_EQ(base::rank_list({0, 1, 2, 3, 4, 5, 6, 7, 8}, 1000), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
 }
 
 }  // namespace

@@ -1,20 +1,17 @@
 // Where a person's output goes: into files, behind links, through pipes and devices.
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
-#include "peer.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
 namespace fs = std::filesystem;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void write(const std::string& path, const std::string& text) {
   base::write_output(path, text, "name another file");
@@ -29,8 +26,8 @@ TEST(Output, FollowsLinksAndKeepsThem) {
   fs::create_symlink("later", folder / "dangling");
   write(folder / "chain", "new");
   write(folder / "dangling", "made");
-  EXPECT_EQ(text_of(folder / "real"), "new");
-  EXPECT_EQ(text_of(folder / "later"), "made");
+  EXPECT_EQ(base::read_text(folder / "real"), "new");
+  EXPECT_EQ(base::read_text(folder / "later"), "made");
   for (const auto* link : {"link", "chain", "dangling"}) EXPECT_TRUE(fs::is_symlink(folder / link)) << link;
   EXPECT_EQ(fs::status(folder / "real").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
@@ -46,7 +43,7 @@ TEST(Output, FollowsNoStrangersLink) {
     EXPECT_THROW(write(folder / "link", "new"), InputError) << target;
     EXPECT_THROW(base::check_output(folder / "link", ""), InputError) << target;
   }
-  EXPECT_EQ(text_of(folder / "mine"), "old");
+  EXPECT_EQ(base::read_text(folder / "mine"), "old");
   EXPECT_FALSE(fs::exists(folder / "later"));
 }
 
@@ -86,7 +83,7 @@ TEST(WriteWhole, OfTwoWritersNeitherTakesTheOthersFile) {
     base::replace_file(folder / "file", "inner");
     sink("outer", 5);
   });
-  EXPECT_EQ(text_of(folder / "file"), "outer");
+  EXPECT_EQ(base::read_text(folder / "file"), "outer");
 }
 
 }  // namespace

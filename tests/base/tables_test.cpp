@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <memory>
-
 #include "lockstep/base/error.h"
+#include "refusal.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
@@ -27,14 +25,8 @@ TEST(Tables, AreInTheOrderOfTheirNames) {
 }
 
 TEST(Tables, GuessWhatWasMeant) {
-  try {
-    base::require_row("toy", "secnod", "toy.name");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "there is no toy 'secnod'");
-    EXPECT_EQ(error.where(), "toy.name");
-    EXPECT_EQ(error.hint(), "did you mean second?");
-  }
+  EXPECT_EQ(test::refusal_of([] { base::require_row("toy", "secnod", "toy.name"); }),
+            "there is no toy 'secnod' / toy.name / did you mean second?");
 }
 
 TEST(Tables, RefuseANameTwice) {
@@ -50,10 +42,8 @@ TEST(Tables, TellLibrariesFromNames) {
 TEST(Tables, RefuseWhatIsNoLibrary) {
   EXPECT_EQ(base::find_row("toy", "/nowhere/a.so"), nullptr);
   EXPECT_THROW(base::load_row("toy", "/nowhere/a.so"), InputError);
-  const auto text = std::filesystem::temp_directory_path() / "lockstep_no_library.so";
-  std::ofstream(text) << "text";
-  EXPECT_THROW(base::require_row("toy", text, "toy.name"), InputError);
-  std::filesystem::remove(text);
+  const test::TempFolder folder;
+  EXPECT_THROW(base::require_row("toy", folder.write("a.so", "text"), "toy.name"), InputError);
 }
 
 TEST(Options, AreReadAsWhatTheDefaultIs) {

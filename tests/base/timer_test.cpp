@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/run_for.h"
 
 namespace lockstep::base {
@@ -68,6 +69,15 @@ TEST(RunFor, LeavesBehindWhatTakesTooLong) {
   EXPECT_EQ(run_for(10min, [] { return 7; }), 7);
   EXPECT_EQ(run_for(1ms, [] { return std::this_thread::sleep_for(2s), 7; }), std::nullopt);
   EXPECT_THROW(run_for(10min, []() -> int { throw 7; }), int);
+}
+
+TEST(AwakeTime, ASuspensionCountsForAMoment) {
+  const auto start = AwakeTime::Clock::now();
+  AwakeTime time;
+  time.passed_at(start + 200ms);
+  const auto before = time.passed_at(start + 400ms);
+  EXPECT_LE(time.passed_at(start + 2h) - before, 500ms);
+  EXPECT_EQ(time.passed_at(start + 2h + 100ms) - time.passed_at(start + 2h + 100ms), 0ms);
 }
 
 }  // namespace

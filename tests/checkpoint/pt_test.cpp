@@ -1,8 +1,13 @@
 #include "lockstep/checkpoint/pt.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/rng.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/checkpoint/zip.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -18,35 +23,6 @@ Tree round_trip(const Tree& tree) {
 
 at::Tensor round_trip(const at::Tensor& tensor) {
   return get(round_trip(make_dict({{"t", tensor}})), "t").toTensor();
-}
-
-TEST(Pt, KeepsEveryDtype) {
-  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
-                           at::kChar, at::kByte, at::kBool, at::kComplexFloat}) {
-    const auto tensor = at::arange(6, at::kFloat).view({2, 3}).to(dtype);
-    const auto back = round_trip(tensor);
-    EXPECT_EQ(back.scalar_type(), dtype);
-    EXPECT_TRUE(at::equal(back, tensor)) << dtype;
-  }
-}
-
-// tests/e2e/test_checkpoint.py compares more values with Python.
-TEST(Pt, KeepsPlainValues) {
-  const auto tree = make_dict({{"least", std::numeric_limits<int64_t>::min()},
-                               {"most", std::numeric_limits<int64_t>::max()},
-                               {int64_t{7}, make_list({int64_t{1}, 2.5, "three"})},
-                               {"tuple", c10::ivalue::Tuple::create({0.9, 0.999})},
-                               {"empty dict", make_dict()},
-                               {"empty list", make_list()},
-                               {"typed", c10::List<int64_t>({1, 2, 3})}});
-  const auto back = round_trip(tree);
-  EXPECT_EQ(get(back, "least").toInt(), std::numeric_limits<int64_t>::min());
-  EXPECT_EQ(get(back, "most").toInt(), std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(elements(*find(back, int64_t{7}))[2].toStringRef(), "three");
-  EXPECT_EQ(elements(get(back, "tuple"))[1].toDouble(), 0.999);
-  EXPECT_EQ(elements(get(back, "typed"))[2].toInt(), 3);
-  EXPECT_TRUE(items(get(back, "empty dict")).empty());
-  EXPECT_EQ(items(back).front().first.toStringRef(), "least") << "entries keep their order";
 }
 
 TEST(Pt, WritesASharedStorageOnce) {
@@ -94,5 +70,137 @@ TEST(Snapshot, KeepsStrides) {
   EXPECT_TRUE(at::equal(copy, channels_last));
 }
 
+struct Net : torch::nn::Module {
+  explicit Net(int64_t width) {
+    fc = register_module("fc", torch::nn::Linear(3, width));
+    bn = register_module("bn", torch::nn::BatchNorm1d(width));
+  }
+  torch::nn::Linear fc = nullptr;
+  torch::nn::BatchNorm1d bn = nullptr;
+};
+
+std::vector<std::string> names(const Tree& tree) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : items(tree)) all.push_back(name.toStringRef());
+  return all;
+}
+
+std::string load_refusal(Net& net, const Tree& state) {
+  try {
+    load_module_state_dict(net, state, "file.pt");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StateDict, HasPythonsNamesInPythonsOrder) {
+  const Net net(2);
+  const std::vector<std::string> python = {"fc.weight",
+                                           "fc.bias",
+                                           "bn.weight",
+                                           "bn.bias",
+                                           "bn.running_mean",
+                                           "bn.running_var",
+                                           "bn.num_batches_tracked"};
+  EXPECT_EQ(names(module_state_dict(net)), python);
+}
+
+TEST(StateDict, DropsModulePrefixes) {
+  const Net net(2);
+  for (const char* prefix : {"module.", "module.module."}) {
+    auto state = make_dict();
+    for (const auto& [name, value] : items(module_state_dict(net)))
+      put(state, prefix + name.toStringRef(), value);
+    for (const auto& file :
+         {state, make_dict({{"state_dict", state}}), make_dict({{"model_state_dict", state}})}) {
+      EXPECT_EQ(names(find_state_dict(file, "a.pt")), names(module_state_dict(net)));
+    }
+  }
+  EXPECT_THROW(find_state_dict(make_dict({{"loss", 0.5}}), "a.pt"), InputError);
+  EXPECT_THROW(find_state_dict(at::zeros({2}), "a.pt"), InputError);
+}
+
+TEST(StateDict, NamesWhatDoesNotFitAndChangesNothing) {
+  Net net(2);
+  const auto before = net.fc->weight.clone();
+  const auto wider = load_refusal(net, module_state_dict(Net(4)));
+  EXPECT_NE(wider.find("fc.weight: shape [4, 3] in the file, [2, 3] in the model"), std::string::npos)
+      << wider;
+  EXPECT_NE(wider.find("and 1 more"), std::string::npos) << wider;
+  auto other = make_dict({{"fc.weight", at::zeros({2, 3})}, {"extra", at::zeros({1})}});
+  const auto missing = load_refusal(net, other);
+  EXPECT_NE(missing.find("fc.bias: missing in the file"), std::string::npos) << missing;
+  auto half = module_state_dict(Net(2));
+  put(half, "fc.bias", at::zeros({2}, at::kHalf));
+  EXPECT_NE(load_refusal(net, half).find("fc.bias: Half in the file, Float in the model"), std::string::npos);
+  auto more = module_state_dict(Net(2));
+  put(more, "extra", at::zeros({1}));
+  EXPECT_NE(load_refusal(net, more).find("extra: not in the model"), std::string::npos);
+  EXPECT_TRUE(at::equal(net.fc->weight, before));
+}
+
 }  // namespace
 }  // namespace lockstep
+
+namespace lockstep::checkpoint {
+namespace {
+namespace fs = std::filesystem;
+
+struct Unzip : testing::Test {
+  test::TempFolder folder;
+  std::string archive = folder / "a.zip", target = folder / "out";
+
+  /// As Python packs it.
+  void pack() {
+    LOCKSTEP_PYTHON_OR_SKIP(python, "zipfile");
+    std::ofstream(folder / "pack.py") << R"(
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as file:
+    file.writestr("set/", "")
+    file.writestr("set/long.txt", "a line of text\n" * 200000, zipfile.ZIP_DEFLATED)
+    file.writestr("set/plain.txt", "as it is\n", zipfile.ZIP_STORED)
+    file.writestr("set/none.txt", "", zipfile.ZIP_DEFLATED)
+)";
+    test::output_of(python + " " + (folder / "pack.py") + " " + archive);
+  }
+  void damage(size_t from_begin) {
+    auto bytes = base::read_text(archive);
+    bytes.at(from_begin) = static_cast<char>(bytes[from_begin] ^ 0x20);
+    folder.write("a.zip", bytes);
+  }
+};
+
+TEST_F(Unzip, BringsBackWhatWasPacked) {
+  pack();
+  if (IsSkipped()) return;
+  unpack(archive, "set/long.txt", target);
+  const auto text = base::read_text(target);
+  EXPECT_EQ(text.size(), 200000U * 15);
+  EXPECT_TRUE(text.ends_with("a line of text\n"));
+  EXPECT_TRUE(is_unpacked(archive, "set/long.txt", target));
+  unpack(archive, "set/plain.txt", target);
+  EXPECT_EQ(base::read_text(target), "as it is\n");
+  EXPECT_FALSE(is_unpacked(archive, "set/long.txt", target));
+  unpack(archive, "set/none.txt", target);
+  EXPECT_EQ(base::read_text(target), "");
+}
+
+TEST_F(Unzip, LeavesNothingOfADamagedArchive) {
+  pack();
+  if (IsSkipped()) return;
+  EXPECT_THROW(unpack(archive, "set/other.txt", target), InputError);
+  const auto size = fs::file_size(archive);
+  damage(size / 3);  // among the packed bytes
+  EXPECT_THROW(unpack(archive, "set/long.txt", target), InputError);
+  EXPECT_FALSE(fs::exists(target));
+  folder.write("a.zip", base::read_text(archive).substr(0, size / 2));
+  EXPECT_THROW(unpack(archive, "set/long.txt", target), InputError);
+  folder.write("a.zip", "");
+  EXPECT_THROW(unpack(archive, "set/long.txt", target), InputError);
+  EXPECT_THROW(is_unpacked(archive, "set/long.txt", target), InputError);
+  EXPECT_FALSE(fs::exists(target));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

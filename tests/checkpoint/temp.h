@@ -3,19 +3,13 @@
 
 #include <torch/types.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "lockstep/base/files/file.h"
 #include "lockstep/checkpoint/pt.h"
 #include "peer.h"
 
 namespace lockstep::test {
-
-inline std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 inline std::string pt_bytes(const Tree& tree) {
   std::string bytes;

@@ -1,8 +1,12 @@
 // Commands on files and folders that the test made.
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 #include "support.h"
 #include "temp_folder.h"
+#include "trainer/cli/commands.h"
+#include "trainer/cli/failure.h"
 #include "trainer/run_folder/folder.h"
 
 namespace lockstep::cli {
@@ -33,18 +37,15 @@ TEST_F(CliFolders, StatusLeavesWithWhatBecameOfTheRun) {
   const std::pair<std::string, int> rows[] = {
       {"done", 0}, {"failed", 1}, {"stopped on request", 4}, {"stopped early", 75}};
   for (const auto& [state, status] : rows) {
-    const auto text = printed([&, status = status] { EXPECT_EQ(call("status " + run("a", state)), status); });
+    const auto folder = run("a", state);
+    const auto text = printed([&, status = status] { EXPECT_EQ(call("status " + folder), status); });
     EXPECT_TRUE(text.starts_with(state + ": why\nstep 20, ")) << text;
+    const auto told =
+        json::parse(printed([&, status = status] { EXPECT_EQ(call("status --json " + folder), status); }));
+    EXPECT_EQ(told["state"], state);
+    EXPECT_EQ(told["exit_status"], status);
+    EXPECT_EQ(told["reason"], "why");
   }
-}
-
-TEST_F(CliFolders, StatusForProgramsLeavesWithTheSame) {
-  const auto folder = run("a", "stopped early");
-  const auto text = printed([&] { EXPECT_EQ(call("status --json " + folder), 75); });
-  const auto told = json::parse(text);
-  EXPECT_EQ(told["state"], "stopped early");
-  EXPECT_EQ(told["exit_status"], 75);
-  EXPECT_EQ(told["reason"], "why");
 }
 
 TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {
@@ -57,12 +58,6 @@ TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {
                   "the runs have no 'stpe' / --columns / did you mean step? "));
   EXPECT_TRUE(
       has(refusal([&] { call("runs " + runs_ + " --columns learning_rate"); }), "did you mean optim.lr? "));
-}
-
-TEST_F(CliFolders, ARunsFolderThatIsMisspeltNamesTheNearest) {
-  run("mnist", "done");
-  EXPECT_TRUE(
-      has(refusal([&] { call("status " + runs_ + "/minst"); }), "did you mean " + runs_ + "/mnist? "));
 }
 
 TEST_F(CliFolders, AFolderWithoutAConfigIsSaidToBeOne) {
@@ -117,6 +112,62 @@ TEST_F(CliFolders, TensorsAreToldWithTheirDigests) {
   EXPECT_EQ(told.at("checksum"), "none");
   EXPECT_EQ(told.at("entries"), json::parse(R"([{"name": "w", "kind": "tensor", "dtype": "float32",
       "shape": [3, 1], "bytes": 12, "digest": "8e628779e6a74ee0"}])"));  // as sha256sum has it
+}
+
+// Every command as `lockstep NAME` calls it: its help, and what it refuses before it begins.
+
+TEST(CliCommands, EachHasALineOfItsOwnAndHelp) {
+  std::set<std::string> seen;
+  for (const auto& [name, summary, run] : commands()) {
+    EXPECT_TRUE(seen.insert(name).second && seen.insert(summary).second) << name;
+    EXPECT_FALSE(summary.empty() || summary.size() > 67 || summary.ends_with(".")) << name;  // of 80 columns
+    const auto text = printed([&, run = run] { EXPECT_EQ(run({"--help"}), kDone); });
+    EXPECT_TRUE(has(text, "lockstep " + name + ": "));
+    EXPECT_TRUE(has(text, "\n\nusage: lockstep " + name + " "));
+    EXPECT_TRUE(has(text, "\n  -h, --help "));
+    EXPECT_TRUE(has(text, "\nexamples:\n  "));
+  }
+}
+
+TEST(CliCommands, EachRefusesAnOptionThatNobodyKnows) {
+  for (const auto& [name, summary, run] : commands()) {
+    const auto text = refusal<UsageError>([&, run = run] { run({"--never-heard-of"}); });
+    EXPECT_TRUE(has(text, "'--never-heard-of' / lockstep " + name));
+  }
+}
+
+TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
+  for (const auto& [name, summary, run] : commands()) {
+    const auto line = name + (name == "bench" ? " step --help" : " --help");
+    const auto text = printed([&] { call(line); });
+    EXPECT_EQ(joins_job(name), text.find("\n  --launcher NAME") != std::string::npos) << name;
+  }
+  EXPECT_FALSE(joins_job("no command"));
+}
+
+TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"bench", "the bench is missing / lockstep bench / see: lockstep bench --help"},
+      {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
+      {"model", "the action is missing"},
+      {"model chekc", "did you mean check?"},
+      {"model check", "MODEL.pt2 is missing"},
+      {"model template --input float32:3x0", "'float32:3x0' is not DTYPE:SIZES / --input / "},
+      {"model template --output a\"b", "--output a\"b / "},
+      {"export x.yaml --checkpoint y", "--checkpoint, --output, --pt2 / "},
+      {"export x.yaml --checkpoint y --pt2 z", "--pt2 z / "},
+      {"data list --root x", "--root needs a SET"},
+      {"data list mnits", "did you mean mnist?"},
+      {"data lsit", "unknown action 'lsit'"},
+      {"site lsit", "lockstep site list, show, detect or keys"},
+      {"site show", "lockstep site list names them"},
+      {"render slrum x.yaml", "there is no scheduler 'slrum'"},
+      {"submit x.yaml --chain 101", "--chain 101: 1 to 100 jobs"},
+      {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep exclude each other"},
+      {"eval x.yaml", "--checkpoint runs/NAME/checkpoints/step-N.pt"},
+      {"predict x.yaml --input y.csv", "--checkpoint, --input / "},
+      {"predict runs/a y.csv", "unexpected argument: 'y.csv'"}};
+  for (const auto& [line, why] : rows) EXPECT_TRUE(has(refusal([&, line = line] { call(line); }), why));
 }
 
 }  // namespace

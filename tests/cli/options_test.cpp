@@ -2,6 +2,7 @@
 
 #include "lockstep/base/log.h"
 #include "support.h"
+#include "trainer/cli/command_group.h"
 #include "trainer/cli/failure.h"
 
 namespace lockstep::cli {
@@ -120,6 +121,20 @@ TEST_F(CliOptions, AnUnknownLauncherIsRefusedBeforeAnybodyJoins) {
   EXPECT_TRUE(has(refused("a --launcher sloorm"), what + "--launcher" + hint));
   EXPECT_TRUE(has(refused("a --set launch.launcher=sloorm"), what + "--set launch.launcher" + hint));
   EXPECT_EQ(refused("a --launcher slurm --set launch.launcher=none"), "");
+}
+
+TEST(CliJobOptions, DescribeAJob) {
+  cluster::JobRequest job;
+  Options options("submit", "submits");
+  add_job_options(options, job);
+  options.parse(
+      test::words_of("--site gadi --nodes 2 --gpus-per-node 4 --ranks-per-node 8 --cpus-per-rank 3 "
+                     "--time 1h30m --queue gpu --account a00 --storage home --name mine "
+                     "--set optim.lr=0.5"));
+  EXPECT_EQ((std::vector{job.nodes, job.gpus_per_node, job.ranks_per_node, job.cores_per_rank}),
+            (std::vector<int64_t>{2, 4, 8, 3}));
+  EXPECT_EQ((std::vector{job.site, job.time, job.queue, job.account, job.storage, job.name, job.sets.at(0)}),
+            (std::vector<std::string>{"gadi", "1h30m", "gpu", "a00", "home", "mine", "optim.lr=0.5"}));
 }
 
 }  // namespace

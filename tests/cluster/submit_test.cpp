@@ -7,13 +7,12 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <thread>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/program.h"
+#include "refusal.h"
 #include "temp_folder.h"
 #include "tools/cluster/job_script.h"
 #include "tools/cluster/scheduler.h"
@@ -180,13 +179,10 @@ TEST(HandIn, WaitsForAMuteSchedulerWithinBounds) {
   std::filesystem::permissions(sbatch, std::filesystem::perms::owner_all);
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
-  try {
+  const auto error = test::error_from<Error>([] {
     submit({{"sbatch", "script"}, {}}, std::chrono::milliseconds(300));
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("sbatch timed out after 1 s"), std::string::npos)
-        << error.what();
-  }
+  });
+  EXPECT_TRUE(test::has(error.what(), "sbatch timed out after 1 s"));
   ::setenv("PATH", path.c_str(), 1);
 }
 

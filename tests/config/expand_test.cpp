@@ -1,6 +1,11 @@
 #include "trainer/config/load.h"
 
+#include <gtest/gtest.h>
+
+#include <map>
+
 #include "config/support.h"
+#include "trainer/config/numbers.h"
 
 namespace lockstep::config {
 namespace {
@@ -60,15 +65,53 @@ TEST(Expand, RefusesWhatItDoesNotKnow) {
   }
 }
 
-TEST(Expand, SaysWhichVariableIsMissing) {
-  try {
-    expanded("x/${NOPE}");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "run.dir needs the environment variable NOPE, which is not set");
-    EXPECT_EQ(error.where(), "c.yaml:1:1");
-    EXPECT_EQ(error.hint(), "set it, or write ${NOPE:-otherwise}");
+using namespace std::chrono_literals;
+
+TEST(Numbers, ReadsWholeNumbersInOneWayOnly) {
+  EXPECT_EQ(parse_int("0"), 0);
+  EXPECT_EQ(parse_int("-12"), -12);
+  EXPECT_EQ(parse_int("+12"), 12);
+  EXPECT_EQ(parse_int("9223372036854775807"), INT64_MAX);
+  EXPECT_EQ(parse_int("-9223372036854775808"), INT64_MIN);
+  for (const char* text :
+       {"", "-", "+", "+-1", "--1", "1.0", "1e3", "0x10", "0o10", "0b1", "010", "-010", "1_000", "1 ", " 1",
+        "9223372036854775808", "99999999999999999999999", "ten", "1a"}) {
+    EXPECT_EQ(parse_int(text), std::nullopt) << text;
   }
+}
+
+TEST(Numbers, ReadsFiniteNumbers) {
+  EXPECT_EQ(parse_number("0.1"), 0.1);
+  EXPECT_EQ(parse_number("-1e-8"), -1e-8);
+  EXPECT_EQ(parse_number("1.0e-8"), 1e-8);
+  EXPECT_EQ(parse_number("+.5"), 0.5);
+  EXPECT_EQ(parse_number("5."), 5.0);
+  EXPECT_EQ(parse_number("7"), 7.0);
+  for (const char* text : {"", ".", "-", "e5", "1e", "inf", ".inf", "nan", ".nan", "-.inf", "1e400", "1e-400",
+                           "0x1p3", "0,1", "1_0", "1.2.3", "1e5.5"}) {
+    EXPECT_EQ(parse_number(text), std::nullopt) << text;
+  }
+}
+
+TEST(Numbers, ReadsDurations) {
+  const std::map<std::string, std::chrono::milliseconds> good = {
+      {"60s", 60s},     {"10m", 10min},  {"1h30m", 90min},   {"1h30m5s250ms", 5'405'250ms},
+      {"250ms", 250ms}, {"2d", 48h},     {"90", 90s},        {"1.5", 1500ms},
+      {"0", 0ms},       {"0.5h", 30min}, {"1.5m", 90'000ms}, {"3650d", 24h * 3650}};
+  for (const auto& [text, value] : good) EXPECT_EQ(parse_duration(text), value) << text;
+  for (const char* text : {"", "s", "5x", "5 s", "-5s", "-1", "5m5m", "5s1m", "1h-5m", "m5", "5sm", "5hm",
+                           "1e999s", "1.2.3s", "3651d", "99999999999999999999d", "inf", "5s "}) {
+    EXPECT_EQ(parse_duration(text), std::nullopt) << text;
+  }
+}
+
+TEST(Numbers, WritesDurationsThatReadBack) {
+  for (const auto value :
+       {0ms, 1ms, 999ms, 1000ms, 59'000ms, 60'000ms, 90'000ms, 600'000ms, 3'600'000ms, 86'400'001ms}) {
+    EXPECT_EQ(parse_duration(duration_text(value)), value) << duration_text(value);
+  }
+  EXPECT_EQ(duration_text(60s), "60s");
+  EXPECT_EQ(duration_text(10min), "10m");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "refusal.h"
 #include "trainer/config/load.h"
 
 namespace lockstep::test {
@@ -21,17 +21,8 @@ inline std::vector<std::string> warnings_of(const std::string& text) {
 
 /// The error that the text must give; a text that loads is a failure.
 inline InputError error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
-  try {
-    settings_of(text, sets);
-  } catch (const InputError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error for:\n" << text.substr(0, 200);
-  return InputError("none");
-}
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  SCOPED_TRACE(text.substr(0, 200));
+  return error_from([&] { settings_of(text, sets); });
 }
 
 }  // namespace lockstep::test

@@ -1,8 +1,11 @@
 // The table of keys and the structs of settings.h say the same.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <set>
 
+#include "config/support.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
 
 namespace lockstep::config {
@@ -97,15 +100,86 @@ TEST(Table, SettlesByWordsThatTheKeyKnows) {
   }
 }
 
-TEST(Table, GuessesWhatWasMeant) {
-  EXPECT_EQ(did_you_mean("optim.lrr"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("optim.epochs"), "did you mean train.epochs? ");
-  EXPECT_EQ(did_you_mean("trian.epochs"), "did you mean train.epochs? ");
-  EXPECT_EQ(did_you_mean("lr"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("learning-rate"), "did you mean optim.lr? ");
-  EXPECT_EQ(did_you_mean("tarin"), "did you mean train? ");
-  EXPECT_EQ(did_you_mean("optim.completely_different"), "");
+}  // namespace
+}  // namespace lockstep::config
+
+namespace lockstep::test {
+namespace {
+
+TEST(Schema, HasEveryKeyAndNoOther) {
+  const auto schema = nlohmann::json::parse(config::json_schema());
+  EXPECT_EQ(schema.at("$schema"), "https://json-schema.org/draft/2020-12/schema");
+  EXPECT_EQ(schema.at("additionalProperties"), false);
+  size_t count = 0;
+  for (const auto& [section, content] : schema.at("properties").items()) {
+    EXPECT_EQ(content.at("additionalProperties"), false) << section;
+    for (const auto& [name, key] : content.at("properties").items()) {
+      EXPECT_NE(config::find_key(section + "." + name), nullptr) << section << "." << name;
+      EXPECT_FALSE(key.at("description").get<std::string>().empty());
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, config::keys().size());
+}
+
+TEST(Schema, CarriesRangesChoicesAndDefaults) {
+  const auto sections = nlohmann::json::parse(config::json_schema()).at("properties");
+  const auto& train = sections.at("train").at("properties");
+  EXPECT_EQ(train.at("epochs").at("minimum"), 1);
+  EXPECT_EQ(train.at("epochs").at("default"), 5);
+  EXPECT_EQ(train.at("mode").at("enum").size(), 3u);
+  const auto& optim = sections.at("optim").at("properties");
+  EXPECT_EQ(optim.at("betas").at("items").at("exclusiveMaximum"), 1);
+  EXPECT_EQ(optim.at("weight_decay").at("anyOf").at(1).at("const"), "default");
+}
+
+// What the config asks the open tables: names, readers, defaults, needs.
+
+TEST(Tables, NameWhatThereIs) {
+  EXPECT_TRUE(
+      has(error_of("optim: {name: adma}").what(), "the path of a library (.so), or one of sgd, adam, adamw"));
+  EXPECT_THROW(settings_of("", {"task.name=minst"}), InputError);
+  EXPECT_EQ(settings_of("model: {name: \"\"}").model.name, "");
+}
+
+TEST(Tables, SayWhichOptionsARowReads) {
+  EXPECT_TRUE(warnings_of("schedule: {name: own, options: {rho: 1}}").empty());
+  EXPECT_EQ(warnings_of("schedule: {name: step, options: {rho: 1}}").at(0),
+            "schedule.options is set but not used: schedule.name is step (c.yaml:1:24)");
+  EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, options: {rho: 1}}").empty());
+  EXPECT_EQ(settings_of("", {"schedule.name=own", "schedule.options.rho=2"}).schedule.options.at("rho"), "2");
+}
+
+TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
+  const auto letter = error_of("schedule: {name: own, options: {roh: 1}}");
+  EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
+  EXPECT_EQ(letter.where(), "c.yaml:1:23");
+  EXPECT_EQ(letter.hint(), "did you mean schedule.options.rho? schedule own reads options.rho");
+  const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
+  EXPECT_EQ(place.hint(), "did you mean model.hidden? model mlp reads hidden");
+  EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(), "model simple_cnn reads none");
+  EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);
+  const auto overridden =
+      config::load_settings("schedule: {name: ./s.so, options: {unit: 3}}", "c.yaml", {"schedule.name=none"});
+  EXPECT_EQ(overridden.warnings.size(), 1U) << "the file's options are of the schedule that it names";
+  // a library's task sees them all
+  EXPECT_EQ(settings_of("task: {name: ./t.so}\nmodel: {name: mlp, options: {a: 1}}").model.options.size(),
+            1U);
+}
+
+TEST(Tables, SayWhichModelATaskHas) {
+  EXPECT_TRUE(warnings_of("task: {name: csv}\nmodel: {hidden: [3]}").empty());
+  EXPECT_EQ(warnings_of("task: {name: pima}\nmodel: {hidden: [3]}")[0],
+            "model.hidden is set but not used: model.name is pima_net (c.yaml:2:9)");
+}
+
+TEST(Tables, AreInTheSchemaAndTheReference) {
+  const auto optim =
+      nlohmann::json::parse(config::json_schema()).at("properties").at("optim").at("properties");
+  EXPECT_EQ(optim.at("name").at("anyOf").at(0).at("enum"), nlohmann::json({"sgd", "adam", "adamw"}));
+  EXPECT_TRUE(has(config::reference(), "(adam, adamw)"));
+  EXPECT_TRUE(has(config::reference(), "| `own` | own |"));
 }
 
 }  // namespace
-}  // namespace lockstep::config
+}  // namespace lockstep::test

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "lockstep/base/error.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/cuda/nccl_headers.h"
+#include "refusal.h"
 
 namespace lockstep::comm {
 namespace {
@@ -42,15 +42,13 @@ TEST(NcclHeaders, OfAnotherMinorVersionOrSizeAreRefused) {
   using cuda::NcclHeaders;
   EXPECT_NO_THROW(cuda::require_same(NcclHeaders{23007, 160}, NcclHeaders{23002, 160}));
   EXPECT_THROW(cuda::require_same(NcclHeaders{23007, 160}, NcclHeaders{23007, 152}), Error);
-  try {
+  const auto error = test::error_from<Error>([] {
     cuda::require_same(NcclHeaders{22809, 152}, NcclHeaders{23007, 160});
-    FAIL() << "headers of NCCL 2.28 were taken";
-  } catch (const Error& error) {
+  });
     EXPECT_STREQ(error.what(),
                  "the CUDA plug-in was compiled with NCCL 2.28 headers, but libtorch with NCCL 2.30 headers");
     EXPECT_EQ(error.hint(), "build it with NCCL 2.30 headers: -DNCCL_ROOT=FOLDER");
   }
-}
 
 // Its names must not meet those of the program that loads it, which has most of them too.
 TEST_F(CudaHalf, ShowsNothingButItsTable) {
@@ -71,15 +69,11 @@ TEST_F(CudaHalf, ItsErrorsAreThisProgramsOwn) {
   NcclRequest request;
   request.rank = 3;
   request.world = 4;
-  try {
-    table_->make_nccl(request);
-    FAIL() << "there is a GPU";
-  } catch (const Error& error) {
-    EXPECT_EQ(describe(error),
-              "NCCL needs a GPU, and this process sees none\n  --> rank 3\n  hint: check nvidia-smi and "
-              "CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
-    EXPECT_EQ(exit_status(error), kFailed);
-  }
+  const auto make = [&] { table_->make_nccl(request); };
+  EXPECT_EQ(test::refusal_of<Error>(make),
+            "NCCL needs a GPU, and this process sees none / rank 3 / look at nvidia-smi and "
+            "CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
+  EXPECT_THROW(test::refusal_of(make), Error) << "it is no InputError";
 }
 
 }  // namespace

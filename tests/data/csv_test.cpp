@@ -1,15 +1,17 @@
 #include "lockstep/data/csv.h"
 
 #include <ATen/ATen.h>
+#include <zlib.h>
 
 #include <cmath>
-#include <ctime>
-#include <functional>
 
-#include "data/support.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/data/node_share.h"
+#include "lockstep/data/rows/text_rows.h"
 #include "peer.h"
+#include "refusal.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
@@ -23,13 +25,9 @@ struct Csv : testing::Test {
   }
   void refused(const std::string& content, const std::string& words, const std::string& place,
                CsvOptions options = {}) {
-    try {
-      read(content, options);
-      ADD_FAILURE() << "taken: " << words;
-    } catch (const InputError& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-      EXPECT_EQ(error.where(), folder / ("t.csv" + place)) << error.what();
-    }
+    const auto error = test::error_from([&] { read(content, options); });
+    EXPECT_TRUE(test::has(error.what(), words));
+    EXPECT_EQ(error.where(), folder / ("t.csv" + place)) << error.what();
   }
 };
 
@@ -105,24 +103,6 @@ TEST_F(Csv, RefusesALabelThatIsAMeasurement) {
   refused(text, "is this column a class?", ":10002");
 }
 
-// 10 million rows go the same way, only longer: half a million in the time and the memory that makes of them.
-TEST_F(Csv, ReadsLargeFilesInBoundedMemoryAndSensibleTime) {
-  constexpr int64_t kRows = 500'000;
-  std::string text = "a,b,c,d,e,f,g,h,class\n";
-  for (int64_t i = 0; i < kRows; ++i)
-    text += std::to_string(i) + ",0.125,3.5,-7,1e-3,42,0.627,50," + std::to_string(i % 2) + "\n";
-  const auto path = folder.write("big.csv", text);
-  text.clear();
-  text.shrink_to_fit();
-  const auto begin = std::clock();  // the process's own time: a busy machine is no slow reader
-  const auto table = read_csv(path, {}, heap);
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  EXPECT_EQ(table.features.sizes(), (at::IntArrayRef{kRows, 8}));
-  EXPECT_EQ(table.features[kRows - 1][0].item<float>(), static_cast<float>(kRows - 1));
-  EXPECT_EQ(table.labels.sum().item<int64_t>(), kRows / 2);
-  EXPECT_LT(seconds, 20) << "10 million rows must not take minutes";
-}
-
 TEST_F(Csv, TakesTheColumnThatIsCalledLabel) {
   const auto label_of = [this](const std::string& header, const CsvOptions& options = {}) {
     const auto table = read(header + "\n1,2,3\n4,5,6\n", options);
@@ -145,18 +125,8 @@ TEST_F(Csv, TakesTheColumnThatIsCalledLabel) {
 const std::string kGaps =
     "id,age,sex,cabin,fare,y\n1,20,m,A1,7,0\n2,NA,f,,8,1\n3,,m,,9,0\n4,40,f,inf,10,1\n5,50,m,n/a,11,\n";
 
-InputError error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const InputError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "taken";
-  return InputError("none");
-}
-
 TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
-  const auto error = error_of([&] { read(kGaps); });
+  const auto error = test::error_from([&] { read(kGaps); });
   EXPECT_EQ(
       std::string(error.what()),
       "cells without a number in 4 columns: age 2 missing; sex 5 of text (f, m); cabin 3 missing, 1 not "
@@ -200,31 +170,110 @@ TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {
   refused(std::string(2'000'000, ',') + "\n1\n", "fields in a row", ":1");
 }
 
-int64_t peak_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
-  return 0;
+}  // namespace
+}  // namespace lockstep
+
+namespace lockstep::data {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+struct TextRowsTest : testing::Test {
+  test::TempFolder folder;
+
+  Rows read(const std::string& name, const std::string& content, const std::vector<std::string>& columns = {},
+            char delimiter = ',', bool header = true) {
+    auto layout = layout_of(name, delimiter);
+    layout.header = header;
+    const auto rows = open_rows(folder.write(name, content), layout);
+    rows->choose(columns.empty() ? rows->columns() : columns);
+    Rows all;
+    std::vector<std::string_view> fields;
+    while (rows->next(fields)) {
+      all.emplace_back(fields.begin(), fields.end());
+      lines.push_back(rows->line());
+    }
+    return all;
+  }
+  void refused(const std::string& name, const std::string& content, const std::string& words,
+               const std::string& place, const std::vector<std::string>& columns = {}) {
+    const auto error = test::error_from([&] { read(name, content, columns); });
+    EXPECT_TRUE(test::has(error.what(), words));
+    EXPECT_EQ(error.where(), folder / (name + place)) << error.what();
+    EXPECT_FALSE(error.hint().empty());
+  }
+  std::vector<int64_t> lines;
+};
+
+TEST_F(TextRowsTest, ReadsTheSameRowsInEveryDress) {
+  const Rows wanted = {{"so, so", "good"}, {"say \"hi\"", "bad"}};
+  EXPECT_EQ(read("a.csv", "text,label\n\"so, so\",good\n\"say \"\"hi\"\"\",bad\n"), wanted);
+  EXPECT_EQ(read("b.csv", "\xEF\xBB\xBFtext,label\r\n \"so, so\" , good\r\n\r\nsay \"hi\",bad")[1],
+            wanted[1]);
+  EXPECT_EQ(read("c.csv", "text;label\nso, so;good\nsay \"hi\";bad\n", {}, ';'), wanted);
+  EXPECT_EQ(read("d.tsv", "text\tlabel\nso, so\tgood\nsay \"hi\"\tbad\n"), wanted);
+  EXPECT_EQ(
+      read("e.csv", "label\ttext\ngood\t\"so, so\"\nbad\t\"say \"\"hi\"\"\"\n", {"text", "label"}, '\t'),
+      wanted);
+  EXPECT_EQ(read("f.jsonl",
+                 "{\"label\": \"good\", \"text\": \"so, so\", \"more\": {\"text\": [1]}}\n\n"
+                 "{\"text\": \"say \\\"hi\\\"\", \"label\": \"bad\"}",
+                 {"text", "label"}),
+            wanted);
 }
 
-TEST_F(Csv, AHugeColumnNameTakesLittleMemory) {
-  const auto path = folder / "name.csv";
-  {
-    std::ofstream file(path);
-    const std::string chunk(1 << 20, 'n');
-    for (int i = 0; i < 60; ++i) file << chunk;
-    file << ",b\n1,0\n";
-  }
-  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins again
-  const auto before = peak_kib();
-  try {
-    read_csv(path, {}, heap);
-    ADD_FAILURE() << "taken";
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "the name of column 0 has 62914560 bytes");
-  }
-  EXPECT_LT(peak_kib() - before, 250 << 10) << "the name was copied several times";
+TEST_F(TextRowsTest, WritesNumbersAndTruthsOfJsonAsTexts) {
+  EXPECT_EQ(read("a.jsonl", "{\"text\": \"\\u00e9\", \"label\": 1}\n{\"text\": 2.50, \"label\": true}\n"),
+            (Rows{{"\u00e9", "1"}, {"2.50", "true"}}));
+}
+
+TEST_F(TextRowsTest, ReadsGzip) {
+  const std::string text = "text,label\nhello,x\n";
+  const auto path = folder / "a.csv.gz";
+  const gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  const auto rows = open_rows(path, layout_of(path, ','));
+  rows->choose({"text"});
+  std::vector<std::string_view> fields;
+  EXPECT_TRUE(rows->next(fields));
+  EXPECT_EQ(fields[0], "hello");
+}
+
+TEST_F(TextRowsTest, NamesTheLineThatIsWrong) {
+  refused("a.csv", "", "the file is empty", "");
+  refused("b.jsonl", "\n\n", "the file is empty", "");
+  refused("a.csv", "text,label\nx,y\nz\n", "1 field, but the first line has 2", ":3");
+  refused("a.csv", "text,label\nx,y,z\n", "3 fields, but the first line has 2", ":2");
+  refused("a.tsv", "text\tlabel\nx\n", "1 field, but the first line has 2", ":2");
+  refused("a.csv", "text,label\nx,y\n\"open,z\nmore\n", "a quote that begins here does not end", ":3");
+  refused("a.csv", "text,label\n\"x\" y,z\n", "text between a closing quote", ":2");
+  refused("a.csv", "text,label\nx,y\n", "there is no column 'lable'", "", {"text", "lable"});
+  refused("a.csv", "text,text\nx,y\n", "two columns are called 'text'", "", {"text"});
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"x\",}\n", "the line is not JSON", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": 1e999}\n",
+          "the line is not JSON: number overflow parsing '1e999'", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n[1]\n", "the line is not a JSON object", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"txt\": \"x\"}\n", "the object has no 'text'", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": null}\n", "'text' is null", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": [\"x\"]}\n", "'text' is a list", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"\xFF\"}\n", "the line is not JSON", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n" + std::string(100'000, '[') + "\n", "the line is not JSON", ":2");
+}
+
+TEST(LineRows, AreSamplesBlankOnesToo) {
+  test::TempFolder folder;
+  const auto rows = open_rows(folder.write("a", "one\n\ntwo\tx"), {.kind = TextLayout::Kind::lines});
+  std::vector<std::string_view> fields;
+  std::vector<std::string> all;
+  while (rows->next(fields)) all.emplace_back(fields[0]);
+  EXPECT_EQ(all, (std::vector<std::string>{"one", "", "two\tx"}));
+  const auto pairs =
+      open_rows(folder.write("b", "one\ttwo\nthree"), {.kind = TextLayout::Kind::lines, .texts_in_line = 2});
+  EXPECT_TRUE(pairs->next(fields));
+  EXPECT_EQ(fields[1], "two");
+  EXPECT_THROW(pairs->next(fields), InputError);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -2,21 +2,27 @@
 #include "lockstep/data/image_folder.h"
 
 #include <ATen/ATen.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
-#include <set>
 
-#include "data/support.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/data/image_set.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/pixels/resample.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
-
 namespace fs = std::filesystem;
+
+std::string bytes_of(const data::Pixels& image) {
+  return {reinterpret_cast<const char*>(image.rgb.data()),
+          static_cast<size_t>(image.height * image.width * 3)};
+}
 
 // As the peer makes it.
 data::Pixels noise(int64_t height, int64_t width) {
@@ -41,11 +47,11 @@ TEST(Resample, ScalesAndCutsToTorchvisionsBits) {
   data::Resampler resampler;
   std::string ours;
   for (const auto& [h, w, rows, columns] : sizes) {
-    ours += test::bytes_of(resampler.scale(noise(h, w), data::middle_view(h, w, rows, columns).scaling));
+    ours += bytes_of(resampler.scale(noise(h, w), data::middle_view(h, w, rows, columns).scaling));
     EXPECT_EQ(peer.substr(0, ours.size()) == ours, true) << h << "x" << w << " to " << rows << "x" << columns;
   }
   for (const auto& part : parts)
-    ours += test::bytes_of(resampler.scale(noise(40, 60), {part, 24, 18, {0, 0, 24, 18}}));
+    ours += bytes_of(resampler.scale(noise(40, 60), {part, 24, 18, {0, 0, 24, 18}}));
   ASSERT_EQ(peer.size(), ours.size());
   EXPECT_TRUE(peer == ours);
 }
@@ -154,6 +160,130 @@ TEST(ImageFolder, RefusesWhatIsNoFolderOfClasses) {
   fs::remove_all(fan);
   fs::create_directories(folder / "bad\xff");
   EXPECT_THROW(data::class_folders(folder.path()), InputError);
+}
+
+// Pixels as Pillow has them, and files that are none.
+
+constexpr const char* kPeer = " tests/data/image_folder_peer.py pixels ";
+
+std::vector<std::string> names_in(const test::TempFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// What reading gives, or says.
+std::string said(const std::string& path, bool check = false) {
+  data::ImageReader reader;
+  try {
+    if (check) reader.check(path);
+    if (!check) reader.read(path);
+  } catch (const data::DamagedImage& bad) {
+    EXPECT_NE(bad.where().find(std::filesystem::path(path).filename()), std::string::npos);
+    return bad.what();
+  }
+  return "good";
+}
+
+class ImageFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    LOCKSTEP_PYTHON_OR_SKIP(python, "PIL");
+    peer_ = test::output_of(python + kPeer + folder_.path().string());
+    try {
+      data::ImageReader().read(folder_ / "jpeg-0.jpg");
+      data::ImageReader().read(folder_ / "png-rgb.png");
+    } catch (const data::DamagedImage&) {
+    } catch (const InputError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  std::string cut(const std::string& name, size_t left) {
+    return folder_.write("cut-" + name, base::read_text(folder_ / name).substr(0, left));
+  }
+
+  test::TempFolder folder_;
+  std::string peer_;
+};
+
+TEST_F(ImageFile, IsReadToPillowsBits) {
+  data::ImageReader reader;
+  const char* at = peer_.data();
+  for (const auto& name : names_in(folder_)) {
+    int32_t size[2];
+    std::memcpy(size, at, sizeof size);
+    at += sizeof size;
+    const auto& image = reader.read(folder_ / name);
+    ASSERT_EQ(image.height, size[0]) << name;
+    ASSERT_EQ(image.width, size[1]) << name;
+    const auto bytes = bytes_of(image);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), at)) << name;
+    at += bytes.size();
+    EXPECT_EQ(said(folder_ / name, true), "good") << name;
+  }
+  EXPECT_EQ(at, peer_.data() + peer_.size());
+}
+
+TEST_F(ImageFile, ThatIsCutOffIsFoundWithoutReadingItWhole) {
+  for (const auto& name : names_in(folder_)) {
+    const auto size = base::read_text(folder_ / name).size();
+    for (const size_t left : {size / 2, size - 13, size_t{30}, size_t{3}}) {
+      if (name == "jpeg-and-more.jpg" && left > size / 2) continue;
+      EXPECT_NE(said(cut(name, left), true), "good") << name << " " << left << " of " << size;
+    }
+    EXPECT_NE(said(cut(name, size / 2)), "good") << name;
+  }
+  EXPECT_EQ(said(cut("jpeg-0.jpg", 700)), "the JPEG is cut off");
+  EXPECT_EQ(said(cut("png-rgb.png", 3000)), "the PNG is cut off");
+  EXPECT_EQ(said(cut("png-rgb.png", 0), true), "the file is empty");
+  auto content = base::read_text(folder_ / "png-rgb.png");  // lockstep_fuzz damages others
+  content[content.size() / 2] ^= 1;
+  EXPECT_EQ(said(folder_.write("flipped.png", content)).substr(0, 18), "the PNG is damaged");
+}
+
+TEST(ImageFiles, ThatClaimToBeHugeAreRefused) {
+  const test::TempFolder folder;
+  const auto claims = folder.write(
+      "huge.png",
+      std::string(
+          "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0\x9c\xf7\x42\x43", 33) +
+          std::string(100, '\0'));
+  EXPECT_NE(said(claims), "good");
+}
+
+// A ramp as PIL writes it, grey and in colour, beside what PIL reads back from it.
+constexpr const char* kWriter =
+    " -c 'import sys, numpy; from PIL import Image; d = sys.argv[1]; "
+    "a = numpy.arange(768, dtype=numpy.uint32).astype(numpy.uint8).reshape(16, 16, 3); "
+    "Image.fromarray(a[:, :, 0]).save(d + \"/grey.png\"); Image.fromarray(a).save(d + \"/rgb.png\"); "
+    "[sys.stdout.buffer.write(numpy.array(Image.open(d + f)).tobytes()) for f in (\"/grey.png\", "
+    "\"/rgb.png\")]' ";
+
+std::string bytes(const at::Tensor& t) {
+  const auto flat = t.contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
+
+TEST(Png, ReadsThePixelsThatPythonReads) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "PIL");
+  test::TempFolder folder;
+  const auto peer = test::output_of(python + kWriter + folder.path().string());
+  at::Tensor grey;
+  try {
+    grey = data::read_png(folder / "grey.png", 1);
+  } catch (const InputError& error) {
+    if (std::string(error.what()).find("without libpng") != std::string::npos) GTEST_SKIP() << error.what();
+    throw;
+  }
+  EXPECT_EQ(grey.sizes(), (at::IntArrayRef{1, 1, 16, 16}));
+  const auto rgb = data::read_png(folder / "rgb.png", 3);
+  EXPECT_EQ(rgb.sizes(), (at::IntArrayRef{1, 3, 16, 16}));
+  EXPECT_TRUE(peer == bytes(grey) + bytes(rgb.permute({0, 2, 3, 1})));
+  EXPECT_TRUE(data::is_png(folder / "grey.png"));
+  EXPECT_THROW(data::is_png(folder / "missing.png"), InputError);
 }
 
 }  // namespace

@@ -1,25 +1,28 @@
+#include <ATen/ATen.h>
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <barrier>
 #include <cstdlib>
+#include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/data/catalog.h"
-#include "peer.h"
+#include "lockstep/data/node_share.h"
+#include "refusal.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
 namespace fs = std::filesystem;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST(Stage, CopiesOnce) {
   test::TempFolder folder;
@@ -28,7 +31,7 @@ TEST(Stage, CopiesOnce) {
   EXPECT_EQ(data::stage_file(path, ""), path);
   const auto copy = data::stage_file(path, stage);
   EXPECT_EQ(fs::path(copy).parent_path(), stage);
-  EXPECT_EQ(text_of(copy), content);
+  EXPECT_EQ(base::read_text(copy), content);
   struct stat first, second;
   ::stat(copy.c_str(), &first);
   EXPECT_EQ(data::stage_file(path, stage), copy);
@@ -36,11 +39,11 @@ TEST(Stage, CopiesOnce) {
   EXPECT_EQ(first.st_ino, second.st_ino) << "copied again for nothing";
   EXPECT_EQ(first.st_mode & 077, 0U) << "others can read it";
   fs::resize_file(copy, 10);
-  EXPECT_EQ(text_of(data::stage_file(path, stage)), content) << "a copy that was cut";
+  EXPECT_EQ(base::read_text(data::stage_file(path, stage)), content) << "a copy that was cut";
   EXPECT_EQ(data::stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
   EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
   folder.write("set.bin", std::string(3'000'000, 'r'));
-  EXPECT_EQ(text_of(data::stage_file(path, stage))[0], 'r') << "the file has changed";
+  EXPECT_EQ(base::read_text(data::stage_file(path, stage))[0], 'r') << "the file has changed";
 }
 
 TEST(Stage, KeepsFilesWithTheSameNameApart) {
@@ -48,8 +51,8 @@ TEST(Stage, KeepsFilesWithTheSameNameApart) {
   const auto stage = one / "stage";
   const auto first = data::stage_file(one.write("set.bin", "1"), stage);
   const auto second = data::stage_file(other.write("set.bin", "2"), stage);
-  EXPECT_EQ(text_of(first), "1");
-  EXPECT_EQ(text_of(second), "2");
+  EXPECT_EQ(base::read_text(first), "1");
+  EXPECT_EQ(base::read_text(second), "2");
 }
 
 TEST(Stage, TakesNoOtherUsersCopyAndFollowsNoLink) {
@@ -100,12 +103,9 @@ TEST(Fetch, EndsWithAnErrorIfTheServerSendsTwoBytesASecond) {
   const data::KnownFile file{.name = "set.bin", .bytes = 1000, .sha256 = std::string(64, '0')};
   const auto mirror = format("http://127.0.0.1:{}", ntohs(address.sin_port));
   const auto begin = std::chrono::steady_clock::now();
-  try {
-    data::fetch_file({}, file, folder.path(), {.mirrors = {mirror}, .stall_seconds = 1});
-    ADD_FAILURE() << "fetched";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.where(), mirror + "/: it took too long");
-  }
+  const auto error = test::error_from<Error>(
+      [&] { data::fetch_file({}, file, folder.path(), {.mirrors = {mirror}, .stall_seconds = 1}); });
+  EXPECT_EQ(error.where(), mirror + "/: it took too long");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   ::shutdown(listener.number(), SHUT_RDWR);  // ends accept4() if nothing connected
 }
@@ -119,6 +119,98 @@ TEST(FindDataFile, LooksWhereDownloadersPutFiles) {
   EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}), nearer);
   EXPECT_THROW(data::find_data_file(folder.path(), {"nothing"}), InputError);
   EXPECT_THROW(data::find_data_file(folder / "nowhere", {"labels"}), InputError);
+}
+
+/// Runs `body` in a thread for each rank of a job whose nodes have so many ranks each. tests/e2e has
+/// processes.
+void all_ranks(const std::vector<int>& nodes, const std::function<void(const NodeShare&)>& body) {
+  const int world = std::accumulate(nodes.begin(), nodes.end(), 0);
+  std::vector<std::string> texts(world);
+  std::barrier meeting(world);
+  std::vector<std::jthread> ranks;
+  for (int node = 0, rank = 0; node < std::ssize(nodes); ++node) {
+    for (int local = 0; local < nodes[node]; ++local, ++rank) {
+      const auto exchange = [&, rank](const std::string& text) {
+        texts[rank] = text;
+        meeting.arrive_and_wait();
+        const auto all = texts;
+        meeting.arrive_and_wait();
+        return all;
+      };
+      ranks.emplace_back([=, &body] { body({local, nodes[node], node, exchange}); });
+    }
+  }
+}
+
+// One tensor in the arena, a view of it, one from elsewhere, and one of no elements.
+SharedSet example(Arena& arena) {
+  auto whole = arena.empty({3, 4}, at::kFloat);
+  for (int i = 0; i < 12; ++i) whole.mutable_data_ptr<float>()[i] = static_cast<float>(i);
+  return {{whole, whole.slice(0, 1, 3), at::tensor({7, 8}, at::kLong), at::empty({0, 5}, at::kByte)},
+          "a text"};
+}
+
+void expect_example(const SharedSet& set) {
+  const auto whole = at::arange(12, at::kFloat).view({3, 4});
+  EXPECT_EQ(set.text, "a text");
+  ASSERT_EQ(set.tensors.size(), 4u);
+  EXPECT_TRUE(at::equal(set.tensors[0], whole));
+  EXPECT_TRUE(at::equal(set.tensors[1], whole.slice(0, 1, 3)));
+  EXPECT_TRUE(at::equal(set.tensors[2], at::tensor({7, 8}, at::kLong)));
+  EXPECT_EQ(set.tensors[3].sizes(), at::IntArrayRef({0, 5}));
+  EXPECT_EQ(set.tensors[3].scalar_type(), at::kByte);
+}
+
+TEST(NodeShare, LoadsOnTheFirstRankOfEachNodeAndMapsOnTheOthers) {
+  for (const auto& nodes : std::vector<std::vector<int>>{{3}, {2, 1}, {1, 3}, {1, 1}}) {
+    std::atomic<int> loads = 0;
+    all_ranks(nodes, [&](const NodeShare& node) {
+      for (int round = 0; round < 3; ++round)
+        expect_example(share_on_node(node, [&](Arena& arena) {
+          EXPECT_EQ(node.local_rank, 0);
+          ++loads;
+          return example(arena);
+        }));
+    });
+    EXPECT_EQ(loads, 3 * std::ssize(nodes));
+  }
+  expect_example(share_on_node({}, example));
+}
+
+TEST(NodeShare, TheOthersMapTheMemoryReadOnly) {
+  all_ranks({2}, [](const NodeShare& node) {
+    const auto set = share_on_node(node, example);
+    std::ifstream maps("/proc/self/maps");
+    const auto address = reinterpret_cast<uintptr_t>(set.tensors[0].const_data_ptr());
+    for (std::string line; std::getline(maps, line);) {
+      uintptr_t begin = 0, end = 0;
+      char mode[5] = {};
+      if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) == 3 && begin <= address &&
+          address < end) {
+        EXPECT_STREQ(mode, "r--s");
+      }
+    }
+  });
+}
+
+TEST(NodeShare, AnErrorIsEveryRanks) {
+  for (const int bad_node : {0, 1}) {
+    all_ranks({1, 2}, [&](const NodeShare& node) {
+      const auto load = [&](Arena& arena) -> SharedSet {
+        if (node.node_rank == bad_node) throw InputError("bad row", "t.csv:3", "fix it");
+        return example(arena);
+      };
+      EXPECT_EQ(test::refusal_of([&] { share_on_node(node, load); }), "bad row / t.csv:3 / fix it");
+    });
+  }
+  all_ranks({2}, [](const NodeShare& node) {
+    try {
+      share_on_node(node, [](Arena&) -> SharedSet { throw std::runtime_error("no memory"); });
+      ADD_FAILURE() << "no error";
+    } catch (const std::exception& error) {
+      EXPECT_STREQ(error.what(), "no memory");
+    }
+  });
 }
 
 }  // namespace

@@ -62,32 +62,57 @@ void expect_close(const at::Tensor& one, const at::Tensor& exact) {
   EXPECT_LT(apart, 3e-6 * std::max(1.0, exact.abs().max().item<double>()));
 }
 
+const float* of(const at::Tensor& tensor) {
+  return tensor.const_data_ptr<float>();
+}
+float* into(const at::Tensor& tensor) {
+  return tensor.data_ptr<float>();
+}
+
 // What the loops make of it, at a level.
 struct Results {
   at::Tensor output, winner, x, weight, bias;
+
+  Results(const ConvShape& shape, const Layer& layer)
+      : output(at::empty({shape.images, shape.out, shape.high(), shape.wide()}, at::kFloat,
+                         MemoryFormat::ChannelsLast)),
+        winner(at::empty_like(output, at::kByte)),
+        x(at::empty_like(layer.x)),
+        weight(at::empty_like(layer.weight)),
+        bias(at::empty_like(layer.bias)) {}
 };
 
+// Of many channels.
+Results forward(const ConvShape& shape, const Layer& layer, SimdLevel level,
+                Products products = Products::floats) {
+  Results out(shape, layer);
+  winograd_forward(shape, of(layer.x), of(layer.weight), of(layer.bias), into(out.output),
+                   out.winner.data_ptr<uint8_t>(), level, products);
+  return out;
+}
+
+Results backward(const ConvShape& shape, const Layer& layer, const at::Tensor& gradient,
+                 const at::Tensor& winner, SimdLevel level, Products products = Products::floats) {
+  Results out(shape, layer);
+  const auto own = gradient.contiguous();
+  const PooledGradient pooled = {of(own), winner.const_data_ptr<uint8_t>()};
+  sparse_weight_gradient(shape, of(layer.x), pooled, into(out.weight), into(out.bias), level, products);
+  sparse_input_gradient(shape, pooled, of(layer.weight), into(out.x), level, products);
+  return out;
+}
+
 Results run(const ConvShape& shape, const Layer& layer, const at::Tensor& gradient, SimdLevel level) {
-  const auto channels_last = MemoryFormat::ChannelsLast;
-  const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
-  Results out = {at::empty(sizes, at::kFloat, channels_last), at::empty(sizes, at::kByte, channels_last),
-                 at::empty_like(layer.x), at::empty_like(layer.weight), at::empty_like(layer.bias)};
-  const auto* x = layer.x.const_data_ptr<float>();
-  const auto* weight = layer.weight.const_data_ptr<float>();
-  const auto* bias = layer.bias.const_data_ptr<float>();
-  auto* winner = out.winner.data_ptr<uint8_t>();
-  const auto to = [](const at::Tensor& tensor) { return tensor.data_ptr<float>(); };
-  if (shape.in == 1) {
-    const auto own = gradient.contiguous(channels_last);
-    first_conv_forward(shape, x, weight, bias, to(out.output), winner, level);
-    first_conv_backward(shape, x, to(own), winner, to(out.weight), to(out.bias), level);
-  } else {
-    const auto own = gradient.contiguous();
-    const PooledGradient pooled = {to(own), winner};
-    winograd_forward(shape, x, weight, bias, to(out.output), winner, level);
-    sparse_weight_gradient(shape, x, pooled, to(out.weight), to(out.bias), level);
-    sparse_input_gradient(shape, pooled, weight, to(out.x), level);
+  if (shape.in > 1) {
+    const auto made = forward(shape, layer, level);
+    auto all = backward(shape, layer, gradient, made.winner, level);
+    all.output = made.output, all.winner = made.winner;
+    return all;
   }
+  Results out(shape, layer);
+  auto* winner = out.winner.data_ptr<uint8_t>();
+  first_conv_forward(shape, of(layer.x), of(layer.weight), of(layer.bias), into(out.output), winner, level);
+  const auto own = gradient.contiguous(MemoryFormat::ChannelsLast);
+  first_conv_backward(shape, of(layer.x), of(own), winner, into(out.weight), into(out.bias), level);
   return out;
 }
 
@@ -241,23 +266,11 @@ TEST_F(Bf16Products, OfTilesAreNearTheFloats) {
   for (const auto& shape : shapes(32)) {
     const Layer layer(shape);
     const auto wanted = by_torch(layer.copy(at::kDouble)).detach();
-    Results out = run(shape, layer, at::zeros(wanted.sizes()), level());
-    winograd_forward(shape, layer.x.const_data_ptr<float>(), layer.weight.const_data_ptr<float>(),
-                     layer.bias.const_data_ptr<float>(), out.output.data_ptr<float>(),
-                     out.winner.data_ptr<uint8_t>(), level(), Products::bf16);
-    const auto apart = (out.output - wanted).abs().max().item<double>();
+    const auto output = forward(shape, layer, level(), Products::bf16).output;
+    const auto apart = (output - wanted).abs().max().item<double>();
     EXPECT_LT(apart, 0.01 * wanted.abs().max().item<double>());
     EXPECT_GT(apart, 1e-4) << "of floats";
   }
-}
-
-at::Tensor input_gradient(const ConvShape& shape, const at::Tensor& weight, const at::Tensor& gradient,
-                          const at::Tensor& winner, Products products) {
-  auto x =
-      at::empty({shape.images, shape.in, shape.height, shape.width}, at::kFloat, MemoryFormat::ChannelsLast);
-  sparse_input_gradient(shape, {gradient.const_data_ptr<float>(), winner.const_data_ptr<uint8_t>()},
-                        weight.const_data_ptr<float>(), x.data_ptr<float>(), level(), products);
-  return x;
 }
 
 // Products of rounded numbers are exact in floats: what is left are the roundings of sums.
@@ -267,25 +280,15 @@ TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
     const Layer layer(shape);
     const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
     const auto gradient = at::randn(sizes).mul_(at::randint(0, 3, sizes).sign());
-    const auto winner = run(shape, layer, gradient, level()).winner;
-    const auto gradients = [&](const at::Tensor& x, const at::Tensor& own, Products products) {
-      std::pair<at::Tensor, at::Tensor> made = {at::empty_like(layer.weight), at::empty_like(layer.bias)};
-      sparse_weight_gradient(shape, x.const_data_ptr<float>(),
-                             {own.const_data_ptr<float>(), winner.const_data_ptr<uint8_t>()},
-                             made.first.data_ptr<float>(), made.second.data_ptr<float>(), level(), products);
-      return made;
-    };
-    const auto one = gradients(layer.x, gradient, Products::bf16);
-    const auto other = gradients(rounded(layer.x), rounded(gradient), Products::floats);
-    expect_close(one.first, other.first.to(at::kDouble));
-    EXPECT_TRUE(one.second.equal(gradients(layer.x, gradient, Products::floats).second));
-
-    const auto x = input_gradient(shape, layer.weight, gradient, winner, Products::bf16);
-    const auto of_rounded =
-        input_gradient(shape, rounded(layer.weight), rounded(gradient), winner, Products::floats);
-    expect_close(x, of_rounded.to(at::kDouble));
-    const auto of_floats = input_gradient(shape, layer.weight, gradient, winner, Products::floats);
-    EXPECT_GT((x - of_floats).abs().max().item<double>(), 1e-4) << "of floats";
+    const auto winner = forward(shape, layer, level()).winner;
+    const auto made = backward(shape, layer, gradient, winner, level(), Products::bf16);
+    const auto of_floats = backward(shape, layer, gradient, winner, level());
+    const auto of_rounded = backward(shape, {rounded(layer.x), rounded(layer.weight), layer.bias},
+                                     rounded(gradient), winner, level());
+    expect_close(made.weight, of_rounded.weight.to(at::kDouble));
+    expect_close(made.x, of_rounded.x.to(at::kDouble));
+    EXPECT_TRUE(made.bias.equal(of_floats.bias));
+    EXPECT_GT((made.x - of_floats.x).abs().max().item<double>(), 1e-4) << "of floats";
   }
 }
 
@@ -299,24 +302,14 @@ TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
   const auto gradient = at::randn(output.sizes());
   output.backward(gradient);
 
-  Results made = run(shape, layer, gradient, level());
-  EXPECT_FALSE(output.equal(made.output));
-  const auto* x = layer.x.const_data_ptr<float>();
-  winograd_forward(shape, x, layer.weight.const_data_ptr<float>(), layer.bias.const_data_ptr<float>(),
-                   made.output.data_ptr<float>(), made.winner.data_ptr<uint8_t>(), level(), Products::bf16);
-  EXPECT_TRUE(output.equal(made.output));
-  const auto weight_gradient = [&](Products products) {
-    sparse_weight_gradient(shape, x,
-                           {gradient.const_data_ptr<float>(), made.winner.const_data_ptr<uint8_t>()},
-                           made.weight.data_ptr<float>(), made.bias.data_ptr<float>(), level(), products);
-    return made.weight;
-  };
-  EXPECT_FALSE(layer.weight.grad().equal(weight_gradient(Products::floats)));
-  EXPECT_TRUE(layer.weight.grad().equal(weight_gradient(Products::bf16)));
-  EXPECT_TRUE(
-      layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::bf16)));
-  EXPECT_FALSE(
-      layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::floats)));
+  const auto made = forward(shape, layer, level(), Products::bf16);
+  for (const auto products : {Products::floats, Products::bf16}) {
+    const bool same = products == Products::bf16;
+    EXPECT_EQ(output.equal(forward(shape, layer, level(), products).output), same);
+    const auto back = backward(shape, layer, gradient, made.winner, level(), products);
+    EXPECT_EQ(layer.weight.grad().equal(back.weight), same);
+    EXPECT_EQ(layer.x.grad().equal(back.x), same);
+  }
 }
 
 }  // namespace

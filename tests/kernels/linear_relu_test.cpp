@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <limits>
-#include <optional>
 #include <vector>
 
 namespace lockstep {

@@ -12,19 +12,18 @@ const Job kThird{
 
 std::string refused(const std::string& wanted, const launch::GpuCount& visible,
                     const launch::OwnGpus& own = {}) {
-  try {
-    launch::choose_device(kThird, wanted, visible, own);
-  } catch (const InputError& error) {
-    return describe(error);
-  }
-  return "";
+  return describe(error_from([&] { launch::choose_device(kThird, wanted, visible, own); }));
 }
 
 }  // namespace
 
-TEST(Device, FollowsTheLocalRank) {
+TEST(Device, FollowsTheLocalRankOrIsTheCpu) {
   EXPECT_EQ(launch::choose_device(kThird, "auto", launch::GpuCount{4, "test"}).name, "cuda:2");
   EXPECT_EQ(launch::choose_device(kThird, "cuda", launch::GpuCount{3, "test"}).index, 2);
+  const auto without = launch::choose_device(kThird, "auto", launch::GpuCount{0, "no driver"});
+  EXPECT_EQ(without.name, "cpu");
+  EXPECT_FALSE(without.is_cuda());
+  EXPECT_EQ(launch::choose_device(kThird, "cpu", launch::GpuCount{4, "test"}).name, "cpu");
 }
 
 TEST(Device, TheOnlyVisibleGpuIsOurs) {
@@ -66,13 +65,6 @@ TEST(Device, TooFewGpusForSeveralARankNamesThose) {
                     {"needs cuda:4 and cuda:5 and sees 1 visible GPU", "request 2 GPUs per rank"}));
 }
 
-TEST(Device, IsTheCpuWithoutGpus) {
-  const auto choice = launch::choose_device(kThird, "auto", launch::GpuCount{0, "no driver"});
-  EXPECT_EQ(choice.name, "cpu");
-  EXPECT_FALSE(choice.is_cuda());
-  EXPECT_EQ(launch::choose_device(kThird, "cpu", launch::GpuCount{4, "test"}).name, "cpu");
-}
-
 TEST(Device, IsTheCpuForWhatSumsThere) {
   for (const LaunchOptions& options : {LaunchOptions{.backend = "gloo"}, LaunchOptions{.backend = "mpi"},
                                        LaunchOptions{.allreduce = "ring"}}) {
@@ -82,8 +74,7 @@ TEST(Device, IsTheCpuForWhatSumsThere) {
     EXPECT_EQ(launch::choose_device(kThird, asked, launch::Environment{}).name, "cpu");
     asked.device = "cuda";
     EXPECT_EQ(launch::is_staged(asked), options.backend == "gloo");
-    EXPECT_THROW(launch::choose_device(kThird, asked, launch::Environment{{"CUDA_VISIBLE_DEVICES", ""}}),
-                 InputError);
+    EXPECT_THROW(launch::choose_device(kThird, asked, env("CUDA_VISIBLE_DEVICES=")), InputError);
   }
 }
 

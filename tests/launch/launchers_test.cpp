@@ -19,25 +19,21 @@ struct Expected {
 const Expected kCases[] = {
     {"torchrun", kTorchrun, "torchrun", "none", false, 2, 4, 0, 2, 1, 2},
     {"open mpi", kOpenMpi, "openmpi", "none", true, 3, 4, 1, 2, 1, 2},
-    {"open mpi 5", without(kOpenMpi, {"OMPI_MCA_orte_hnp_uri"}) + launch::Environment{{"PRTE_LAUNCHED", "1"}},
-     "openmpi", "none", true, 3, 4, 1, 2, 1, 2},
+    {"open mpi 5", without(kOpenMpi, {"OMPI_MCA_orte_hnp_uri"}) + env("PRTE_LAUNCHED=1"), "openmpi", "none",
+     true, 3, 4, 1, 2, 1, 2},
     {"pals", kPals, "pals", "pbs", true, 5, 8, 1, 4, 1, 2},
     {"hydra", kHydra, "pmi", "none", true, 2, 4, 0, 2, 1, 2},
     {"flux without pmi", kFlux, "flux", "flux", false, 3, 4, 1, 2, 1, 2},
-    {"flux with pmix", kFlux + launch::Environment{{"PMIX_RANK", "3"}}, "flux", "flux", true, 3, 4, 1, 2, 1,
-     2},
+    {"flux with pmix", kFlux + env("PMIX_RANK=3"), "flux", "flux", true, 3, 4, 1, 2, 1, 2},
     {"jsrun", kJsrun, "jsrun", "lsf", false, 2, 4, 0, 4, 0,
      1},  // how many share a node is known once they meet
     {"srun", kSrun, "slurm", "slurm", false, 3, 4, 1, 2, 1, 2},
     {"srun alone, no sbatch", without(kSrun, {"SLURM_NTASKS", "SLURM_NPROCS"}), "slurm", "slurm", false, 3, 4,
      1, 2, 1, 2},
     {"srun of one task",
-     kSrun + launch::Environment{{"SLURM_PROCID", "0"},
-                                 {"SLURM_LOCALID", "0"},
-                                 {"SLURM_NODEID", "0"},
-                                 {"SLURM_STEP_NUM_TASKS", "1"},
-                                 {"SLURM_STEP_NUM_NODES", "1"},
-                                 {"SLURM_STEP_TASKS_PER_NODE", "1"}},
+     kSrun +
+         env("SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NUM_NODES=1 "
+             "SLURM_STEP_TASKS_PER_NODE=1"),
      "slurm", "slurm", false, 0, 1, 0, 1, 0, 1},
     {"nothing", {}, "none", "none", false, 0, 1, 0, 1, 0, 1},
 };
@@ -112,7 +108,7 @@ TEST(Launchers, AChoiceThatIsNotThereOrUnknownIsRefused) {
 }
 
 TEST(Launchers, PmixAloneNeedsMpiForTheSize) {
-  const launch::Environment pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.42.0"}};
+  const launch::Environment pmix = env("PMIX_RANK=1 PMIX_NAMESPACE=slurm.pmix.42.0");
   EXPECT_EQ(launch::detect_launcher(pmix), "pmix");
   EXPECT_TRUE(launch::wants_mpi(pmix));
   EXPECT_TRUE(holds(refusal(pmix), {"PMIX_RANK=1", "no variable says how many ranks", "MPI"}));
@@ -130,24 +126,21 @@ TEST(Launchers, PalsMayLackTheSize) {
 
 TEST(Launchers, JsrunUsesMpiOnlyWithPmix) {
   EXPECT_FALSE(launch::wants_mpi(kJsrun));
-  EXPECT_TRUE(launch::wants_mpi(kJsrun + launch::Environment{{"PMIX_RANK", "2"}}));
+  EXPECT_TRUE(launch::wants_mpi(kJsrun + env("PMIX_RANK=2")));
 }
 
 TEST(Launchers, UnequalNodesOfAnSrunStep) {
-  const launch::Environment uneven =
-      kSrun + launch::Environment{{"SLURM_STEP_TASKS_PER_NODE", "3,1"}, {"SLURM_LOCALID", "0"}};
+  const launch::Environment uneven = kSrun + env("SLURM_STEP_TASKS_PER_NODE=3,1 SLURM_LOCALID=0");
   const Job job = launch::identify(uneven, std::nullopt);
   EXPECT_EQ(job.local_world, 1);
   EXPECT_EQ(job.node_rank, 1);
-  const launch::Environment first =
-      uneven + launch::Environment{{"SLURM_NODEID", "0"}, {"SLURM_LOCALID", "2"}, {"SLURM_PROCID", "2"}};
+  const launch::Environment first = uneven + env("SLURM_NODEID=0 SLURM_LOCALID=2 SLURM_PROCID=2");
   EXPECT_EQ(launch::identify(first, std::nullopt).local_world, 3);
 }
 
 TEST(Launchers, TorqueIsBelievedOnlyWhenChosen) {
-  const launch::Environment pbsdsh = {{"PBS_JOBID", "8.torque"}, {"PBS_VNODENUM", "3"},
-                                      {"PBS_NP", "4"},           {"PBS_NUM_PPN", "2"},
-                                      {"PBS_NODENUM", "1"},      {"PBS_NUM_NODES", "2"}};
+  const launch::Environment pbsdsh =
+      env("PBS_JOBID=8.torque PBS_VNODENUM=3 PBS_NP=4 PBS_NUM_PPN=2 PBS_NODENUM=1 PBS_NUM_NODES=2");
   const Job job = launch::identify(pbsdsh, std::nullopt, "torque");
   EXPECT_EQ(job.rank, 3);
   EXPECT_EQ(job.world, 4);
@@ -158,7 +151,7 @@ TEST(Launchers, TorqueIsBelievedOnlyWhenChosen) {
 }
 
 TEST(Launchers, TorchrunsVariablesByHandMayBeFewer) {
-  const launch::Environment by_hand = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}};
+  const launch::Environment by_hand = env("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1");
   const Job job = launch::identify(by_hand, std::nullopt);
   EXPECT_EQ(job.rank, 5);
   EXPECT_EQ(job.local_rank, 1);

@@ -2,11 +2,11 @@
 // LOCKSTEP_MPI.
 #include "lockstep/launch/process/mpi.h"
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <cstdlib>
 
 #include "environments.h"
 
@@ -38,7 +38,7 @@ TEST(MpiWish, ByChoiceAnyFamilyWillDo) {
 
 TEST(MpiWish, TheLibraryBesideTheProgramThatStartedTheRanksComesFirst) {
   const auto found =
-      wish(kHydra + launch::Environment{{"LD_LIBRARY_PATH", "/loaded:"}},
+      wish(kHydra + env("LD_LIBRARY_PATH=/loaded:"),
            {"/usr/bin/bash", "/opt/mpich/bin/hydra_pmi_proxy", "/opt/mpich/bin/mpiexec.hydra"});
   ASSERT_GE(found.folders.size(), 2u);
   EXPECT_EQ(found.folders.front(), "/opt/mpich/lib");
@@ -54,13 +54,61 @@ TEST(MpiWish, HydrasRanksAreNeverOpenMpis) {
 }
 
 TEST(MpiWish, TheUserHasTheLastWord) {
-  const auto family = wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "abi"}});
+  const auto family = wish(kOpenMpi + env("LOCKSTEP_MPI=abi"));
   EXPECT_EQ(family.families, Families{standard});
   EXPECT_EQ(family.because, "LOCKSTEP_MPI is abi");
-  EXPECT_EQ(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "/opt/libmpi.so"}}).file, "/opt/libmpi.so");
-  EXPECT_THROW(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "opnempi"}}), InputError);
-  EXPECT_THROW(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "mpich"}}),
+  EXPECT_EQ(wish(kOpenMpi + env("LOCKSTEP_MPI=/opt/libmpi.so")).file, "/opt/libmpi.so");
+  EXPECT_THROW(wish(kOpenMpi + env("LOCKSTEP_MPI=opnempi")), InputError);
+  EXPECT_THROW(wish(kOpenMpi + env("LOCKSTEP_MPI=mpich")),
                InputError);  // not its mpirun
 }
 
 }  // namespace lockstep
+
+// What Open MPI is told to open: only where all ranks are on one node, and nobody has chosen otherwise.
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kVersion4 = "Open MPI v4.1.4";
+
+const Environment kOneNode = env("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4");
+
+Environment with(const std::string& name, const std::string& value) {
+  auto environment = kOneNode;
+  environment[name] = value;
+  return environment;
+}
+
+}  // namespace
+
+TEST(MpiPlugins, AreNamedForTheRanksOfOneNode) {
+  const auto named = plugins_of_one_node(kOneNode, kVersion4);
+  ASSERT_EQ(named.size(), 10u);
+  EXPECT_EQ(named[1], (std::pair<std::string, std::string>("OMPI_MCA_btl", "self,vader,tcp")));
+}
+
+TEST(MpiPlugins, AreTheUsersWhereOneIsChosen) {
+  for (const char* name : {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_osc", "OMPI_MCA_coll"})
+    EXPECT_TRUE(plugins_of_one_node(with(name, "ucx"), kVersion4).empty()) << name;
+  for (const auto& [name, value] : plugins_of_one_node(with("HWLOC_PLUGINS_BLACKLIST", "mine.so"), kVersion4))
+    EXPECT_NE(name, "HWLOC_PLUGINS_BLACKLIST");
+}
+
+TEST(MpiPlugins, AreNotNamedOverSeveralNodesOrForAnotherLibrary) {
+  EXPECT_TRUE(plugins_of_one_node(with("OMPI_COMM_WORLD_SIZE", "8"), kVersion4).empty());
+  EXPECT_TRUE(plugins_of_one_node({}, kVersion4).empty());
+  EXPECT_TRUE(plugins_of_one_node(kOneNode, "Open MPI v5.0.11").empty());
+  EXPECT_TRUE(plugins_of_one_node(kOneNode, "MPICH 4.0.2").empty());
+}
+
+TEST(MpiPlugins, LeaveTheEnvironmentAsItWas) {
+  ::unsetenv("TEST_PLUGIN");
+  {
+    const NamedPlugins named(std::vector<std::pair<std::string, std::string>>{{"TEST_PLUGIN", "sm"}});
+    EXPECT_STREQ(std::getenv("TEST_PLUGIN"), "sm");
+  }
+  EXPECT_EQ(std::getenv("TEST_PLUGIN"), nullptr);
+}
+
+}  // namespace lockstep::launch

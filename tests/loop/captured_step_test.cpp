@@ -164,51 +164,54 @@ std::unique_ptr<Rehearsal> expect_plain_bits(const Settings& settings, int64_t s
   return captured;
 }
 
-TEST(CapturedStep, HasThePlainStepsBits) {
-  for (const char* optimizer : {"sgd", "adam", "adamw"}) {
-    SCOPED_TRACE(optimizer);
-    auto settings = settings_of(optimizer);
-    if (settings.optim.name != "sgd") settings.optim.lr = 0.01;
-    expect_plain_bits(settings);
+TEST(CapturedStep, HasThePlainStepsBitsAndFollowsARateThatMoves) {
+  const std::pair<const char*, void (*)(Settings&)> cases[] = {
+      {"sgd", [](Settings&) {}},
+      {"adam",
+       [](Settings& s) {
+         s.optim.name = "adam";
+         s.optim.lr = 0.01;
+       }},
+      {"adamw",
+       [](Settings& s) {
+         s.optim.name = "adamw";
+         s.optim.lr = 0.01;
+       }},
+      {"clipping, smoothing, decay and channels_last",
+       [](Settings& s) {
+         s.train.clip_norm = 0.5;
+         s.train.label_smoothing = 0.1;
+         s.train.layout = ImageLayout::channels_last;
+         s.optim.weight_decay = 1e-3;
+         s.optim.nesterov = true;
+       }},
+      {"bf16",
+       [](Settings& s) {
+         s.train.precision = Precision::bf16;
+         s.train.layout = ImageLayout::channels_last;
+       }},
+      {"a rate that moves at each epoch",
+       [](Settings& s) {
+         s.schedule.name = "step";
+         s.schedule.gamma = 0.5;
+       }},
+      {"a rate that moves at each step", [](Settings& s) {
+         s.schedule.name = "one_cycle";
+         s.schedule.max_lr = 0.1;
+         s.schedule.cycle_momentum = false;
+       }}};
+  for (const auto& [what, change] : cases) {
+    SCOPED_TRACE(what);
+    auto settings = settings_of();
+    change(settings);
+    EXPECT_EQ(expect_plain_bits(settings)->graph->captures, 1);
   }
-}
-
-TEST(CapturedStep, HasThemWithClippingSmoothingDecayAndChannelsLast) {
-  auto settings = settings_of();
-  settings.train.clip_norm = 0.5;
-  settings.train.label_smoothing = 0.1;
-  settings.train.layout = ImageLayout::channels_last;
-  settings.optim.weight_decay = 1e-3;
-  settings.optim.nesterov = true;
-  expect_plain_bits(settings);
-}
-
-TEST(CapturedStep, HasThemInBf16) {
-  auto settings = settings_of();
-  settings.train.precision = Precision::bf16;
-  settings.train.layout = ImageLayout::channels_last;
-  expect_plain_bits(settings);
 }
 
 TEST(CapturedStep, IsCapturedOnceAfterElevenPlainStepsAndTakesFullBatchesAlone) {
   const auto run = expect_plain_bits(settings_of(), 4 * kSteps);
   EXPECT_EQ(run->graph->captures, 1);
   EXPECT_EQ(run->graph->replays, 4 * kFull - CapturedStep::kPlainSteps);
-}
-
-TEST(CapturedStep, FollowsARateThatMovesAtEachEpoch) {
-  auto settings = settings_of();
-  settings.schedule.name = "step";
-  settings.schedule.gamma = 0.5;
-  EXPECT_EQ(expect_plain_bits(settings)->graph->captures, 1);
-}
-
-TEST(CapturedStep, FollowsARateThatMovesAtEachStep) {
-  auto settings = settings_of();
-  settings.schedule.name = "one_cycle";
-  settings.schedule.max_lr = 0.1;
-  settings.schedule.cycle_momentum = false;
-  EXPECT_EQ(expect_plain_bits(settings)->graph->captures, 1);
 }
 
 TEST(CapturedStep, IsCapturedAnewWhereTheMomentumHasChanged) {

@@ -6,7 +6,6 @@
 #include <torch/utils.h>
 
 #include <chrono>
-#include <future>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -152,31 +151,6 @@ TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
       },
       std::runtime_error);
   EXPECT_EQ(state.step, 2);
-}
-
-TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
-  const auto feed = feed_of(feed_settings(2, 2), 21);
-  TrainingState whole, parted;
-  whole.epoch = parted.epoch = 3;
-  const auto all = take(feed, whole);
-  auto parts = take(feed, parted, 2);
-  EXPECT_EQ(parted.step_in_epoch, 2);
-  EXPECT_FALSE(parted.epoch_trained);
-  const auto rest = take(feed, parted);
-  parts.insert(parts.end(), rest.begin(), rest.end());
-  EXPECT_EQ(parts, all);
-  EXPECT_EQ(parted.step, whole.step);
-  EXPECT_EQ(parted.consumed, whole.consumed);
-  EXPECT_TRUE(parted.epoch_trained);
-}
-
-TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {
-  auto settings = feed_settings(2, 2);
-  settings.data.shuffle = false;
-  settings.data.drop_last_batch = true;
-  TrainingState state;
-  EXPECT_EQ(take(feed_of(settings, 7), state), (std::vector<Step>{{{0, 1}, {2, 3}}, {{4, 5}}}));
-  EXPECT_TRUE(state.epoch_trained);
 }
 
 TEST(Feed, SaysWhereNothingIsLeft) {

@@ -1,6 +1,6 @@
 // The ring of spans, and the file that becomes of them.
 #include <gtest/gtest.h>
-
+#include <torch/csrc/profiler/stubs/base.h>
 #include <nlohmann/json.hpp>
 
 #include "trainer/observe/phase_clock.h"
@@ -38,21 +38,6 @@ TEST(Tracer, KeepsTheLastStepsOldestFirst) {
   EXPECT_EQ(spans.back().begin, 101);
 }
 
-TEST(Tracer, SeesEachPhaseOfAClock) {
-  Tracer tracer(10, 100);
-  PhaseClock clock;
-  clock.enter(Phase::data);
-  clock.trace(&tracer);
-  clock.begin_step(1);
-  clock.enter(Phase::forward);
-  clock.enter(Phase::other);
-  const auto spans = tracer.spans();
-  ASSERT_EQ(spans.size(), 2U);
-  EXPECT_EQ(spans[0].kind, SpanKind::data);
-  EXPECT_EQ(spans[1].kind, SpanKind::forward);
-  EXPECT_EQ(spans[0].end, spans[1].begin);
-}
-
 TEST(WriteTrace, AlignsClocks) {
   const base::ClockReading ahead{1'000'000'000, 1e9, 10};
   const auto text = written({{0, "a", {{0, 5'000'000'000, 1, 0, SpanKind::data, -1}}, {}},
@@ -65,16 +50,62 @@ TEST(WriteTrace, AlignsClocks) {
   EXPECT_EQ(nlohmann::json::parse(text).at("otherData").at("clocks").at(1).at("ahead_us"), 1e6);
 }
 
-TEST(WriteTrace, BucketsThatOverlapStandOnLanesOfTheirOwn) {
-  const auto bucket = [](int64_t begin, int64_t end, int16_t number) {
-    return Span{begin, end, 1, 64, SpanKind::all_reduce, number};
-  };
-  const auto spans =
-      spans_in(written({{0, "a", {bucket(0, 10, 0), bucket(5, 15, 1), bucket(12, 20, 2)}, {}}}));
-  ASSERT_EQ(spans.size(), 3U);
-  EXPECT_NE(spans[0].at("tid"), spans[1].at("tid"));
-  EXPECT_EQ(spans[0].at("tid"), spans[2].at("tid"));
-  EXPECT_EQ(spans[1].at("args").at("bytes"), 64);
+TEST(PhaseClock, AddsUpToTheTimeThatPassed) {
+  PhaseClock clock;
+  const auto begin = PhaseClock::Clock::now();
+  clock.enter_at(Phase::forward, {begin});
+  clock.enter_at(Phase::backward, {begin + std::chrono::seconds(1)});
+  clock.enter_at(Phase::waiting, {begin + std::chrono::seconds(3)});
+  clock.enter_at(Phase::other, {begin + std::chrono::seconds(6)});
+  const auto& seconds = clock.seconds();
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::forward)], 1);
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::backward)], 2);
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::waiting)], 3);
+}
+
+// Stands for libtorch's half of CUDA.
+struct Written : torch::profiler::impl::ProfilerStubs {
+  void record(c10::DeviceIndex*, torch::profiler::impl::ProfilerVoidEventStub*, int64_t*) const override {}
+  float elapsed(const torch::profiler::impl::ProfilerVoidEventStub*,
+                const torch::profiler::impl::ProfilerVoidEventStub*) const override {
+    return 0;
+  }
+  void mark(const char*) const override {}
+  void rangePush(const char* name) const override { text += std::string("<") + name; }
+  void rangePop() const override { text += ">"; }
+  void onEachDevice(std::function<void(int)>) const override {}
+  void synchronize() const override {}
+  mutable std::string text;
+};
+
+// Stands there for as long as it lives.
+struct Standing {
+  explicit Standing(Written& written) { torch::profiler::impl::registerCUDAMethods(&written); }
+  ~Standing() { torch::profiler::impl::registerCUDAMethods(before_); }
+  Standing(const Standing&) = delete;
+  Standing& operator=(const Standing&) = delete;
+
+ private:
+  torch::profiler::impl::ProfilerStubs* before_ =
+      const_cast<torch::profiler::impl::ProfilerStubs*>(torch::profiler::impl::cudaStubs());
+};
+
+TEST(PhaseClock, ShowsStepsAndTheirPhasesAsRanges) {
+  Written written;
+  {
+    const Standing standing(written);
+    PhaseClock clock;
+    clock.show_ranges();
+    clock.enter(Phase::data);
+    for (const int step : {1, 2}) {
+      clock.begin_step(step);
+      clock.enter(Phase::forward);
+      clock.enter(Phase::backward);
+      clock.enter(Phase::data);
+      if (step == 1) clock.end_step();
+    }
+  }
+  EXPECT_EQ(written.text, "<step 1<data><forward><backward><data>><step 2<other><forward><backward><data>>");
 }
 
 }  // namespace

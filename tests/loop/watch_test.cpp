@@ -8,11 +8,10 @@
 
 #include <cmath>
 #include <functional>
-#include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "loop/alone.h"
+#include "refusal.h"
 
 namespace lockstep::train {
 namespace {
@@ -122,13 +121,9 @@ TEST_F(WatchTest, TakesNoStepWhereAnAttemptBeforeCameToTheLimit) {
 
 TEST_F(WatchTest, SaysWhichLossWasNoNumber) {
   state_.epoch = 3;
-  try {
-    after_a_step({}, NAN);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the loss is nan at step 1");
-    EXPECT_EQ(error.where(), "epoch 3, rank 0, samples 5, 7");
-  }
+  const auto error = test::error_from<Error>([&] { after_a_step({}, NAN); });
+  EXPECT_STREQ(error.what(), "the loss is nan at step 1");
+  EXPECT_EQ(error.where(), "epoch 3, rank 0, samples 5, 7");
 }
 
 // Where several come in one step.

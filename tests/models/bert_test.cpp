@@ -10,6 +10,7 @@
 
 #include "live_bytes.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/state_dict.h"
@@ -48,10 +49,7 @@ class BertFolderTest : public ::testing::Test {
   std::string folder() const { return temp_ / "bert"; }
   std::string file(const char* name = "model.safetensors") const { return folder() + "/" + name; }
   void write(const char* name, const std::string& text) const { std::ofstream(file(name)) << text; }
-  std::string read(const char* name) const {
-    std::ifstream stream(file(name));
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
+  std::string read(const char* name) const { return base::read_text(file(name)); }
   void replace(const char* name, const std::string& what, const std::string& by) const {
     auto text = read(name);
     ASSERT_NE(text.find(what), std::string::npos);

@@ -10,7 +10,10 @@
 #include <map>
 #include <set>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/models/torchscript.h"
+#include "peer.h"
+#include "refusal.h"
 #include "temp_folder.h"
 
 namespace lockstep {
@@ -80,48 +83,11 @@ TEST(ExportedNet, FilesOfEachTorchTrainToTheSameBits) {
 TEST(ExportedNet, FilesBeforeTorch29AreRefusedWithTheLineThatExportsAgain) {
   for (const auto& [name, words] : kOld) {
     const auto path = (std::filesystem::path(kFixtures) / name).string();
-    try {
-      load_exported(path);
-      ADD_FAILURE() << name << " was taken";
-    } catch (const InputError& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-      EXPECT_EQ(error.where(), path);
-      EXPECT_TRUE(error.hint().starts_with("with ")) << error.hint();
-      EXPECT_NE(error.hint().find("torch.export.save("), std::string::npos) << error.hint();
-    }
+    const auto error = test::error_from([&] { load_exported(path); });
+    EXPECT_TRUE(test::has(error.what(), words));
+    EXPECT_EQ(error.where(), path);
+    EXPECT_TRUE(test::has(error.hint(), "torch.export.save("));
   }
-}
-
-TEST(ExportedNet, HasTheStateDictOfPython) {
-  const auto net = load_exported(kNewest);
-  std::set<std::string> names;
-  for (const auto& [name, tensor] : items(module_state_dict(*net))) names.insert(name.toStringRef());
-  const std::set<std::string> wanted = {"conv.weight",
-                                        "conv.bias",
-                                        "norm.weight",
-                                        "norm.bias",
-                                        "norm.running_mean",
-                                        "norm.running_var",
-                                        "norm.num_batches_tracked",
-                                        "first.weight",
-                                        "first.bias",
-                                        "second.weight",
-                                        "second.bias",
-                                        "tied.weight",
-                                        "tied.bias",
-                                        "seen"};
-  EXPECT_EQ(names, wanted);
-  EXPECT_EQ(net->parameters().size(), 9U) << "the tied weight is one parameter";
-  EXPECT_EQ(net->buffers().size(), 5U) << "scale is a buffer, though nobody saves it";
-}
-
-TEST(ExportedNet, EachBranchGetsGradientsAndTheOtherZeros) {
-  const auto net = load_exported(kNewest);
-  loss_of(net->run(batch(3, 7))).backward();  // takes the first
-  const auto parameters = net->named_parameters();
-  EXPECT_NE(parameters["second.bias"].grad().abs().sum().item<float>(), 0);
-  ASSERT_TRUE(parameters["tied.bias"].grad().defined());
-  EXPECT_EQ(parameters["tied.bias"].grad().abs().sum().item<float>(), 0);
 }
 
 TEST(ExportedNet, EvaluatesWithoutDropoutAndKeepsTheNormsStatistics) {
@@ -149,54 +115,73 @@ TEST(ExportedNet, SavesAndLoadsItself) {
     EXPECT_TRUE(at::equal(tensor.toTensor(), get(got, name.toStringRef()).toTensor())) << name.toStringRef();
 }
 
-struct WrongInputs {
-  const char* name;
-  const char* words;
-  Values (*inputs)();
-};
-
-std::ostream& operator<<(std::ostream& out, const WrongInputs& wrong) {
-  return out << wrong.name;
-}
-
-const WrongInputs kWrong[] = {
-    {"TooFew", "takes 2 inputs, but got 1",
-     [] {
-       return Values{torch::zeros({3, 1, 4, 5})};
-     }},
-    {"NoTensor", "the input x is a Int",
-     [] {
-       return Values{1, torch::ones({3, 7}, torch::kLong)};
-     }},
-    {"OtherDtype", "the input words is Float, and the model was exported for Long",
-     [] {
-       return Values{torch::zeros({3, 1, 4, 5}), torch::ones({3, 7})};
-     }},
-    {"OtherDimensions", "the input x has 3 dimensions, but the model was exported for 4",
-     [] {
-       return Values{torch::zeros({3, 4, 5}), torch::ones({3, 7}, torch::kLong)};
-     }},
-    {"OtherSize", "the input x has size 6 in dimension 3, but the model was exported only for 5",
-     [] {
-       return Values{torch::zeros({3, 1, 4, 6}), torch::ones({3, 7}, torch::kLong)};
-     }},
-};
-
-struct ExportedInputs : testing::TestWithParam<WrongInputs> {};
-
-TEST_P(ExportedInputs, ThatDoNotFitAreNamed) {
+TEST(ExportedNet, InputsThatDoNotFitAreNamed) {
   const auto net = load_exported(kNewest);
-  try {
-    net->run(GetParam().inputs());
-    ADD_FAILURE() << "taken";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find(GetParam().words), std::string::npos) << error.what();
+  const auto image = torch::zeros({3, 1, 4, 5}), words = torch::ones({3, 7}, torch::kLong);
+  const std::pair<const char*, Values> wrong[] = {
+      {"takes 2 inputs, and got 1", {image}},
+      {"the input x is a Int", {1, words}},
+      {"the input words is Float, and the model was exported for Long", {image, torch::ones({3, 7})}},
+      {"the input x has 3 dimensions, and the model was exported for 4", {image.squeeze(1), words}},
+      {"the input x has size 6 in dimension 3, but the model was exported only for 5",
+       {torch::zeros({3, 1, 4, 6}), words}}};
+  for (const auto& [said, inputs] : wrong) {
+    const auto error = test::error_from([&] { net->run(inputs); });
+    EXPECT_TRUE(test::has(error.what(), said));
     EXPECT_EQ(error.where(), kNewest);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, ExportedInputs, testing::ValuesIn(kWrong),
-                         [](const auto& info) { return info.param.name; });
+struct TorchScript : testing::Test {
+  void SetUp() override {
+    LOCKSTEP_PYTHON_OR_SKIP(python, "torch");
+    test::output_of(python + " -W ignore tests/models/models_peer.py script " + folder.path().string());
+  }
+  void refused(const std::string& path, const std::string& words) {
+    const std::string what = test::error_from([&] { TorchScriptNet net(path); }).what();
+    EXPECT_TRUE(test::has(what, words));
+    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+  }
+  test::TempFolder folder;
+};
+
+TEST_F(TorchScript, TrainsUnderPythonsNames) {
+  TorchScriptNet net(folder / "model.pt");
+  std::string names;
+  for (const auto& item : net.named_parameters()) names += item.key() + " ";
+  for (const auto& item : net.named_buffers()) names += item.key() + " ";
+  EXPECT_EQ(names,
+            "body.0.weight body.0.bias body.1.weight body.1.bias head.weight head.bias "
+            "body.1.running_mean body.1.running_var body.1.num_batches_tracked ");
+  const auto x = torch::randn({16, 4});
+  const auto before = net.forward(x);
+  before.square().sum().backward();
+  for (auto& parameter : net.parameters()) {
+    ASSERT_TRUE(parameter.grad().defined());
+    torch::NoGradGuard guard;
+    parameter -= 0.1 * parameter.grad();  // in place: the script must see it
+  }
+  net.eval();
+  const auto moved = net.forward(x);
+  EXPECT_TRUE(torch::equal(moved, net.forward(x))) << "dropout is still on";
+  EXPECT_EQ(net.named_buffers()["body.1.num_batches_tracked"].item<int64_t>(), 1);
+  TorchScriptNet again(folder / "model.pt");
+  again.eval();
+  EXPECT_FALSE(torch::allclose(again.forward(x), moved));
+}
+
+TEST_F(TorchScript, RefusesWhatCannotBeTrained) {
+  refused("", "model.path is empty");
+  refused(folder / "missing.pt", "No such file");
+  refused(folder.path(), "a folder, not a file");
+  refused(folder / "weights.pt", "not a TorchScript module");
+  refused(folder.write("text.pt", "hello"), "not a TorchScript module");
+  refused(folder / "frozen.pt", "no parameters");
+  const auto content = base::read_text(folder / "model.pt");
+  refused(folder.write("half.pt", content.substr(0, content.size() / 2)), "not a TorchScript module");
+  TorchScriptNet pair(folder / "pair.pt");
+  EXPECT_THROW(pair.forward(torch::randn({2, 4})), InputError);
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -1,17 +1,24 @@
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 #include <torch/utils.h>
 
+#include "live_bytes.h"
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/bert_layer.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/pima_net.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/models/simple_cnn.h"
-#include "models/bits.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
 
-using test::bits;
+std::string bits(const torch::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
 
 template <class M, class... Args>
 std::string seeded(at::IntArrayRef shape, Args... args) {
@@ -45,6 +52,87 @@ TEST(BertLayerNet, IsNamedLikeHuggingFacesBert) {
             "layer.attention.self.value.weight layer.attention.output.dense.weight "
             "layer.attention.output.LayerNorm.weight layer.intermediate.dense.weight "
             "layer.output.dense.weight layer.output.LayerNorm.weight classifier.weight ");
+}
+
+// torchvision's resnet18 to the bit.
+
+std::string bits(const torch::nn::Module& model) {
+  std::string text;
+  for (const auto& [name, tensor] : items(module_state_dict(model))) text += bits(tensor.toTensor());
+  return text;
+}
+
+TEST(ResNet18, IsTorchvisionsBeforeAndAfterAStepBitForBit) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  torch::set_num_threads(1);
+  const auto peer = test::output_of(python + " tests/models/resnet_peer.py bits 2>/dev/null");
+  torch::manual_seed(7);
+  ResNet18 model(5);
+  auto ours = bits(model);
+  ASSERT_TRUE(peer.substr(0, ours.size()) == ours) << "drawn otherwise";
+  const auto images = torch::randn({4, 3, 64, 64});
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto output = model.forward(images);
+  ours += bits(output);
+  EXPECT_TRUE(peer.substr(0, ours.size()) == ours) << "other outputs";
+  torch::cross_entropy_loss(output, torch::tensor({0, 4, 2, 2})).backward();
+  optimizer.step();
+  ours += bits(model);
+  EXPECT_TRUE(peer.substr(0, ours.size()) == ours) << "another step";
+  model.eval();
+  ours += bits(model.forward(images));
+  ASSERT_EQ(peer.size(), ours.size());
+  EXPECT_TRUE(peer == ours) << "evaluated otherwise";
+}
+
+TEST(ResNet18, TakesTorchvisionsWeightsButForOtherClasses) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  const test::TempFolder folder;
+  test::output_of(python + " tests/models/resnet_peer.py " + folder.path().string());
+  ResNet18 five(5), again(5), three(3);
+  EXPECT_TRUE(load_pretrained(five, folder / "weights.pt"));
+  EXPECT_TRUE(load_pretrained(again, folder / "old.pt"));
+  EXPECT_TRUE(bits(five) == bits(again));
+  const auto last = three.named_parameters()["fc.weight"].clone();
+  EXPECT_FALSE(load_pretrained(three, folder / "weights.pt"));
+  EXPECT_TRUE(torch::equal(three.named_parameters()["fc.weight"], last));
+  EXPECT_TRUE(
+      torch::equal(three.named_parameters()["conv1.weight"], five.named_parameters()["conv1.weight"]));
+  EXPECT_THROW(load_pretrained(three, folder / "missing.pt"), InputError);
+}
+
+TEST(ResNet18, TakesSmallImagesAndIsAChain) {
+  ResNet18 model(2);
+  model.eval();
+  EXPECT_EQ(model.forward(torch::zeros({1, 3, 1, 1})).sizes(), (at::IntArrayRef{1, 2}));
+  EXPECT_EQ(model.chain().size(), 7);
+  EXPECT_EQ(model.chain()[5].name, "layer4");
+}
+
+TEST(ResNet18, ComputesItsBlocksAgainToTheSameBitsWithLessMemory) {
+  torch::set_num_threads(1);
+  const auto train = [](bool checkpointing, int64_t& held) {
+    torch::manual_seed(7);
+    ResNet18 model(5);
+    model.use_checkpointing(checkpointing);
+    const auto images = torch::randn({8, 3, 64, 64});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    std::string all;
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      const test::LiveBytes bytes;
+      const auto output = model.forward(images);
+      held = bytes.now();
+      torch::cross_entropy_loss(output, torch::tensor({0, 4, 2, 2, 0, 1, 1, 3})).backward();
+      optimizer.step();
+      all += bits(output) + bits(model);
+    }
+    return all;
+  };
+  int64_t held = 0, held_without = 0;
+  EXPECT_TRUE(train(true, held) == train(false, held_without));
+  // what stands before the first block is kept as ever
+  EXPECT_LT(3 * held, 2 * held_without) << held << " and " << held_without;
 }
 
 }  // namespace

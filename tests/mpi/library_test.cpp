@@ -5,12 +5,12 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/mpi/calls.h"
+#include "refusal.h"
 #include "temp_folder.h"
 
 namespace lockstep::mpi {
@@ -36,14 +36,10 @@ void load_and_tell(const Wish& wish) {
 }  // namespace
 
 TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
-  try {
-    with_choice({.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"}, "mpich");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_EQ(describe(error),
-              "LOCKSTEP_MPI is mpich, but another MPI started the ranks\n  --> OMPI_COMM_WORLD_RANK is set\n"
-              "  hint: unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
-  }
+  const Wish wish{.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"};
+  EXPECT_EQ(test::refusal_of([&] { with_choice(wish, "mpich"); }),
+            "LOCKSTEP_MPI is mpich, but another MPI started the ranks / OMPI_COMM_WORLD_RANK is set / "
+            "unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
 }
 
 TEST(MpiLibraryDeathTest, OfTheStandardIsCalledAsItIs) {

@@ -6,16 +6,17 @@
 #include <torch/types.h>
 
 #include <cmath>
-#include <functional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
+#include "refusal.h"
 
 namespace lockstep {
 namespace {
 
+using test::error_of;
 using ::testing::HasSubstr;
 
 std::vector<at::Tensor> two_params() {
@@ -30,19 +31,6 @@ TEST(Optimizer, TakesATiedParameterOnce) {
   sgd->step();
   EXPECT_TRUE(at::equal(params[0], torch::zeros({3})));
   EXPECT_EQ(sgd->parameters().size(), 2u);
-}
-
-TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
-  for (const char* name : {"sgd", "adam", "adamw"}) {
-    auto params = two_params();
-    const auto optimizer = make_optimizer({.name = name, .lr = 0.1, .weight_decay = 0.1}, params);
-    params[0].mutable_grad() = torch::ones({3});
-    optimizer->step();
-    EXPECT_TRUE(at::equal(params[1], torch::ones({2, 2}))) << name;
-    const auto state = get(optimizer->state_dict(), "state");
-    EXPECT_TRUE(find(state, int64_t{0}).has_value()) << name;
-    EXPECT_FALSE(find(state, int64_t{1}).has_value()) << name;
-  }
 }
 
 std::vector<NamedParameter> named_params() {
@@ -138,15 +126,6 @@ TEST(Optimizer, RefusesTheStateOfAnotherOptimizerOrModel) {
   const auto swapped = make_optimizer({}, {params[1], params[0]});
   EXPECT_THROW(swapped->load_state_dict(sgd->state_dict()), InputError);
   EXPECT_THROW(sgd->load_state_dict(make_dict()), InputError);
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ParameterGroups, HaveOptionsOfTheirOwn) {

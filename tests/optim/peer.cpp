@@ -48,41 +48,33 @@ OptimSettings optim_settings(const Tree& given) {
 ScheduleSettings schedule_settings(const Tree& given) {
   ScheduleSettings s;
   s.name = as_string(get(given, "name"), "name");
-  for (auto [key, value] :
-       std::initializer_list<std::pair<const char*, double*>>{{"gamma", &s.gamma},
-                                                              {"eta_min", &s.eta_min},
-                                                              {"max_lr", &s.max_lr},
-                                                              {"pct_start", &s.pct_start},
-                                                              {"base_momentum", &s.base_momentum},
-                                                              {"max_momentum", &s.max_momentum},
-                                                              {"div_factor", &s.div_factor},
-                                                              {"final_div_factor", &s.final_div_factor},
-                                                              {"start_factor", &s.start_factor},
-                                                              {"end_factor", &s.end_factor},
-                                                              {"factor", &s.factor},
-                                                              {"threshold", &s.threshold},
-                                                              {"min_lr", &s.min_lr},
-                                                              {"eps", &s.eps}}) {
-    *value = real(given, key, *value);
-  }
-  for (auto [key, value] :
-       std::initializer_list<std::pair<const char*, int64_t*>>{{"step_size", &s.step_size},
-                                                               {"T_max", &s.T_max},
-                                                               {"total_steps", &s.total_steps},
-                                                               {"total_iters", &s.total_iters},
-                                                               {"warmup_steps", &s.warmup_steps},
-                                                               {"patience", &s.patience},
-                                                               {"cooldown", &s.cooldown}}) {
-    *value = whole(given, key, *value);
-  }
+  const std::pair<const char*, double*> reals[] = {{"gamma", &s.gamma},
+                                                   {"eta_min", &s.eta_min},
+                                                   {"max_lr", &s.max_lr},
+                                                   {"pct_start", &s.pct_start},
+                                                   {"base_momentum", &s.base_momentum},
+                                                   {"max_momentum", &s.max_momentum},
+                                                   {"div_factor", &s.div_factor},
+                                                   {"final_div_factor", &s.final_div_factor},
+                                                   {"start_factor", &s.start_factor},
+                                                   {"end_factor", &s.end_factor},
+                                                   {"factor", &s.factor},
+                                                   {"threshold", &s.threshold},
+                                                   {"min_lr", &s.min_lr},
+                                                   {"eps", &s.eps}};
+  const std::pair<const char*, int64_t*> wholes[] = {
+      {"step_size", &s.step_size},       {"T_max", &s.T_max},
+      {"total_steps", &s.total_steps},   {"total_iters", &s.total_iters},
+      {"warmup_steps", &s.warmup_steps}, {"patience", &s.patience},
+      {"cooldown", &s.cooldown}};
+  const std::pair<const char*, std::string*> texts[] = {
+      {"anneal_strategy", &s.anneal_strategy}, {"mode", &s.mode}, {"threshold_mode", &s.threshold_mode}};
+  for (const auto& [key, value] : reals) *value = real(given, key, *value);
+  for (const auto& [key, value] : wholes) *value = whole(given, key, *value);
+  for (const auto& [key, value] : texts)
+    if (const auto text = find(given, key)) *value = as_string(*text, key);
   s.three_phase = whole(given, "three_phase", s.three_phase) != 0;
   s.cycle_momentum = whole(given, "cycle_momentum", s.cycle_momentum) != 0;
-  for (auto [key, value] :
-       std::initializer_list<std::pair<const char*, std::string*>>{{"anneal_strategy", &s.anneal_strategy},
-                                                                   {"mode", &s.mode},
-                                                                   {"threshold_mode", &s.threshold_mode}}) {
-    if (const auto text = find(given, key)) *value = as_string(*text, key);
-  }
   return s;
 }
 

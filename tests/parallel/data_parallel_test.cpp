@@ -16,8 +16,9 @@
 
 #include <cstdlib>
 
-#include "lockstep/base/error.h"
 #include "lockstep/comm/cuda_load.h"
+#include "lockstep/parallel/device_memory.h"
+#include "refusal.h"
 
 namespace lockstep {
 namespace {
@@ -83,15 +84,18 @@ at::Tensor squares(const at::Tensor& output) {
 TEST(DataParallel, TwoDevicesGiveTheBitsOfTwoHalves) {
   const auto bare = seeded<Tanh>();
   const auto model = data_parallel(twin_of(bare), logical(2));
-  const auto input = torch::randn({6, 5});
+  const auto input = torch::randn({6, 5}).requires_grad_();
   // copies: on some CPUs a product's last bits depend on how its input lies in memory
   const auto halves = torch::cat(
       {bare->forward(input.narrow(0, 0, 3).clone()), bare->forward(input.narrow(0, 3, 3).clone())});
   const auto output = model->forward(input);
   EXPECT_TRUE(output.equal(halves));
   squares(halves).backward();
+  const auto of_input = input.grad().clone();
+  input.mutable_grad().reset();
   squares(output).backward();
   expect_same(gradients(*bare), gradients(*model->module()));
+  EXPECT_TRUE(input.grad().equal(of_input));
 }
 
 // Batches that divide, that do not, and that are smaller than the number of devices.
@@ -145,21 +149,13 @@ TEST(DataParallel, WhatOneDeviceThrowsNamesItAndTheNextStepWorks) {
         },
         torch::arange(3).to(torch::kFloat).reshape({3, 1}).expand({3, 5}));
   };
-  try {
-    fails_on(1);
-    FAIL() << "nothing was thrown";
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "no such word");
-    EXPECT_EQ(error.where(), "device 1 of 3 (cpu), a place");
-    EXPECT_EQ(error.hint(), "look again");
-  }
+  EXPECT_EQ(test::refusal_of([&] { fails_on(1); }),
+            "no such word / device 1 of 3 (cpu), a place / look again");
   EXPECT_EQ(fails_on(-1).size(0), 3);
-  try {
-    model->forward(torch::randn({4, 6}));
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.where(), "device 0 of 3 (cpu)");
-  }
+  EXPECT_EQ(test::error_from<Error>([&] {
+              model->forward(torch::randn({4, 6}));
+            }).where(),
+            "device 0 of 3 (cpu)");
 }
 
 TEST(DataParallel, AutocastReachesTheThreads) {
@@ -259,16 +255,6 @@ TEST(DataParallel, ABackwardIsForOnceUnlessTheGraphIsKept) {
   EXPECT_THROW(loss.backward(), std::exception);
 }
 
-TEST(DataParallel, GradientsReachTheInputs) {
-  const auto bare = seeded<Tanh>();
-  const auto model = data_parallel(twin_of(bare), logical(2));
-  auto a = torch::randn({5, 5}).requires_grad_();
-  auto b = a.detach().clone().requires_grad_();
-  squares(bare->forward(a)).backward();
-  squares(model->forward(b)).backward();
-  EXPECT_TRUE(torch::allclose(a.grad(), b.grad(), 1e-6, 1e-6));
-}
-
 struct Bare : torch::nn::Module {
   Bare() { register_module("linear", linear); }
   at::Tensor forward(const at::Tensor& x) { return linear->forward(x); }
@@ -310,6 +296,50 @@ TEST(DataParallelOnGpus, TheSameAsOnTheCpu) {
   std::vector<at::Tensor> found;
   for (const auto& gradient : gradients(*model->module())) found.push_back(gradient.cpu());
   expect_same(gradients(*bare), found, 1e-4);
+}
+
+// Peak memory a device: logical devices of the CPU by their threads.
+
+constexpr int64_t kMiB = 1 << 20;
+
+at::Tensor mebibytes(int64_t count) {
+  return torch::empty({count * kMiB}, torch::kChar);
+}
+
+TEST(DeviceMemory, CountsWhatIsHeldAtOnce) {
+  parallel::DeviceMemory memory(Devices(2, at::kCPU));
+  { const auto first = mebibytes(3); }
+  const auto second = mebibytes(2);
+  EXPECT_EQ(memory.peaks()[0] / kMiB, 3);
+  EXPECT_EQ(memory.peaks()[1], 0);
+  memory.restart();
+  EXPECT_EQ(memory.peaks()[0] / kMiB, 2);
+}
+
+struct Head : torch::nn::Cloneable<Head> {
+  Head() { reset(); }
+  void reset() override { linear = register_module("linear", torch::nn::Linear(8, 4096)); }
+  at::Tensor forward(const at::Tensor& x) { return linear->forward(x); }
+  torch::nn::Linear linear{nullptr};
+};
+
+at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
+  return torch::nn::functional::cross_entropy(output, target);
+}
+
+// The point: whoever gathers the outputs and computes the loss holds them all.
+TEST(DeviceMemory, GatheredOutputsWeighOnTheFirstDevice) {
+  const auto ratio = [](bool inside) {
+    parallel::DeviceMemory memory(Devices(2, at::kCPU));
+    const auto model = data_parallel(Head(), Devices(2, at::kCPU));
+    const auto input = torch::randn({256, 8}), target = torch::randint(4096, {256});
+    for (int step = 0; step < 2; ++step)
+      (inside ? model->loss(input, target, loss_of) : loss_of(model->forward(input), target)).backward();
+    const auto peaks = memory.peaks();
+    return static_cast<double>(peaks[0]) / static_cast<double>(peaks[1]);
+  };
+  EXPECT_GT(ratio(false), 2.0);
+  EXPECT_LT(ratio(true), 1.4);
 }
 
 }  // namespace

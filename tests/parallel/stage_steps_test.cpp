@@ -129,33 +129,10 @@ TEST(StageSteps, SendWhatWasMadeAndReceiveWhatIsNeededAsOneGroup) {
   EXPECT_FALSE(first[4].turn.has_value());
 }
 
-TEST(StageSteps, HoldEveryMessageOnBothSides) {
+// A message that only one side posts, or that meets another, would show, too.
+TEST(StageSteps, NeverWaitForEachOtherHoweverManyOfTheFirstStagesAreFrozen) {
   for_each_shape([](int stages, int64_t batches) {
-    std::map<std::pair<Pair, std::pair<bool, int64_t>>, int> balance;
-    const auto plans = plans_of(stages, batches);
-    for (int stage = 0; stage < stages; ++stage) {
-      for (const auto& step : plans[static_cast<size_t>(stage)]) {
-        for (const auto& [sends, forward, batch, peer] : step.messages)
-          balance[{sends ? Pair{stage, peer} : Pair{peer, stage}, {forward, batch}}] += sends ? 1 : -1;
-      }
-    }
-    EXPECT_EQ(balance.size(), static_cast<size_t>(2 * (stages - 1) * batches));
-    for (const auto& [message, count] : balance) EXPECT_EQ(count, 0);
-  });
-}
-
-TEST(StageSteps, NeverWaitForEachOther) {
-  for_each_shape([](int stages, int64_t batches) {
-    const auto plans = plans_of(stages, batches);
-    const Nccl played(plans);
-    EXPECT_TRUE(played.all_ended());
-    EXPECT_TRUE(played.all_meant());
-  });
-}
-
-TEST(StageSteps, NeverWaitForEachOtherWhereTheFirstStagesAreFrozen) {
-  for_each_shape([](int stages, int64_t batches) {
-    for (int frozen = 1; frozen <= stages; ++frozen) {
+    for (int frozen = 0; frozen <= stages; ++frozen) {
       const auto plans = without_gradients(plans_of(stages, batches), frozen);
       const Nccl played(plans);
       EXPECT_TRUE(played.all_ended()) << frozen << " frozen";
@@ -237,7 +214,6 @@ TEST(StageTurns, AlternatesAfterItsWarmUp) {
   EXPECT_EQ(turns_of(2, 0, 3),
             (std::vector<Turn>{{true, 0}, {true, 1}, {false, 0}, {true, 2}, {false, 1}, {false, 2}}));
   EXPECT_EQ(turns_of(2, 1, 2), (std::vector<Turn>{{true, 0}, {false, 0}, {true, 1}, {false, 1}}));
-  EXPECT_EQ(turns_of(4, 0, 1), (std::vector<Turn>{{true, 0}, {false, 0}}));
 }
 
 TEST(StageTurns, EndsTakesNoLongerThanTheFormulaAndKeepsFewAlive) {

@@ -7,7 +7,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include <functional>
 #include <map>
 #include <stdexcept>
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "live_bytes.h"
-#include "lockstep/base/error.h"
+#include "refusal.h"
 
 namespace lockstep {
 namespace {
@@ -162,14 +162,8 @@ TEST(CheckpointActivations, ComputesAgainUnderTheSameAutocast) {
   expect_equal(run(true), run(false));
 }
 
-template <class Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return describe(error);
-  }
-  return "no error";
+std::string error_of(const std::function<void()>& work) {
+  return describe(test::error_from<Error>(work));
 }
 
 TEST(CheckpointActivations, SaysWhatMakesTheSecondTimeUnlikeTheFirst) {

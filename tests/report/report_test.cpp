@@ -2,14 +2,16 @@
 #include "tools/report/page.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "refusal.h"
 #include "temp_folder.h"
 #include "tools/report/run_list.h"
 
@@ -22,8 +24,7 @@ class Report : public ::testing::Test {
  protected:
   fs::path run(const std::string& name) const {
     fs::create_directories(scratch_.path() / name);
-    scratch_.write(name + "/config.yaml",
-                   "run:\n  name: " + std::string("mine") + "\noptim:\n  lr: 0.1\ntask:\n  name: mnist\n");
+    scratch_.write(name + "/config.yaml", "run:\n  name: mine\noptim:\n  lr: 0.1\ntask:\n  name: mnist\n");
     return scratch_.path() / name;
   }
   void write(const fs::path& folder, const std::string& file, const std::string& text) const {
@@ -32,9 +33,7 @@ class Report : public ::testing::Test {
   test::TempFolder scratch_;
 };
 
-bool has(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
+using test::has;
 
 // What the page's script draws.
 nlohmann::json data_of(const std::string& html) {
@@ -83,15 +82,10 @@ TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
   EXPECT_TRUE(has(html, "metrics.jsonl: 3 lines could not be read")) << html;
   EXPECT_TRUE(has(html, "report.json: not a complete JSON object"));
   EXPECT_EQ(items(data_of(html), "curves").at(0)[0]["steps"]["loss"]["y"], nlohmann::json::parse("[2.5]"));
-}
-
-TEST_F(Report, WhatIsInThePlaceOfAFileIsSaid) {
-  const auto folder = run("odd");
   write(folder, "status.json", "not json");
-  fs::create_directory(folder / "metrics.jsonl");
-  const auto html = report({folder});
-  EXPECT_TRUE(has(html, "status.json is not what a run writes"));
-  EXPECT_TRUE(has(html, "metrics.jsonl"));
+  fs::remove(folder / "metrics.jsonl"), fs::create_directory(folder / "metrics.jsonl");
+  const auto other = report({folder});
+  EXPECT_TRUE(has(other, "status.json is not what a run writes") && has(other, "metrics.jsonl"));
 }
 
 TEST_F(Report, NoNameOfARunIsMarkup) {
@@ -157,18 +151,6 @@ TEST_F(Report, ARunThatActsHasNoEmptyColumn) {
   EXPECT_EQ(items(data, "table", "Result").at(0).back(), nlohmann::json::parse(R"(["reward","21.50"])"));
 }
 
-TEST_F(Report, TheSummarySaysANumberOnce) {
-  const auto folder = run("once");
-  write(folder, "status.json",
-        R"({"state":"done","reason":"epochs","step":20,"epoch":2,"epochs":2,"loss":0.125,"accuracy":0.75})");
-  write(folder, "metrics.jsonl",
-        R"({"event":"epoch","epoch":1,"step":20,"train_loss":0.125,"eval_loss":0.5,"accuracy":0.75})");
-  const auto summary = items(data_of(report({folder})), "table", "Result").at(0).dump();
-  EXPECT_EQ(summary.find("0.125"), summary.rfind("0.125")) << summary;
-  EXPECT_EQ(summary.find("75"), summary.rfind("75")) << summary;
-  EXPECT_TRUE(has(summary, "2 of 2 epochs")) << summary;
-}
-
 TEST_F(Report, OnlyHexadecimalPixelsAreKeptAsTheyAre) {
   const auto folder = run("pixels");
   const std::string large(2 * 3 * 32 * 32, 'a');
@@ -180,29 +162,59 @@ TEST_F(Report, OnlyHexadecimalPixelsAreKeptAsTheyAre) {
   }
 }
 
-TEST_F(Report, AHundredThousandLinesAreASmallPageWithTheirPeak) {
-  const auto folder = run("long");
-  write(folder, "status.json", kStatus);
-  std::ofstream lines(folder / "metrics.jsonl");
-  for (int i = 1; i <= 100000; ++i)
-    lines << R"({"event":"step","step":)" << i << R"(,"epoch":0,"loss":)"
-          << (i == 34567     ? "1000"
-              : i % 100 == 0 ? "null"
-                             : std::to_string(1.0 / i))
-          << ",\"lr\":0.1}\n";
-  lines.close();
-  const auto html = report({folder});
-  EXPECT_LT(html.size(), 300000U);
-  const auto loss = items(data_of(html), "curves").at(0)[0]["steps"]["loss"];
-  const auto y = loss["y"].get<std::vector<double>>();
-  EXPECT_EQ(*std::ranges::max_element(y), 1000);
-  EXPECT_EQ(y.size(), loss["x"].size());
+TEST_F(Report, OnlyWholePixelsAreDrawn) {
+  const auto folder = run("pixels");
+  const std::string large(2 * 3 * 32 * 32, 'a');
+  for (const auto& pixels : {large, std::string("\\u001b")}) {
+    write(folder, "report.json", format(R"({{"evaluation":{{"worst":[{{"pixels":"{}"}}]}}}})", pixels));
+    const auto html = report({folder});
+    EXPECT_EQ(has(html, large), pixels == large);
+    EXPECT_FALSE(has(html, "\\u001b"));
+  }
 }
 
+// Nor does run_folder, which it stands on.
 TEST(TheModule, LinksNoLibtorch) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)
     EXPECT_FALSE(line.substr(line.rfind('/') + 1).starts_with("libtorch")) << line;
+}
+
+// A page is one file that no text can change, and the same as text for a terminal.
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t found = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+TEST(Numbers, HaveThreeDigitsAndAUnit) {
+  EXPECT_EQ(bytes_text(4), "4 B");
+  EXPECT_EQ(bytes_text(1.5 * 1024), "1.5 KiB");
+  EXPECT_EQ(bytes_text(kNan), "–");
+  EXPECT_EQ(seconds_text(2e-6), "2 us");
+  EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
+  EXPECT_EQ(seconds_text(24.1), "24.1 s") << "not 2.41e+04 ms";
+  EXPECT_EQ(seconds_text(2000), "33.3 min");
+}
+
+TEST(Page, LoadsNothingAndNoTextIsMarkup) {
+  Page page("<script>alert(1)</script>{{data}}");
+  page.section("</script>");
+  page.text("<!-- <img alt=x> \x1b[2J \xff {{title}}");
+  page.table({{"<b>", "&lt;"}, {"\u202e", "</script>"}});
+  page.add("details", {{"summary", "<i>"}, {"text", "<u>"}});
+  const auto html = page.html();
+  for (const auto* markup : {"<script>alert", "<img", "<!--", "<b>", "<i>", "<u>", "\x1b", "\\u001b",
+                             "\u202e", "src=", "@import", "url("})
+    EXPECT_EQ(count(html, markup), 0U) << markup;
+  EXPECT_EQ(count(html, "<script"), 2U) << "the data and the program";
+  EXPECT_EQ(count(html, "</script>"), 2U);
+  EXPECT_EQ(count(html, "default-src 'none'"), 1U);
+  EXPECT_NE(html.find("{{title}}"), std::string::npos) << "a text keeps its braces";
+  EXPECT_NE(html.find("<noscript>"), std::string::npos);
 }
 
 }  // namespace

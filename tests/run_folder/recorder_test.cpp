@@ -4,17 +4,20 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "temp_folder.h"
-#include "trainer/config/config_text.h"
+#include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
 
 namespace lockstep::run_folder {
@@ -132,6 +135,64 @@ TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
       return true;
     }
   }));
+}
+
+TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
+  test::TempFolder scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  int64_t offset = 0;
+  {
+    MetricsFile file(path);
+    file.add({{"step", int64_t{1}}});
+    offset = file.offset();
+    file.add({{"step", int64_t{2}}});
+    file.add({{"step", int64_t{3}}});
+  }
+  MetricsFile file(path, offset);
+  file.add({{"step", int64_t{2}}});
+  EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST(MetricsFile, WhatIsNoFileIsRefusedAndNotWrittenInto) {
+  test::TempFolder scratch;
+  const auto pipe = scratch.path() / "pipe", folder = scratch.path() / "folder";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_directory(folder);
+  for (const auto& path : {pipe, folder, std::filesystem::path("/dev/null")}) {
+    EXPECT_THROW((MetricsFile(path)), InputError) << path;
+  }
+}
+
+// Where there are no locks, a job may be stopped between its look at the folder and its line.
+TEST(MetricsFile, WhoeverHeldItBeforeWritesIntoNothingOfTheNext) {
+  test::TempFolder scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  MetricsFile stopped(path);
+  stopped.add({{"step", int64_t{1}}});
+  MetricsFile next(path, stopped.offset());
+  next.add({{"step", int64_t{2}}});
+  stopped.add({{"step", int64_t{3000}}});
+  EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST(ProgressLine, FitsTheTerminal) {
+  const Progress progress{.epoch = 1,
+                          .epochs = 5,
+                          .step = 100,
+                          .steps = 235,
+                          .loss = 0.31784,
+                          .samples_per_second = 7321,
+                          .seconds_left = 185};
+  EXPECT_EQ(progress_line(progress, 200),
+            "[########............] Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 80),
+            "[#####.......] Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 70), "Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 60), "[###.....] Epoch 2/5  step 100/235  loss 0.3178  3m05s left");
+  EXPECT_EQ(progress_line(progress, 30), "Epoch 2/5  step 100/235");
+  for (const int width : {0, 12, 40, 80}) {
+    EXPECT_LE(progress_line(progress, width).size(), static_cast<size_t>(std::max(width - 1, 10)));
+  }
 }
 
 }  // namespace

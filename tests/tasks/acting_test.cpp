@@ -113,15 +113,6 @@ TEST(CartPoleActor, TellsATimeThatIsUpFromAFall) {
     EXPECT_EQ(clumsy.targets[one.step][TargetColumns::value].item<float>(), 0.5F);
 }
 
-TEST(CartPoleActor, GoesOnFromItsStateAsIfItHadNeverStopped) {
-  CartPoleActor one(small(), 7, {}), other(small(), 8, {});
-  one.act(lean);
-  other.restore(one.state());
-  const auto a = one.act(lean), b = other.act(lean);
-  EXPECT_TRUE(at::equal(a.inputs, b.inputs));
-  EXPECT_TRUE(at::equal(a.targets, b.targets));
-}
-
 TEST(CartPoleActor, RefusesAStateOfOtherEnvironments) {
   CartPoleActor actor(small(), 7, {});
   auto more = small();

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "peer.h"
 
 namespace lockstep::tasks {
@@ -46,8 +47,7 @@ TEST_F(KeptTokens, ComeBackAsTheyWere) {
 
 TEST_F(KeptTokens, AreNotReadFromADamagedFile) {
   keep();
-  std::ifstream file(kept, std::ios::binary);
-  const std::string whole{std::istreambuf_iterator<char>(file), {}};
+  const auto whole = base::read_text(kept);
   for (size_t at = 0; at < whole.size(); at += 3) {
     auto damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);

@@ -5,11 +5,23 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "comm/meet/job_of.h"
-#include "lockstep/base/error.h"
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/meet/rendezvous.h"
+#include "refusal.h"
 
 namespace lockstep::comm {
 namespace {
+
+Job job_of(int rank, int world, int nodes = 1) {
+  Job job;
+  job.rank = rank;
+  job.world = world;
+  job.nodes = nodes;
+  return job;
+}
 
 NetworkFacts node(const std::vector<std::string>& host_addresses, const std::string& wanted = "") {
   return {"n1",
@@ -19,12 +31,7 @@ NetworkFacts node(const std::vector<std::string>& host_addresses, const std::str
 }
 
 std::string refusal(const NetworkFacts& facts) {
-  try {
-    choose_interface(facts, true);
-  } catch (const InputError& error) {
-    return describe(error);
-  }
-  return "not refused";
+  return describe(test::error_from([&] { choose_interface(facts, true); }));
 }
 
 TEST(Interface, OneNodeStaysOnTheLoopback) {
@@ -65,16 +72,10 @@ TEST(Listen, BindsTheOneAddressAndNamesATakenPort) {
   ASSERT_EQ(::getsockname(listener.socket.number(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   EXPECT_EQ(address.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
   EXPECT_EQ(ntohs(address.sin_port), listener.port);
-  try {
-    listen_on("127.0.0.1", listener.port);
-    FAIL() << "two listeners on one port";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(std::to_string(listener.port)), std::string::npos);
-  }
+  const auto taken = test::error_from<Error>([&] { listen_on("127.0.0.1", listener.port); });
+  EXPECT_TRUE(test::has(taken.what(), std::to_string(listener.port)));
   EXPECT_THROW(listen_on("192.0.2.1"), Error) << "another machine's address";
 }
-
-using test::job_of;
 
 // Lowers this process's limits for one test; the hard one could not be raised again.
 class SoftLimit {
@@ -105,6 +106,135 @@ TEST(OpenFiles, GlooIsRefusedWhereTheHardLimitIsTooLow) {
   check_room_for_gloo(job_of(1, 2));
   if (limit.hard() == RLIM_INFINITY) GTEST_SKIP() << "no hard limit here";
   EXPECT_THROW(check_room_for_gloo(job_of(1, static_cast<int>(limit.hard()) + 1)), InputError);
+}
+
+const launch::Environment kMaster = {{"MASTER_ADDR", "login1"}, {"MASTER_PORT", "29500"}};
+
+launch::Environment torchrun(const std::string& restart = "0") {
+  launch::Environment environment = kMaster;
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  environment["TORCHELASTIC_RUN_ID"] = "run7";
+  environment["TORCHELASTIC_RESTART_COUNT"] = restart;
+  return environment;
+}
+
+TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
+  EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2)).prefix,
+            plan_rendezvous(torchrun("1"), job_of(0, 2)).prefix)
+      << "a restart has keys of its own";
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2));
+    EXPECT_EQ(plan.how, Meeting::agent);
+    EXPECT_EQ(plan.host, "login1");
+    EXPECT_EQ(plan.port, 29500);
+  }
+}
+
+TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
+  auto environment = kMaster;
+  environment["LOCKSTEP_MEETING"] = "as-world-7/../x";
+  auto job = job_of(1, 4);
+  EXPECT_EQ(plan_rendezvous(environment, job).port, 29500) << "left behind by an outer job";
+  job.launcher = "as_world";
+  const auto plan = plan_rendezvous(environment, job);
+  EXPECT_EQ(plan.how, Meeting::local);
+  EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x.store")) << plan.path;
+}
+
+TEST(Rendezvous, SeveralNodesMeetAtMasterAddrAndPort) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2));
+    EXPECT_EQ(plan.how, Meeting::address);
+    EXPECT_EQ(plan.host, "login1");
+    EXPECT_EQ(plan.port, 29500);
+  }
+}
+
+TEST(Rendezvous, OneNodeNeedsNoPort) {
+  auto loopback = kMaster;
+  loopback["MASTER_ADDR"] = "127.0.0.1";
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2));
+    EXPECT_EQ(plan.how, Meeting::local);
+    EXPECT_TRUE(plan.path.ends_with("/login1-29500.store")) << plan.path;
+    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).how, Meeting::local);
+  }
+}
+
+// the commonest exports by hand: rank 0 guesses one node, rank 1 two
+TEST(Rendezvous, AGuessedLayoutMeetsAtTheAddressThatAllKnow) {
+  const auto by_hand = [](Job job) {
+    job.guessed = {"local_world", "nodes", "node_rank"};
+    return plan_rendezvous(kMaster, job);
+  };
+  EXPECT_EQ(by_hand(job_of(0, 2)).how, Meeting::address);
+  EXPECT_EQ(by_hand(job_of(1, 2, 2)).how, Meeting::address);
+}
+
+TEST(Rendezvous, AFilesNameLeadsNowhereElse) {
+  Job job = job_of(0, 2);
+  job.scheduler = "pbs";
+  job.job_id = "../../etc/passwd 7[1].server" + std::string(500, 'x');
+  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job).path;
+  EXPECT_EQ(path.find("/etc"), std::string::npos) << path;
+  EXPECT_EQ(std::count(path.begin(), path.end(), '/'), 3) << path;
+  EXPECT_LT(path.size(), 200U);
+}
+
+TEST(Rendezvous, AJobStepIsAFileAndForSeveralNodesASharedOne) {
+  Job job = job_of(0, 2);
+  job.scheduler = "slurm";
+  job.job_id = "41";
+  const auto first = plan_rendezvous({{"SLURM_STEP_ID", "0"}, {"TMPDIR", "/scratch"}}, job);
+  const auto second = plan_rendezvous({{"SLURM_STEP_ID", "1"}, {"TMPDIR", "/scratch"}}, job);
+  EXPECT_TRUE(first.path.starts_with("/scratch/")) << first.path;
+  EXPECT_NE(first.path, second.path);
+  job.nodes = 2;
+  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job);
+  EXPECT_EQ(shared.how, Meeting::file);
+  EXPECT_TRUE(shared.path.starts_with("/shared/")) << "a node's own folder is not seen by the other";
+}
+
+TEST(Rendezvous, WhatIsNoAddressIsAnError) {
+  EXPECT_THROW(plan_rendezvous({}, job_of(0, 2)), InputError) << "no way to meet";
+  for (const std::string port : {"0", "65536", "29500x"}) {
+    EXPECT_THROW(plan_rendezvous({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}}, job_of(0, 2)), InputError)
+        << port;
+  }
+  for (const launch::Environment& half :
+       {launch::Environment{{"MASTER_ADDR", "a"}}, launch::Environment{{"MASTER_PORT", "1"}}}) {
+    EXPECT_THROW(plan_rendezvous(half, job_of(0, 2)), InputError);
+  }
+}
+
+TEST(Difference, NamesTheKeyAndTheRank) {
+  const std::pair<std::vector<Facts>, std::string> cases[] = {
+      {{}, ""},
+      {{{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}}, ""},
+      {{{{"a", "1"}}, {{"a", "1"}, {"b", "2"}}}, "b is not set on rank 0, 2 on rank 1"},
+      {{{{"optim.lr", "0.1"}}, {{"optim.lr", "0.1"}}, {{"optim.lr", "0.2"}}},
+       "optim.lr is 0.1 on rank 0, 0.2 on rank 2"},
+      {{{{"a", "1"}, {"b", "x"}}, {{"a", "2"}, {"b", "y"}}, {{"a", "2"}, {"b", "x"}}},
+       "a is 1 on rank 0, 2 on ranks 1 and 2; b is x on rank 0, y on rank 1"},
+      // ssh gives a rank no scheduler's variables
+      {{{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "7"}}}, ""},
+      {{{{"job id", ""}}, {{"job id", "7"}}, {{"job id", "8"}}}, "job id is 7 on rank 1, 8 on rank 2"}};
+  for (const auto& [all, said] : cases) EXPECT_EQ(difference(all), said);
+}
+
+TEST(Difference, WhatIsPrintedIsSafe) {
+  const auto text = difference({{{"run.name", "a"}}, {{"run.name", "\x1b[2J" + std::string(5000, 'x')}}});
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_LT(text.size(), 300U);
+}
+
+TEST(Peers, RanksReadAsASentence) {
+  EXPECT_EQ(rank_list({4}), "rank 4");
+  EXPECT_EQ(rank_list({1, 4}), "ranks 1 and 4");
+  EXPECT_EQ(rank_list({1, 4, 5}), "ranks 1, 4 and 5");
+  std::vector<int> many(1000);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_EQ(rank_list(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // An algorithm in place of the backend's own all-reduce.
-#include <cmath>
 
-#include "lockstep/base/error.h"
 #include "lockstep/comm/algorithms/algorithm.h"
+#include "refusal.h"
 #include "world.h"
 
 namespace lockstep {
@@ -21,11 +20,7 @@ at::Tensor random_numbers(int64_t items) {
 }
 
 at::Tensor summed(const ProcessGroup& group, const at::Tensor& own, c10d::ReduceOp op = c10d::ReduceOp::SUM) {
-  std::vector<at::Tensor> tensors = {own.clone()};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  group->allreduce(tensors, options)->wait();
-  return tensors[0];
+  return test::reduced(group, own.clone(), op);
 }
 
 bool same_on_all(const ProcessGroup& group, const at::Tensor& tensor) {
@@ -118,12 +113,7 @@ TEST(AlgorithmBits, AreGloosWhereTheTableSaysSoAndNowhereElse) {
 
 TEST(AlgorithmInput, WhatNoBackendCanCarryIsRefusedBeforeAnybodyWaits) {
   const auto kind_of = [](const LaunchOptions& options) {
-    try {
-      comm::connect(test::runtime(), options);
-    } catch (const InputError& error) {
-      return std::string(error.what()) + " " + error.hint();
-    }
-    return std::string("no InputError");
+    return test::refusal_of([&] { comm::connect(test::runtime(), options); });
   };
   EXPECT_NE(kind_of({.backend = "nccl", .allreduce = "ring"}).find("the backend is nccl"), std::string::npos);
   EXPECT_NE(kind_of({.backend = "gloo", .allreduce = "rng"}).find("did you mean ring"), std::string::npos);

@@ -1,6 +1,16 @@
 // gather, scatter and all-to-all in shared memory, and over gloo, whose answers they have to be.
 #include "comm/ranks/exchanges.h"
 
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <csignal>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/libtorch.h"
+#include "world.h"
+
 namespace lockstep {
 namespace {
 
@@ -115,6 +125,37 @@ TEST_F(SharedExchanges, OfSeveralTensorsAreGloosBitForBit) {
       EXPECT_TRUE(at::equal(pieces[size_t(rank)], test::gift(rank, 0, mine[i].numel())));
     EXPECT_TRUE(at::equal(sums[i], like[i]));
   }
+}
+
+TEST(Gloo, RefusesGroupsOfAProgramsOwn) {
+  const auto own = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 1);
+  EXPECT_THROW(comm::split(test::runtime(), {.backend = "gloo"}, c10::kCPU, own, 0, "part"), InputError);
+  EXPECT_THROW(comm::judge_stall(own, "a step", std::chrono::seconds(1)), InputError);
+}
+
+// What waits for a group's death is no reason to keep it.
+TEST(Gloo, AGroupThatEndsTakesItsThreadsAlong) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  auto group = test::open("gloo");
+  group->barrier()->wait();
+  const auto with = threads();
+  group.reset();
+  EXPECT_LT(threads(), with);
+}
+
+TEST(Gloo, SigpipeIsIgnored) {
+  struct sigaction now {};
+  std::signal(SIGPIPE, SIG_DFL);
+  auto group = test::open("gloo");
+  ::sigaction(SIGPIPE, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
+}
+
+TEST(Connect, RefusesWhatThereIsNot) {
+  EXPECT_NE(test::error_of([] { test::open("nccl"); }).find("needs a GPU"), std::string::npos);
+  EXPECT_NE(test::error_of([] { test::open("smoke-signals"); }).find("smoke-signals"), std::string::npos);
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using c10d::ReduceOp;
+using test::numbers;
 using test::own_rank;
+using test::same_bits;
 using test::world;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
@@ -78,14 +80,6 @@ class OverNodes : public ::testing::Test {
     EXPECT_EQ(group.shared->getBackendName(), follow && share ? "shared" : "gloo") << nodes;
   }
 
-  static at::Tensor numbers(int64_t items, at::ScalarType type) {
-    const auto generator = at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank()));
-    if (at::isIntegralType(type, true)) return at::randint(0, 3, {items}, generator).to(type);
-    auto some = at::randn({items}, generator);
-    some.masked_fill_(at::rand({items}, generator) < 0.05, own_rank() % 2 == 0 ? 0.0 : -0.0);
-    return some.to(type);
-  }
-
   static at::Tensor reduced(c10d::Backend& backend, const at::Tensor& own,
                             ReduceOp::RedOpType op = ReduceOp::SUM) {
     std::vector<at::Tensor> tensors = {own.clone()};
@@ -93,10 +87,6 @@ class OverNodes : public ::testing::Test {
     options.reduceOp = op;
     backend.allreduce(tensors, options)->wait();
     return tensors[0];
-  }
-
-  static bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-    return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
   }
 };
 

@@ -18,34 +18,21 @@ namespace {
 using namespace std::chrono_literals;
 using c10d::ReduceOp;
 using test::own_rank;
+using test::reduced;
+using test::same_bits;
 using test::world;
 
 // One element; fewer than ranks; around the size up to which all read all; odd; several sections and slots;
 // several of gloo's messages a rank.
 constexpr std::array<int64_t, 9> kSizes = {1, 3, 250, 4096, 4097, 20'011, 131'073, 432'538, 3'000'001};
 
-at::Tensor numbers(int64_t items, at::ScalarType type, int seed = 0) {
-  const auto generator =
-      at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank() + 64 * seed));
-  if (at::isIntegralType(type, true)) return at::randint(0, 3, {items}, generator).to(type);
-  auto some = at::randn({items}, generator);
-  // zeros of both signs and no number at all, where several ranks have them
-  some.masked_fill_(at::rand({items}, generator) < 0.05, own_rank() % 2 == 0 ? 0.0 : -0.0);
-  some.masked_fill_(at::rand({items}, generator) < 0.01, std::numeric_limits<double>::quiet_NaN());
-  return some.to(type);
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
-}
-
-at::Tensor reduced(const ProcessGroup& group, const at::Tensor& tensor,
-                   ReduceOp::RedOpType op = ReduceOp::SUM) {
-  std::vector<at::Tensor> tensors = {tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  group->allreduce(tensors, options)->wait();
-  return tensors[0];
+// And no number at all, where several ranks have it.
+at::Tensor with_nans(int64_t items, at::ScalarType type, int seed = 0) {
+  auto some = test::numbers(items, type, seed);
+  if (!at::isIntegralType(type, true))
+    some.masked_fill_(test::numbers(items, at::kFloat, seed + 1000) > 2.3,
+                      std::numeric_limits<double>::quiet_NaN());
+  return some;
 }
 
 class SharedSums : public ::testing::Test {
@@ -70,7 +57,7 @@ TEST_F(SharedSums, HaveGloosBits) {
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
     if (!is_as_in_gloo(type)) continue;
     for (const auto items : kSizes) {
-      const auto own = numbers(items, type);
+      const auto own = with_nans(items, type);
       const auto want = reduced(gloo_, own.clone());
       ASSERT_TRUE(same_bits(reduced(shared_, own.clone()), want)) << type << " of " << items;
       const auto buffer = test::shared_buffer(shared_, type, {items});
@@ -86,7 +73,7 @@ TEST_F(SharedSums, HaveGloosBitsForEachOperationAndType) {
     if (!is_as_in_gloo(type)) continue;
     for (const auto op : {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
       for (const int64_t items : {5, 20'011}) {
-        const auto own = numbers(items, type);
+        const auto own = with_nans(items, type);
         ASSERT_TRUE(same_bits(reduced(shared_, own.clone(), op), reduced(gloo_, own.clone(), op)))
             << type << " operation " << int(op) << " of " << items;
       }
@@ -96,8 +83,8 @@ TEST_F(SharedSums, HaveGloosBitsForEachOperationAndType) {
 
 TEST_F(SharedSums, HaveGloosBitsInOneMessageOfMany) {
   std::vector<at::Tensor> ours, theirs;
-  for (const int64_t items : {1, 700, 33, 50'000}) ours.push_back(numbers(items, at::kFloat, 3));
-  ours.push_back(numbers(600, at::kFloat, 4).view({20, 30}).t());
+  for (const int64_t items : {1, 700, 33, 50'000}) ours.push_back(with_nans(items, at::kFloat, 3));
+  ours.push_back(with_nans(600, at::kFloat, 4).view({20, 30}).t());
   for (const auto& tensor : ours) theirs.push_back(tensor.clone());
   shared_->allreduce_coalesced(ours)->wait();
   gloo_->allreduce_coalesced(theirs)->wait();
@@ -106,19 +93,19 @@ TEST_F(SharedSums, HaveGloosBitsInOneMessageOfMany) {
 
 // Transposed and channels_last: in the order of memory. With gaps: gloo would take them for dense.
 TEST_F(SharedSums, HaveGloosBitsInOtherLayouts) {
-  const auto transposed = numbers(201 * 300, at::kFloat).view({201, 300}).t();
+  const auto transposed = with_nans(201 * 300, at::kFloat).view({201, 300}).t();
   const auto last =
-      numbers(8 * 3 * 40 * 40, at::kFloat).view({8, 3, 40, 40}).contiguous(at::MemoryFormat::ChannelsLast);
+      with_nans(8 * 3 * 40 * 40, at::kFloat).view({8, 3, 40, 40}).contiguous(at::MemoryFormat::ChannelsLast);
   for (const auto& own : {transposed, last})
     EXPECT_TRUE(same_bits(reduced(shared_, own.clone()), reduced(gloo_, own.clone()))) << own.strides();
-  const auto gaps = numbers(2 * 60'000, at::kFloat).view({-1, 2}).select(1, 0);
+  const auto gaps = with_nans(2 * 60'000, at::kFloat).view({-1, 2}).select(1, 0);
   const auto want = reduced(gloo_, gaps.contiguous());
   EXPECT_TRUE(same_bits(reduced(shared_, gaps), want));
 }
 
 TEST_F(SharedSums, HaveGloosBitsOfComplexNumbers) {
   for (const int64_t items : {1, 129, 50'001}) {
-    const auto own = at::view_as_complex(numbers(2 * items * world(), at::kFloat).view({-1, 2}));
+    const auto own = at::view_as_complex(with_nans(2 * items * world(), at::kFloat).view({-1, 2}));
     EXPECT_TRUE(same_bits(reduced(shared_, own.clone()), reduced(gloo_, own.clone()))) << items;
     std::vector<at::Tensor> ours = {own.clone()}, theirs = {own.clone()};
     shared_->reduce(ours)->wait();
@@ -133,7 +120,7 @@ TEST_F(SharedSums, HaveGloosBitsOfComplexNumbers) {
 
 TEST_F(SharedSums, HaveGloosBitsInParts) {
   for (const int64_t items : {1, 129, 20'011}) {
-    auto whole = numbers(items * world(), at::kFloat), part = at::empty({items}), want = at::empty({items});
+    auto whole = with_nans(items * world(), at::kFloat), part = at::empty({items}), want = at::empty({items});
     base::own_reduce_scatter_single(*shared_, part, whole)->wait();
     base::own_reduce_scatter_single(*gloo_, want, whole)->wait();
     ASSERT_TRUE(same_bits(part, want)) << items;

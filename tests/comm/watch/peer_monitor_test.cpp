@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/launch/process/leave.h"
+#include "refusal.h"
 
 namespace lockstep::comm {
 namespace {
@@ -49,12 +50,12 @@ std::pair<std::unique_ptr<PeerMonitor>, std::unique_ptr<PeerMonitor>> monitors_o
   return {std::move(first), std::move(second)};
 }
 
+Collective all_reduce(uint64_t number) {
+  return {"all-reduce", number, std::chrono::seconds(1)};
+}
+
 Fault fault_in(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return known.fault();
-  }
+  return test::error_from<Error>([&] { std::rethrow_exception(error); }).fault();
 }
 
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
@@ -70,8 +71,7 @@ std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
       const auto number = monitor.begin(operations[rank]);
       store->add("begun", 1);
       while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
-      const auto fault =
-          fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      const auto fault = fault_in(monitor.diagnose(all_reduce(number), "", true));
       said[rank] = fault;
       store->add("said", 1);
       while (store->add("said", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
@@ -93,10 +93,10 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
   for (const auto& fault : said_after_a_timeout(GetParam(), operations)) {
     const auto& text = fault.what;
-    EXPECT_NE(text.find("every rank arrived, but none received a result"), std::string::npos) << text;
-    EXPECT_NE(text.find("in barrier (collective 1)"), std::string::npos) << text;
-    EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
-    EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
+    EXPECT_TRUE(test::has(text, "every rank came, and none has an answer"));
+    EXPECT_TRUE(test::has(text, "in barrier (collective 1)"));
+    EXPECT_TRUE(test::has(text, "in all-reduce (collective 1)"));
+    EXPECT_TRUE(test::has(text, "rank 2 (host "));
     EXPECT_EQ(text.find("connection"), std::string::npos) << "nobody knows: " << text;
     EXPECT_EQ(fault.code, Code::calls_differ);
     EXPECT_EQ(fault.ranks, std::vector<int>{});
@@ -134,9 +134,8 @@ TEST(PeerMonitor, NamesWhoIsGoneWhereNcclFails) {
   other.join();
   monitor.begin(OpType::ALLREDUCE);
   const auto fault = fault_in(monitor.diagnose_nccl("NCCL error: remote process exited"));
-  EXPECT_NE(fault.what.find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
-            std::string::npos)
-      << fault.what;
+  EXPECT_TRUE(
+      test::has(fault.what, "all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"));
   EXPECT_EQ(fault.code, Code::rank_lost);
 }
 
@@ -150,14 +149,12 @@ TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
   one.join();
   other.join();
   const auto number = monitor.begin(OpType::ALLREDUCE);
-  const auto fault =
-      fault_in(monitor.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+  const auto fault = fault_in(monitor.diagnose(all_reduce(number), "closed", false));
   const auto& said = fault.what;
-  EXPECT_NE(
-      said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
-                "processes are gone), at collective 0"),
-      std::string::npos)
-      << said;
+  EXPECT_TRUE(
+      test::has(said,
+                "rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
+                "processes are gone), at collective 0"));
   EXPECT_EQ(fault.ranks, (std::vector<int>{1, 2}));
   ASSERT_EQ(fault.seen.size(), 2u);
   EXPECT_EQ(fault.seen[1].state, "has died (its process is gone), at collective 0");
@@ -170,12 +167,9 @@ TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
     const auto [waits, ends] = monitors_of_two(store, peers);
     ends->publish_error("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
-    const auto fault =
-        fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
-    EXPECT_NE(
-        fault.what.find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
-        std::string::npos)
-        << fault.what;
+    const auto fault = fault_in(waits->diagnose(all_reduce(number), "closed", false));
+    EXPECT_TRUE(test::has(fault.what,
+                          "pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"));
     EXPECT_EQ(fault.code, Code::rank_lost);
     EXPECT_EQ(fault.ranks, std::vector<int>{1});
   }
@@ -186,9 +180,9 @@ TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto peers = part_of_a_job();
   const auto [waits, late] = monitors_of_two(store, peers);
   const auto number = waits->begin(OpType::ALLREDUCE);
-  const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+  const auto fault = fault_in(waits->diagnose(all_reduce(number), "", true));
   EXPECT_EQ(fault.ranks, std::vector<int>{6});
-  EXPECT_NE(fault.what.find("rank 6 (host "), std::string::npos) << fault.what;
+  EXPECT_TRUE(test::has(fault.what, "rank 6 (host "));
   ASSERT_EQ(fault.seen.size(), 1u);
   EXPECT_EQ(fault.seen[0].rank, 6);
   EXPECT_EQ(fault.seen[0].state, "did not arrive, it is at collective 0");
@@ -208,20 +202,15 @@ TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   EXPECT_EQ(fault.met_in.number, 1u);
   const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
   EXPECT_EQ(calls_in(fault), wanted);
-  try {
-    monitor->require_alive();
-    ADD_FAILURE() << "the group is dead";
-  } catch (const Error& error) {
-    EXPECT_EQ(calls_in(error.fault()).size(), 2u);
-  }
+  const auto dead = test::error_from<Error>([&] { monitor->require_alive(); });
+  EXPECT_EQ(calls_in(dead.fault()).size(), 2u);
 }
 
 TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   PeerMonitor alone(store, peers_on({0}), 0);
   const auto number = alone.begin(OpType::ALLREDUCE);
-  const auto fault =
-      fault_in(alone.diagnose({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
+  const auto fault = fault_in(alone.diagnose(all_reduce(number), "sizes differ", false));
   EXPECT_EQ(fault.code, Code::failed) << fault.what;
 }
 
@@ -232,16 +221,12 @@ TEST(PeerMonitor, WhoDidNotComeInTimeIsNamedByItsNumber) {
     const auto [waits, late] = monitors_of_two(store, peers);
     const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
-      const auto fault = fault_in(waits->diagnose({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      const auto fault = fault_in(waits->diagnose(all_reduce(number), "", true));
       EXPECT_EQ(fault.code, nodes == 1 ? Code::rank_late : Code::rank_lost) << fault.what;
       EXPECT_EQ(fault.ranks, std::vector<int>{1});
     }
-    try {
-      waits->begin(OpType::BARRIER);
-      ADD_FAILURE() << "the group is dead";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.ranks(), std::vector<int>{1});
-    }
+    EXPECT_EQ(test::error_from<Error>([&] { waits->begin(OpType::BARRIER); }).ranks(), std::vector<int>{1})
+        << "the group is dead";
   }
 }
 

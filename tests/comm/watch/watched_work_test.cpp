@@ -10,6 +10,8 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "refusal.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -137,12 +139,7 @@ TEST(TimeoutThread, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
 }
 
 std::string error_of(WatchedWork& work) {
-  try {
-    work.wait(::kNoTimeout);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
+  return test::error_from<Error>([&] { work.wait(::kNoTimeout); }).what();
 }
 
 // Seen where the peer of a send was killed: gloo closed the connection, and never ended the send.

@@ -4,7 +4,6 @@
 #include <array>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "lockstep/launch/process/mpi.h"
 #include "ranks.h"

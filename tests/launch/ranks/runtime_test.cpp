@@ -1,32 +1,24 @@
 #include "lockstep/launch/process/mpi.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "lockstep/launch/process/cpus.h"
 #include "ranks.h"
 
 namespace lockstep {
 
 using test::runtime;
 
-TEST(Runtime, EveryRankHasItsOwnNumberInOneWorld) {
+TEST(Runtime, GathersTextsOfUnequalLengthInRankOrderOnAllOrOnRankZero) {
   const auto& job = runtime().job();
-  const auto ranks = runtime().all_gather(std::to_string(job.rank));
-  ASSERT_EQ(ranks.size(), static_cast<size_t>(job.world));
-  for (int i = 0; i < job.world; ++i) EXPECT_EQ(ranks[static_cast<size_t>(i)], std::to_string(i));
-}
-
-TEST(Runtime, GathersTextsOfUnequalLength) {
-  const int rank = runtime().job().rank;
-  const auto texts = runtime().all_gather(std::string(static_cast<size_t>(rank) * 1000, 'x'));
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::string(i * 1000, 'x'));
-}
-
-TEST(Runtime, GathersTextsAtRankZeroAlone) {
-  const auto& job = runtime().job();
-  const auto texts = runtime().gather(std::string(static_cast<size_t>(job.rank) * 1000, 'x'));
-  ASSERT_EQ(texts.size(), static_cast<size_t>(job.rank == 0 ? job.world : 0));
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::string(i * 1000, 'x'));
+  const auto own = std::string(static_cast<size_t>(job.rank) * 1000, 'x') + std::to_string(job.rank);
+  const auto on_all = runtime().all_gather(own), on_first = runtime().gather(own);
+  ASSERT_EQ(on_all.size(), static_cast<size_t>(job.world));
+  for (size_t i = 0; i < on_all.size(); ++i)
+    EXPECT_EQ(on_all[i], std::string(i * 1000, 'x') + std::to_string(i));
+  EXPECT_EQ(on_first, job.rank == 0 ? on_all : std::vector<std::string>());
 }
 
 TEST(Runtime, BroadcastsRankZerosText) {
@@ -64,6 +56,14 @@ TEST(Runtime, OneHostIsOneNode) {
   EXPECT_EQ(job.node_rank, 0);
   EXPECT_EQ(job.local_rank, job.rank);
   EXPECT_EQ(job.local_world, job.world);
+}
+
+TEST(ThreadsOfRanks, TogetherAreNoMoreThanTheCores) {
+  const launch::ThreadShare own = launch::share_threads(runtime(), {});
+  int total = 0;
+  for (const auto& text : runtime().all_gather(std::to_string(own.threads))) total += std::stoi(text);
+  EXPECT_GE(own.threads, 1);
+  EXPECT_LE(total, std::max(runtime().job().world, launch::own_cpus().machine_cores)) << own.because;
 }
 
 }  // namespace lockstep

@@ -10,24 +10,17 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/collective/share_tree.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/checkpoint/tree.h"
+#include "lockstep/tasks/collective/sets.h"
 #include "loop/ranks/team.h"
 #include "trainer/loop/watch.h"
+#include "trainer/observe/trace.h"
 
 namespace lockstep::train {
 namespace {
 
 using test::team;
-
-TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {
-  const auto tree = checkpoint::share_tree(team(), [] {
-    EXPECT_TRUE(team().first());
-    return make_dict({{"iter_no", int64_t{7}}, {"model", make_dict({{"w", torch::arange(5)}})}});
-  });
-  EXPECT_EQ(as_int(get(tree, "iter_no"), "iter_no"), 7);
-  EXPECT_TRUE(torch::equal(get(get(tree, "model"), "w").toTensor(), torch::arange(5)));
-}
 
 TEST(Agreement, AWordOnOneRankIsHeardByAll) {
   Agreement agreement(team());
@@ -65,6 +58,31 @@ TEST(Agreement, AllRanksAskNextAtTheSameStep) {
     agreement.ask(step, {});
   }
   EXPECT_GT(step, 20) << "quick steps are not asked about one by one";
+}
+
+// One time line of all ranks.
+
+TEST(CompareClocks, ClaimsAnErrorThatHolds) {
+  const auto readings = compare_clocks(team());
+  ASSERT_EQ(readings.size(), static_cast<size_t>(team().world()));
+  EXPECT_EQ(readings[0].ahead, 0);
+  EXPECT_NEAR(readings.back().ahead, 0, readings.back().error + 1e3);  // the ranks share a host
+  EXPECT_LT(readings.back().error, 50e6);
+}
+
+// A load may take longer than a collective may.
+
+using namespace std::chrono_literals;
+
+TEST(Load, MayTakeLongerThanACollective) {
+  for (const auto* backend : {"gloo", "shared"}) {
+    const auto group = comm::connect(test::runtime(), {.backend = backend, .timeout = 60s});
+    const Team team(test::runtime().job(), group, at::kCPU);
+    const auto share = tasks::node_share(team);
+    base::set_timeout(*group->getBackend(c10::kCPU), 200ms);
+    if (team.first()) std::this_thread::sleep_for(1s);
+    EXPECT_NO_THROW(share.exchange("")) << backend;
+  }
 }
 
 }  // namespace

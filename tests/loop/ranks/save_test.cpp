@@ -16,6 +16,7 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/zero/sharded_optimizer.h"
 #include "ranks.h"
+#include "refusal.h"
 
 namespace lockstep {
 namespace {
@@ -122,12 +123,7 @@ void check_hooks(const std::string& path, const Session& session) {
 }
 
 std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const InputError& error) {
-    return describe(error);
-  }
-  return "nothing was refused";
+  return describe(test::error_from(work));
 }
 
 // All in one test: a process joins its job once.

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/ddp.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,8 +10,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
+#include "lockstep/parallel/comm_hook.h"
 #include "parallel/ranks_group.h"
 
+// What a DDP in C++ has besides. Values, buckets, buffers, no_sync() and join() are compared with Python's
+// bit by bit in tests/parity.
 namespace lockstep {
 namespace {
 
@@ -23,40 +27,6 @@ struct PairNetImpl : nn::Module {
   at::Tensor forward(const at::Tensor& x, bool with_b = true) { return with_b ? a(x) + b(x) : a(x); }
 };
 TORCH_MODULE(PairNet);
-
-TEST(Ddp, SetsEveryRankToRankZero) {
-  torch::manual_seed(1 + rank());
-  PairNet net;
-  const auto model = ddp(net, group());
-  for (const auto& [name, parameter] : model->named_parameters())
-    EXPECT_TRUE(same_everywhere(parameter)) << name;
-}
-
-TEST(Ddp, GradientsAreTheMeanOverTheRanks) {
-  const auto model = ddp(PairNet(), group());
-  const auto input = batch(5, 4);
-  model->forward(input).square().sum().backward();
-  const at::Tensor reduced = model->module()->a->weight.grad().clone();
-
-  model->zero_grad();
-  model->module()->forward(input).square().sum().backward();  // not through DDP: local
-  EXPECT_TRUE(at::allclose(reduced, test::mean(model->module()->a->weight.grad()), 1e-5, 1e-6));
-  EXPECT_TRUE(same_everywhere(reduced));
-}
-
-TEST(Ddp, NoSyncKeepsGradientsLocalUntilTheNextSync) {
-  const auto model = ddp(PairNet(), group());
-  const auto gradient = [&] { return model->module()->a->weight.grad(); };
-  {
-    const auto local = model->no_sync();
-    model->forward(batch(5, 4, 1)).square().sum().backward();
-    if (world() > 1) {
-      EXPECT_FALSE(same_everywhere(gradient()));
-    }
-  }
-  model->forward(batch(5, 4, 2)).square().sum().backward();
-  EXPECT_TRUE(same_everywhere(gradient()));
-}
 
 TEST(Ddp, TakesHoldersPointersAndValues) {
   const auto input = batch(2, 4);
@@ -121,20 +91,6 @@ TEST(Ddp, SeesTheTensorsInsideAnOutput) {
   EXPECT_FALSE(model->module()->never->weight.grad().defined());
 }
 
-TEST(Ddp, BuffersFollowRankZero) {
-  const auto model = ddp(nn::BatchNorm1d(4), group());
-  for (int step = 0; step < 2; ++step) model->forward(batch(6, 4, step)).sum().backward();
-  model->forward(batch(6, 4, 9));
-  // the broadcast came before this forward's own update
-  const auto buffers = model->module()->named_buffers();
-  if (world() > 1) {
-    EXPECT_FALSE(same_everywhere(buffers["running_mean"]));
-  }
-  model->eval();
-  model->forward(batch(6, 4, 10));
-  EXPECT_TRUE(same_everywhere(buffers["running_mean"]));
-}
-
 struct TiedNet : nn::Module {
   nn::Linear a = register_module("a", nn::Linear(4, 4));
   at::Tensor again = register_parameter("again", a->weight);
@@ -197,6 +153,74 @@ TEST(DdpOnGpus, ParametersOnTwoOfOneRank) {
   model->forward(batch(3, 4).to(one)).sum().backward();
   EXPECT_TRUE(same_everywhere(net->a->weight.grad().cpu()));
   EXPECT_TRUE(same_everywhere(net->b->weight.grad().cpu()));
+}
+
+auto two_layers() {
+  return nn::Sequential(nn::Linear(16, 32), nn::Linear(32, 8));
+}
+
+TEST(CommHook, ALambdaMeetsEveryBucketOnce) {
+  const auto model = ddp(two_layers(), group(), {.bucket_cap_mb = 0.00001});
+  std::vector<int64_t> indices;
+  int64_t elements = 0, last = 0;
+  model->register_comm_hook([&](GradBucket& bucket) {
+    indices.push_back(bucket.index());
+    elements += bucket.buffer().numel();
+    last += bucket.is_last();
+    EXPECT_EQ(bucket.gradients().size(), bucket.parameters().size());
+    for (size_t i = 0; i < bucket.gradients().size(); ++i)
+      EXPECT_EQ(bucket.gradients()[i].sizes(), bucket.parameters()[i].sizes());
+    return hooks::ready(at::full_like(bucket.buffer(), 3));
+  });
+  model->forward(batch(4, 16)).sum().backward();  // one bucket: the order is not known yet
+  indices.clear();
+  elements = last = 0;
+  model->zero_grad();
+  model->forward(batch(4, 16)).sum().backward();
+  EXPECT_EQ(indices, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(elements, 16 * 32 + 32 + 32 * 8 + 8);
+  EXPECT_EQ(last, 1);
+  for (const auto& parameter : model->parameters()) EXPECT_EQ(parameter.grad().mean().item<float>(), 3);
+}
+
+TEST(CommHook, ItsErrorReachesBackward) {
+  const auto model = ddp(two_layers(), group());
+  model->register_comm_hook([&](GradBucket& bucket) {
+    return hooks::then(hooks::ready(bucket.buffer()),
+                       [](at::Tensor) -> at::Tensor { throw std::runtime_error("hook broke"); });
+  });
+  EXPECT_THAT([&] { model->forward(batch(4, 16)).sum().backward(); },
+              ::testing::ThrowsMessage<std::exception>(::testing::HasSubstr("hook broke")));
+}
+
+TEST(CommHook, NamesOfTheConfig) {
+  for (const auto* name : {"allreduce", "fp16", "bf16", "powersgd"})
+    EXPECT_TRUE(hooks::by_name(name, group())) << name;
+  EXPECT_THROW(hooks::by_name("zip", group()), InputError);
+  EXPECT_THROW(hooks::powersgd(group(), {.start_powerSGD_iter = 1}), InputError);
+  EXPECT_THROW(hooks::powersgd(group(), {.matrix_approximation_rank = 0}), InputError);
+}
+
+// With several buckets in flight; Python's own mixes up its collectives here (see cases.txt).
+TEST(CommHook, PowerSgdKeepsRanksTogetherOverManyBuckets) {
+  torch::manual_seed(5);
+  const auto net = two_layers();
+  const auto model = ddp(net, group(), {.bucket_cap_mb = 0.00001});
+  model->register_comm_hook(
+      hooks::powersgd(group(), {.matrix_approximation_rank = 2, .start_powerSGD_iter = 2}));
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.2));
+  const at::Tensor goal = at::randn({16, 8}, at::detail::createCPUGenerator(3));
+  double first = 0, last = 0;
+  for (int step = 0; step < 100; ++step) {
+    const auto input = batch(16, 16, step);
+    const auto loss = (model->forward(input) - input.matmul(goal)).square().mean();
+    (step == 0 ? first : last) = loss.item<double>();
+    model->zero_grad();
+    loss.backward();
+    sgd.step();
+  }
+  for (const auto& parameter : model->parameters()) EXPECT_TRUE(same_everywhere(parameter));
+  EXPECT_LT(last, first / 2);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The CUDA path of SyncBatchNorm on the CPU: libtorch's five kernels, which it has for CUDA alone, written
-// out here after aten/src/ATen/native/cuda/Normalization.cuh. What no CPU can show is that CUDA's do the
-// same.
+// The CUDA path of SyncBatchNorm on the CPU, with the five kernels that libtorch has for CUDA alone by
+// formula. What no CPU can show is that CUDA's do the same.
 #include "lockstep/parallel/sync_batch_norm.h"
 
 #include <ATen/record_function.h>
@@ -11,6 +10,7 @@
 
 #include <cstdlib>
 
+#include "gpulab/operators/batch_norm.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "parallel/ranks_group.h"
@@ -18,84 +18,17 @@
 namespace lockstep {
 namespace {
 
+namespace formulas = lab::batch_norm;
 using test::group;
-using OptionalTensor = std::optional<at::Tensor>;
-
-std::vector<int64_t> all_but_channels(const at::Tensor& input) {
-  std::vector<int64_t> dims = {0};
-  for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
-  return dims;
-}
-
-at::Tensor along_channels(const at::Tensor& values, const at::Tensor& input) {
-  std::vector<int64_t> shape(input.dim(), 1);
-  shape[1] = -1;
-  return values.view(shape);
-}
-
-bool given(const OptionalTensor& tensor) {
-  return tensor && tensor->defined();
-}
-
-std::tuple<at::Tensor, at::Tensor> stats(const at::Tensor& input, double eps) {
-  const auto dims = all_but_channels(input);
-  const auto [var, mean] = at::var_mean(input, at::OptionalIntArrayRef(dims), c10::Scalar(0), false);
-  return {mean, (var + eps).rsqrt()};
-}
-
-// batch_norm_reduce_statistics_kernel, with its divisions by invstd and by the count so far
-std::tuple<at::Tensor, at::Tensor> gather_stats(const at::Tensor&, const at::Tensor& means,
-                                                const at::Tensor& invstds, const OptionalTensor& running_mean,
-                                                const OptionalTensor& running_var, double momentum,
-                                                double eps, const at::Tensor& counts) {
-  at::Tensor mean = at::zeros_like(means[0]), var_n = at::zeros_like(mean), n = at::zeros_like(mean);
-  for (int64_t rank = 0; rank < means.size(0); ++rank) {
-    const at::Tensor count = counts[rank], own_std = invstds[rank].reciprocal();
-    const at::Tensor factor = (n + count).reciprocal();
-    var_n = var_n + (own_std * own_std - eps) * count + (means[rank] - mean).square() * n * count * factor;
-    mean = n * factor * mean + count * factor * means[rank];
-    n = n + count;
-  }
-  if (given(running_mean)) running_mean->mul_(1 - momentum).add_(mean, momentum);
-  if (given(running_var)) running_var->mul_(1 - momentum).add_(var_n / (n - 1), momentum);
-  return {mean, (var_n / n + eps).rsqrt()};
-}
-
-at::Tensor elemt(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                 const at::Tensor& mean, const at::Tensor& invstd, double) {
-  at::Tensor result = (input - along_channels(mean, input)) * along_channels(invstd, input);
-  if (given(weight)) result = result * along_channels(*weight, input);
-  return given(bias) ? result + along_channels(*bias, input) : result;
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward_reduce(
-    const at::Tensor& dy, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& invstd,
-    const OptionalTensor&, bool of_input, bool of_weight, bool of_bias) {
-  const auto dims = all_but_channels(input);
-  const at::Tensor sum_dy = dy.sum(dims), sum_dy_xmu = (dy * (input - along_channels(mean, input))).sum(dims);
-  return {of_input ? sum_dy : at::Tensor(), of_input ? sum_dy_xmu : at::Tensor(),
-          of_weight ? sum_dy_xmu * invstd : at::Tensor(), of_bias ? sum_dy : at::Tensor()};
-}
-
-at::Tensor backward_elemt(const at::Tensor& dy, const at::Tensor& input, const at::Tensor& mean,
-                          const at::Tensor& invstd, const OptionalTensor& weight, const at::Tensor& sum_dy,
-                          const at::Tensor& sum_dy_xmu, const at::Tensor& count) {
-  const at::Tensor share = count.sum().to(sum_dy.scalar_type()).reciprocal();
-  const at::Tensor slope = invstd.square() * sum_dy_xmu * share;
-  const at::Tensor scale = given(weight) ? invstd * *weight : invstd;
-  return (dy - along_channels(sum_dy * share, input) -
-          (input - along_channels(mean, input)) * along_channels(slope, input)) *
-         along_channels(scale, input);
-}
 
 void give_the_cpu_kernels() {
   static torch::Library* const library = [] {
     auto* cpu = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
-    cpu->impl("batch_norm_stats", stats);
-    cpu->impl("batch_norm_gather_stats_with_counts", gather_stats);
-    cpu->impl("batch_norm_elemt", elemt);
-    cpu->impl("batch_norm_backward_reduce", backward_reduce);
-    cpu->impl("batch_norm_backward_elemt", backward_elemt);
+    cpu->impl("batch_norm_stats", &formulas::stats);
+    cpu->impl("batch_norm_gather_stats_with_counts", &formulas::gather_with_counts);
+    cpu->impl("batch_norm_elemt", &formulas::apply);
+    cpu->impl("batch_norm_backward_reduce", &formulas::reduce_backward);
+    cpu->impl("batch_norm_backward_elemt", &formulas::apply_backward);
     return cpu;
   }();
   (void)library;

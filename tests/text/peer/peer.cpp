@@ -4,7 +4,6 @@
 // for no second one), and then their bytes. The answer is a line: "ID:TYPE:SPECIAL:BEGIN:END ...", or "error
 // WHAT".
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <string>

@@ -11,20 +11,12 @@ namespace {
 using c10d::ReduceOp;
 using test::fractions;
 using test::own_rank;
+using test::reduced;
 using test::world;
 
 constexpr auto kDdpTypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 // one element; around the size that is copied all the same; odd; just over a slot, and several
 constexpr std::array<int64_t, 6> kSizes = {1, 8192, 8193, 20'011, 262'145, 432'538};
-
-at::Tensor reduced_in_place(const ProcessGroup& group, at::Tensor tensor,
-                            ReduceOp::RedOpType op = ReduceOp::SUM) {
-  std::vector<at::Tensor> tensors = {tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  group->allreduce(tensors, options)->wait();
-  return tensor;
-}
 
 // Segments in /dev/shm that this process maps.
 size_t mapped() {
@@ -65,7 +57,7 @@ TEST_P(SharedTensors, HaveTheBitsOfRankOrder) {
       const at::Tensor buffer = test::shared_buffer(group_, type, {items});
       for (int again = 0; again < 2; ++again) {
         buffer.copy_(input);
-        ASSERT_TRUE(at::equal(reduced_in_place(group_, buffer), reduced_in_place(group_, input.clone())))
+        ASSERT_TRUE(at::equal(reduced(group_, buffer), reduced(group_, input.clone())))
             << type << " " << items;
       }
       ASSERT_TRUE(at::equal(buffer, test::sum_in_order(group_, input, GetParam()))) << type << " " << items;
@@ -78,8 +70,7 @@ TEST_P(SharedTensors, EveryOperation) {
                    buffer = test::shared_buffer(group_, at::kFloat, {30'001});
   for (const auto op : {ReduceOp::MIN, ReduceOp::MAX, ReduceOp::PRODUCT, ReduceOp::AVG}) {
     buffer.copy_(input);
-    EXPECT_TRUE(at::equal(reduced_in_place(group_, buffer, op), reduced_in_place(group_, input.clone(), op)))
-        << int(op);
+    EXPECT_TRUE(at::equal(reduced(group_, buffer, op), reduced(group_, input.clone(), op))) << int(op);
   }
 }
 
@@ -87,21 +78,20 @@ TEST_P(SharedTensors, APartIsSummedAndTheRestStays) {
   const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {100'000});
   const at::Tensor input = fractions(100'000, at::kFloat);
   buffer.copy_(input);
-  reduced_in_place(group_, buffer.slice(0, 777, 60'000));
-  EXPECT_TRUE(
-      at::equal(buffer.slice(0, 777, 60'000), reduced_in_place(group_, input.slice(0, 777, 60'000).clone())));
+  reduced(group_, buffer.slice(0, 777, 60'000));
+  EXPECT_TRUE(at::equal(buffer.slice(0, 777, 60'000), reduced(group_, input.slice(0, 777, 60'000).clone())));
   EXPECT_TRUE(at::equal(buffer.slice(0, 0, 777), input.slice(0, 0, 777)));
   EXPECT_TRUE(at::equal(buffer.slice(0, 60'000), input.slice(0, 60'000)));
 }
 
 TEST_P(SharedTensors, ARankMayBringMemoryOfItsOwn) {
   const at::Tensor input = fractions(150'000, at::kFloat);
-  const at::Tensor want = reduced_in_place(group_, input.clone());
+  const at::Tensor want = reduced(group_, input.clone());
   const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {150'000});
   for (int other = 0; other < world(); ++other) {
     const at::Tensor brought = own_rank() == other ? at::empty({150'000}) : buffer;
     brought.copy_(input);
-    ASSERT_TRUE(at::equal(reduced_in_place(group_, brought), want)) << "rank " << other << " brings its own";
+    ASSERT_TRUE(at::equal(reduced(group_, brought), want)) << "rank " << other << " brings its own";
   }
 }
 
@@ -126,11 +116,11 @@ TEST_P(SharedTensors, ThousandsAmongOtherCollectives) {
   const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {8'200});
   for (int i = 0; i < 1000; ++i) {
     buffer.fill_(float(own_rank() + i));
-    reduced_in_place(group_, buffer);
+    reduced(group_, buffer);
     const int sum = world() * (world() - 1) / 2 + world() * i;
     ASSERT_EQ(buffer[8'199].item<float>(), float(sum));
     ASSERT_EQ(buffer[0].item<float>(), float(sum));
-    if (i % 3 == 0) reduced_in_place(group_, at::ones({i + 1}));
+    if (i % 3 == 0) reduced(group_, at::ones({i + 1}));
     if (i % 7 == 0) group_->barrier()->wait();
   }
 }
@@ -142,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, SharedTensors, ::testing::Values(0, 1, 2), [](co
 TEST(SharedTensorsOf, AGroupThatCannotShareStayPlain) {
   auto gloo = test::open("gloo");
   const at::Tensor buffer = test::shared_buffer(gloo, at::kFloat, {20'000});
-  reduced_in_place(gloo, buffer.fill_(1));
+  reduced(gloo, buffer.fill_(1));
   EXPECT_EQ(buffer[0].item<float>(), float(world()));
   EXPECT_EQ(test::shared_buffer({}, at::kFloat, {3}).numel(), 3);
 }
