@@ -107,12 +107,5 @@ TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
   EXPECT_TRUE(base::SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
 }
 
-TEST(RankList, ReadsAsASentenceAndCountsManyRanks) {
-  EXPECT_EQ(base::rank_list({4}), "rank 4");
-  EXPECT_EQ(base::rank_list({1, 4}), "ranks 1 and 4");
-  EXPECT_EQ(base::rank_list({1, 4, 5}), "ranks 1, 4 and 5");
-  EXPECT_EQ(base::rank_list({0, 1, 2, 3, 4, 5, 6, 7, 8}, 1000), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
-}
-
 }  // namespace
 }  // namespace lockstep

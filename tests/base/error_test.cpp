@@ -111,7 +111,7 @@ TEST(Pack, AnErrorKeepsItsKindAndAllOfItsFault) {
                     .met_in = {.call = "barrier", .number = 3},
                     .seen = {{.rank = 1, .call = "all-reduce", .number = 3}}};
   for (const auto& same : {sent(Error(fault), kFailed), sent(InputError(fault), kBadInput)}) {
-    EXPECT_EQ(describe(Error(same)), "open \uFFFD.csv\n  where: where\n  to do: to do");
+    EXPECT_EQ(describe(Error(same)), "open \uFFFD.csv\n  --> where\n  hint: to do");
     EXPECT_EQ(same.code, Code::calls_differ);
     EXPECT_EQ(same.ranks, (std::vector<int>{0, 12}));
     EXPECT_EQ(same.met_in.number, 3u);

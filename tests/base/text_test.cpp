@@ -137,5 +137,12 @@ TEST(Format, WritesNumbersAndTextsAsTheirTypesAre) {
   EXPECT_EQ(format("{{{1}}} {0}", "a", "b"), "{b} a");
 }
 
+TEST(RankList, ReadsAsASentenceAndCountsManyRanks) {
+  EXPECT_EQ(base::rank_list({4}), "rank 4");
+  EXPECT_EQ(base::rank_list({1, 4}), "ranks 1 and 4");
+  EXPECT_EQ(base::rank_list({1, 4, 5}), "ranks 1, 4 and 5");
+  EXPECT_EQ(base::rank_list({0, 1, 2, 3, 4, 5, 6, 7, 8}, 1000), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
+}
+
 }  // namespace
 }  // namespace lockstep

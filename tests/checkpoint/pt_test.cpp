@@ -21,10 +21,6 @@ Tree round_trip(const Tree& tree) {
   return read_pt(folder / "a.pt");
 }
 
-at::Tensor round_trip(const at::Tensor& tensor) {
-  return get(round_trip(make_dict({{"t", tensor}})), "t").toTensor();
-}
-
 TEST(Pt, WritesASharedStorageOnce) {
   const auto big = at::zeros({10'000});
   const auto tree = make_dict({{"a", big}, {"b", big}, {"c", big.view({100, 100})}});

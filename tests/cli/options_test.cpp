@@ -2,7 +2,7 @@
 
 #include "lockstep/base/log.h"
 #include "support.h"
-#include "trainer/cli/command_group.h"
+#include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 
 namespace lockstep::cli {

@@ -9,9 +9,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/cuda_load.h"
 
-#include "lockstep/base/error.h"
-#include "lockstep/comm/meet/private_folder.h"
-
 namespace lockstep::comm {
 namespace {
 
@@ -61,20 +58,6 @@ TEST_F(CudaPlugin, TooLateIsAnError) {
 TEST(CudaPluginAbsent, SaysWhereItLooked) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(load_missing(), ::testing::ExitedWithCode(3), "/nowhere/liblockstep_cuda.so");
-}
-
-// What a rank leaves on a full disk: the first bytes of a record.
-TEST(SharedStore, AnIncompleteRecordIsAnErrorForEveryReader) {
-  const base::Descriptor whole(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
-  shared_store(base::Descriptor(::dup(whole.number())))->set("key", std::string(100, 'x'));
-  std::string bytes(200, '\0');
-  bytes.resize(static_cast<size_t>(::pread(whole.number(), bytes.data(), bytes.size(), 0)));
-  for (const size_t kept : {size_t{1}, size_t{60}, bytes.size() - 1}) {
-    const base::Descriptor file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
-    ASSERT_TRUE(base::write_all(file.number(), bytes.substr(0, kept)));
-    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->set("other", bytes), Error) << kept;
-    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->wait({"key"}, 60s), Error) << kept;
-  }
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "lockstep/comm/meet/join.h"
-#include "lockstep/comm/meet/rendezvous.h"
 #include "refusal.h"
 
 namespace lockstep::comm {

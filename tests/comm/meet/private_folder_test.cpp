@@ -12,7 +12,8 @@
 #include <fstream>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/comm/meet/shared_store.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/meet/store.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -200,6 +201,20 @@ TEST(SharedStore, ProcessesShareIt) {
   store->wait({"done/0", "done/1", "done/2", "done/3"}, 20s);
   EXPECT_EQ(store->add("sum", 0), 800);
   for (const int child : children) ::waitpid(child, nullptr, 0);
+}
+
+// What a rank leaves on a full disk: the first bytes of a record.
+TEST(SharedStore, AnIncompleteRecordIsAnErrorForEveryReader) {
+  const base::Descriptor whole(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
+  shared_store(base::Descriptor(::dup(whole.number())))->set("key", std::string(100, 'x'));
+  std::string bytes(200, '\0');
+  bytes.resize(static_cast<size_t>(::pread(whole.number(), bytes.data(), bytes.size(), 0)));
+  for (const size_t kept : {size_t{1}, size_t{60}, bytes.size() - 1}) {
+    const base::Descriptor file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
+    ASSERT_TRUE(base::write_all(file.number(), bytes.substr(0, kept)));
+    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->set("other", bytes), Error) << kept;
+    EXPECT_THROW(shared_store(base::Descriptor(::dup(file.number())))->wait({"key"}, 60s), Error) << kept;
+  }
 }
 
 }  // namespace
