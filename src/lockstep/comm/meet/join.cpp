@@ -47,11 +47,6 @@ std::string file_name(std::string name) {
   return name.substr(0, kLongestName);
 }
 
-Rendezvous on_one_machine(const launch::Environment& environment, const std::string& name,
-                          const std::string& because) {
-  return {.how = Meeting::local, .path = private_path(environment, file_name(name)), .because = because};
-}
-
 Rendezvous by_address(const launch::Environment& environment, const Job& job) {
   const auto host = launch::text_of(environment, "MASTER_ADDR");
   Rendezvous plan{.how = Meeting::address,
@@ -65,14 +60,16 @@ Rendezvous by_address(const launch::Environment& environment, const Job& job) {
     plan.how = Meeting::agent;
     plan.because = "torchrun's agent holds the store";
   } else if (launch::surely_one_node(job) || names_loopback_itself(host)) {
-    return on_one_machine(environment, format("{}-{}", host, plan.port), plan.because);
+    plan.how = Meeting::local;
+    plan.path = private_path(environment, file_name(format("{}-{}", host, plan.port)));
   }
   return plan;
 }
 
 Rendezvous by_name(const launch::Environment& environment, const Job& job, const std::string& name,
                    const std::string& because) {
-  if (launch::surely_one_node(job)) return on_one_machine(environment, name, because);
+  if (launch::surely_one_node(job))
+    return {.how = Meeting::local, .path = private_path(environment, file_name(name)), .because = because};
   std::string parent = ".";
   for (const char* variable : {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR", "LOCKSTEP_RENDEZVOUS_DIR"})
     if (const auto folder = launch::text_of(environment, variable); !folder.empty()) parent = folder;
