@@ -2,13 +2,9 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -65,47 +61,28 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   return all;
 }
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-volatile std::sig_atomic_t noted_signal = 0;
-const char* waiting_line = "";
-
-// Closing a terminal may send several SIGHUP.
-void note_signal(int signal) {
-  if (noted_signal != 0 && signal != SIGHUP) {
-    ::signal(signal, SIG_DFL);
-    ::raise(signal);
-  }
-  if (noted_signal != 0) return;
-  const int error = errno;
-  noted_signal = signal;
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, waiting_line, std::strlen(waiting_line));
-  errno = error;
-}
-
-// A first signal waits: the scheduler may have accepted a job whose id is not known yet.
-class SignalsNoted {
+// A signal waits for the scheduler's answer, because it may have accepted a job whose id is not known yet.
+class HeldSignals {
  public:
-  explicit SignalsNoted(const cluster::Scheduler& scheduler) {
-    noted_signal = 0;
-    waiting_line = scheduler.slurm() ? "waiting for sbatch to answer; press Ctrl-C again to leave at once\n"
-                                     : "waiting for qsub to answer; press Ctrl-C again to leave at once\n";
-    struct sigaction note {};
-    note.sa_handler = note_signal;
-    note.sa_flags = SA_RESTART;
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      ::sigaction(kSignals[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &note, nullptr);
-    }
+  HeldSignals() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+    ::sigprocmask(SIG_BLOCK, &held, &before_);
   }
-  bool wants_end() const { return noted_signal == SIGINT || noted_signal == SIGTERM; }
-  ~SignalsNoted() {
-    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  ~HeldSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  /// A closed terminal does not end a chain.
+  static bool want_end() {
+    sigset_t waiting;
+    ::sigpending(&waiting);
+    return sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1;
   }
-  SignalsNoted(const SignalsNoted&) = delete;
-  SignalsNoted& operator=(const SignalsNoted&) = delete;
 
  private:
-  std::array<struct sigaction, kSignals.size()> before_{};
+  sigset_t before_{};
 };
 
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
@@ -208,8 +185,8 @@ Submission submit_all(const Plan& plan) {
     throw InputError("the folder for the job's files cannot be created: " + failed.message(),
                      plan.stem.parent_path().string(), "choose another run.dir");
   Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
-  std::optional<SignalsNoted> signals(submission.scheduler);
-  for (int64_t link = 1; link <= plan.links && !signals->wants_end(); ++link) try {
+  const HeldSignals signals;  // until the ids and how to cancel the jobs are printed
+  for (int64_t link = 1; link <= plan.links && !HeldSignals::want_end(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
@@ -218,8 +195,6 @@ Submission submit_all(const Plan& plan) {
       throw;
     }
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
-  signals.reset();
-  if (noted_signal != 0) ::raise(noted_signal);
   return submission;
 }
 
