@@ -73,7 +73,8 @@ def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noti
         job = submitted(where, work, environment, script=script)
         assert ended(where, job) == 0, pbs_log(work, job)
     words = (tmp_path / "words").read_bytes().decode().split("\0")[:-1]
-    assert words[:5] + words[6:7] + words[8:] == ["train", "quick.yaml", "--resume", "auto", "--run-file", "--errors", *sets]
+    assert words[:5] + words[6:7] + words[8:9] + words[10:] == ["train", "quick.yaml", "--resume", "auto", "--run-file", "--errors",
+                                                                        "--allocation", *sets]
     assert not (work / "pwned").exists()
 
 
