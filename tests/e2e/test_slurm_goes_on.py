@@ -1,5 +1,6 @@
 """Slurm jobs that end early: who stops them, who goes on, and what a later start finds."""
 
+import json
 
 import pytest
 from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
@@ -7,7 +8,7 @@ from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
-from slurm_kit import DDP, LONG, finished, log_file, log_of
+from slurm_kit import DDP, LONG, charged, finished, log_file, log_of
 from slurm_kit import environment, lab, stories  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
@@ -36,6 +37,10 @@ def test_usr1_requeues_and_resumes_exactly(desk):
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
     assert "restart 1 of at most 10" in log_of(desk.work, job)
+    cost = json.loads((runs(desk.work)[0] / "status.json").read_text())["cost"]
+    seconds = 10  # on a busy machine a job ends late after its last line
+    assert abs(cost["core_seconds"] - charged(desk.lab, job)) < 2 * seconds * cost["cores"] and cost["cores"] == 2
+    assert cost["peak_memory"] > 1e8 and cost["queue_seconds"] >= 0
 
 
 @pytest.mark.parametrize("words, env", [(["--export=NONE"], {}), (["--export=NIL"], {}), ([], {"SBATCH_EXPORT": "NONE"})])

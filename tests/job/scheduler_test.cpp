@@ -65,13 +65,17 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
   const std::string times = "RunTime=01:00:05 EligibleTime=2026-03-01T23:59:50 StartTime=2026-03-02T00:00:10";
   Fake fake{
-      {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c\n   WorkDir=/a b")},
-       {"sacct", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
+      {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d\n   WorkDir=/a b")},
+       {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
   const auto slurm = make_slurm_job(environment, fake.command());
   EXPECT_EQ(slurm->times().running, 3605);
   EXPECT_EQ(slurm->times().queued, 20);
   EXPECT_EQ(slurm->joules(), 120);
-  EXPECT_EQ(slurm->submit_line(), "cd $'/a b' && sbatch /a b/x.sh c");
+  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
+  EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
+  fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
+  environment["SLURM_ARRAY_TASK_ID"] = "3";
+  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
   fake.answers = {{"scontrol", "!refused"}, {"sacct", "!refused"}};
   EXPECT_EQ(slurm->times().running + slurm->times().queued, 0);
   EXPECT_EQ(slurm->joules(), 0);
@@ -159,7 +163,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const auto pbs = make_pbs_job(environment, fake.command());
   pbs->allocation();
   EXPECT_EQ(pbs->times().queued, 20);
-  EXPECT_EQ(pbs->submit_line(), "cd . && qsub -l select=1 a.pbs");
+  EXPECT_EQ(pbs->submit_line({}), "cd . && qsub -l select=1 a.pbs");
   EXPECT_EQ(pbs->memory_exceeded(), "");
   record("2097153kb");
   EXPECT_EQ(pbs->memory_exceeded(), "PBS ended the job (limit 2gb, used 2097153kb)");

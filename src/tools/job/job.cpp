@@ -194,6 +194,7 @@ class Job {
   // ---- train ----
 
   int train(std::vector<std::string> words) {
+    words_ = words;
     config_ = value(environment_, "CONFIG", "configs/mnist.yaml");
     if (!words.empty() && !words[0].starts_with("-")) {
       config_ = words[0];
@@ -344,7 +345,7 @@ class Job {
   }
 
   void say_how_to_continue() const {
-    const auto line = is_chain_ ? "" : job_->submit_line();
+    const auto line = is_chain_ ? "" : job_->submit_line(words_);
     say("to continue, submit again: " + (line.empty() ? "the same config and options" : line));
   }
 
@@ -558,7 +559,7 @@ class Job {
   Layout layout_;
   Launcher launcher_;
   std::string config_, run_file_, run_;
-  std::vector<std::string> arguments_;
+  std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
   bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;

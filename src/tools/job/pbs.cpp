@@ -49,7 +49,7 @@ class PbsJob : public OwnJob {
     return {0, cluster::seconds_between(value(record_, "etime"), value(record_, "stime"))};
   }
 
-  std::string submit_line() override {
+  std::string submit_line(const std::vector<std::string>&) override {
     const auto words = value(record_, "Submit_arguments");
     return words.empty() ? "" : format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")), words);
   }

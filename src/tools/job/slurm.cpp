@@ -54,12 +54,23 @@ class SlurmJob : public OwnJob {
     return static_cast<double>(joules);
   }
 
-  // Slurm before 23.11 does not show the options that sbatch was given.
-  std::string submit_line() override {
+  // Only newer versions, and the accounting database, know the options that sbatch was given. Slurm joins the
+  // words without quotes.
+  std::string submit_line(const std::vector<std::string>& words) override {
     const auto fields = record();
-    if (value(fields, "Command").empty()) return "";
-    return format("cd {} && {}", cluster::quoted(value(fields, "WorkDir")),
-                  value(fields, "SubmitLine", "sbatch " + value(fields, "Command")));
+    const auto answer =
+        run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2", "--format=SubmitLine"});
+    const auto known = value(fields, "SubmitLine", base::trimmed(answer.output));
+    auto line = known.empty() ? value(fields, "Command") : known;
+    if (line.empty()) return "";
+    const auto end = " " + base::join(words, " ");
+    const bool has_words = !words.empty() && line.ends_with(end);
+    if (has_words) line.resize(line.size() - end.size());
+    if (known.empty()) line = "sbatch " + cluster::quoted(line);
+    if (has_words) line += " " + cluster::quoted(words);
+    const auto task = get("SLURM_ARRAY_TASK_ID");
+    if (!task.empty() && line.starts_with("sbatch ")) line.insert(6, " --array=" + task);
+    return format("cd {} && {}", cluster::quoted(value(fields, "WorkDir")), line);
   }
 
   // Slurm counts a requeue by an operator, a node failure and a pre-emption at once.
