@@ -64,6 +64,8 @@ MessageTimeout=20
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 SchedulerType=sched/backfill
 JobRequeue=1
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/completed
 SlurmdParameters=config_overrides
 {node_lines}
 PreemptType=preempt/partition_prio

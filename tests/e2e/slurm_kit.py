@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import typing
+from datetime import datetime
 
 import pytest
 from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
@@ -68,3 +69,11 @@ def finished(lab, work, job, within=PATIENCE):
     state = lab.wait(job, within=within)
     assert (state["JobState"], state["ExitCode"]) == ("COMPLETED", "0:0"), log_of(work, job)
     return state
+
+
+def charged(lab, job):
+    """Core-seconds of all starts of the job, as sacct's CPUTimeRAW counts them."""
+    lines = [dict(word.split("=", 1) for word in line.split() if "=" in word)
+             for line in (lab.folder / "completed").read_text().splitlines()]
+    return sum(int(line["ProcCnt"]) * (datetime.fromisoformat(line["EndTime"]) - datetime.fromisoformat(line["StartTime"])).seconds
+               for line in lines if line["JobId"] == job)

@@ -17,12 +17,12 @@ PROGRAM = """#!/bin/bash
 n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
 last=$(wc -l <faults)
 [ "${5}${7}" = --run-file--errors ] || exit 9
-echo "start $n: ${*:2:3} ${*:9}"
+[ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
+echo "start $n: ${*:2:3} ${*:11}"
 [ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; exit 1; }
 step=$(sed -n "${n}p" steps)
-echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
 state=${TEST_STATE:-done}; [ "$n" -gt "$last" ] || state=failed
-echo "{\\"state\\": \\"$state\\"}" >run/status.json
+echo "{\\"state\\": \\"$state\\", \\"step\\": $step, \\"job_id\\": \\"7.x\\"}" >run/status.json
 echo "$PWD/run" >"$6"
 sed -n "${n}{/./p}" faults >>"$8"
 [ "$n" -gt "$last" ] || exit 1
@@ -100,6 +100,26 @@ def test_without_as_world_it_fails_and_says_what_would_help(job):
     assert done.returncode == 1 and not relaunches(done), done.output
     assert "rank 3 was lost: with train.as_world the job would have restarted the ranks" in done.stdout
     assert "--silence" not in done.stdout
+
+
+QSTAT = "#!/bin/sh\nprintf 'Job Id: 7.x\\n    Submit_arguments = -l select=1 job.pbs\\n'\n"
+AGAIN = "lockstep job: to continue, submit again: cd . && qsub -l select=1 job.pbs"
+
+
+@pytest.mark.parametrize("state, faults, says, first, last", [
+    ("done", [], "", "done", "checkpoint "),
+    ("stopped on request", [], "", "stopped on request", AGAIN),
+    ("done", [NAN], "", "failed", AGAIN),
+    ("done", [LOST[0]], "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "failed: out of memory: slurmstepd: ", AGAIN)])
+def test_its_last_lines_say_what_happened_and_what_continues(state, faults, says, first, last, job):
+    (job.folder / "bin/qstat").write_text(QSTAT)
+    (job.folder / "bin/qstat").chmod(0o755)
+    done = job(*([faults] if faults else []), TEST_STATE=state, TEST_SAYS=says)
+    lines = done.stdout.splitlines()
+    (report,) = [number for number, line in enumerate(lines) if line.startswith(first)]
+    assert lines[report + 1].startswith("step 1, ") and lines[report + 2] == f"checkpoint {job.folder}/run/checkpoints/step-00000470.pt"
+    assert lines[-1].startswith(last) and not relaunches(done), done.output
+    assert len([line for line in lines if "out of memory: " in line or "request more: " in line]) == (3 if says else 0), done.output
 
 
 def test_a_time_limit_of_the_user_for_silent_nodes_counts(job):

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <optional>
 
 #include "lockstep/base/format.h"
 #include "refusal.h"
@@ -28,13 +27,12 @@ TEST(Signals, KeepTheSigtermThatEndsAJob) {
 class Started : public ::testing::Test {
  protected:
   RanksEnd run(const std::string& script, Environment environment = {}, int early_signal = 0,
-               std::optional<std::chrono::milliseconds> warning_in = {}) {
+               bool ignores_warning = false) {
     environment["PATH"] = "/usr/bin:/bin";
     job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
     const auto job = make_pbs_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
-    JobSignals of_job{signals};
-    if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;
+    JobSignals of_job{signals, {}, ignores_warning};
     if (early_signal != 0) ::raise(early_signal);
     const auto end =
         run_ranks(*job, of_job, {.launcher = {{"sh", "-c"}}, .words = {script}, .environment = environment});
@@ -60,42 +58,60 @@ TEST_F(Started, RanksHearASignalFromBeforeTheirStart) {
   EXPECT_EQ(stop_.signal, SIGTERM);
 }
 
-// In a short job the scheduler's warning comes at once, so the job's own timer counts.
-TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
-  EXPECT_EQ(run("sleep 0.3; exit 5", {}, SIGUSR1, std::chrono::hours(1)).status, 5);
+// The scheduler's warning comes at the begin of a short job, and only the next one counts.
+TEST_F(Started, RanksOfAShortJobDoNotGetItsFirstWarning) {
+  EXPECT_EQ(run("sleep 0.3; exit 5", {}, SIGUSR1, true).status, 5);
   EXPECT_EQ(stop_.signal, 0);
-  run("exec sleep 60", {}, SIGTERM, std::chrono::milliseconds(0));
-  EXPECT_EQ(stop_.signal, SIGTERM);
-  run("sleep 0.3", {}, 0, std::chrono::milliseconds(0));
+  run("kill -USR1 $PPID; sleep 0.3; kill -USR1 $PPID; sleep 0.3", {}, 0, true);
   EXPECT_EQ(stop_.signal, SIGUSR1);
 }
 
 TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
-  EXPECT_TRUE(
-      run("echo 'slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.' >&2; exit 1").out_of_memory);
-  EXPECT_FALSE(run("echo 'no kill' >&2; exit 1").out_of_memory);
+  for (const auto* words :
+       {"Detected 1 oom_kill event in StepId=7.0.", "Step 7.0 exceeded memory limit (9 > 8)"})
+    EXPECT_TRUE(has(run(format("printf 'a\\n{}\\nb' >&2; exit 1", words)).out_of_memory, words));
+  EXPECT_EQ(run("echo 'no kill' >&2; exit 1").out_of_memory, "");
 }
 
-TEST(MemoryKills, AreReadFromTheJobsOwnGroups) {
-  const test::TempFolder folder;
-  const auto groups = folder.path() / "groups";
-  const auto write = [&](const std::string& place, const std::string& name, const std::string& text) {
-    std::filesystem::create_directories(groups / place);
-    std::ofstream(groups / place / name) << text;
-  };
-  write("slurm/job_7", "memory.events", "low 0\noom 2\noom_kill 1\n");
-  write("slurm/job_7", "memory.max", "2147483648\n");
-  write("slurm/job_7", "memory.peak", "2147418112\n");
-  write("slurm", "memory.events", "oom_kill 5\n");  // another job's, too
-  write("memory/pbs/7.x", "memory.oom_control", "under_oom 0\noom_kill 1\n");
-  write("memory/pbs/7.x", "memory.limit_in_bytes", "2147483648\n");
-  const auto kills = [&](const std::string& mark, const std::string& own) {
-    const auto found = memory_kills(mark, groups.string(), folder.write("own", own));
+class MemoryOf : public ::testing::Test {
+ protected:
+  void write(const std::string& file, const std::string& text) const {
+    std::filesystem::create_directories((folder_.path() / file).parent_path());
+    folder_.write(file, text);
+  }
+  std::string kills(const std::string& mark, const std::string& own) const {
+    write("proc/self/cgroup", own);
+    const auto found = memory_kills(mark, folder_.path().string());
     return format("{} {}", found.count, found.limits);
-  };
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(MemoryOf, AJobIsReadFromItsOwnGroups) {
+  const std::string group = "sys/fs/cgroup/slurm/job_7/";
+  write(group + "memory.events", "low 0\noom 2\noom_kill 1\n");
+  write(group + "memory.max", "2147483648\n");
+  write(group + "memory.peak", "2147418112\n");
+  write("sys/fs/cgroup/slurm/memory.events", "oom_kill 5\n");  // another job's, too
   EXPECT_EQ(kills("/job_7", "0::/slurm/job_7/step_batch/user\n"), "1 limit 2.00 GiB, peak 2.00 GiB");
-  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"), "1 limit 2.00 GiB, peak unknown");
-  EXPECT_EQ(kills("/job_8", "0::/slurm/job_7/step_batch/user\n"), "0 ");
+}
+
+TEST_F(MemoryOf, AJobIsReadFromVersion1) {
+  const std::string group = "sys/fs/cgroup/memory/pbs/7.x/";
+  write(group + "memory.oom_control", "under_oom 0\noom_kill 1\n");
+  write(group + "memory.failcnt", "9\n");
+  write(group + "memory.limit_in_bytes", "2147483648\n");
+  const auto own = "9:name=systemd:/x\n4:memory:/pbs/7.x\n";
+  EXPECT_EQ(kills("/7.x", own), "1 limit 2.00 GiB, peak unknown");
+  write(group + "memory.oom_control", "under_oom 0\n");  // before Linux 4.13
+  EXPECT_EQ(kills("/7.x", own), "9 limit 2.00 GiB, peak unknown");
+}
+
+TEST_F(MemoryOf, AJobWithoutAGroupIsTheNodes) {
+  write("proc/vmstat", "nr_free_pages 7\noom_kill 3\n");
+  EXPECT_EQ(kills("/job_8", "0::/system.slice\n"), "3 the node's memory was full");
+  write("sys/fs/cgroup/slurm/job_8/memory.events", "oom_kill 0\n");
+  EXPECT_EQ(kills("/job_8", "0::/slurm/job_8\n"), "0 ");
 }
 
 TEST(Settings, ComeFromWordsOrFromAFile) {
@@ -112,10 +128,11 @@ TEST(Losses, AreTheOnlyReasonForAnotherStart) {
   const auto line = [](const char* code) {
     return std::string("{\"code\":\"") + code + "\",\"ranks\":[3],\"what\":\"x\"}";
   };
-  for (const char* code : {"rank-lost", "rank-late", "not-joined", "no-memory"})
+  for (const char* code : {"rank-lost", "rank-late", "not-joined"})
     EXPECT_TRUE(only_ranks_were_lost({line(code)}, false)) << code;
   EXPECT_FALSE(only_ranks_were_lost({line("rank-lost"), line("failed")}, false));
   EXPECT_TRUE(only_ranks_were_lost({line("nccl")}, true));
+  EXPECT_FALSE(only_ranks_were_lost({line("no-memory")}, true));
   EXPECT_FALSE(only_ranks_were_lost({line("bad-input")}, true));
 }
 

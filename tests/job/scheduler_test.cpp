@@ -61,6 +61,26 @@ TEST(Slurm, TellsARequeueFromACancel) {
   }
 }
 
+TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  const std::string times = "RunTime=01:00:05 EligibleTime=2026-03-01T23:59:50 StartTime=2026-03-02T00:00:10";
+  Fake fake{
+      {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d\n   WorkDir=/a b")},
+       {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
+  const auto slurm = make_slurm_job(environment, fake.command());
+  EXPECT_EQ(slurm->times().running, 3605);
+  EXPECT_EQ(slurm->times().queued, 20);
+  EXPECT_EQ(slurm->joules(), 120);
+  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
+  EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
+  fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
+  environment["SLURM_ARRAY_TASK_ID"] = "3";
+  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
+  fake.answers = {{"scontrol", "!refused"}, {"sacct", "!refused"}};
+  EXPECT_EQ(slurm->times().running + slurm->times().queued, 0);
+  EXPECT_EQ(slurm->joules(), 0);
+}
+
 TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
   Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
@@ -70,17 +90,12 @@ TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
   EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), std::nullopt);
 }
 
-TEST(Slurm, WarnsAShortJobWhenAFifthOfItsTimeIsLeft) {
-  using Row = std::tuple<const char*, const char*, std::optional<int64_t>>;
-  for (const auto& [left, limit, seconds] : {Row{"0:50", "1:00", 38},
-                                             {"0:12", "1:00", 0},
-                                             {"0:05", "1:00", 0},
-                                             {"2:30", "3:00", 114},
-                                             {"1-00:00:00", "2-00:00:00", std::nullopt},
-                                             {"", "", std::nullopt}}) {
+TEST(Slurm, WarnsAShortJobAtItsBegin) {
+  for (const auto& [limit, at_once] :
+       {std::pair{"00:03:00", true}, {"00:03:01", false}, {"1-00:00:00", false}, {"UNLIMITED", false}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
-    Fake fake{{{"squeue", std::string("6 1:00:00 1:00:00\n7 ") + left + " " + limit + "\n"}}};
-    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << left;
+    Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + limit)}}};
+    EXPECT_EQ(make_slurm_job(environment, fake.command())->is_warned_at_once(), at_once) << limit;
   }
 }
 
@@ -131,6 +146,27 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
   EXPECT_TRUE(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}));
   EXPECT_EQ(pbs->restarts(), 1);
+}
+
+TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
+  const test::TempFolder folder;
+  Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
+  Fake fake;
+  const auto record = [&](const std::string& used) {
+    fake.answers["qstat"] =
+        "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"
+        "    Submit_arguments = -l select=1 a.pbs\n    Resource_List.mem = 2gb\n"
+        "    resources_used.mem = " +
+        used + "\n";
+  };
+  record("2097152kb");
+  const auto pbs = make_pbs_job(environment, fake.command());
+  pbs->allocation();
+  EXPECT_EQ(pbs->times().queued, 20);
+  EXPECT_EQ(pbs->submit_line({}), "cd . && qsub -l select=1 a.pbs");
+  EXPECT_EQ(pbs->memory_exceeded(), "");
+  record("2097153kb");
+  EXPECT_EQ(pbs->memory_exceeded(), "PBS ended the job (limit 2gb, used 2097153kb)");
 }
 
 TEST(Pbs, TriesAgainUntilQstatDescribesTheJob) {

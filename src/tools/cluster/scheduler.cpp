@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -264,6 +265,18 @@ Fields qstat_fields(const std::string& answer) {
     }
   }
   return fields;
+}
+
+int64_t seconds_between(const std::string& begin, const std::string& end) {
+  const auto moment = [](const std::string& text) -> std::time_t {
+    std::tm parts{};
+    parts.tm_isdst = -1;
+    for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%a %b %d %H:%M:%S %Y"})
+      if (::strptime(text.c_str(), form, &parts)) return std::mktime(&parts);
+    return -1;
+  };
+  const auto from = moment(begin), to = moment(end);
+  return from < 0 || to < 0 ? 0 : std::max<int64_t>(0, to - from);
 }
 
 int64_t seconds_in(const std::string& time) {

@@ -82,6 +82,10 @@ Fields qstat_fields(const std::string& answer);
 /// The same for each block, by its name: "Job Id: 7.server", "Queue: workq", or a node's name.
 std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answer);
 
+/// Seconds between two moments as Slurm (2026-11-29T13:54:00) or PBS (Sun Nov 29 13:54:00 2026) write them; 0
+/// if one is none.
+int64_t seconds_between(const std::string& begin, const std::string& end);
+
 /// [[DAYS-]HH:]MM:SS of Slurm and PBS in seconds; 0 if it is not a time.
 int64_t seconds_in(const std::string& time);
 

@@ -1,7 +1,5 @@
 #include "tools/cluster/watch.h"
 
-#include <charconv>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 
@@ -18,12 +16,6 @@ std::string next_word(std::string& text) {
   return word;
 }
 
-std::optional<int> parse_status(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 void add_line(JobRecord& record, std::string line) {
   const auto event = next_word(line), job = next_word(line);
   if (record.job.empty()) record.job = job;
@@ -38,7 +30,7 @@ void add_line(JobRecord& record, std::string line) {
     record.job = line;
     record.replaced = true;
   } else if (event == "end") {
-    record.status = parse_status(next_word(line));
+    if (const auto status = base::number_in(next_word(line))) record.status = static_cast<int>(*status);
     if (!line.empty()) record.folder = line;
   }
 }

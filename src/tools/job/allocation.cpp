@@ -8,6 +8,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/launch/identify.h"
 #include "tools/job/own_job.h"
 #include "trainer/config/numbers.h"
 
@@ -82,6 +83,10 @@ int64_t count(const Environment& environment, const std::string& name, int64_t o
   throw InputError(format("{} must be a whole number of at least {} (got {})", name, least, text), name);
 }
 
+std::string short_name(const std::string& host) {
+  return host.substr(0, host.find_first_of("./["));
+}
+
 Layout lay_out(const Allocation& given, const Environment& settings) {
   Layout layout;
   layout.nodes = static_cast<int64_t>(given.nodes.size());
@@ -134,18 +139,6 @@ int64_t threads_per_core(const Environment& settings, int64_t counted, const std
 
 namespace {
 
-// "4(x2),1": 4, 4, 1
-std::vector<int64_t> slurm_counts(const std::string& text) {
-  std::vector<int64_t> counts;
-  for (const auto& word : base::split(text, ',')) {
-    const auto times = word.find("(x");
-    const auto repeat = times == std::string::npos ? 1 : base::number_in(word.substr(times + 2)).value_or(1);
-    counts.insert(counts.end(), static_cast<size_t>(std::clamp<int64_t>(repeat, 0, 100'000)),
-                  base::number_in(word).value_or(1));
-  }
-  return counts;
-}
-
 // The variable, or those of all components of a heterogeneous job.
 std::string of_all_components(const Environment& environment, int64_t components, const std::string& name,
                               const std::string& otherwise) {
@@ -170,7 +163,7 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
   given.threads_per_core = threads;
   given.components = count(environment, "SLURM_HET_SIZE", 1, 1);
   const auto list = [&](const char* name, const std::string& otherwise) {
-    return slurm_counts(of_all_components(environment, given.components, name, otherwise));
+    return launch::parse_task_counts(of_all_components(environment, given.components, name, otherwise));
   };
   const auto cpus = list("SLURM_JOB_CPUS_PER_NODE", value(environment, "SLURM_CPUS_ON_NODE", "1"));
   const auto tasks = list("SLURM_TASKS_PER_NODE", "1");
@@ -197,10 +190,6 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
 // ---- PBS ----
 
 namespace {
-
-std::string short_name(const std::string& host) {
-  return host.substr(0, host.find_first_of("./["));
-}
 
 // exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 their
 // hosts.

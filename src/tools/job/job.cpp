@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -29,10 +30,12 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/identify.h"
 #include "tools/job/own_job.h"
 #include "tools/job/ranks.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
+#include "trainer/run_folder/lock.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
@@ -107,16 +110,6 @@ std::unique_ptr<OwnJob> own_job(Environment& environment, RunCommand run) {
                    "lockstep job", "submit a job script with sbatch or qsub");
 }
 
-Environment current_environment() {
-  Environment all;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string text = *entry;
-    if (const auto sign = text.find('='); sign != std::string::npos)
-      all[text.substr(0, sign)] = text.substr(sign + 1);
-  }
-  return all;
-}
-
 class Job {
  public:
   Job(Signals& signals, std::string program)
@@ -161,8 +154,7 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    if (const auto seconds = job_->seconds_to_own_warning())
-      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
+    signals_.ignores_warning = job_->is_warned_at_once();
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
@@ -170,6 +162,17 @@ class Job {
                layout_.nodes, layout_.cores_per_rank, restarts()));
     say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
+    const auto times = job_->times();
+    queued_ = times.queued;
+    began_ = std::floor(run_folder::unix_now()) -
+             static_cast<double>(times.running > 0 ? times.running : seconds_of_session());
+  }
+
+  // What --allocation passes to rank 0.
+  std::string allocation_text() const {
+    int64_t cpus = 0, gpus = 0;
+    for (const auto& node : allocation_.nodes) cpus += node.cpus, gpus += node.gpus;
+    return format("{:.0f},{},{},{}", began_, cpus / allocation_.threads_per_core, gpus, queued_);
   }
 
   int64_t restarts() const { return std::max(job_->restarts(), count(environment_, "LOCKSTEP_RESTART", 0)); }
@@ -183,13 +186,15 @@ class Job {
   }
 
   int run_once(const std::vector<std::string>& words) {
-    return run_ranks(*job_, signals_, {.launcher = launcher_, .words = words, .environment = environment_})
-        .status;
+    end_ = run_ranks(*job_, signals_, {.launcher = launcher_, .words = words, .environment = environment_});
+    if (end_.status != 0) report_memory();
+    return end_.status;
   }
 
   // ---- train ----
 
   int train(std::vector<std::string> words) {
+    words_ = words;
     config_ = value(environment_, "CONFIG", "configs/mnist.yaml");
     if (!words.empty() && !words[0].starts_with("-")) {
       config_ = words[0];
@@ -235,13 +240,14 @@ class Job {
   int train_once() {
     base::replace_file(run_file_, "");
     fs::remove(errors_file(relaunches_), none_);
-    RanksPlan plan{.launcher = launcher_,
-                   .words = {program_, "train", config_, "--resume", run_.empty() ? "auto" : run_,
-                             "--run-file", run_file_, "--errors", errors_file(relaunches_)},
-                   .environment = environment_,
-                   .run_file = run_file_,
-                   .errors_file = errors_file(relaunches_),
-                   .survives_losses = as_world_ > 0};
+    RanksPlan plan{
+        .launcher = launcher_,
+        .words = {program_, "train", config_, "--resume", run_.empty() ? "auto" : run_, "--run-file",
+                  run_file_, "--errors", errors_file(relaunches_), "--allocation", allocation_text()},
+        .environment = environment_,
+        .run_file = run_file_,
+        .errors_file = errors_file(relaunches_),
+        .survives_losses = as_world_ > 0};
     if (as_world_ > 0 && value(environment_, "LOCKSTEP_SILENCE").empty())
       plan.words.insert(plan.words.end(), {"--silence", "5"});
     plan.words.insert(plan.words.end(), arguments_.begin(), arguments_.end());
@@ -256,11 +262,6 @@ class Job {
     auto status = status_of_run(run_);
     for (; status == kStillRunning && std::chrono::steady_clock::now() < until; status = status_of_run(run_))
       std::this_thread::sleep_for(200ms);
-    try {
-      output::print(run_folder::job_status(run_).text + "\n");
-    } catch (const Error& error) {
-      log::warning(error.what());
-    }
     return status;
   }
 
@@ -292,14 +293,60 @@ class Job {
 
   int finish(int status) {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
+    if (has_trained_) report_run();
+    if (status != kFailed && status != kStillRunning) end_.out_of_memory.clear();
+    if (signals_.stop.signal == SIGTERM && end_.out_of_memory.empty())
+      end_.out_of_memory = job_->memory_exceeded();
+    report_memory();
     if (status == kStillRunning)
       say("the launcher has exited, but its run is still marked as running: check for processes on the "
           "nodes");
-    if (status == run_folder::kStoppedOnRequest)
-      say("stopped on request: it stays stopped; submit again to continue");
+    if (status == run_folder::kStoppedOnRequest) say("stopped on request: it stays stopped");
     if (status == kStoppedEarly) return continue_run();
+    if (status != kDone) say_how_to_continue();
     forget_run_file();
     return status;
+  }
+
+  // Prints how the run ended, and what it has used until now.
+  void report_run() {
+    try {
+      auto report = run_folder::job_status(run_);
+      if (report.status.job_id == job_->id() && !run_folder::in_use(run_)) {
+        if (report.exit_status == kFailed && !end_.out_of_memory.empty())
+          report.status.reason = "out of memory: " + end_.out_of_memory;
+        if (signals_.stop.signal == 0) add_energy(report.status.cost);  // otherwise time is short
+        run_folder::write_status(run_, report.status);
+        report = run_folder::job_status(run_);
+      }
+      output::print(report.text + "\n");
+    } catch (const Error& error) {
+      log::warning(describe(error));
+    }
+  }
+
+  // The scheduler's measurement, if the ranks could not read a counter.
+  void add_energy(run_folder::Cost& cost) {
+    if (!cost.energy_source.empty() && !cost.energy_source.starts_with("Slurm")) return;
+    const double joules = job_->joules();
+    if (joules == 0) return;
+    cost.energy_joules = joules;
+    cost.energy_source = "Slurm, job " + job_->id();
+  }
+
+  void report_memory() const {
+    if (end_.out_of_memory.empty()) return;
+    say("out of memory: " + end_.out_of_memory);
+    say(job_->is_slurm() ? "  request more: sbatch --mem=SIZE"
+                         : "  request more: qsub -l select=...:mem=SIZE");
+    say("  or use less in each rank: data.batch_size, data.workers, model.checkpointing");
+    say(format("  or start fewer ranks on a node: LOCKSTEP_RANKS_PER_NODE (now {})",
+               (layout_.ranks + layout_.nodes - 1) / layout_.nodes));
+  }
+
+  void say_how_to_continue() const {
+    const auto line = is_chain_ ? "" : job_->submit_line(words_);
+    say("to continue, submit again: " + (line.empty() ? "the same config and options" : line));
   }
 
   void note_signals() {
@@ -318,11 +365,10 @@ class Job {
       return kStoppedEarly;
     }
     if (job_->was_cancelled(signals_.stop)) {
-      say(job_->may_restart(signals_.stop)
-              ? "asked to stop, with a checkpoint: after a qdel it stays stopped (submit again to continue); "
-                "after "
-                "a qrerun PBS restarts it"
-              : "cancelled, with a checkpoint: it stays stopped; submit again to continue");
+      say(job_->may_restart(signals_.stop) ? "asked to stop, with a checkpoint: after a qdel it stays "
+                                             "stopped; after a qrerun PBS restarts it"
+                                           : "cancelled, with a checkpoint: it stays stopped");
+      say_how_to_continue();
       if (is_chain_) fs::remove(run_file_, none_);
       forget_run_file();
       return kStoppedEarly;
@@ -332,16 +378,16 @@ class Job {
       return kStoppedEarly;
     }
     if (restarts() >= max_restarts_) {
-      say(format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={}); submit again to continue",
-                 restarts(), max_restarts_));
+      say(format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(), max_restarts_));
+      say_how_to_continue();
       forget_run_file();
       return kStoppedEarly;
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
     const auto next = job_->continue_run(settings_of_lockstep());
     if (!next) {
-      say("this site does not let a job submit a job; use lockstep submit --chain, or submit again to "
-          "continue");
+      say("this site does not let a job submit a job: see lockstep submit --chain");
+      say_how_to_continue();
       return kStoppedEarly;
     }
     if (next->empty()) {
@@ -368,13 +414,11 @@ class Job {
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
   std::vector<std::string> other_nodes() const {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    const auto short_name = [](const std::string& name) { return name.substr(0, name.find('.')); };
+    const auto here = short_name(launch::current_surroundings({}).host);
     std::vector<std::string> names;
     for (const auto& node : allocation_.nodes) {
-      const bool is_here = node.name == value(environment_, "SLURMD_NODENAME") ||
-                           short_name(node.name) == short_name(host.data());
+      const bool is_here =
+          node.name == value(environment_, "SLURMD_NODENAME") || short_name(node.name) == here;
       if (!node.name.empty() && !is_here) names.push_back(node.name);
     }
     return names;
@@ -397,10 +441,9 @@ class Job {
 
   bool relaunch(int status) {
     if ((status != kFailed && status != kStillRunning) || signals_.stop.signal != 0) return false;
-    if (max_relaunches_ == 0 || allocation_.components > 1) return false;
+    if (max_relaunches_ == 0 || allocation_.components > 1 || !end_.out_of_memory.empty()) return false;
     if (as_world_ == 0) {
-      if (layout_.ranks > 1 && !end_.out_of_memory && !errors().empty() &&
-          only_ranks_were_lost(errors(), false))
+      if (layout_.ranks > 1 && !errors().empty() && only_ranks_were_lost(errors(), false))
         say(lost_ranks() +
             ": with train.as_world the job would have restarted the ranks on the nodes that are left "
             "(docs/how-to/elastic.md)");
@@ -433,24 +476,15 @@ class Job {
     return "the ranks were lost";
   }
 
-  int64_t last_step() const {
-    int64_t step = 0;
-    for (const auto& line : lines_of(run_ + "/metrics.jsonl")) {
-      const auto event = base::parse_json(line);
-      if (event.is_object() && event.value("event", "") == "step") step = event.value("step", step);
-    }
-    return step;
-  }
-
   // A step that kills a rank each time would do so on any node.
   bool is_enough(const std::vector<std::string>& lost) {
-    const auto step = run_.empty() ? 0 : last_step();
+    const auto step = run_.empty() ? 0 : run_folder::read_status(run_).step;
     const auto before = std::exchange(lost_at_, std::nullopt);
     const bool has_begun = !folder_in(run_file_).empty() || !errors().empty();
     if (lost.empty() && has_begun) lost_at_ = step;
     if (relaunches_ >= max_relaunches_) {
-      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={}); submit again to continue",
-                 what_is_lost(lost), relaunches_, max_relaunches_));
+      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", what_is_lost(lost), relaunches_,
+                 max_relaunches_));
       return true;
     }
     if (lost_at_ && lost_at_ == before) {
@@ -518,19 +552,21 @@ class Job {
 
   JobSignals signals_;
   std::string program_;
-  Environment environment_ = current_environment();
+  Environment environment_ = launch::current_environment();
   RunCommand run_command_;
   std::unique_ptr<OwnJob> job_;
   Allocation allocation_;
   Layout layout_;
   Launcher launcher_;
   std::string config_, run_file_, run_;
-  std::vector<std::string> arguments_;
+  std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
   bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
   RanksEnd end_;
+  double began_ = 0;  // the job, in seconds since 1970
+  int64_t queued_ = 0;
   int relaunches_ = 0;
   std::optional<int64_t> lost_at_;
   std::error_code none_;
@@ -546,7 +582,6 @@ bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_los
       case Code::rank_lost:
       case Code::rank_late:
       case Code::not_joined:
-      case Code::no_memory:
         return true;
       case Code::failed:
       case Code::nccl:

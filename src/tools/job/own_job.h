@@ -21,6 +21,9 @@ std::string value(const Environment& environment, const std::string& name, const
 /// The variable as a number. InputError unless it is a whole number of at least `least`.
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least = 0);
 
+/// "n1" of "n1.cluster".
+std::string short_name(const std::string& host);
+
 // ---- the allocation, and the layout of the ranks on it ----
 
 struct Node {
@@ -90,14 +93,26 @@ class OwnJob {
   virtual int64_t restarts() = 0;
   /// The scheduler is about to restart this job.
   virtual bool restarts_itself() { return false; }
+  /// Seconds since the job began, and that it waited before, although it could have started.
+  struct Times {
+    int64_t running = 0, queued = 0;
+  };
+  virtual Times times() = 0;
   virtual bool was_cancelled(const StopSignal& stop) = 0;
   /// The scheduler may restart the job after this stop, which only a later start can tell.
   virtual bool may_restart(const StopSignal&) { return false; }
   /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. Returns the id of
   /// the new job, empty if the same job starts again, or nothing if the scheduler refuses.
   virtual std::optional<std::string> continue_run(const Environment& settings) = 0;
-  /// Seconds until the job should stop, if it is so short that the scheduler's warning comes at once.
-  virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
+  /// The energy of its steps so far; 0 = not measured.
+  virtual double joules() { return 0; }
+  /// The command that submits the same job again, as far as the scheduler knows it. `words`: the script's
+  /// arguments.
+  virtual std::string submit_line(const std::vector<std::string>& words) = 0;
+  /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
+  virtual std::string memory_exceeded() { return ""; }
+  /// The job is so short that the scheduler's warning comes at its begin.
+  virtual bool is_warned_at_once() { return false; }
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;

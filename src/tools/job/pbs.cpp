@@ -1,10 +1,10 @@
 // A job under PBS: its allocation, and how it is resubmitted.
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +18,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/identify.h"
 #include "tools/job/own_job.h"
 
 namespace lockstep::job {
@@ -34,10 +35,8 @@ class PbsJob : public OwnJob {
 
   Allocation allocation() override {
     read_record();
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    const std::string name = host.data();
-    const auto node = run({"pbsnodes", name.substr(0, name.find('.'))}).output;
+    const auto here = short_name(launch::current_surroundings({}).host);
+    const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
     const auto file = get("PBS_NODEFILE");
     return pbs_allocation(environment_, record_, base::split(base::read_text(file), '\n'),
@@ -45,6 +44,31 @@ class PbsJob : public OwnJob {
   }
 
   int64_t restarts() override { return std::max<int64_t>(0, count(record_, "run_count", 1) - 1); }
+
+  Times times() override {
+    return {0, cluster::seconds_between(value(record_, "etime"), value(record_, "stime"))};
+  }
+
+  std::string submit_line(const std::vector<std::string>&) override {
+    const auto words = value(record_, "Submit_arguments");
+    return words.empty() ? "" : format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")), words);
+  }
+
+  // Without control groups PBS itself ends such a job, with SIGTERM.
+  std::string memory_exceeded() override {
+    const auto fields = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
+    const auto kilobytes = [](const std::string& text) {
+      const auto unit = text.find_first_not_of("0123456789");
+      const auto shift = unit == std::string::npos ? -10
+                         : text[unit] == 'k'       ? 0
+                         : text[unit] == 'm'       ? 10
+                                                   : 20;
+      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), shift);
+    };
+    const auto used = value(fields, "resources_used.mem"), limit = value(fields, "Resource_List.mem");
+    if (limit.empty() || kilobytes(used) <= kilobytes(limit)) return "";
+    return format("PBS ended the job (limit {}, used {})", limit, used);
+  }
 
   // PBS sends SIGTERM for a qdel, a pre-emption and the walltime. Only the clock tells the last one apart.
   bool was_cancelled(const StopSignal& stop) override {

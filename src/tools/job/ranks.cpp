@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -23,6 +24,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/control_groups.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
@@ -118,7 +120,15 @@ std::vector<pid_t> descendants(const std::string& name = "") {
   return found;
 }
 
-// How long the job has run: the age of this process's session.
+// 2^62 and above is no limit.
+std::string gigabytes_in(const fs::path& file) {
+  const auto number = base::number_in(base::first_line(file));
+  if (!number || *number >= (1LL << 62)) return "unknown";
+  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
+}
+
+}  // namespace
+
 int64_t seconds_of_session() {
   const auto stat = base::first_line(format("/proc/{}/stat", ::getsid(0)));
   const auto close = stat.rfind(')');
@@ -129,37 +139,6 @@ int64_t seconds_of_session() {
   const auto ticks = base::number_in(fields[kStartTime]).value_or(0);
   return base::number_in(base::first_line("/proc/uptime")).value_or(0) - ticks / ::sysconf(_SC_CLK_TCK);
 }
-
-// The job's control groups that contain this process, innermost first.
-std::vector<std::string> job_groups(const std::string& mark, const std::string& folder,
-                                    const std::string& own) {
-  std::vector<std::string> groups;
-  std::ifstream file(own);
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const auto controller = line.substr(first + 1, second - first - 1);
-    if (!controller.empty() && controller != "memory") continue;
-    auto path = folder + (controller.empty() ? "" : "/memory") + line.substr(second + 1);
-    while (path.ends_with(mark) || contains(path, (mark + "/").c_str())) {
-      groups.push_back(path);
-      path = fs::path(path).parent_path().string();
-    }
-  }
-  return groups;
-}
-
-// 2^62 and above is no limit.
-std::string gigabytes_in(const std::vector<std::string>& files) {
-  for (const auto& file : files) {
-    const auto number = base::number_in(base::first_line(file));
-    if (number && *number < (1LL << 62))
-      return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
-  }
-  return "unknown";
-}
-
-}  // namespace
 
 int status_of_run(const std::string& folder) {
   return status_if_readable(folder).value_or(kFailed);
@@ -180,18 +159,27 @@ void end_leftovers() {
   }
 }
 
-MemoryKills memory_kills(const std::string& job_mark, const std::string& cgroup_folder,
-                         const std::string& own_cgroups) {
+// Version 1 of Linux before 4.13 only counts how often the limit was reached. A job without a group of its
+// own shares the node's count of kills.
+MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
-  for (const auto& group : job_groups(job_mark, cgroup_folder, own_cgroups)) {
-    auto text = base::field(group + "/memory.events", "oom_kill ");
-    if (text.empty()) text = base::field(group + "/memory.oom_control", "oom_kill ");
+  bool has_group = false;
+  for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
+    if (!contains(folder.string() + "/", (job_mark + "/").c_str())) continue;
+    auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
+    if (text.empty()) text = base::first_line(folder / "memory.failcnt");
+    if (text.empty()) continue;
+    has_group = true;
     const auto count = base::number_in(text).value_or(0);
     if (count > 0)
-      kills = {count, format("limit {}, peak {}",
-                             gigabytes_in({group + "/memory.max", group + "/memory.limit_in_bytes"}),
-                             gigabytes_in({group + "/memory.peak", group + "/memory.max_usage_in_bytes"}))};
+      kills = {count,
+               format("limit {}, peak {}",
+                      gigabytes_in(folder / (version_1 ? "memory.limit_in_bytes" : "memory.max")),
+                      gigabytes_in(folder / (version_1 ? "memory.max_usage_in_bytes" : "memory.peak")))};
   }
+  if (!has_group)
+    kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
+             "the node's memory was full"};
   return kills;
 }
 
@@ -222,25 +210,17 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
-    return {status_, report_memory_kills(kills_before)};
+    return {status_, killed_for_memory(kills_before)};
   }
 
  private:
   std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
 
-  bool report_memory_kills(int64_t before) const {
+  std::string killed_for_memory(int64_t before) const {
     const auto kills = memory_kills(memory_mark());
-    std::string where;
     if (kills.count > before)
-      where = format("{} process(es) on this node ({})", kills.count - before, kills.limits);
-    else if (has_memory_kill_)
-      where = "a process in a step (see Slurm's line above)";
-    if (where.empty()) return false;
-    say(
-        format("the job's memory limit killed {}; request more (Slurm: --mem, PBS: mem= in select), or use "
-               "less: data.batch_size, data.workers, ranks per node",
-               where));
-    return true;
+      return format("{} process(es) killed on this node ({})", kills.count - before, kills.limits);
+    return memory_line_;
   }
 
   void start() {
@@ -281,8 +261,11 @@ class RanksRun {
   void pass_on(std::string_view bytes) {
     base::write_all(STDERR_FILENO, bytes);
     last_line_ += bytes;
-    has_memory_kill_ |= contains(last_line_, "oom_kill event") || contains(last_line_, "oom-kill event");
-    last_line_.erase(0, last_line_.rfind('\n') + 1);
+    for (size_t end; (end = last_line_.find('\n')) != std::string::npos; last_line_.erase(0, end + 1)) {
+      const auto line = last_line_.substr(0, end);
+      for (const char* words : {"oom_kill event", "oom-kill event", "exceeded memory limit"})
+        if (contains(line, words)) memory_line_ = base::printable(base::trimmed(line), 300);
+    }
   }
 
   bool has_ended() {
@@ -297,9 +280,9 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; it stops when a fifth of "
-          "its time is left, or at the next SIGUSR1");
+    if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false)) {
+      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; the run stops before the "
+          "job's end (checkpoint.before_deadline), or at the next SIGUSR1");
       return;
     }
     note_signal(signal, signals_.stop);
@@ -314,14 +297,6 @@ class RanksRun {
   // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
   // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
-    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
-      signals_.own_warning.reset();
-      // someone may have changed the time limit
-      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
-        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
-      else
-        take(SIGUSR1);
-    }
     if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
@@ -365,13 +340,13 @@ class RanksRun {
   OwnJob& job_;
   JobSignals& signals_;
   RanksPlan plan_;
-  std::string last_line_;
+  std::string last_line_, memory_line_;
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
   Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
-  bool was_ended_ = false, has_memory_kill_ = false;
+  bool was_ended_ = false;
 };
 
 }  // namespace

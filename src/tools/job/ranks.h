@@ -1,9 +1,7 @@
 #pragma once
 // `lockstep job`: one start of a job's ranks, and the job around it.
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,17 +49,15 @@ struct RanksPlan {
 };
 
 struct RanksEnd {
-  int status = 0;  ///< of the launcher
-  bool out_of_memory = false;
+  int status = 0;                  ///< of the launcher
+  std::string out_of_memory = {};  ///< what was killed, and the limit; empty = no process
 };
 
 /// What a job's starts of ranks have in common.
 struct JobSignals {
   Signals& signals;
   StopSignal stop = {};
-  /// When a job stops that is too short for the scheduler's warning.
-  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
-  bool has_ignored_warning = false;  ///< the scheduler's, which came too early
+  bool ignores_warning = false;  ///< the next SIGUSR1, which comes too early
 };
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its
@@ -80,12 +76,15 @@ void note_signal(int signal, StopSignal& stop);
 /// Kills what a killed launcher has left on this node.
 void end_leftovers();
 
-/// Processes that the memory limit of the job's control group has killed so far, and the limit.
+/// Processes that the kernel has killed so far for want of memory in the job's control group, or on the node
+/// if the job has none. `root` replaces / in tests.
 struct MemoryKills {
   int64_t count = 0;
   std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
 };
-MemoryKills memory_kills(const std::string& job_mark, const std::string& cgroup_folder = "/sys/fs/cgroup",
-                         const std::string& own_cgroups = "/proc/self/cgroup");
+MemoryKills memory_kills(const std::string& job_mark, const std::string& root = "");
+
+/// How long the job has run: the age of this process's session.
+int64_t seconds_of_session();
 
 }  // namespace lockstep::job

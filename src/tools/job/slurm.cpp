@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -32,6 +33,46 @@ class SlurmJob : public OwnJob {
 
   int64_t restarts() override { return count(environment_, "SLURM_RESTART_COUNT", 0); }
 
+  Times times() override {
+    const auto fields = record();
+    return {cluster::seconds_in(value(fields, "RunTime")),
+            cluster::seconds_between(value(fields, "EligibleTime"), value(fields, "StartTime"))};
+  }
+
+  // Also of the starts before a requeue.
+  double joules() override {
+    const auto answer = run({"sacct", "--jobs=" + id(), "--duplicates", "--noheader", "--parsable2",
+                             "--format=JobID,ConsumedEnergyRaw"});
+    constexpr int64_t kMost = int64_t{1} << 50;  // Slurm writes 2^64 - 2 for "unknown"
+    int64_t joules = 0;
+    for (const auto& line : base::split(answer.output, '\n')) {
+      const auto words = base::split(line, '|');
+      if (words.size() != 2 || words[0].find('.') == std::string::npos) continue;
+      const auto energy = base::number_in(words[1]).value_or(0);
+      if (energy < kMost) joules += energy;
+    }
+    return static_cast<double>(joules);
+  }
+
+  // Only newer versions, and the accounting database, know the options that sbatch was given. Slurm joins the
+  // words without quotes.
+  std::string submit_line(const std::vector<std::string>& words) override {
+    const auto fields = record();
+    const auto answer =
+        run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2", "--format=SubmitLine"});
+    const auto known = value(fields, "SubmitLine", base::trimmed(answer.output));
+    auto line = known.empty() ? value(fields, "Command") : known;
+    if (line.empty()) return "";
+    const auto end = " " + base::join(words, " ");
+    const bool has_words = !words.empty() && line.ends_with(end);
+    if (has_words) line.resize(line.size() - end.size());
+    if (known.empty()) line = "sbatch " + cluster::quoted(line);
+    if (has_words) line += " " + cluster::quoted(words);
+    const auto task = get("SLURM_ARRAY_TASK_ID");
+    if (!task.empty() && line.starts_with("sbatch ")) line.insert(6, " --array=" + task);
+    return format("cd {} && {}", cluster::quoted(value(fields, "WorkDir")), line);
+  }
+
   // Slurm counts a requeue by an operator, a node failure and a pre-emption at once.
   bool restarts_itself() override { return count(record(), "Restarts", 0) > restarts(); }
 
@@ -51,14 +92,10 @@ class SlurmJob : public OwnJob {
   }
 
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
-  // more, and it may come before this program can receive it. Such a job stops when a fifth of its time is
-  // left.
-  std::optional<int64_t> seconds_to_own_warning() override {
-    const auto words = squeue_line("%A %L %l");
-    if (words.size() < 3) return std::nullopt;
-    const auto left = cluster::seconds_in(words[1]), limit = cluster::seconds_in(words[2]);
-    if (limit == 0 || limit > 180) return std::nullopt;
-    return std::max<int64_t>(0, left - limit / 5);
+  // more.
+  bool is_warned_at_once() override {
+    const auto limit = cluster::seconds_in(value(record(), "TimeLimit"));
+    return limit > 0 && limit <= 180;
   }
 
   int daemon_port() override {
@@ -139,7 +176,10 @@ class SlurmJob : public OwnJob {
         continue;
       }
       if (!is_ours) continue;
-      for (const auto& word : base::split(base::trimmed(line), ' ')) {
+      const auto text = base::trimmed(line);
+      for (const char* name : {"Command", "WorkDir", "SubmitLine"})  // which may contain blanks
+        if (text.starts_with(name + std::string("="))) fields[name] = text.substr(text.find('=') + 1);
+      for (const auto& word : base::split(text, ' ')) {
         const auto sign = word.find('=');
         if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));
       }
@@ -147,20 +187,14 @@ class SlurmJob : public OwnJob {
     return fields;
   }
 
-  // The words of this job's line, which begins with its id.
-  std::vector<std::string> squeue_line(const std::string& format) const {
-    const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=" + format});
-    for (const auto& line : base::split(answer.output, '\n')) {
-      const auto words = base::split(base::trimmed(line), ' ');
-      if (!words.empty() && words[0] == id()) return words;
-    }
-    return {};
-  }
-
   // A task of an array needs its own name: the last task's id is that of the array.
   std::string array_name() const {
-    const auto words = squeue_line("%A %i");
-    return words.size() == 2 ? words[1] : id();
+    const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=%A %i"});
+    for (const auto& line : base::split(answer.output, '\n')) {
+      const auto words = base::split(base::trimmed(line), ' ');
+      if (words.size() == 2 && words[0] == id()) return words[1];
+    }
+    return id();
   }
 
   // Slurm ends a job when it notices that a node is down, unless the job has released it.
