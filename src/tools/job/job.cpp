@@ -35,7 +35,7 @@
 #include "tools/job/ranks.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
-#include "trainer/run_folder/lock.h"
+#include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::job {

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "lockstep/comm/meet/join.h"
 #include "refusal.h"
@@ -225,15 +224,6 @@ TEST(Difference, WhatIsPrintedIsSafe) {
   const auto text = difference({{{"run.name", "a"}}, {{"run.name", "\x1b[2J" + std::string(5000, 'x')}}});
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_LT(text.size(), 300U);
-}
-
-TEST(Peers, RanksReadAsASentence) {
-  EXPECT_EQ(rank_list({4}), "rank 4");
-  EXPECT_EQ(rank_list({1, 4}), "ranks 1 and 4");
-  EXPECT_EQ(rank_list({1, 4, 5}), "ranks 1, 4 and 5");
-  std::vector<int> many(1000);
-  std::iota(many.begin(), many.end(), 0);
-  EXPECT_EQ(rank_list(many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 992 more");
 }
 
 }  // namespace
