@@ -80,7 +80,12 @@ def run(build, report, names=None, env=None):
              "--timeout", LIMIT, "-j", 2 * cores()]  # many wait for most of their time
     if names is not None:
         words += ["-R", f"^({'|'.join(map(re.escape, names))})$"]
+    for old in (build / "Testing").glob("unfinished-*"):
+        old.unlink()
     good = subprocess.run([str(word) for word in words], env=env).returncode == 0
+    for unfinished in (build / "Testing").glob("unfinished-*"):
+        print(f"error: the tests of {unfinished.name.removeprefix('unfinished-')} ended before all of them had run")
+        good = False
     for where, why in skipped_cases(build):
         print(f"skipped: {where.replace(str(ROOT) + '/', '')}: {why}")
     for case in failed_cases(build) if not good else []:

@@ -51,7 +51,7 @@ TEST_F(CliFolders, StatusLeavesWithWhatBecameOfTheRun) {
 TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {
   run("a", "done"), run("b", "failed", 7);
   EXPECT_EQ(printed([&] { call("runs " + runs_ + " --columns step,run.name"); }),
-            "run  step  run.name\na      20  a\nb       7  b\n");
+            "run  step  run.name\na      20         a\nb       7         b\n");
   EXPECT_EQ(printed([&] { call("runs " + runs_ + " --columns step,name,step"); }),
             "run  step\na      20\nb       7\n");
   EXPECT_TRUE(has(refusal([&] { call("runs " + runs_ + " --columns stpe"); }),
@@ -100,7 +100,7 @@ TEST_F(CliFolders, AJobScriptIsNeverWrittenOverAFile) {
   EXPECT_EQ(printed([&] { call(line + " --out " + out); }), "");
   EXPECT_EQ(fs::file_size(out), text.size());
   EXPECT_EQ(refusal([&] { call(line + " --out " + out); }),
-            "there is a file of this name already / " + out + " / remove it, or choose another --out");
+            "the file exists / " + out + " / remove it, or choose another --out");
 }
 
 TEST_F(CliFolders, TensorsAreToldWithTheirDigests) {
@@ -116,9 +116,18 @@ TEST_F(CliFolders, TensorsAreToldWithTheirDigests) {
 
 // Every command as `lockstep NAME` calls it: its help, and what it refuses before it begins.
 
+// The course's commands replace this process by another program: test_every_command.py asks them.
+std::vector<Subcommand> own_commands() {
+  std::vector<Subcommand> own;
+  for (const auto& command : commands())
+    if (command.name != std::string_view("check") && command.name != std::string_view("workshop"))
+      own.push_back(command);
+  return own;
+}
+
 TEST(CliCommands, EachHasALineOfItsOwnAndHelp) {
   std::set<std::string> seen;
-  for (const auto& [name, summary, run] : commands()) {
+  for (const auto& [name, summary, run] : own_commands()) {
     EXPECT_TRUE(seen.insert(name).second && seen.insert(summary).second) << name;
     EXPECT_FALSE(summary.empty() || summary.size() > 67 || summary.ends_with(".")) << name;  // of 80 columns
     const auto text = printed([&, run = run] { EXPECT_EQ(run({"--help"}), kDone); });
@@ -130,14 +139,14 @@ TEST(CliCommands, EachHasALineOfItsOwnAndHelp) {
 }
 
 TEST(CliCommands, EachRefusesAnOptionThatNobodyKnows) {
-  for (const auto& [name, summary, run] : commands()) {
+  for (const auto& [name, summary, run] : own_commands()) {
     const auto text = refusal<UsageError>([&, run = run] { run({"--never-heard-of"}); });
     EXPECT_TRUE(has(text, "'--never-heard-of' / lockstep " + name));
   }
 }
 
 TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
-  for (const auto& [name, summary, run] : commands()) {
+  for (const auto& [name, summary, run] : own_commands()) {
     const auto line = name + (name == "bench" ? " step --help" : " --help");
     const auto text = printed([&] { call(line); });
     EXPECT_EQ(joins_job(name), text.find("\n  --launcher NAME") != std::string::npos) << name;

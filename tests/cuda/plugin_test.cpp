@@ -71,7 +71,7 @@ TEST_F(CudaHalf, ItsErrorsAreThisProgramsOwn) {
   request.world = 4;
   const auto make = [&] { table_->make_nccl(request); };
   EXPECT_EQ(test::refusal_of<Error>(make),
-            "NCCL needs a GPU, and this process sees none / rank 3 / look at nvidia-smi and "
+            "NCCL needs a GPU, and this process sees none / rank 3 / check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES on this node, or set launch.device to cpu");
   EXPECT_THROW(test::refusal_of(make), Error) << "it is no InputError";
 }

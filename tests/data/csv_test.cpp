@@ -91,8 +91,8 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n1,0\n", "no column 'd'", "", {.label = "d"});
   refused("a,b\n1,0\n", "no column '2'", "", {.features = {"2"}});
   refused("a,b\n1,0\n", "the label and in task.features", "", {.features = {"b"}});
-  refused("a,b\n1,5\n", "none of the 3 classes", ":2", {.classes = 3});
-  refused("a,b\n1,elk\n", "none of the 2 classes", ":2", {.class_names = {"ant", "dog"}});
+  refused("a,b\n1,5\n", "not one of the 3 classes", ":2", {.classes = 3});
+  refused("a,b\n1,elk\n", "not one of the 2 classes", ":2", {.class_names = {"ant", "dog"}});
   refused("a,b\n1,0\n", "0 1 of text (a)", ":1", {.header = false});
   refused(std::string("a,b\n1\0,0\n", 9), "a 1 of text", ":2");
 }

@@ -404,7 +404,7 @@ TEST(Folders, AreSharedWithLocksThatWork) {
   expect(with([](FolderAccess& one) { one.sees_file = false; }), kFailure,
          "n1 (tmpfs) does not see what n0 writes there (nfs)");
   expect(with([](FolderAccess& one) { one.sees_lock = false; }), kFailure, "n1 got the run's lock while n0");
-  expect(with([](FolderAccess& one) { one.hangs = true; }), kFailure, "did not answer in time on n1");
+  expect(with([](FolderAccess& one) { one.hangs = true; }), kFailure, "did not finish in time on n1");
   expect(with([](FolderAccess& one) { one.is_seen = false; }), kFailure, "n0 does not see what n1 writes");
 }
 

@@ -251,7 +251,7 @@ TEST(ExportedSignature, OneNameOfASizeIsOneSize) {
   EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 4), "");
   EXPECT_EQ(why_not(two_inputs_of("s0", "2*s0"), 3, 6), "") << "an expression is the graph's own matter";
   EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 9),
-            "the input b has size 9 in dimension 0, and the model was exported for 0 to 8");
+            "the input b has size 9 in dimension 0, but the model was exported for 0 to 8");
 }
 
 }  // namespace

@@ -119,10 +119,10 @@ TEST(ExportedNet, InputsThatDoNotFitAreNamed) {
   const auto net = load_exported(kNewest);
   const auto image = torch::zeros({3, 1, 4, 5}), words = torch::ones({3, 7}, torch::kLong);
   const std::pair<const char*, Values> wrong[] = {
-      {"takes 2 inputs, and got 1", {image}},
+      {"takes 2 inputs, but got 1", {image}},
       {"the input x is a Int", {1, words}},
-      {"the input words is Float, and the model was exported for Long", {image, torch::ones({3, 7})}},
-      {"the input x has 3 dimensions, and the model was exported for 4", {image.squeeze(1), words}},
+      {"the input words is Float, but the model was exported for Long", {image, torch::ones({3, 7})}},
+      {"the input x has 3 dimensions, but the model was exported for 4", {image.squeeze(1), words}},
       {"the input x has size 6 in dimension 3, but the model was exported only for 5",
        {torch::zeros({3, 1, 4, 6}), words}}};
   for (const auto& [said, inputs] : wrong) {

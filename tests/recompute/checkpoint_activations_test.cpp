@@ -183,7 +183,7 @@ TEST(CheckpointActivations, SaysWhatMakesTheSecondTimeUnlikeTheFirst) {
               HasSubstr("kept 0 tensors for backward, but 1 the first time"));
   call = 0;
   y = checkpoint_activations([&](const at::Tensor& z) { return (call++ ? z.slice(0, 1) : z).sin(); }, x);
-  EXPECT_THAT(error_of([&] { y.sum().backward(); }), HasSubstr("is Float [2], and was Float [3]"));
+  EXPECT_THAT(error_of([&] { y.sum().backward(); }), HasSubstr("is Float [2], but was Float [3]"));
 }
 
 TEST(CheckpointActivations, LetsAnErrorOfTheFunctionThrough) {

@@ -142,7 +142,7 @@ TEST_F(OwnTable, EvaluatesOnAFileOfItsOwnWithTheTrainingSetsTreatment) {
   EXPECT_NEAR(eval.input[0][0].item<float>(), 0, 1e-6);
   EXPECT_EQ(eval.target[0].item<int64_t>(), 1);
   settings.task.eval_file = folder.write("e.csv", "a,b,kind\n3.5,10,cow\n");
-  EXPECT_TRUE(test::has(refusal(settings), "'cow' is none of the 2 classes"));
+  EXPECT_TRUE(test::has(refusal(settings), "'cow' is not one of the 2 classes"));
 }
 
 TEST_F(OwnTable, ReadsNewRowsWithOrWithoutTheLabel) {
@@ -311,8 +311,8 @@ TEST_F(Gaps, AreLeftOutAndCounted) {
   const auto data = make_task(settings)->data(settings, {});
   EXPECT_EQ(data.train->size(), 2);
   EXPECT_EQ(data.eval->size(), 1);
-  EXPECT_TRUE(test::has(data.notes[3], "t.csv: 2 of 4 rows are left out, cells without a value: a 1, b 1"));
-  EXPECT_TRUE(test::has(data.notes[4], "e.csv: 1 of 2 rows are left out, cells without a value: b 1"));
+  EXPECT_TRUE(test::has(data.notes[3], "t.csv: 2 of 4 rows omitted, cells without a value: a 1, b 1"));
+  EXPECT_TRUE(test::has(data.notes[4], "e.csv: 1 of 2 rows omitted, cells without a value: b 1"));
 }
 
 TEST_F(OwnTable, EvaluatesFromItsMemoryWithoutTheTrainingSet) {

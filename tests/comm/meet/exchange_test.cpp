@@ -78,7 +78,7 @@ TEST_F(Exchange, WhoDoesNotComeIsNamedToAllThatCame) {
   auto first = ran([&] { meet(member(0, 4), 1s); });
   auto third = ran([&] { meet(member(2, 4), 1s); });
   const std::string error = first.get();
-  EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not join", "within 1 s", "to do"})) << error;
+  EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not join", "within 1 s", "hint"})) << error;
   EXPECT_EQ(third.get(), error);
 }
 
@@ -99,7 +99,7 @@ TEST_F(Exchange, ARankOfAnotherJobOrUserIsRejectedAndDisturbsNobody) {
 TEST_F(Exchange, WorldsThatDifferAreNamedWithWhatToDo) {
   auto first = ran([&] { meet(member(0, 3)); });
   const std::string error = ran([&] { meet(member(1, 2)); }).get();
-  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1", "to do",
+  EXPECT_TRUE(holds(error, {"2 the ranks have different world sizes: 3 on rank 0", "2 on rank 1", "hint",
                             "the same WORLD_SIZE"}))
       << error;
   EXPECT_EQ(first.get(), error);

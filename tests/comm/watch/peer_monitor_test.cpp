@@ -93,7 +93,7 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
   for (const auto& fault : said_after_a_timeout(GetParam(), operations)) {
     const auto& text = fault.what;
-    EXPECT_TRUE(test::has(text, "every rank came, and none has an answer"));
+    EXPECT_TRUE(test::has(text, "every rank arrived, but none received a result"));
     EXPECT_TRUE(test::has(text, "in barrier (collective 1)"));
     EXPECT_TRUE(test::has(text, "in all-reduce (collective 1)"));
     EXPECT_TRUE(test::has(text, "rank 2 (host "));

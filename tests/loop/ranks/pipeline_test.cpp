@@ -247,7 +247,7 @@ TEST(Pipeline, HasTheSameBitsByNcclsRules) {
 TEST(Pipeline, AParameterOfTwoStagesIsRefused) {
   TwoStages stages;
   const auto error = test::error_from([&] { stages.model(toy(/*tied=*/true)); });
-  EXPECT_TRUE(test::has(error.what(), "are one parameter, in two stages"));
+  EXPECT_TRUE(test::has(error.what(), "are the same parameter, in two stages"));
 }
 
 }  // namespace
