@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/unpickle.h"
 #include "lockstep/checkpoint/zip.h"
+#include "refusal.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -77,19 +78,16 @@ TEST(Hostile, EveryTruncationIsSeen) {
 }
 
 TEST(Hostile, AMaliciousGlobalIsNamed) {
-  EXPECT_NE(refusal("\x80\x02"
-                    "cos\nsystem\nX\4\0\0\0true\x85R.")
-                .find("os.system"),
-            std::string::npos);
-  EXPECT_NE(refusal("\x80\x04\x8c\x08"
-                    "builtins\x8c\x04"
-                    "eval\x93.")
-                .find("builtins.eval"),
-            std::string::npos);
-  EXPECT_NE(refusal("\x80\x02"
-                    "c__main__\nNet\n.")
-                .find("__main__.Net"),
-            std::string::npos);
+  EXPECT_TRUE(test::has(refusal("\x80\x02"
+                                "cos\nsystem\nX\4\0\0\0true\x85R."),
+                        "os.system"));
+  EXPECT_TRUE(test::has(refusal("\x80\x04\x8c\x08"
+                                "builtins\x8c\x04"
+                                "eval\x93."),
+                        "builtins.eval"));
+  EXPECT_TRUE(test::has(refusal("\x80\x02"
+                                "c__main__\nNet\n."),
+                        "__main__.Net"));
 }
 
 TEST(Hostile, TensorsStayInsideTheirStorage) {

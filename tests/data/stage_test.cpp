@@ -204,12 +204,8 @@ TEST(NodeShare, AnErrorIsEveryRanks) {
     });
   }
   all_ranks({2}, [](const NodeShare& node) {
-    try {
-      share_on_node(node, [](Arena&) -> SharedSet { throw std::runtime_error("no memory"); });
-      ADD_FAILURE() << "no error";
-    } catch (const std::exception& error) {
-      EXPECT_STREQ(error.what(), "no memory");
-    }
+    const auto load = [](Arena&) -> SharedSet { throw std::runtime_error("no memory"); };
+    EXPECT_EQ(test::error_of([&] { share_on_node(node, load); }), "no memory");
   });
 }
 

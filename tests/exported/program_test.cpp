@@ -179,8 +179,7 @@ TEST(ExportedGraph, ThatIsNoJsonOrTooDeepIsRefused) {
 TEST(ExportedGraph, SaysWhichNodeIsRefusedAndWhereInPythonItIs) {
   auto model = seed("cnn_bn_dropout");
   nodes(model)[0]["target"] = "torch.ops.mine.op.default";
-  EXPECT_NE(refusal(model.dump()).find("(the node torch.ops.mine.op.default, model.py:12)"),
-            std::string::npos);
+  EXPECT_TRUE(test::has(refusal(model.dump()), "(the node torch.ops.mine.op.default, model.py:12)"));
 }
 
 TEST(ExportedGraph, NamesFromTheFileReachNoTerminal) {

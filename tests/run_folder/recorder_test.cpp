@@ -137,22 +137,6 @@ TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
   }));
 }
 
-TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
-  test::TempFolder scratch;
-  const auto path = scratch.path() / "metrics.jsonl";
-  int64_t offset = 0;
-  {
-    MetricsFile file(path);
-    file.add({{"step", int64_t{1}}});
-    offset = file.offset();
-    file.add({{"step", int64_t{2}}});
-    file.add({{"step", int64_t{3}}});
-  }
-  MetricsFile file(path, offset);
-  file.add({{"step", int64_t{2}}});
-  EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
-}
-
 TEST(MetricsFile, WhatIsNoFileIsRefusedAndNotWrittenInto) {
   test::TempFolder scratch;
   const auto pipe = scratch.path() / "pipe", folder = scratch.path() / "folder";
