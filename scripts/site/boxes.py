@@ -6,7 +6,7 @@ import re
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-WORDS = ("Overview", "Explanation", "Exercise", "Key points", "Try it")
+WORDS = ("Overview", "Explanation", "Exercise", "Try it")
 
 
 def word_of(quote):

@@ -617,8 +617,8 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     output::print(
         "usage: lockstep job train|eval|bench|check|run [arguments]\n\n"
-        "What a job script runs: starts the ranks, forwards signals, and restarts what was lost or stopped "
-        "early.\n\n"
+        "Runs in a job script: starts the ranks, forwards signals, and restarts a run that lost ranks or "
+        "stopped early.\n\n"
         "  train [CONFIG.yaml] [arguments of lockstep train]\n"
         "  eval RUN_FOLDER [arguments of lockstep eval]\n"
         "  bench [NAME] [arguments of lockstep bench]\n"

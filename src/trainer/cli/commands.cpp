@@ -17,7 +17,7 @@
 // (launch/process/leave.h).
 #define LOCKSTEP_COMMANDS(X)                                                     \
   X(train, "trains a config on one process or many")                             \
-  X(eval, "computes the metrics of a checkpoint, exact at any number of ranks")  \
+  X(eval, "computes a checkpoint's metrics; each sample counts once")            \
   X(predict, "predicts classes and probabilities of new samples")                \
   X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
   X(status, "shows the state of a run: running, stopped early, done, failed")    \
@@ -36,7 +36,7 @@
   X(site, "lists known clusters, and proposes a file for this one")              \
   X(doctor, "finds problems of a node, a job or its network, with fixes")        \
   X(model, "checks a model exported from Python, or helps to export one")        \
-  X(bench, "measures and plots what costs how much time")                        \
+  X(bench, "measures and plots the time of steps and all-reduces")               \
   X(data, "lists, fetches and verifies the known data sets")
 
 namespace lockstep::cli {
@@ -62,7 +62,7 @@ void add_job_options(Options& options, cluster::JobRequest& job) {
   options.add("gpus-per-node", job.gpus_per_node, "N", "GPUs on each node (all that the site's nodes have)");
   options.add("ranks-per-node", job.ranks_per_node, "N",
               "ranks on each node (one per GPU; without GPUs the site's value, or 2)");
-  options.add("cpus-per-rank", job.cores_per_rank, "N", "cores per rank (its share)");
+  options.add("cpus-per-rank", job.cores_per_rank, "N", "cores per rank (an equal share)");
   options.add("time", job.time, "TIME", "how long: 30m, 2h, 1h30m (30m)");
   options.add("queue", job.queue, "NAME", "queue, partition or QOS (the site's default)");
   options.add("account", job.account, "NAME", "account or project that is charged");

@@ -143,7 +143,7 @@ static int run_bench_step(const std::vector<std::string>& args) {
                   {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
-  options.positional("CONFIG.yaml", asked.command.config, "what is trained");
+  options.positional("CONFIG.yaml", asked.command.config, "the config to train");
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; repeatable");
   options.add("steps", steps, "N", "timed steps (default: as many as take 5 seconds, at least 3)");
   options.flag("json", asked.json, "print JSON, for programs: times in seconds, for each rank");

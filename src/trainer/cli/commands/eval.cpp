@@ -87,7 +87,7 @@ int run_eval(const std::vector<std::string>& args) {
   SavedOptions saved;
   bool json = false;
   Options options(
-      "eval", "computes the metrics of a checkpoint, exact at any number of ranks",
+      "eval", "computes a checkpoint's metrics; each sample counts once",
       {"lockstep eval runs/mnist", "lockstep eval configs/mnist.yaml --checkpoint runs/mnist --json",
        "mpirun -n 4 lockstep eval configs/mnist.yaml --checkpoint model.safetensors"});
   saved.add_to(options);
@@ -132,8 +132,8 @@ int run_export(const std::vector<std::string>& args) {
        "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
   saved.add_to(options);
   options.add("pt2", asked.file, "FILE",
-              "for model exported: the file to write, model.path with the checkpoint's weights; with "
-              "model.eval_path also FILE.eval.pt2");
+              "for model exported: write model.path with the checkpoint's weights to FILE; with "
+              "model.eval_path, also trained.eval.pt2 beside trained.pt2");
   options.add("output", asked.folder, "FOLDER",
               "for model bert: the folder to write, with config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;

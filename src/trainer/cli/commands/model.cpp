@@ -19,7 +19,7 @@ static int run_model_check(const std::vector<std::string>& args) {
   options.positional("MODEL.pt2", asked.path, "the file that torch.export.save wrote");
   options.add("eval", asked.eval_path, "FILE", "the same model, exported after model.eval()");
   options.add("against", asked.sample, "FILE",
-              "Python's results with it (lockstep model template --sample); exit status 1 if they differ");
+              "Python's results (lockstep model template --sample) to compare with; exit 1 if they differ");
   options.flag("json", asked.json, "one JSON object, for programs");
   if (!options.parse(args)) return kDone;
   for (auto* path : {&asked.path, &asked.eval_path, &asked.sample}) *path = base::find_path(*path);
@@ -37,8 +37,8 @@ static int run_model_template(const std::vector<std::string>& args) {
   options.add("input", asked.inputs, "DTYPE:SIZES",
               "an argument of forward, without the batch (default float32:1x28x28); repeat it for each; ? is "
               "a size that may change: int64:?");
-  options.flag("eval", asked.eval, "exports it a second time, for evaluation: model.eval_path");
-  options.flag("sample", asked.sample, "also writes Python's results, for check --against");
+  options.flag("eval", asked.eval, "also export the model after model.eval(), for model.eval_path");
+  options.flag("sample", asked.sample, "also write Python's results, for check --against");
   options.add("output", asked.output, "NAME", "the file that the script writes (default model.pt2)");
   if (!options.parse(args)) return kDone;
   output::print(model_check::export_script(asked));

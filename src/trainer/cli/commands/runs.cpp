@@ -42,11 +42,11 @@ int run_report(const std::vector<std::string>& args) {
 int run_status(const std::vector<std::string>& args) {
   std::string folder;
   bool json = false;
-  Options options("status",
-                  "shows the state of a run as exit status: 0 done, 1 failed, 3 still running, 4 stopped on "
-                  "request, 75 stopped "
-                  "early (run me again)",
-                  {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
+  Options options(
+      "status",
+      "shows the state of a run; its exit status is 0 if done, 1 failed, 3 still running, 4 stopped "
+      "on request, 75 stopped early (run it again)",
+      {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
   options.positional("RUN_FOLDER", folder, "the run's folder");
   options.flag("json", json, "one JSON object, for programs");
   if (!options.parse(args)) return kDone;

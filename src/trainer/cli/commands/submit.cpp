@@ -123,7 +123,7 @@ int run_submit(const std::vector<std::string>& args) {
   add_job_options(options, job);
   options.add("sweep", sweeps, "KEY=VALUES",
               "a job array with a run for each of v1,v2 or 0..4; repeat it for all combinations");
-  options.add("chain", links, "N", "N jobs, each continues where the one before stopped early");
+  options.add("chain", links, "N", "submit N jobs; each resumes the run if the job before stopped early");
   options.flag("wait", wait, "follow log and progress to the end, and exit with the status of the run");
   options.flag("dry-run", dry_run, "print the command and the script, submit nothing");
   if (!options.parse(args)) return kDone;
