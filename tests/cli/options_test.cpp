@@ -1,5 +1,7 @@
 #include "trainer/cli/options.h"
 
+#include <optional>
+
 #include "lockstep/base/log.h"
 #include "support.h"
 #include "trainer/cli/commands.h"
@@ -13,24 +15,27 @@ using Words = std::vector<std::string>;
 
 class CliOptions : public ::testing::Test {
  protected:
-  CliOptions() {
-    options_.positional("CONFIG.yaml", config_, "the config");
-    options_.positional("MORE", more_, "more", false);
-    options_.add("resume", resume_, "auto|PATH", "go on");
-    options_.add("set", sets_, "KEY=VALUE", "override");
-    options_.add("steps", steps_, "A-LONG-PLACEHOLDER", "how many");
-    options_.add("share", share_, "X", "how much");
-    options_.add("launcher", launcher_, "NAME", "who started us");
-    options_.flag("dry-run", dry_run_, "only look");
-    options_.note("actions", "go", "goes");
-    options_.note("actions", "come", "comes");
+  void SetUp() override {
+    sets_.clear();
+    options_.emplace("train", "trains", std::vector<std::string>{"lockstep train a.yaml"});
+    options_->positional("CONFIG.yaml", config_, "the config");
+    options_->positional("MORE", more_, "more", false);
+    options_->add("resume", resume_, "auto|PATH", "go on");
+    options_->add("set", sets_, "KEY=VALUE", "override");
+    options_->add("steps", steps_, "A-LONG-PLACEHOLDER", "how many");
+    options_->add("share", share_, "X", "how much");
+    options_->add("launcher", launcher_, "NAME", "who started us");
+    options_->flag("dry-run", dry_run_, "only look");
+    options_->note("actions", "go", "goes");
+    options_->note("actions", "come", "comes");
   }
-  bool parse(const std::string& line) { return options_.parse(test::words_of(line)); }
+  bool parse(const std::string& line) { return options_->parse(test::words_of(line)); }
   std::string refused(const std::string& line) {
+    SetUp();  // a command line is parsed once
     return test::refusal<UsageError>([&] { parse(line); });
   }
 
-  Options options_{"train", "trains", {"lockstep train a.yaml"}};
+  std::optional<Options> options_;
   std::string config_, more_, resume_, launcher_;
   Words sets_;
   int64_t steps_ = 5;
@@ -46,8 +51,8 @@ TEST_F(CliOptions, TakeValuesOfEachKind) {
   EXPECT_EQ(steps_, -7);
   EXPECT_EQ(share_, 0.25);
   EXPECT_TRUE(dry_run_);
-  EXPECT_TRUE(options_.given("steps"));
-  EXPECT_FALSE(options_.given("resume"));
+  EXPECT_TRUE(options_->given("steps"));
+  EXPECT_FALSE(options_->given("resume"));
 }
 
 TEST_F(CliOptions, HelpIsPrintedWhateverElseIsMissing) {
@@ -85,7 +90,7 @@ TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
       {"", "CONFIG.yaml is missing"},
       {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
       {"a --steps", "--steps needs a value"},
-      {"a --steps --dry-run", "--steps needs a value"},
+      {"a --steps --dry-run", "--steps needs a whole number, not '--dry-run'"},
       {"a --steps two", "--steps needs a whole number, not 'two'"},
       {"a --steps 1e3", "--steps needs a whole number, not '1e3'"},
       {"a --share half", "--share needs a number, not 'half'"},
