@@ -218,8 +218,9 @@ class RanksRun {
 
   std::string killed_for_memory(int64_t before) const {
     const auto kills = memory_kills(memory_mark());
-    if (kills.count > before)
-      return format("{} process(es) killed on this node ({})", kills.count - before, kills.limits);
+    const auto killed = kills.count - before;
+    if (killed > 0)
+      return format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits);
     return memory_line_;
   }
 
