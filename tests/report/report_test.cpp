@@ -162,17 +162,6 @@ TEST_F(Report, OnlyHexadecimalPixelsAreKeptAsTheyAre) {
   }
 }
 
-TEST_F(Report, OnlyWholePixelsAreDrawn) {
-  const auto folder = run("pixels");
-  const std::string large(2 * 3 * 32 * 32, 'a');
-  for (const auto& pixels : {large, std::string("\\u001b")}) {
-    write(folder, "report.json", format(R"({{"evaluation":{{"worst":[{{"pixels":"{}"}}]}}}})", pixels));
-    const auto html = report({folder});
-    EXPECT_EQ(has(html, large), pixels == large);
-    EXPECT_FALSE(has(html, "\\u001b"));
-  }
-}
-
 // Nor does run_folder, which it stands on.
 TEST(TheModule, LinksNoLibtorch) {
   std::ifstream maps("/proc/self/maps");
