@@ -207,7 +207,7 @@ std::string in_words(const Cost& cost) {
   auto text = format("{:.3f} core-hours", cost.core_seconds / kHour);
   if (cost.gpu_seconds > 0) text += format(", {:.3f} GPU-hours", cost.gpu_seconds / kHour);
   if (cost.queue_seconds > 0) text += format(", {} in the queue", short_time(cost.queue_seconds));
-  if (cost.peak_memory > 0) text += format(", at most {:.2f} GiB a rank", cost.peak_memory / (1 << 30));
+  if (cost.peak_memory > 0) text += format(", at most {:.2f} GiB per rank", cost.peak_memory / (1 << 30));
   if (cost.energy_source.empty()) return text + ", energy not measured";
   return text + format(", {:.3f} kWh ({})", cost.energy_joules / kKilowattHour, cost.energy_source);
 }

@@ -44,7 +44,7 @@ void begin_attempt(Cost& cost, const std::string& allocation, double cores, doub
 /// Adds the time until now.
 void charge(Cost& cost);
 
-/// "1.250 core-hours, 12s in the queue, at most 0.61 GiB a rank, energy not measured".
+/// "1.250 core-hours, 12s in the queue, at most 0.61 GiB per rank, energy not measured".
 std::string in_words(const Cost& cost);
 
 struct RunStatus {
