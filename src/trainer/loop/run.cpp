@@ -202,11 +202,10 @@ bool has_bf16_instructions() {
 
 void log_start(const Setup& setup, const Rounds& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
-  log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
-                   setup.settings.run.name, setup.settings.task.name, setup.team->world(),
-                   setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
-                   setup.team->group() ? setup.backend : "no group", setup.session->threads(),
-                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, folder));
+  log::info(format("{}: {} on {} ({}, {}, {} each), {} steps an epoch, in {}", setup.settings.run.name,
+                   setup.settings.task.name, base::counted(setup.team->world(), "rank"),
+                   setup.team->device().str(), setup.team->group() ? setup.backend : "no group",
+                   base::counted(setup.session->threads(), "thread"), rounds.steps_per_epoch, folder));
   if (!setup.mesh->is_plain()) {
     const auto& shape = setup.mesh->shape();
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
