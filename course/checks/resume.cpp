@@ -87,10 +87,11 @@ CHECK_OF("resume.2", attempt) {
                                   .settings = {"LOCKSTEP_TIMEOUT=4"}});
     for (const auto& rank : run.ranks) {
       const auto steps = std::ssize(rank.rows("step"));
-      expect(steps == notice.when && rank.has("saved"),
-             format("with {} ranks and {}, rank {} made {} steps instead of {} and a checkpoint",
-                    notice.world, whom, rank.rank(), steps, notice.when),
-             "stop all ranks if any of them received the signal");
+      expect(
+          steps == notice.when && rank.has("saved"),
+          format("with {} ranks and {}, rank {} made {} steps and {} checkpoint instead of {} steps and one",
+                 notice.world, whom, rank.rank(), steps, rank.has("saved") ? "a" : "no", notice.when),
+          "stop all ranks if any of them received the signal");
     }
   }
 }

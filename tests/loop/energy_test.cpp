@@ -15,7 +15,7 @@ class Energy : public ::testing::Test {
     folder_.write(zone + "/energy_uj", counter + "\n");
     folder_.write(zone + "/max_energy_range_uj", "10000000\n");
   }
-  EnergyMeter meter() const { return {folder_.path().string(), ""}; }
+  EnergyMeter meter() const { return {folder_.path().string(), {}}; }
   test::TempFolder folder_;
 };
 
@@ -37,8 +37,8 @@ TEST_F(Energy, AddsPackagesAndMemoryAcrossWraps) {
 }
 
 TEST_F(Energy, IsNotMeasuredWithoutACounterThatCanBeRead) {
-  EXPECT_FALSE(EnergyMeter(folder_ / "none", "").read().processors);
-  EXPECT_FALSE(EnergyMeter("", "").read().processors);
+  EXPECT_FALSE(EnergyMeter(folder_ / "none", {}).read().processors);
+  EXPECT_FALSE(EnergyMeter("", {}).read().processors);
   EXPECT_FALSE(meter().read().processors);
   set("intel-rapl:0", "package-0", "1");
   std::filesystem::create_directories(folder_.path() /

@@ -123,7 +123,7 @@ class BertAttention : public torch::nn::Module {
   BertAttention(const BertShape& shape, std::shared_ptr<const Layers> layers)
       : shape_(shape), layers_(std::move(layers)) {
     if (shape.heads < 1 || shape.width % shape.heads != 0)
-      throw InputError(format("a width of {1} cannot be split into {0} heads", shape.heads, shape.width),
+      throw InputError(format("a width of {} cannot be split into {} heads", shape.width, shape.heads),
                        "model.options.heads", "set the width to a multiple of the number of heads");
     own_heads_ = layers_->own(shape.heads, "heads of attention");
     const int64_t width = shape.width;

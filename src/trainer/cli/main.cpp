@@ -38,14 +38,17 @@ std::string help() {
       "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
   for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
   return text +
-         "\noptions:\n  -h, --help     this page; lockstep help COMMAND for a command\n  --version      "
-         "lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n  --cmake-prefix the folder in which "
-         "find_package(lockstep) finds this one\n  --log LEVEL    debug, info, warning, error or silent "
-         "(default info)\n  -q, -v         only warnings and errors; more log lines (--log "
-         "debug)\n\nexamples:\n  lockstep train configs/mnist.yaml\n  mpirun -n 2 lockstep train "
-         "configs/mnist.yaml --set run.name=two_ranks\n\nexit status: 0 done, 1 failed while running, 2 "
-         "wrong input, 75 stopped early with a checkpoint\nLOCKSTEP_TRACE=1 adds a stack trace to an "
-         "error.\n";
+         "\noptions:\n"
+         "  -h, --help     this page; lockstep help COMMAND for a command\n"
+         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --cmake-prefix the folder in which find_package(lockstep) finds this one\n"
+         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
+         "  -q, -v         only warnings and errors; more log lines (--log debug)\n"
+         "\nexamples:\n"
+         "  lockstep train configs/mnist.yaml\n"
+         "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
+         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
+         "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
 const Subcommand& find(const std::string& name) {

@@ -10,6 +10,9 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/collective/resume_state.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/launch/device.h"
@@ -109,17 +112,24 @@ void go_on_as_begun(Setup& setup, const Resume& from) {
   config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
 }
 
-// What the ranks hold, and whose GPU's energy this rank reads: ranks may share one. Collective.
-void count_devices(const Setup& setup, RunAttempt& attempt) {
+// What the ranks hold, and which GPUs' energy this rank reads: ranks may share one. Collective.
+void count_devices(const Setup& setup, const TrainedModel& model, RunAttempt& attempt) {
   const auto& team = *setup.team;
   attempt.cores = static_cast<double>(team.world() * setup.session->threads());
   if (!team.device().is_cuda()) return;
-  const auto bus = launch::identify_gpu(team.device().index()).bus;
-  const auto all = team.all_gather(team.job().host + " " + bus);
-  const auto rank = static_cast<size_t>(team.rank());
-  if (std::ranges::find(all, all[rank]) == all.begin() + team.rank()) attempt.gpu_bus = bus;
-  const auto devices = static_cast<size_t>(setup.settings.data_parallel.devices);
-  attempt.gpus = static_cast<double>(std::max(std::set(all.begin(), all.end()).size(), devices));
+  std::vector<std::string> own;
+  for (const auto& gpu : checkpoint::gpus_of(team, model.devices()))
+    own.push_back(launch::identify_gpu(gpu.index()).bus);
+  const auto all = team.all_gather(base::join(own, ","));
+  const auto hosts = team.all_gather(team.job().host);
+  std::set<std::string> known;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (const auto& bus : base::split(all[rank], ',')) {
+      const bool is_new = known.insert(hosts[rank] + bus).second;
+      if (is_new && static_cast<int>(rank) == team.rank()) attempt.gpus_read.push_back(bus);
+    }
+  }
+  attempt.gpus = static_cast<double>(known.size());
 }
 
 void make_folder(const Setup& setup, RunAttempt& attempt) {
@@ -192,11 +202,10 @@ bool has_bf16_instructions() {
 
 void log_start(const Setup& setup, const Rounds& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
-  log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
-                   setup.settings.run.name, setup.settings.task.name, setup.team->world(),
-                   setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
-                   setup.team->group() ? setup.backend : "no group", setup.session->threads(),
-                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, folder));
+  log::info(format("{}: {} on {} ({}, {}, {} each), {} steps an epoch, in {}", setup.settings.run.name,
+                   setup.settings.task.name, base::counted(setup.team->world(), "rank"),
+                   setup.team->device().str(), setup.team->group() ? setup.backend : "no group",
+                   base::counted(setup.session->threads(), "thread"), rounds.steps_per_epoch, folder));
   if (!setup.mesh->is_plain()) {
     const auto& shape = setup.mesh->shape();
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
@@ -266,7 +275,7 @@ int train(const Command& command, const std::string& asked) {
     start.deadline = [end] { return end->known(); };
   }
   if (!from.attempt.goes_on) make_folder(setup, from.attempt);
-  count_devices(setup, from.attempt);
+  count_devices(setup, *learner.model, from.attempt);
   start.attempt = from.attempt;
   const auto& folder = from.attempt.path;
   if (setup.team->group() && setup.team->device().is_cuda())

@@ -78,8 +78,8 @@ RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& 
       seconds_before_(state.seconds),
       cost_before_(attempt.before ? attempt.before->cost : run_folder::Cost()),
       reads_node_(team_.job().local_rank == 0),
-      reads_gpu_(!attempt.gpu_bus.empty()),
-      energy_(reads_node_ ? "/sys/class/powercap" : "", attempt.gpu_bus),
+      reads_gpu_(!attempt.gpus_read.empty()),
+      energy_(reads_node_ ? "/sys/class/powercap" : "", attempt.gpus_read),
       console_(team_.first() && !run_folder::trainings_are_silent()),
       recorder_(open_recorder(settings, team_, state, attempt)) {}
 
@@ -88,15 +88,19 @@ void RunLog::exchange_usage() {
   const auto own = energy_.read();
   const auto kilobytes = base::number_in(base::field("/proc/self/status", "VmHWM")).value_or(0);
   std::vector<double> peak = {static_cast<double>(kilobytes) * 1024};
-  std::vector<double> sums = {own.processors.value_or(0) + own.gpu.value_or(0)};
-  for (const bool one : {reads_node_, own.processors.has_value(), reads_gpu_, own.gpu.has_value()})
-    sums.push_back(one ? 1 : 0);
+  std::vector<double> sums;  // for each counter: who reads it, who could, and joules
+  for (const auto& [reads, joules] : {std::pair{reads_node_, own.processors}, {reads_gpu_, own.gpu}})
+    sums.insert(sums.end(), {reads ? 1.0 : 0.0, joules ? 1.0 : 0.0, joules.value_or(0)});
   team_.max(peak);
   team_.sum(sums);
   if (!recorder_) return;
   std::vector<std::string> counters;
-  if (sums[2] == sums[1]) counters.emplace_back("RAPL");
-  if (sums[3] > 0 && sums[4] == sums[3]) counters.emplace_back("NVML");
+  double joules = cost_before_.energy_joules;
+  for (const auto& [name, at] : {std::pair{"RAPL", size_t{0}}, {"NVML", size_t{3}}}) {
+    if (sums[at] == 0 || sums[at + 1] != sums[at]) continue;
+    counters.emplace_back(name);
+    joules += sums[at + 2];
+  }
   const auto source = base::join(counters, ", ");
   const bool is_whole = cost_before_.until == 0 || cost_before_.energy_source == source;
   recorder_->note([&](run_folder::RunStatus& status) {
@@ -104,7 +108,7 @@ void RunLog::exchange_usage() {
     cost.peak_memory = std::max(cost.peak_memory, peak[0]);
     if (source.empty() && cost.energy_source.starts_with("Slurm")) return;  // lockstep job adds this one's
     cost.energy_source = is_whole ? source : "";
-    cost.energy_joules = cost_before_.energy_joules + sums[0];
+    cost.energy_joules = joules;
   });
 }
 

@@ -31,7 +31,7 @@ struct RunAttempt {
   std::shared_ptr<run_folder::HeldFolder> folder = {};  // rank 0's; without it nothing is written
   std::optional<run_folder::RunStatus> before = {};     // rank 0's: how the attempt before ended
   double cores = 0, gpus = 0;                           // of all ranks
-  std::string gpu_bus = {};                             // of the GPU whose energy this rank reads
+  std::vector<std::string> gpus_read = {};              // on the PCI bus: this rank reads their energy
 };
 
 struct GpuMemory {

@@ -86,8 +86,8 @@ std::vector<std::vector<Part>> cut(const std::vector<Part>& parts, const std::ve
   if (groups.size() < stages) {
     std::vector<std::string> names;
     for (const auto& part : parts) names.push_back(part.name);
-    throw InputError(format("{} stages, but the model has {} part{} with parameters: {}", stages,
-                            groups.size(), groups.size() == 1 ? "" : "s", base::join(names, ", ")),
+    throw InputError(format("{} stages, but the model has {} with parameters: {}", stages,
+                            base::counted(std::ssize(groups), "part"), base::join(names, ", ")),
                      kKey, format("set parallel.pipeline to at most {}", groups.size()));
   }
   std::vector<int64_t> costs;
@@ -279,9 +279,8 @@ void refuse_other(const Tree& whole, size_t parameters) {
   const auto groups = elements(get(whole, "param_groups"));
   const auto there = groups.empty() ? 0 : elements(get(groups[0], "params")).size();
   if (groups.size() == 1 && there == parameters) return;
-  throw InputError(format("the checkpoint's optimiser has {} parameter group{} and {} parameters, this model "
-                          "1 and {}",
-                          groups.size(), groups.size() == 1 ? "" : "s", there, parameters),
+  throw InputError(format("the checkpoint's optimiser has {} and {} parameters, this model 1 and {}",
+                          base::counted(std::ssize(groups), "parameter group"), there, parameters),
                    "optimizer.param_groups", "use the config that the checkpoint was trained with");
 }
 

@@ -21,16 +21,20 @@ void* nvml_handle(const std::string& bus) {
   const auto init = nvml<int()>("nvmlInit_v2");
   const auto find = nvml<int(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
   void* handle = nullptr;
-  if (bus.empty() || !init || !find || init() != 0 || find(bus.c_str(), &handle) != 0) return nullptr;
+  if (!init || !find || init() != 0 || find(bus.c_str(), &handle) != 0) return nullptr;
   return handle;
 }
 
-// Since the driver was loaded; GPUs before Volta do not count it.
-std::optional<double> gpu_joules(void* handle) {
+// All together, since the driver was loaded; GPUs before Volta do not count it.
+std::optional<double> joules_of(const std::vector<void*>& gpus) {
   const auto count = nvml<int(void*, unsigned long long*)>("nvmlDeviceGetTotalEnergyConsumption");
-  unsigned long long millijoules = 0;
-  if (!handle || !count || count(handle, &millijoules) != 0) return std::nullopt;
-  return static_cast<double>(millijoules) / 1e3;
+  double sum = 0;
+  for (void* const gpu : gpus) {
+    unsigned long long millijoules = 0;
+    if (!gpu || !count || count(gpu, &millijoules) != 0) return std::nullopt;
+    sum += static_cast<double>(millijoules) / 1e3;
+  }
+  return gpus.empty() ? std::nullopt : std::optional(sum);
 }
 
 // The zones intel-rapl:0 ("package-0") and intel-rapl:0:2 ("dram"); AMD's processors have the same. "core"
@@ -43,8 +47,9 @@ bool is_counted(const fs::path& zone) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(const std::string& powercap, const std::string& gpu_bus)
-    : gpu_(nvml_handle(gpu_bus)), gpu_begin_(gpu_joules(gpu_).value_or(0)) {
+EnergyMeter::EnergyMeter(const std::string& powercap, const std::vector<std::string>& gpus) {
+  for (const auto& bus : gpus) gpus_.push_back(nvml_handle(bus));
+  gpus_begin_ = joules_of(gpus_).value_or(0);
   std::error_code none;
   for (const auto& zone : fs::directory_iterator(powercap, none)) {
     if (!is_counted(zone)) continue;
@@ -69,7 +74,7 @@ EnergyMeter::Joules EnergyMeter::read() {
   }
   Joules joules;
   if (!counters_.empty()) joules.processors = processors_;
-  if (const auto now = gpu_joules(gpu_)) joules.gpu = *now - gpu_begin_;
+  if (const auto now = joules_of(gpus_)) joules.gpu = *now - gpus_begin_;
   return joules;
 }
 

@@ -9,9 +9,9 @@ namespace lockstep::train {
 
 class EnergyMeter {
  public:
-  /// `powercap`: the folder of RAPL's counters, or empty if another rank reads those of this node. `gpu_bus`:
-  /// the GPU's address on the PCI bus, or empty if there is none, or another rank reads its counter.
-  EnergyMeter(const std::string& powercap, const std::string& gpu_bus);
+  /// `powercap`: the folder of RAPL's counters, or empty if another rank reads those of this node. `gpus`:
+  /// the addresses on the PCI bus of the GPUs that this rank reads.
+  EnergyMeter(const std::string& powercap, const std::vector<std::string>& gpus);
 
   /// Joules since the construction; nullopt = not measured.
   struct Joules {
@@ -27,8 +27,8 @@ class EnergyMeter {
   };
   std::vector<Counter> counters_;
   double processors_ = 0;
-  void* gpu_ = nullptr;  // NVML's handle
-  double gpu_begin_ = 0;
+  std::vector<void*> gpus_;  // NVML's handles
+  double gpus_begin_ = 0;
 };
 
 }  // namespace lockstep::train

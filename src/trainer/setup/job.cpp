@@ -265,9 +265,9 @@ void warn_of_few_cores(int ranks) {
   const auto own = launch::own_cpus();
   if (own.cores >= std::min(ranks, own.machine_cores)) return;
   log::warning(
-      format("{} ranks of this process share the {} core{} that it is bound to, of {}; bind it to more "
+      format("{} ranks of this process share the {} that it is bound to, of {}; bind it to more "
              "(mpirun --bind-to none, srun --cpus-per-task)",
-             ranks, own.cores, own.cores == 1 ? "" : "s", own.machine_cores));
+             ranks, base::counted(own.cores, "core"), own.machine_cores));
 }
 
 // Each would start other ranks, and wait for those that no process starts.

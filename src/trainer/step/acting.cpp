@@ -185,8 +185,7 @@ class Acting : public SampleSource {
       if (restore_own(*dict, state)) return;
     }
     const bool inside = state.consumed > 0 && !state.epoch_trained;
-    const auto& settings =
-        setup_.settings;  // a step takes as many of a rank's samples at any number of ranks
+    const auto& settings = setup_.settings;  // a step takes as many of a rank's samples at any world size
     if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
     log::warning(
         format("the checkpoint has no environments for {} rank{}: new ones start{}, and the bits will "

@@ -145,10 +145,9 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   const auto name = team.from_first([&] { return name_of(core); });
   const auto* memory = memory_of(core);
   if (core && core->comm_hook() && !memory)
-    warn_once(
-        team,
-        format("the comm hook {} does not declare its state: any state is reset (see HookMemory in lockstep/parallel/comm_hook.h)",
-               name));
+    warn_once(team, format("the comm hook {} does not declare its state: any state is reset (see HookMemory "
+                           "in lockstep/parallel/comm_hook.h)",
+                           name));
   if (!keeps_something(team, core)) return;
   Part part;
   team.together([&] { part = part_of(team, core, layout, dict); });
@@ -156,9 +155,9 @@ void restore_hook_memory(const Team& team, const DdpCore* core, const std::strin
   for (auto& one : team.all_gather(part.missing))
     if (!one.empty()) missing.push_back(std::move(one));
   if (!missing.empty())
-    return warn_once(
-        team, format("the state of the comm hook {} is reset: {}; the bits will differ from those of an uninterrupted run",
-                     name, missing.front()));
+    return warn_once(team, format("the state of the comm hook {} is reset: {}; the bits will differ from "
+                                  "those of an uninterrupted run",
+                                  name, missing.front()));
   team.together([&] {
     if (memory && memory->load && !part.state.empty()) memory->load(part.state);
   });

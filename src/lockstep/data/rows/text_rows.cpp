@@ -116,11 +116,12 @@ class TableRows : public TextRows {
 
  private:
   [[noreturn]] void refuse_row() const {
-    throw InputError(
-        format("this row has {}, but the first line has {}", base::counted(row_.size(), "field"), columns_.size()),
-        where(),
-        layout_.quotes ? "fix this row: put a field that contains the delimiter in quotes"
-                       : "fix this row: put one tab between two fields, and none inside of a field");
+    throw InputError(format("this row has {}, but the first line has {}", base::counted(row_.size(), "field"),
+                            columns_.size()),
+                     where(),
+                     layout_.quotes
+                         ? "fix this row: put a field that contains the delimiter in quotes"
+                         : "fix this row: put one tab between two fields, and none inside of a field");
   }
 
   bool read_row() {
