@@ -45,10 +45,10 @@ TEST(NcclHeaders, OfAnotherMinorVersionOrSizeAreRefused) {
   const auto error = test::error_from<Error>([] {
     cuda::require_same(NcclHeaders{22809, 152}, NcclHeaders{23007, 160});
   });
-    EXPECT_STREQ(error.what(),
-                 "the CUDA plug-in was compiled with NCCL 2.28 headers, but libtorch with NCCL 2.30 headers");
-    EXPECT_EQ(error.hint(), "build it with NCCL 2.30 headers: -DNCCL_ROOT=FOLDER");
-  }
+  EXPECT_STREQ(error.what(),
+               "the CUDA plug-in was compiled with NCCL 2.28 headers, but libtorch with NCCL 2.30 headers");
+  EXPECT_EQ(error.hint(), "build it with NCCL 2.30 headers: -DNCCL_ROOT=FOLDER");
+}
 
 // Its names must not meet those of the program that loads it, which has most of them too.
 TEST_F(CudaHalf, ShowsNothingButItsTable) {

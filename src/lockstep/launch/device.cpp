@@ -188,9 +188,9 @@ DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const E
   const GpuCount visible = count_gpus(environment);
   DeviceChoice choice{"cpu", -1, reason + ", which sums on CPUs"};
   if (visible.count > 0)
-    choice.warning =
-        format("{}: the {} not used; launch.backend: auto with launch.allreduce: auto would use it",
-               choice.because, visible.count == 1 ? "GPU is" : "GPUs are");
+    choice.warning = format(
+        "{}: the {} not used; launch.backend: auto with launch.allreduce: auto would use {}", choice.because,
+        visible.count == 1 ? "GPU is" : "GPUs are", visible.count == 1 ? "it" : "them");
   return choice;
 }
 

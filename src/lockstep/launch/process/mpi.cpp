@@ -412,8 +412,8 @@ void MpiSession::call_roll(std::chrono::milliseconds timeout, const char* what) 
   throw Error(
       format("{} did not {} within {}", base::rank_list(ranks, missing), what, base::in_seconds(timeout)),
       format("rank {} of {} on host {}", facts_.rank, facts_.world, current_surroundings({}).host),
-      "look in the log for an earlier error of that rank, or for a rank that is stopped; raise "
-      "launch.join_timeout if it is only slow")
+      "look in the log for an earlier error of that rank, or for a rank that is stopped; if it is only slow, "
+      "raise launch.join_timeout, or launch.timeout at the end of a job")
       .of(Code::not_joined, ranks);
 }
 

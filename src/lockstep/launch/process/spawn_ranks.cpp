@@ -62,7 +62,7 @@ class HeldSignals {
 // This process's own command line; the program's file may have been replaced since.
 std::vector<std::string> own_command() {
   constexpr const char* kItself = "/proc/self/exe";
-  auto words = command_line_of(::getpid());
+  auto words = command_line_of("self");
   const auto path = std::filesystem::read_symlink(kItself);
   if (!words.empty()) words[0] = std::filesystem::exists(path) ? path.string() : kItself;
   return words;

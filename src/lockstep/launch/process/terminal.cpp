@@ -57,14 +57,14 @@ std::optional<Terminal> terminal_of(pid_t launcher, int descriptor) {
   // hydra's proxy runs between mpiexec and the ranks
   for (pid_t above = parent_of(launcher); !launcher_named(above).empty(); above = parent_of(launcher))
     launcher = above;
-  if (rewrites_output(command_line_of(launcher))) return std::nullopt;
+  if (rewrites_output(command_line_of(std::to_string(launcher)))) return std::nullopt;
   return opened(in_proc(launcher, format("fd/{}", descriptor)));
 }
 
 }  // namespace
 
-std::vector<std::string> command_line_of(pid_t process) {
-  std::ifstream file(in_proc(process, "cmdline"));
+std::vector<std::string> command_line_of(const std::string& process) {
+  std::ifstream file(format("/proc/{}/cmdline", process));
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   return words;

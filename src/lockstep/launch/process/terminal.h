@@ -27,8 +27,8 @@ class Terminal {
 /// a file or to another pipe, or if TERM is dumb.
 std::optional<Terminal> terminal_behind(int descriptor);
 
-/// The program of a process and its arguments.
-std::vector<std::string> command_line_of(pid_t process);
+/// The program of a process and its arguments; "self" is this one, also where /proc counts other pids.
+std::vector<std::string> command_line_of(const std::string& process);
 
 /// The name of the process if it is an mpirun or mpiexec, else empty.
 std::string launcher_named(pid_t process);
