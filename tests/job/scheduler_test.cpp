@@ -91,11 +91,15 @@ TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
 }
 
 TEST(Slurm, WarnsAShortJobAtItsBegin) {
-  for (const auto& [limit, at_once] :
-       {std::pair{"00:03:00", true}, {"00:03:01", false}, {"1-00:00:00", false}, {"UNLIMITED", false}}) {
+  const std::optional<int64_t> none;
+  for (const auto& [times, seconds] : {std::pair{"00:03:00 RunTime=00:00:04", std::optional<int64_t>(140)},
+                                       {"00:01:00 RunTime=00:00:55", 0},
+                                       {"00:03:01", none},
+                                       {"1-00:00:00", none},
+                                       {"UNLIMITED", none}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
-    Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + limit)}}};
-    EXPECT_EQ(make_slurm_job(environment, fake.command())->is_warned_at_once(), at_once) << limit;
+    Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + times)}}};
+    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
   }
 }
 

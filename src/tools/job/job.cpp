@@ -154,7 +154,8 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    signals_.ignores_warning = job_->is_warned_at_once();
+    if (const auto seconds = job_->seconds_to_own_warning())
+      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);

@@ -280,9 +280,10 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false)) {
-      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; the run stops before the "
-          "job's end (checkpoint.before_deadline), or at the next SIGUSR1");
+    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
+      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; it gets another one when "
+          "a "
+          "fifth of its time is left");
       return;
     }
     note_signal(signal, signals_.stop);
@@ -297,6 +298,14 @@ class RanksRun {
   // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
   // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
+    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
+      signals_.own_warning.reset();
+      // someone may have changed the time limit
+      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
+        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
+      else
+        take(SIGUSR1);
+    }
     if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;

@@ -1,7 +1,9 @@
 #pragma once
 // `lockstep job`: one start of a job's ranks, and the job around it.
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +59,9 @@ struct RanksEnd {
 struct JobSignals {
   Signals& signals;
   StopSignal stop = {};
-  bool ignores_warning = false;  ///< the next SIGUSR1, which comes too early
+  /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
+  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
+  bool has_ignored_warning = false;
 };
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its

@@ -92,10 +92,12 @@ class SlurmJob : public OwnJob {
   }
 
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
-  // more.
-  bool is_warned_at_once() override {
-    const auto limit = cluster::seconds_in(value(record(), "TimeLimit"));
-    return limit > 0 && limit <= 180;
+  // more. A run stops in time without it, but a user's own program does not know when the job ends.
+  std::optional<int64_t> seconds_to_own_warning() override {
+    const auto fields = record();
+    const auto limit = cluster::seconds_in(value(fields, "TimeLimit"));
+    if (limit == 0 || limit > 180) return std::nullopt;
+    return std::max<int64_t>(0, limit - limit / 5 - cluster::seconds_in(value(fields, "RunTime")));
   }
 
   int daemon_port() override {
