@@ -179,7 +179,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
-             "the node's memory was full"};
+             "the node's memory was full, perhaps by another job", true};
   return kills;
 }
 
@@ -210,18 +210,15 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
-    return {status_, killed_for_memory(kills_before)};
+    const auto kills = memory_kills(memory_mark());
+    if (kills.count <= kills_before) return {status_, memory_line_};
+    return {status_,
+            format("{} process(es) killed on this node ({})", kills.count - kills_before, kills.limits),
+            kills.is_of_node};
   }
 
  private:
   std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
-
-  std::string killed_for_memory(int64_t before) const {
-    const auto kills = memory_kills(memory_mark());
-    if (kills.count > before)
-      return format("{} process(es) killed on this node ({})", kills.count - before, kills.limits);
-    return memory_line_;
-  }
 
   void start() {
     std::array<int, 2> ends{-1, -1};
