@@ -76,6 +76,8 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
+  fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
+  EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers = {{"scontrol", "!refused"}, {"sacct", "!refused"}};
   EXPECT_EQ(slurm->times().running + slurm->times().queued, 0);
   EXPECT_EQ(slurm->joules(), 0);
