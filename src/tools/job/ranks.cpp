@@ -211,7 +211,8 @@ class RanksRun {
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
     const auto kills = memory_kills(memory_mark());
-    if (kills.count <= kills_before) return {status_, memory_line_};
+    const bool is_known = kills.is_of_node && !memory_line_.empty();
+    if (kills.count <= kills_before || is_known) return {status_, memory_line_};
     return {status_,
             format("{} process(es) killed on this node ({})", kills.count - kills_before, kills.limits),
             kills.is_of_node};
