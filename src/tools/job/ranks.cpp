@@ -210,16 +210,21 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
-    const auto kills = memory_kills(memory_mark());
-    const bool is_known = kills.is_of_node && !memory_line_.empty();
-    if (kills.count <= kills_before || is_known) return {status_, memory_line_};
-    return {status_,
-            format("{} process(es) killed on this node ({})", kills.count - kills_before, kills.limits),
-            kills.is_of_node};
+    const bool is_of_node = memory_kills(memory_mark()).is_of_node;
+    if (is_of_node && !memory_line_.empty()) return {status_, memory_line_};
+    return {status_, killed_for_memory(kills_before), is_of_node};
   }
 
  private:
   std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
+
+  std::string killed_for_memory(int64_t before) const {
+    const auto kills = memory_kills(memory_mark());
+    const auto killed = kills.count - before;
+    if (killed > 0)
+      return format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits);
+    return memory_line_;
+  }
 
   void start() {
     std::array<int, 2> ends{-1, -1};
