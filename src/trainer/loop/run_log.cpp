@@ -88,15 +88,16 @@ void RunLog::exchange_usage() {
   const auto own = energy_.read();
   const auto kilobytes = base::number_in(base::field("/proc/self/status", "VmHWM")).value_or(0);
   std::vector<double> peak = {static_cast<double>(kilobytes) * 1024};
-  std::vector<double> sums = {own.processors.value_or(0) + own.gpu.value_or(0)};
+  std::vector<double> sums = {own.processors.value_or(0), own.gpu.value_or(0)};
   for (const bool one : {reads_node_, own.processors.has_value(), reads_gpu_, own.gpu.has_value()})
     sums.push_back(one ? 1 : 0);
   team_.max(peak);
   team_.sum(sums);
   if (!recorder_) return;
   std::vector<std::string> counters;
-  if (sums[2] == sums[1]) counters.emplace_back("RAPL");
-  if (sums[3] > 0 && sums[4] == sums[3]) counters.emplace_back("NVML");
+  double joules = 0;
+  if (sums[3] == sums[2]) counters.emplace_back("RAPL"), joules += sums[0];
+  if (sums[4] > 0 && sums[5] == sums[4]) counters.emplace_back("NVML"), joules += sums[1];
   const auto source = base::join(counters, ", ");
   const bool is_whole = cost_before_.until == 0 || cost_before_.energy_source == source;
   recorder_->note([&](run_folder::RunStatus& status) {
@@ -104,7 +105,7 @@ void RunLog::exchange_usage() {
     cost.peak_memory = std::max(cost.peak_memory, peak[0]);
     if (source.empty() && cost.energy_source.starts_with("Slurm")) return;  // lockstep job adds this one's
     cost.energy_source = is_whole ? source : "";
-    cost.energy_joules = cost_before_.energy_joules + sums[0];
+    cost.energy_joules = cost_before_.energy_joules + joules;
   });
 }
 
