@@ -88,7 +88,7 @@ class MemoryOf : public ::testing::Test {
   std::string kills(const std::string& mark, const std::string& own) const {
     write("proc/self/cgroup", own);
     const auto found = memory_kills(mark, folder_.path().string());
-    return format("{} {}", found.count, found.limits);
+    return format("{} {}{}", found.count, found.limits, found.is_guess ? " (a guess)" : "");
   }
   test::TempFolder folder_;
 };
@@ -110,12 +110,13 @@ TEST_F(MemoryOf, AJobIsReadFromVersion1) {
   const auto own = "9:name=systemd:/x\n4:memory:/pbs/7.x\n";
   EXPECT_EQ(kills("/7.x", own), "1 limit 2.00 GiB, peak unknown");
   write(group + "memory.oom_control", "under_oom 0\n");  // before Linux 4.13
-  EXPECT_EQ(kills("/7.x", own), "9 limit 2.00 GiB, peak unknown");
+  EXPECT_EQ(kills("/7.x", own), "9 limit 2.00 GiB, peak unknown (a guess)");
 }
 
 TEST_F(MemoryOf, AJobWithoutAGroupIsTheNodes) {
   write("proc/vmstat", "nr_free_pages 7\noom_kill 3\n");
-  EXPECT_EQ(kills("/job_8", "0::/system.slice\n"), "3 the node's memory was full, perhaps by another job");
+  EXPECT_EQ(kills("/job_8", "0::/system.slice\n"),
+            "3 the kernel killed a process on this node, maybe another job's (a guess)");
   write("sys/fs/cgroup/slurm/job_8/memory.events", "oom_kill 0\n");
   EXPECT_EQ(kills("/job_8", "0::/slurm/job_8\n"), "0 ");
 }

@@ -254,7 +254,7 @@ class Job {
     plan.words.insert(plan.words.end(), arguments_.begin(), arguments_.end());
     end_ = run_ranks(*job_, signals_, std::move(plan));
     // the ranks know another reason
-    if (end_.is_other_job && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
+    if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
     const auto folder = folder_in(run_file_);
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
@@ -326,7 +326,7 @@ class Job {
     const auto report = run_folder::job_status(run_);
     auto status = report.status;
     if (status.job_id != job_->id() || run_folder::in_use(run_)) return;
-    if (report.exit_status == kFailed && !end_.out_of_memory.empty() && !end_.is_other_job)
+    if (report.exit_status == kFailed && !end_.out_of_memory.empty() && !end_.is_guess)
       status.reason = "out of memory: " + end_.out_of_memory;
     const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
     if (!is_urgent) add_energy(status.cost);  // sacct may take its time
@@ -452,7 +452,7 @@ class Job {
   bool relaunch(int status) {
     if ((status != kFailed && status != kStillRunning) || signals_.stop.signal != 0) return false;
     if (max_relaunches_ == 0 || allocation_.components > 1) return false;
-    if (!end_.out_of_memory.empty() && !end_.is_other_job) return false;
+    if (!end_.out_of_memory.empty() && !end_.is_guess) return false;
     if (as_world_ == 0) {
       if (layout_.ranks > 1 && !errors().empty() && only_ranks_were_lost(errors(), false))
         say(lost_ranks() +

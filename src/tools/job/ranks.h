@@ -53,7 +53,7 @@ struct RanksPlan {
 struct RanksEnd {
   int status = 0;                  ///< of the launcher
   std::string out_of_memory = {};  ///< what was killed, and the limit; empty = no process
-  bool is_other_job = false;       ///< it may have been a process of another job
+  bool is_guess = false;           ///< the job's end may have another reason
 };
 
 /// What a job's starts of ranks have in common.
@@ -86,7 +86,7 @@ void end_leftovers();
 struct MemoryKills {
   int64_t count = 0;
   std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
-  bool is_of_node = false;  ///< of all jobs there
+  bool is_guess = false;    ///< those of all jobs on the node, or how often the limit was reached
 };
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root = "");
 
