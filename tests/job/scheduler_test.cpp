@@ -76,6 +76,8 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
+  fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
+  EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers = {{"scontrol", "!refused"}, {"sacct", "!refused"}};
   EXPECT_EQ(slurm->times().running + slurm->times().queued, 0);
   EXPECT_EQ(slurm->joules(), 0);
@@ -91,11 +93,15 @@ TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
 }
 
 TEST(Slurm, WarnsAShortJobAtItsBegin) {
-  for (const auto& [limit, at_once] :
-       {std::pair{"00:03:00", true}, {"00:03:01", false}, {"1-00:00:00", false}, {"UNLIMITED", false}}) {
+  const std::optional<int64_t> none;
+  for (const auto& [times, seconds] : {std::pair{"00:03:00 RunTime=00:00:04", std::optional<int64_t>(140)},
+                                       {"00:01:00 RunTime=00:00:55", 0},
+                                       {"00:03:01", none},
+                                       {"1-00:00:00", none},
+                                       {"UNLIMITED", none}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
-    Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + limit)}}};
-    EXPECT_EQ(make_slurm_job(environment, fake.command())->is_warned_at_once(), at_once) << limit;
+    Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + times)}}};
+    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
   }
 }
 

@@ -274,7 +274,7 @@ std::string preamble(const Site& site, const JobRequest& request, const Resource
   const auto home = base::home_folder();
   if (home.empty())
     throw InputError("the job scripts of lockstep are not found", "", "set LOCKSTEP_HOME to their folder");
-  // Slurm sends its warning to a short job at once, when it has nothing to save
+  // lockstep job has its own timer where Slurm sends its warning at once
   std::string text = site.slurm() ? "trap '' USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
   text += assign("LOCKSTEP_HOME", std::filesystem::absolute(home).string());
   const char* set = std::getenv("LOCKSTEP_PROGRAM");

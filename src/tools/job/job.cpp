@@ -154,7 +154,8 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    signals_.ignores_warning = job_->is_warned_at_once();
+    if (const auto seconds = job_->seconds_to_own_warning())
+      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
@@ -252,6 +253,8 @@ class Job {
       plan.words.insert(plan.words.end(), {"--silence", "5"});
     plan.words.insert(plan.words.end(), arguments_.begin(), arguments_.end());
     end_ = run_ranks(*job_, signals_, std::move(plan));
+    // the ranks know another reason
+    if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
     const auto folder = folder_in(run_file_);
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
@@ -303,27 +306,34 @@ class Job {
           "nodes");
     if (status == run_folder::kStoppedOnRequest) say("stopped on request: it stays stopped");
     if (status == kStoppedEarly) return continue_run();
-    if (status != kDone) say_how_to_continue();
     forget_run_file();
+    if (status != kDone && status != kBadInput) say_how_to_continue();
     return status;
   }
 
-  // Prints how the run ended, and what it has used until now.
+  // Prints how the run ended, and what it has used until now. Nothing here may keep the job from continuing.
   void report_run() {
-    try {
-      auto report = run_folder::job_status(run_);
-      if (report.status.job_id == job_->id() && !run_folder::in_use(run_)) {
-        if (report.exit_status == kFailed && !end_.out_of_memory.empty())
-          report.status.reason = "out of memory: " + end_.out_of_memory;
-        if (signals_.stop.signal == 0) add_energy(report.status.cost);  // otherwise time is short
-        run_folder::write_status(run_, report.status);
-        report = run_folder::job_status(run_);
+    for (const auto& step : {&Job::complete_status, &Job::print_status}) {
+      try {
+        (this->*step)();
+      } catch (const std::exception& error) {
+        log::warning(describe(error));
       }
-      output::print(report.text + "\n");
-    } catch (const Error& error) {
-      log::warning(describe(error));
     }
   }
+
+  void complete_status() {
+    const auto report = run_folder::job_status(run_);
+    auto status = report.status;
+    if (status.job_id != job_->id() || run_folder::in_use(run_)) return;
+    if (report.exit_status == kFailed && !end_.out_of_memory.empty() && !end_.is_guess)
+      status.reason = "out of memory: " + end_.out_of_memory;
+    const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
+    if (!is_urgent) add_energy(status.cost);  // sacct may take its time
+    run_folder::write_status(run_, status);
+  }
+
+  void print_status() { output::print(run_folder::job_status(run_).text + "\n"); }
 
   // The scheduler's measurement, if the ranks could not read a counter.
   void add_energy(run_folder::Cost& cost) {
@@ -368,9 +378,9 @@ class Job {
       say(job_->may_restart(signals_.stop) ? "asked to stop, with a checkpoint: after a qdel it stays "
                                              "stopped; after a qrerun PBS restarts it"
                                            : "cancelled, with a checkpoint: it stays stopped");
-      say_how_to_continue();
       if (is_chain_) fs::remove(run_file_, none_);
       forget_run_file();
+      say_how_to_continue();
       return kStoppedEarly;
     }
     if (is_chain_) {
@@ -379,8 +389,8 @@ class Job {
     }
     if (restarts() >= max_restarts_) {
       say(format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(), max_restarts_));
-      say_how_to_continue();
       forget_run_file();
+      say_how_to_continue();
       return kStoppedEarly;
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
@@ -441,7 +451,8 @@ class Job {
 
   bool relaunch(int status) {
     if ((status != kFailed && status != kStillRunning) || signals_.stop.signal != 0) return false;
-    if (max_relaunches_ == 0 || allocation_.components > 1 || !end_.out_of_memory.empty()) return false;
+    if (max_relaunches_ == 0 || allocation_.components > 1) return false;
+    if (!end_.out_of_memory.empty() && !end_.is_guess) return false;
     if (as_world_ == 0) {
       if (layout_.ranks > 1 && !errors().empty() && only_ranks_were_lost(errors(), false))
         say(lost_ranks() +
@@ -476,9 +487,17 @@ class Job {
     return "the ranks were lost";
   }
 
+  int64_t last_step() const {
+    try {
+      return run_.empty() ? 0 : run_folder::read_status(run_).step;
+    } catch (const Error&) {  // the lost node may have damaged it
+      return 0;
+    }
+  }
+
   // A step that kills a rank each time would do so on any node.
   bool is_enough(const std::vector<std::string>& lost) {
-    const auto step = run_.empty() ? 0 : run_folder::read_status(run_).step;
+    const auto step = last_step();
     const auto before = std::exchange(lost_at_, std::nullopt);
     const bool has_begun = !folder_in(run_file_).empty() || !errors().empty();
     if (lost.empty() && has_begun) lost_at_ = step;

@@ -111,8 +111,8 @@ class OwnJob {
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
   virtual std::string memory_exceeded() { return ""; }
-  /// The job is so short that the scheduler's warning comes at its begin.
-  virtual bool is_warned_at_once() { return false; }
+  /// In a job so short that the scheduler's warning comes at its begin: the seconds until it should come.
+  virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;

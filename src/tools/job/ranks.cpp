@@ -159,15 +159,16 @@ void end_leftovers() {
   }
 }
 
-// Version 1 of Linux before 4.13 only counts how often the limit was reached. A job without a group of its
-// own shares the node's count of kills.
+// Version 1 of Linux before 4.13 only counts how often the limit was reached, also by the page cache. A job
+// without a group of its own shares the node's count of kills.
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
   bool has_group = false;
   for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
     if (!contains(folder.string() + "/", (job_mark + "/").c_str())) continue;
     auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
-    if (text.empty()) text = base::first_line(folder / "memory.failcnt");
+    const bool only_counts = text.empty();
+    if (only_counts) text = base::first_line(folder / "memory.failcnt");
     if (text.empty()) continue;
     has_group = true;
     const auto count = base::number_in(text).value_or(0);
@@ -175,11 +176,12 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
       kills = {count,
                format("limit {}, peak {}",
                       gigabytes_in(folder / (version_1 ? "memory.limit_in_bytes" : "memory.max")),
-                      gigabytes_in(folder / (version_1 ? "memory.max_usage_in_bytes" : "memory.peak")))};
+                      gigabytes_in(folder / (version_1 ? "memory.max_usage_in_bytes" : "memory.peak"))),
+               only_counts};
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
-             "the node's memory was full"};
+             "the kernel killed a process on this node, maybe another job's", true};
   return kills;
 }
 
@@ -210,7 +212,10 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
-    return {status_, killed_for_memory(kills_before)};
+    const auto kills = memory_kills(memory_mark());
+    if (!kills.is_guess) return {status_, killed_for_memory(kills_before)};
+    if (kills.count <= kills_before || !memory_line_.empty()) return {status_, memory_line_};
+    return {status_, format("perhaps ({})", kills.limits), true};
   }
 
  private:
@@ -281,9 +286,10 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false)) {
-      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; the run stops before the "
-          "job's end (checkpoint.before_deadline), or at the next SIGUSR1");
+    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
+      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; it gets another one when "
+          "a "
+          "fifth of its time is left");
       return;
     }
     note_signal(signal, signals_.stop);
@@ -298,6 +304,14 @@ class RanksRun {
   // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
   // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
+    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
+      signals_.own_warning.reset();
+      // someone may have changed the time limit
+      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
+        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
+      else
+        take(SIGUSR1);
+    }
     if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;

@@ -1,7 +1,9 @@
 #pragma once
 // `lockstep job`: one start of a job's ranks, and the job around it.
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,13 +53,16 @@ struct RanksPlan {
 struct RanksEnd {
   int status = 0;                  ///< of the launcher
   std::string out_of_memory = {};  ///< what was killed, and the limit; empty = no process
+  bool is_guess = false;           ///< the job's end may have another reason
 };
 
 /// What a job's starts of ranks have in common.
 struct JobSignals {
   Signals& signals;
   StopSignal stop = {};
-  bool ignores_warning = false;  ///< the next SIGUSR1, which comes too early
+  /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
+  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
+  bool has_ignored_warning = false;
 };
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its
@@ -81,6 +86,7 @@ void end_leftovers();
 struct MemoryKills {
   int64_t count = 0;
   std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
+  bool is_guess = false;    ///< those of all jobs on the node, or how often the limit was reached
 };
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root = "");
 

@@ -1,6 +1,7 @@
 // A job under Slurm: its allocation, its requeue, and the release of lost nodes.
 #include <algorithm>
 #include <numeric>
+#include <regex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -60,16 +61,20 @@ class SlurmJob : public OwnJob {
     const auto fields = record();
     const auto answer =
         run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2", "--format=SubmitLine"});
-    const auto known = value(fields, "SubmitLine", base::trimmed(answer.output));
+    const auto answered = base::trimmed(answer.output);  // a line for each task or component
+    const auto known = value(fields, "SubmitLine", answered.substr(0, answered.find('\n')));
     auto line = known.empty() ? value(fields, "Command") : known;
-    if (line.empty()) return "";
+    if (line.empty() || line == "(null)") return "";  // a script from standard input
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
     if (has_words) line.resize(line.size() - end.size());
     if (known.empty()) line = "sbatch " + cluster::quoted(line);
     if (has_words) line += " " + cluster::quoted(words);
     const auto task = get("SLURM_ARRAY_TASK_ID");
-    if (!task.empty() && line.starts_with("sbatch ")) line.insert(6, " --array=" + task);
+    if (!task.empty() && line.starts_with("sbatch ")) {
+      line = std::regex_replace(line, std::regex(" (--array[= ]|-a ?)[-0-9,:%]+(?= )"), "");  // all its tasks
+      line.insert(6, " --array=" + task);
+    }
     return format("cd {} && {}", cluster::quoted(value(fields, "WorkDir")), line);
   }
 
@@ -92,10 +97,12 @@ class SlurmJob : public OwnJob {
   }
 
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
-  // more.
-  bool is_warned_at_once() override {
-    const auto limit = cluster::seconds_in(value(record(), "TimeLimit"));
-    return limit > 0 && limit <= 180;
+  // more. A run stops in time without it, but a user's own program does not know when the job ends.
+  std::optional<int64_t> seconds_to_own_warning() override {
+    const auto fields = record();
+    const auto limit = cluster::seconds_in(value(fields, "TimeLimit"));
+    if (limit == 0 || limit > 180) return std::nullopt;
+    return std::max<int64_t>(0, limit - limit / 5 - cluster::seconds_in(value(fields, "RunTime")));
   }
 
   int daemon_port() override {
