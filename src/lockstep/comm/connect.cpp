@@ -367,9 +367,9 @@ std::unique_ptr<launch::StallWatch> watch_stalls(const ProcessGroup& group, cons
     const auto monitor = monitor_of(group);
     return monitor && monitor->misses_rank();
   };
-  return std::make_unique<launch::StallWatch>(
-      launch::StallWatch::Limits{limit, misses_rank},
-      [=] { std::rethrow_exception(judge_stall(group, what, limit)); });
+  return std::make_unique<launch::StallWatch>(launch::StallWatch::Limits{limit, misses_rank}, [=] {
+    std::rethrow_exception(judge_stall(group, what, limit));
+  });
 }
 
 bool is_dead(const ProcessGroup& group) {

@@ -137,8 +137,12 @@ void Trainer::take_steps() {
       log_.clock().read_pending();
       if (show) log_.step(state_, verdicts.loss, lr);
       watch_.obey(verdicts, state_, losses_);
-      constexpr int64_t kSeldom = 64;  // about every 16 s
-      if (++agreements_ % kSeldom == 0) log_.exchange_usage();
+      constexpr double kSeldom = 16;  // seconds
+      seconds_unreported_ += verdicts.seconds;
+      if (seconds_unreported_ > kSeldom) {
+        log_.exchange_usage();
+        seconds_unreported_ = 0;
+      }
       save = save || verdicts.save;
     }
     log_.progress(state_, losses_.last());

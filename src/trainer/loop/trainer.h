@@ -70,7 +70,7 @@ class Trainer {
   std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
   const InjectedFault* fault_;                 // null without train.provoke
   bool norms_compared_ = false;
-  int64_t agreements_ = 0;
+  double seconds_unreported_ = 0;  // since exchange_usage(), the same on all ranks
 };
 
 }  // namespace lockstep::train

@@ -76,7 +76,8 @@ Agreed Agreement::ask(int64_t step, const RankReport& word) {
   next_ = step + std::clamp(static_cast<int64_t>(kInterval / step_seconds), int64_t{1}, kMostSteps);
   last_step_ = step;
   last_time_ = Clock::now();
-  return {stop_of(sums), signal_of(sums), sums[kSaves] > 0, sums[kLoss] / team_.world()};
+  return {stop_of(sums), signal_of(sums), sums[kSaves] > 0, sums[kLoss] / team_.world(),
+          step_seconds * steps};
 }
 
 namespace {

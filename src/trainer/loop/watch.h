@@ -38,8 +38,9 @@ struct RankReport {
 struct Agreed {
   Stop stop = Stop::no;
   int signal = 0;
-  bool save = false;  // a checkpoint now
-  double loss = 0;    // the mean over ranks
+  bool save = false;   // a checkpoint now
+  double loss = 0;     // the mean over ranks
+  double seconds = 0;  // of the steps since the last time, the mean over ranks
 };
 
 class Agreement {
