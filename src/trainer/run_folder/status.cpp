@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -185,13 +186,16 @@ RunStatus read_status(const fs::path& folder) {
 }
 
 void begin_attempt(Cost& cost, const std::string& allocation, double cores, double gpus) {
-  double began = unix_now(), queued = 0, gpus_of_job = 0;
-  std::sscanf(allocation.c_str(), "%lf,%lf,%lf,%lf", &began, &cores, &gpus_of_job, &queued);
+  std::array<double, 4> job = {unix_now(), cores, 0, 0}, given{};
+  const int count =
+      std::sscanf(allocation.c_str(), "%lf,%lf,%lf,%lf", &given[0], &given[1], &given[2], &given[3]);
+  if (count == 4 && std::ranges::all_of(given, [](double one) { return std::isfinite(one); })) job = given;
+  const auto [began, cores_of_job, gpus_of_job, queued] = job;
   if (cost.until < began) {  // not a restart of ranks in the same job
     cost.until = began;
     cost.queue_seconds += queued;
   }
-  cost.cores = cores;
+  cost.cores = cores_of_job;
   cost.gpus = std::max(gpus, gpus_of_job);  // a scheduler that binds GPUs to tasks does not count them
 }
 
