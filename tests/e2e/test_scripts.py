@@ -46,7 +46,7 @@ shift; printf '%s\\n' "$@"
     said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=LONG_PATIENCE, check=True).stderr
     lines = said.split("a batch job:")[1].split("an interactive job:")[0]
     told = run("bash", "-ec", lines, cwd=tmp_path, env=path, check=True).stdout.splitlines()
-    assert told[:3] + told[7:] == ["configs/pima.yaml", "--resume", "auto", *words]
+    assert told[:3] + told[-len(words):] == ["configs/pima.yaml", "--resume", "auto", *words]
 
 
 def test_ranks_of_a_run_listen_on_the_loopback_alone(ready, mpi, tmp_path):

@@ -53,8 +53,8 @@ def test_a_copy_of_the_script_without_its_home_says_what_to_set(lab, work):  # n
     shutil.copy(DDP, work / "mine.slurm")
     job = lab.submit("mine.slurm", "quick.yaml", cwd=work)
     assert lab.wait(job)["ExitCode"] == "2:0"
-    (line,) = log_of(work, job).splitlines()
-    assert str(work) in line and "LOCKSTEP_HOME=FOLDER" in line
+    said = log_of(work, job)
+    assert str(work) in said and "LOCKSTEP_HOME=FOLDER" in said
 
 
 def test_a_first_days_mistake_is_said_once(lab, sbatch, work):  # noqa: F811

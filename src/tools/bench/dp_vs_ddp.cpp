@@ -348,10 +348,10 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
                      wanted.config, "compare without them: --set task.class_weights=none");
   const auto results = measure_runs(wanted);
   const auto& ddp = results.last.at("ddp");
-  const auto facts =
-      format("{}: {} devices, {} samples a step, {}, {} of each way in turn. The losses of {} steps agree.",
-             wanted.config, wanted.devices, ddp.batch, base::counted(wanted.steps, "step"),
-             base::counted(wanted.repeats, "run"), ddp.losses.size());
+  const auto facts = format(
+      "{}: {} devices, {} samples per step, {}, {} of each variant in turn. The losses of {} steps agree.",
+      wanted.config, wanted.devices, ddp.batch, base::counted(wanted.steps, "step"),
+      base::counted(wanted.repeats, "run"), ddp.losses.size());
   report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
 }
 
