@@ -170,9 +170,10 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   pbs->allocation();
   EXPECT_EQ(pbs->times().queued, 20);
   EXPECT_EQ(pbs->submit_line({}), "cd . && qsub -l select=1 a.pbs");
-  EXPECT_EQ(pbs->memory_exceeded(), "");
+  EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "");
   record("2097153kb");
-  EXPECT_EQ(pbs->memory_exceeded(), "PBS ended the job (limit 2gb, used 2097153kb)");
+  EXPECT_EQ(pbs->memory_exceeded({}), "");
+  EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "PBS ended the job (limit 2gb, used 2097153kb)");
 }
 
 TEST(Pbs, TriesAgainUntilQstatDescribesTheJob) {

@@ -298,8 +298,7 @@ class Job {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
     if (has_trained_) report_run();
     if (status != kFailed && status != kStillRunning) end_.out_of_memory.clear();
-    if (signals_.stop.signal == SIGTERM && end_.out_of_memory.empty())
-      end_.out_of_memory = job_->memory_exceeded();
+    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded(signals_.stop);
     report_memory();
     if (status == kStillRunning)
       say("the launcher has exited, but its run is still marked as running: check for processes on the "

@@ -110,7 +110,7 @@ class OwnJob {
   /// arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
-  virtual std::string memory_exceeded() { return ""; }
+  virtual std::string memory_exceeded(const StopSignal&) { return ""; }
   /// In a job so short that the scheduler's warning comes at its begin: the seconds until it should come.
   virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
 

@@ -54,8 +54,9 @@ class PbsJob : public OwnJob {
     return words.empty() ? "" : format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")), words);
   }
 
-  // Without control groups PBS itself ends such a job, with SIGTERM.
-  std::string memory_exceeded() override {
+  // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
+  std::string memory_exceeded(const StopSignal& stop) override {
+    if (!was_cancelled(stop)) return "";
     const auto fields = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
     const auto kilobytes = [](const std::string& text) {
       const auto unit = text.find_first_not_of("0123456789");

@@ -59,10 +59,13 @@ class SlurmJob : public OwnJob {
   // words without quotes.
   std::string submit_line(const std::vector<std::string>& words) override {
     const auto fields = record();
-    const auto answer =
-        run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2", "--format=SubmitLine"});
-    const auto answered = base::trimmed(answer.output);  // a line for each task or component
-    const auto known = value(fields, "SubmitLine", answered.substr(0, answered.find('\n')));
+    auto known = value(fields, "SubmitLine");
+    if (known.empty()) {
+      known = run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2",
+                   "--format=SubmitLine"})
+                  .output;
+      known = base::trimmed(known.substr(0, known.find('\n')));  // a line for each task or component
+    }
     auto line = known.empty() ? value(fields, "Command") : known;
     if (line.empty() || line == "(null)") return "";  // a script from standard input
     const auto end = " " + base::join(words, " ");
