@@ -146,7 +146,7 @@ def test_it_passes_and_notes_it_and_the_program_runs_by_hand(check, course, doin
 
 @pytest.mark.parametrize("work, words", [
     ("divides by zero", "rank 1 crashed: it divided an integer by zero"),
-    ("calls alone", "rank 0 waited in all-reduce (collective 2), without a result: rank 1 left the group after collective 1"),
+    ("calls alone", "rank 0 waited in all-reduce (collective 2) without a result: rank 1 left the group after collective 1"),
 ])
 def test_what_goes_wrong_is_said_in_a_learners_terms(check, course, doing, work, words):
     result = check("groups.1", env=doing(work))
