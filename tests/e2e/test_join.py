@@ -157,7 +157,7 @@ def srun(start, peer, tmp_path, only=(0, 1), join=60_000):
 def test_a_start_that_failed_does_not_spoil_the_next(start, peer, tmp_path):
     """Without MPI and without an address: rank 0 was killed while it waited, and left its store."""
     first, = srun(start, peer, tmp_path, only=[0])
-    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0-0-77.store"
+    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0--77.store"
     wait_for(meeting.exists)
     first.kill()
     first.wait()
