@@ -4,10 +4,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
+
+namespace {
+std::vector<mode_t> synced;  // the kinds of files
+}  // namespace
+
+// Stands before libc's own.
+extern "C" int fsync(int file) {
+  struct stat facts {};
+  ::fstat(file, &facts);
+  synced.push_back(facts.st_mode & S_IFMT);
+  return 0;
+}
 
 namespace lockstep {
 namespace {
@@ -74,6 +88,16 @@ TEST(WriteWhole, AKilledWritersFileIsRemovedAndALivingOnesIsNot) {
   base::remove_dead_partials(folder / "out.json");
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(living));
+}
+
+// Else a power cut could leave an empty file under the name.
+TEST(WriteWhole, IsOnTheDiskBeforeItHasItsNameAndThenTheNameIs) {
+  const test::TempFolder folder;
+  synced.clear();
+  const std::vector<mode_t> file = {S_IFREG}, both = {S_IFREG, S_IFDIR};
+  base::write_whole(
+      folder / "file", [](const base::ByteSink& sink) { sink("x", 1); }, [&] { EXPECT_EQ(synced, file); });
+  EXPECT_EQ(synced, both);
 }
 
 // As in two containers that share a folder: the same number of a process, the same file.

@@ -18,6 +18,7 @@ n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
 last=$(wc -l <faults)
 [ "${5}${7}" = --run-file--errors ] || exit 9
 [ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
+[ -z "$TEST_CANCEL" ] || kill -TERM $PPID
 echo "start $n: ${*:2:3} ${*:11}"
 [ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; exit 1; }
 step=$(sed -n "${n}p" steps)
@@ -81,6 +82,11 @@ def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
 def test_only_lost_ranks_are_started_again(faults, no_run, goes_on, job):
     done = job(faults, TEST_NO_RUN=no_run)
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
+
+
+def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(job):
+    done = job(LOST, TEST_CANCEL="1")
+    assert done.returncode == 1 and not relaunches(done), done.output
 
 
 def test_restarts_of_lost_ranks_are_bounded(job):

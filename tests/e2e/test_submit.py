@@ -69,6 +69,15 @@ def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work)
     assert result.returncode == 2 and "without creating a run; see lockstep-7.out" in result.stdout, result.output
 
 
+def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F811
+    """The first link stops early; the second is over before it begins a run."""
+    over = """script=${2%.sh}; link=${script##*.}; end='75 runs/x'; [ $link = 1 ] || end=1; : >lockstep-$link.out
+              echo "begin $link\nend $link $end" >"$script.record"; echo $link"""
+    result = run(lockstep, "submit", "quick.yaml", "--chain", 2, "--wait", cwd=work,
+                 env=fake(work.parent, sbatch=over, squeue="echo '1|COMPLETED|None'; echo '2|COMPLETED|None'"))
+    assert result.returncode == 75 and "link 2 of 2" in result.stderr, result.output
+
+
 def submit(lockstep, folder, *words, **variables):
     return subprocess.run([str(lockstep), "submit", *words], cwd=folder, env=clean_environment(**variables), capture_output=True,
                           stdin=subprocess.DEVNULL)

@@ -13,6 +13,7 @@
 
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/table_set.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "loop/alone.h"
 #include "trainer/loop/checkpoints.h"
 #include "trainer/step/feed.h"
@@ -206,6 +207,16 @@ TEST(CapturedStep, HasThePlainStepsBitsAndFollowsARateThatMoves) {
     change(settings);
     EXPECT_EQ(expect_plain_bits(settings)->graph->captures, 1);
   }
+}
+
+TEST(Step, ClipsGradientsThatTheScalerHasUnscaled) {
+  auto settings = settings_of();
+  settings.train.clip_norm = 0.5;
+  Rehearsal plain(settings, false), scaled(settings, false);
+  scaled.learner.scaler = std::make_unique<GradScaler>(at::kCPU, GradScalerOptions{.init_scale = 1024});
+  plain.train(kSteps);
+  scaled.train(kSteps);
+  expect_same(scaled, plain);
 }
 
 TEST(CapturedStep, IsCapturedOnceAfterElevenPlainStepsAndTakesFullBatchesAlone) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <thread>
 
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/models/mlp.h"
 #include "loop/alone.h"
@@ -104,6 +105,17 @@ TEST_F(CheckpointsTest, AnswerWhoAskedForOneWhenItIsWhole) {
   }
   EXPECT_FALSE(fs::exists(file));
   EXPECT_EQ(run_.status().checkpoint, "checkpoints/step-00000003.pt");
+}
+
+TEST_F(CheckpointsTest, AreWrittenAgainOnceThereIsRoom) {
+  const auto names = after([this](auto& checkpoints) {
+    base::replace_file(folder().string(), "in the folder's place");
+    checkpoints.save(at(1), losses_);
+    std::this_thread::sleep_for(50ms);  // it is written by another thread
+    fs::remove(folder());
+    checkpoints.save(at(2), losses_);
+  });
+  EXPECT_EQ(names.back(), "step-00000002.pt");
 }
 
 TEST_F(CheckpointsTest, KeepTheBestBesideTheNewest) {

@@ -142,6 +142,9 @@ Tree run_optimizer(const Tree& given) {
       scaler.step(*optimizer);
       scaler.update();
       append(scales, scaler.current_scale());
+      GradScaler next(at::kCPU);  // as a run that is resumed here
+      next.load_state_dict(scaler.state_dict());
+      scaler = next;
     } else {
       optimizer->step();
     }

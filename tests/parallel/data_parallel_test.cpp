@@ -203,6 +203,9 @@ TEST(DataParallel, BatchNormKeepsTheFirstDevicesStatistics) {
   alone.eval();
   const auto input = torch::randn({5, 2});
   EXPECT_TRUE(torch::allclose(model->forward(input), alone.forward(input)));
+  model->train();
+  model->module()->norm->eval();  // frozen
+  EXPECT_TRUE(torch::allclose(model->forward(input), alone.forward(input)));
 }
 
 struct Dropped : torch::nn::Cloneable<Dropped> {

@@ -156,6 +156,15 @@ TEST_P(EachAlgorithm, TakesAsLongAsItsFormulaSays) {
 INSTANTIATE_TEST_SUITE_P(All, EachAlgorithm, ::testing::ValuesIn(all_reduce_algorithms()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(Algorithms, ThatAddInRankOrderHaveItsBits) {
+  const auto rows = random_rows(5, 101);
+  auto sum = rows[0];
+  for (size_t rank = 1; rank < rows.size(); ++rank)
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += rows[rank][i];
+  for (const char* name : {"all_to_all", "reduce_broadcast"})
+    EXPECT_EQ(summed(find_all_reduce(name), std::vector<int>(5, 0), rows)[0], sum) << name;
+}
+
 TEST(Algorithms, TwoLevelCostsLessThanOneOverNodes) {
   const std::vector<int> nodes{0, 0, 1, 1};
   const Network network{.alpha = 100, .beta = 1};

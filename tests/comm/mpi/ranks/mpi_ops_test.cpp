@@ -210,6 +210,14 @@ INSTANTIATE_TEST_SUITE_P(Nodes, MpiOps, ::testing::Values(0, 1, 2), [](const aut
   return info.param == 0 ? std::string("OneNode") : std::to_string(info.param) + "ANode";
 });
 
+TEST(MpiBackend, GathersInRankOrderWhereRanksAreDealtToNodesInTurn) {
+  const test::PretendNodes pretend(-2);
+  auto group = test::open("mpi");
+  at::Tensor all = at::empty({world()}, at::kInt), own = at::full({1}, own_rank(), at::kInt);
+  base::own_all_gather_single(*group, all, own)->wait();
+  EXPECT_TRUE(at::equal(all, at::arange(world(), at::kInt)));
+}
+
 TEST(MpiBackend, StridedTensorsKeepTheirMeaning) {
   auto group = test::open("mpi");
   // rank 0 broadcasts rows, the others receive into columns

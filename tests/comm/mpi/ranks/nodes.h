@@ -16,7 +16,8 @@ inline at::Tensor fractions(int64_t items, at::ScalarType type, int seed = 0) {
   return at::randn({items}, generator).to(type);
 }
 
-/// While it lives, the mpi backend takes every n ranks for a node of their own; 0 pretends nothing.
+/// While it lives, the mpi backend takes every n ranks for a node of their own; -n: each nth rank for one of
+/// n nodes; 0 pretends nothing.
 class PretendNodes {
  public:
   explicit PretendNodes(int ranks) { ranks_per_node = ranks; }

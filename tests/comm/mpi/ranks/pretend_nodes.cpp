@@ -16,7 +16,7 @@ extern "C" int MPI_Comm_split_type(MPI_Comm all, int type, int key, MPI_Info inf
   if (const int code = PMPI_Comm_split_type(all, type, key, info, &host); code != MPI_SUCCESS) return code;
   int rank = 0;
   PMPI_Comm_rank(host, &rank);
-  const int code = PMPI_Comm_split(host, rank / per_node, key, node);
+  const int code = PMPI_Comm_split(host, per_node > 0 ? rank / per_node : rank % -per_node, key, node);
   PMPI_Comm_free(&host);
   return code;
 }
