@@ -147,9 +147,9 @@ TEST(Conflicts, AreSaidWithTheLineOfTheKeyThatIsSet) {
        "launch.allreduce other than auto and launch.backend nccl"},
       {"launch: {latency_us: 5}", "launch.latency_us above 0 and launch.allreduce auto"},
       {"train: {provoke: local_loss, mode: single}", "train.provoke and train.mode other than ddp"},
+      {"train: {as_world: 2, layout: auto}", "train.as_world above 0 and train.layout auto"},
       {"train: {graph: true}\ndata: {resident: true}\nmodel: {checkpointing: true}",
        "train.graph and model.checkpointing"},
-      {"train: {graph: true, trace: 5}\ndata: {resident: true}", "train.graph and train.trace above 0"},
   };
   for (const auto& [text, words] : kCases) {
     const InputError error = error_of(text);

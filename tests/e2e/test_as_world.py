@@ -146,16 +146,12 @@ def endless(lockstep, start, tmp_path):
     return process
 
 
-def test_a_signal_to_the_process_stops_its_ranks_with_a_checkpoint(endless, tmp_path):
-    endless.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("rank", [None, 2])
+def test_a_signal_to_the_process_or_to_a_rank_stops_all_with_a_checkpoint(rank, endless, tmp_path):
+    os.kill(endless.pid if rank is None else carried(endless)[rank], signal.SIGTERM)
     assert endless.wait(PATIENCE) == 75
     assert status(tmp_path / "runs/pima")["state"] == "stopped early" and checkpoints(tmp_path / "runs/pima")
     assert not left_behind(endless)
-
-
-def test_a_signal_to_one_rank_stops_all_with_75(endless):
-    os.kill(carried(endless)[2], signal.SIGTERM)
-    assert endless.wait(PATIENCE) == 75
 
 
 def test_a_killed_rank_is_named_and_the_rest_leave(endless, tmp_path):
@@ -186,8 +182,12 @@ def test_ranks_end_with_the_process_that_carries_them_and_the_run_knows_what_tha
     assert "lost before" in (tmp_path / "report.html").read_text()
 
 
-def test_what_cannot_be_kept_is_refused_once_and_by_name(lockstep, run, tmp_path):
-    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, launch__backend="mpi"), cwd=tmp_path)
+def test_what_cannot_be_kept_is_refused_once_and_by_name(lockstep, run, mpirun, mpi, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    unlike = f"exec {lockstep} train {config} --set train.as_world=$((3 + {mpi.rank}))"
+    result = mpirun(2, "sh", "-c", unlike, cwd=tmp_path, quiet=True)
+    assert result.returncode == 2 and "train.as_world is 3 for process 0 and 4 for process 1" in result.stderr, result.output
+    result = run(lockstep, "train", config, *sets(train__as_world=3, launch__backend="mpi"), cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("error:") == 1 and "launch.backend" in result.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -115,7 +115,7 @@ TEST_F(CheckpointsTest, AreWrittenAgainOnceThereIsRoom) {
     fs::remove(folder());
     checkpoints.save(at(2), losses_);
   });
-  EXPECT_EQ(names.back(), "step-00000002.pt");
+  EXPECT_EQ(std::ranges::count(names, "step-00000002.pt"), 1);
 }
 
 TEST_F(CheckpointsTest, KeepTheBestBesideTheNewest) {

@@ -38,7 +38,7 @@ class OverNodes : public ::testing::Test {
   static std::vector<std::string> layouts() {
     if (world() == 2) return {"01"};
     if (world() == 3) return {"001", "011", "010"};
-    if (world() == 4) return {"0011", "0001", "0111", "0012", "0122", "0112", "0101", "0123"};
+    if (world() == 4) return {"0011", "0001", "0111", "0012", "0122", "0112", "0101", "0110", "0123"};
     const auto half = static_cast<size_t>(world()) / 2, rest = static_cast<size_t>(world()) - half;
     return {std::string(half, '0') + std::string(rest, '1'),
             "01" + std::string(half, '2') + std::string(rest - 2, '3')};
