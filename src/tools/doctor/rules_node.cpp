@@ -55,7 +55,7 @@ Problems crowded_cores(const Machine& machine) {
   for (const RankFacts* facts : crowded) masks.insert(facts->cores.mask);
   const auto ranks = ranks_in(numbers_of(crowded));
   if (masks.size() == 1)
-    return {{format("{} have {} to share ({})", ranks, counted(cpus_of(crowded), "CPU"), *masks.begin())}};
+    return {{format("{} share {} (CPU {})", ranks, counted(cpus_of(crowded), "CPU"), *masks.begin())}};
   return {{format("{} are bound to cores that they share (CPUs {})", ranks,
                   base::join({masks.begin(), masks.end()}, " and "))}};
 }
