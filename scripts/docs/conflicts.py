@@ -43,4 +43,4 @@ def rows():
 
 
 def table():
-    return "\n".join(["| | excludes | because |", "|---|---|---|", *(f"| {one} | {other} | {why} |" for one, other, why in rows())])
+    return "\n".join(["| setting | cannot be combined with | reason |", "|---|---|---|", *(f"| {one} | {other} | {why} |" for one, other, why in rows())])

@@ -90,9 +90,9 @@ TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
       {"", "CONFIG.yaml is missing"},
       {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
       {"a --steps", "--steps needs a value"},
-      {"a --steps --dry-run", "--steps needs a whole number, not '--dry-run'"},
-      {"a --steps two", "--steps needs a whole number, not 'two'"},
-      {"a --steps 1e3", "--steps needs a whole number, not '1e3'"},
+      {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'"},
+      {"a --steps two", "--steps needs an integer, not 'two'"},
+      {"a --steps 1e3", "--steps needs an integer, not '1e3'"},
       {"a --share half", "--share needs a number, not 'half'"},
       {"a --resume x --resume y", "--resume is given twice"},
       {"a --dry-run=no", "--dry-run takes no value"}};

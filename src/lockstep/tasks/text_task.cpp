@@ -525,7 +525,7 @@ TextRecipe mnli(const TaskConfig& settings, Look look) {
 LOCKSTEP_TASK(
     text,
     .help =
-        "your texts, one or two a sample, in a CSV, TSV or JSONL file: classes, or with "
+        "your texts, one or two per sample, in a CSV, TSV or JSONL file: classes, or with "
         "`kind: regression` a number",
     .reads = {"kind", "file", "eval_file", "delimiter", "text", "label", "header", "eval_fraction", "classes",
               "normalize_label", "vocabulary", "max_length", "cache"},

@@ -229,7 +229,7 @@ constexpr const char* kEveryKey = "every key: docs/how-to/sites.md";
 }
 
 const std::string& scalar_text(const YamlNode& node, const std::string& key, const char* help) {
-  if (node.kind != YamlNode::Kind::scalar) refuse_value(key, "a text", node, help);
+  if (node.kind != YamlNode::Kind::scalar) refuse_value(key, "a string", node, help);
   return node.text;
 }
 
@@ -246,7 +246,7 @@ struct Value {
   void operator()(int64_t Owner::*field) const {
     const auto number = config::parse_int(scalar_text(node, name, key.help));
     if (!number || node.quoted || *number < 0 || *number > 1'000'000)
-      refuse_value(name, "a whole number from 0 to 1000000", node, key.help);
+      refuse_value(name, "an integer from 0 to 1000000", node, key.help);
     owner.*field = *number;
   }
 

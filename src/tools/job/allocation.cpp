@@ -80,7 +80,7 @@ int64_t count(const Environment& environment, const std::string& name, int64_t o
   if (text.empty()) return otherwise;
   const auto number = config::parse_int(text);
   if (number && *number >= least) return *number;
-  throw InputError(format("{} must be a whole number of at least {} (got {})", name, least, text), name);
+  throw InputError(format("{} must be an integer of at least {} (got {})", name, least, text), name);
 }
 
 std::string short_name(const std::string& host) {

@@ -18,7 +18,7 @@ using cluster::RunCommand;
 /// The variable; `otherwise` if it is not set or empty.
 std::string value(const Environment& environment, const std::string& name, const std::string& otherwise = "");
 
-/// The variable as a number. InputError unless it is a whole number of at least `least`.
+/// The variable as a number. InputError unless it is an integer of at least `least`.
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least = 0);
 
 /// "n1" of "n1.cluster".

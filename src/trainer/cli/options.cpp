@@ -101,7 +101,7 @@ void Options::set(Option& option, const std::string& text) const {
     refuse(format("--{} is given twice", option.name));
   } else if (auto** whole = std::get_if<int64_t*>(&option.value)) {
     const auto value = config::parse_int(text);
-    value ? static_cast<void>(** whole = *value) : wrong("a whole number");
+    value ? static_cast<void>(** whole = *value) : wrong("an integer");
   } else if (auto** number = std::get_if<double*>(&option.value)) {
     const auto value = config::parse_number(text);
     value ? static_cast<void>(** number = *value) : wrong("a number");

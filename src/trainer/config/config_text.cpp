@@ -130,11 +130,6 @@ Json key_schema(const Key& key) {
   return schema;
 }
 
-std::string used_text(const Key& key) {
-  const auto names = readers(key);
-  return names.empty() ? "" : format(" ({})", base::join(names, ", "));
-}
-
 // a pipe would end the table's cell
 std::string cell(const std::string& text) {
   std::string out;
@@ -151,7 +146,7 @@ std::string tables_of(const std::string& section) {
   std::string text;
   for (const Key* key : selectors()) {
     if (key->section() != section) continue;
-    text += format("\n| `{}` | is |\n|---|---|\n", key->path);
+    text += format("\n| `{}` | meaning |\n|---|---|\n", key->path);
     for (const auto& name : row_names(*key)) {
       const auto* row = base::find_row(key->rules.table, name);
       const auto brought = row->library.empty() ? "" : format(" ({})", row->library);
@@ -186,11 +181,11 @@ std::string reference() {
     if (key.section() != section) {
       text += tables_of(section);
       section = key.section();
-      text += format("{}### {}\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
+      text += format("{}### {}\n\n| key | default | value | meaning | used by |\n|---|---|---|---|---|\n",
                      text.empty() ? "" : "\n", section);
     }
-    text += format("| `{}` | `{}` | {} | {}{} |\n", key.path, cell(default_text(key)), cell(expected(key)),
-                   cell(key.help), used_text(key));
+    text += format("| `{}` | `{}` | {} | {} | {} |\n", key.path, cell(default_text(key)), cell(expected(key)),
+                   cell(key.help), base::join(readers(key), ", "));
   }
   return text + tables_of(section);
 }

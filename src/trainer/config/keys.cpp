@@ -1,6 +1,7 @@
 #include "trainer/config/keys.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/base/format.h"
@@ -36,10 +37,11 @@ const std::vector<Key> kKeys = {
      "what started the ranks; auto = detect it, none = one process",
      {.choices = launch::launcher_choices(), .about = About::place}},
     {KEY(launch.backend),
-     "auto: nccl on GPUs, shared on CPUs, gloo with one rank per node; mpi acts as auto in a single process",
+     "auto: nccl on GPUs, shared on CPUs, gloo if each of several nodes has one rank; mpi acts like auto in "
+     "one process",
      {.choices = {"auto", "nccl", "shared", "gloo", "mpi"}, .about = About::place}},
     {KEY(launch.allreduce),
-     "all-reduce algorithm for gradients; auto = the backend's, the others use send and receive",
+     "all-reduce algorithm for gradients; auto = the backend's own, the others send messages",
      {.choices = {"auto", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling", "halving_doubling",
                   "tree", "two_level"},
       .about = About::place}},
@@ -47,7 +49,7 @@ const std::vector<Key> kKeys = {
      "auto = a GPU if there is one",
      {.choices = {"auto", "cpu", "cuda"}, .about = About::place}},
     {KEY(launch.latency_us),
-     "simulated slow network: microseconds added to each message (not with allreduce: auto)",
+     "simulated slow network: microseconds added to each message",
      {.min = 0, .max = 1e9, .about = About::place}},
     {KEY(launch.bandwidth_gbit),
      "simulated slow network: Gbit/s of each rank's link; 0 = unlimited",
@@ -122,7 +124,9 @@ const std::vector<Key> kKeys = {
     {KEY(task.class_weights),
      "balanced = the loss gives rare classes more weight",
      {.choices = {"none", "balanced"}}},
-    {KEY(task.options), "options of your own task, passed unchanged as text", {.use = kTask}},
+    {KEY(task.options),
+     "options of cartpole or of your own task, passed unchanged as strings",
+     {.use = kTask}},
 
     {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true, .own_path = true}},
     {KEY(data.batch_size), "samples in each rank's batch", {.min = 1, .max = kMaxCount}},
@@ -135,7 +139,7 @@ const std::vector<Key> kKeys = {
      {.min = 0, .max = 1024}},
     {KEY(data.pin_memory), "page-locked batches for faster copies to a GPU"},
     {KEY(data.resident),
-     "keep the training set in each rank's device memory; same bits",
+     "keep the training set in each rank's device memory; results do not change",
      {.about = About::place}},
     {KEY(data.bucket),
      "sort this many samples at a time by length, for less padding; 0 = off",
@@ -149,20 +153,20 @@ const std::vector<Key> kKeys = {
      "the file that torch.export.save or torch.jit.save wrote, or the folder of a pretrained model",
      {.path = true, .use = kModel}},
     {KEY(model.eval_path),
-     "the same model, exported after model.eval(); empty = dropout and norms are turned off",
+     "the same model, exported after model.eval(); empty = model.path without dropout and batch statistics",
      {.path = true, .use = kModel}},
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",
      {.min = 1, .max = kMaxCount, .use = kModel}},
     {KEY(model.devices),
-     "the devices of one rank, one per stage; on a CPU they are logical",
+     "the devices of one rank, one per stage; on a CPU each device is a thread",
      {.min = 0, .max = 1024, .use = kModel}},
     {KEY(model.checkpointing),
-     "recompute activations in backward: same bits, less memory, more time",
+     "recompute activations in backward: less memory, more time, the same results",
      {.use = kModel, .about = About::place}},
-    {KEY(model.options), "options of your own model", {.use = kModel}},
+    {KEY(model.options), "options of bert, bert_layer or your own model", {.use = kModel}},
 
-    {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
+    {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps; slower", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
     {KEY(ddp.bucket_cap_mb),
      "MiB of gradients per all-reduce; 0 = one parameter each (not in Python); default = 1 first, then 25",
@@ -175,9 +179,9 @@ const std::vector<Key> kKeys = {
      {.use = kDdp}},
     {KEY(ddp.sync_batchnorm), "BatchNorm uses the batches of all ranks", {.use = kDdp}},
     {KEY(ddp.comm_hook),
-     "how gradients are sent; fp16, bf16 and powersgd trade exact bits for speed",
+     "how gradients are sent; fp16, bf16 and powersgd send less, but results change",
      {.table = "comm hook", .path = true, .use = kDdp}},
-    {KEY(ddp.options), "options of your own hook", {.use = kHook}},
+    {KEY(ddp.options), "options of powersgd or your own hook", {.use = kHook}},
 
     {KEY(parallel.data),
      "copies of the model, each with its own samples; 0 = world size / (tensor x pipeline)",
@@ -192,14 +196,14 @@ const std::vector<Key> kKeys = {
      "parts of a batch that pass through the pipeline one after another",
      {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
     {KEY(parallel.sequence),
-     "norms between tensor-parallel layers split the tokens of a sequence",
+     "sequence parallelism: between tensor-parallel layers, each rank has a part of the tokens",
      {.use = kDdp, .about = About::place}},
 
     {KEY(data_parallel.devices),
-     "devices of the one process; 0 = every GPU, or two logical ones on a CPU",
+     "devices of the one process; 0 = every GPU, or two threads on a CPU",
      {.min = 0, .max = 1024, .use = kDataParallel}},
     {KEY(data_parallel.loss_in_forward),
-     "each device computes its own loss, so outputs are not gathered on the first",
+     "each device computes its own loss, so the first device does not gather the outputs",
      {.use = kDataParallel}},
 
     {KEY(optim.name), "the optimiser", {.table = "optimiser", .path = true}},
@@ -214,7 +218,7 @@ const std::vector<Key> kKeys = {
      {.min = 0, .max = 1, .below_max = true, .use = kOptimizer}},
     {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kOptimizer}},
     {KEY(optim.sharded),
-     "each rank keeps its share of the optimiser's state (ZeRO-1); same bits",
+     "each rank keeps its share of the optimiser's state (ZeRO-1); results do not change",
      {.use = kDdp, .about = About::place}},
     {KEY(optim.no_decay),
      "parameters whose names contain one of these (bias, LayerNorm) get no weight decay",
@@ -222,8 +226,8 @@ const std::vector<Key> kKeys = {
     {KEY(optim.options), "options of your own optimiser", {.use = kOptimizer}},
 
     {KEY(schedule.name), "the learning-rate schedule", {.table = "schedule", .path = true}},
-    {KEY(schedule.step_size), "epochs between two steps", {.min = 1, .use = kSchedule}},
-    {KEY(schedule.gamma), "the factor at a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.step_size), "epochs between two reductions of the rate", {.min = 1, .use = kSchedule}},
+    {KEY(schedule.gamma), "the factor of each reduction", {.min = 0, .use = kSchedule}},
     {KEY(schedule.T_max), "epochs down to eta_min; 0 = the run's epochs", {.min = 0, .use = kSchedule}},
     {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kSchedule}},
@@ -265,7 +269,7 @@ const std::vector<Key> kKeys = {
     {KEY(schedule.threshold_mode),
      "threshold relative to the best metric (rel) or absolute (abs)",
      {.choices = {"rel", "abs"}, .use = kSchedule}},
-    {KEY(schedule.cooldown), "epochs to wait after a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.cooldown), "epochs to wait after a reduction", {.min = 0, .use = kSchedule}},
     {KEY(schedule.min_lr), "the lowest rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.eps), "ignore smaller changes of the rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.options), "options of your own schedule", {.use = kSchedule}},
@@ -274,13 +278,13 @@ const std::vector<Key> kKeys = {
      "ddp = all ranks; single = one process, no group; data_parallel = one process, several devices",
      {.choices = words_of<TrainMode>()}},
     {KEY(train.as_world),
-     "train as this many ranks on any number of processes, with the same bits; 0 = one rank per process",
+     "train as this many ranks on any number of processes, with the same results; 0 = one rank per process",
      {.min = 0, .max = kMaxRanks}},
     {KEY(train.threads),
      "threads per rank; 0 = its share of the cores, or 1 with train.as_world",
      {.min = 0, .max = 4096}},
     {KEY(train.exact),
-     "required = refuse to resume if the bits would change: another world size, machine, libtorch or config",
+     "required = refuse to resume if results would differ: new world size, machine, libtorch or config",
      {.choices = words_of<SameBits>(), .about = About::place}},
     {KEY(train.epochs), "passes over the training set", {.min = 1, .max = kMaxCount, .about = About::length}},
     {KEY(train.max_steps),
@@ -290,15 +294,15 @@ const std::vector<Key> kKeys = {
      "stop with a checkpoint after this many seconds; 0 = no limit",
      {.min = 0, .about = About::length}},
     {KEY(train.precision),
-     "bf16 and fp16 match Python's autocast, not the bits of fp32",
+     "bf16 and fp16 give the results of Python's autocast",
      {.choices = words_of<Precision>()}},
     {KEY(train.layout),
-     "channels_last is often faster for images, and matches Python's channels_last; auto = measure, take the "
-     "faster",
+     "channels_last is often faster for images, with the results of Python's channels_last; auto = measure "
+     "both and use the faster one",
      {.choices = words_of<ImageLayout>(), .once = {"auto", "nchw"}}},
     {KEY(train.kernels),
-     "exact = libtorch's bits; fast = lockstep's kernels if the model has them, on CPUs: they sum in another "
-     "order",
+     "exact = libtorch's results, bit for bit; fast = on CPUs, lockstep's own kernels, which sum in a "
+     "different order",
      {.choices = words_of<KernelChoice>()}},
     {KEY(train.graph),
      "each step launches one CUDA graph, with a fused optimiser; needs data.resident and a GPU"},
@@ -307,7 +311,7 @@ const std::vector<Key> kKeys = {
      {.choices = words_of<Tf32>()}},
     {KEY(train.cudnn_benchmark), "cuDNN tries its algorithms for each new shape and picks the fastest"},
     {KEY(train.deterministic),
-     "same bits in each run on a GPU, or an error; as torch.use_deterministic_algorithms"},
+     "the same results in each run on a GPU, or an error; like torch.use_deterministic_algorithms"},
     {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
     {KEY(train.clip_norm), "the largest norm of the gradients; 0 = no clipping", {.min = 0}},
     {KEY(train.label_smoothing), "label smoothing of the cross-entropy loss", {.min = 0, .max = 1}},
@@ -317,7 +321,7 @@ const std::vector<Key> kKeys = {
      "epochs without a better evaluation loss before the run ends; 0 = never",
      {.min = 0}},
     {KEY(train.trace),
-     "how many last steps trace.json keeps, for all ranks; 0 = no trace",
+     "number of most recent steps that trace.json keeps, for all ranks; 0 = no trace",
      {.min = 0, .max = 1e6, .about = About::place}},
     {KEY(train.nvtx),
      "show steps, phases and all-reduces as named ranges in Nsight Systems; needs a GPU",
@@ -333,7 +337,8 @@ const std::vector<Key> kKeys = {
      "minutes between two checkpoints; 0 = only by epochs and steps",
      {.min = 0}},
     {KEY(checkpoint.keep), "how many of the newest checkpoints to keep; 0 = all", {.min = 0}},
-    {KEY(checkpoint.best), "also keep the one with the lowest evaluation loss, as checkpoints/best.pt"},
+    {KEY(checkpoint.best),
+     "also keep the checkpoint with the lowest evaluation loss, as checkpoints/best.pt"},
     {KEY(checkpoint.before_deadline),
      "how long before the job's time limit to stop with a checkpoint",
      {.min = 0}},
@@ -342,8 +347,9 @@ const std::vector<Key> kKeys = {
 #undef KEY
 
 std::string range_text(const Rules& rules) {
-  const bool low = rules.min > -std::numeric_limits<double>::infinity();
-  const bool high = rules.max < std::numeric_limits<double>::infinity();
+  const bool low = std::isfinite(rules.min), high = std::isfinite(rules.max);
+  if (low && high && !rules.above_min && !rules.below_max)
+    return format(" from {} to {}", rules.min, rules.max);
   std::string text = low ? format(" {} {}", rules.above_min ? "above" : "of at least", rules.min) : "";
   if (high) text += format("{} {} {}", low ? " and" : "", rules.below_max ? "below" : "at most", rules.max);
   return text;
@@ -353,11 +359,11 @@ struct Expectation {
   const Rules& rules;
 
   std::string operator()(bool*) const { return "true or false"; }
-  std::string operator()(int64_t*) const { return "a whole number" + range_text(rules); }
+  std::string operator()(int64_t*) const { return "an integer" + range_text(rules); }
   std::string operator()(double*) const { return "a number" + range_text(rules); }
   std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
   std::string operator()(std::string*) const {
-    return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
+    return rules.choices.empty() ? "a string" : "one of " + base::join(rules.choices, ", ");
   }
   template <OneOfWords Choice>
   std::string operator()(Choice*) const {
@@ -365,12 +371,10 @@ struct Expectation {
   }
   std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }
   std::string operator()(std::array<double, 2>*) const { return "a list of two numbers" + range_text(rules); }
-  std::string operator()(std::vector<int64_t>*) const {
-    return "a list of whole numbers" + range_text(rules);
-  }
+  std::string operator()(std::vector<int64_t>*) const { return "a list of integers" + range_text(rules); }
   std::string operator()(std::vector<double>*) const { return "a list of numbers" + range_text(rules); }
-  std::string operator()(std::vector<std::string>*) const { return "a list of texts"; }
-  std::string operator()(std::map<std::string, std::string>*) const { return "a map of texts"; }
+  std::string operator()(std::vector<std::string>*) const { return "a list of strings"; }
+  std::string operator()(std::map<std::string, std::string>*) const { return "a map of strings"; }
 };
 
 // The names from other frameworks that people write most often.
