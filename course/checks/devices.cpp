@@ -29,11 +29,11 @@ CHECK_OF("devices.1", attempt) {
   const auto sizes = rank.rows("sizes", std::size(splits)), outputs = rank.rows("outputs", std::size(splits));
   for (size_t i = 0; i < std::size(splits); ++i) {
     const auto wanted = parts_of(splits[i]);
-    expect(
-        sizes[i] == wanted,
-        format("{}: the parts are {}, but chunk makes {}", splits[i].name(), shown(sizes[i]), shown(wanted)),
-        "give each device samples / devices, rounded up, until none are left; leave out a device without "
-        "samples");
+    expect(sizes[i] == wanted,
+           format("{}: your parts are {}, but torch.chunk gives {}", splits[i].name(), shown(sizes[i]),
+                  shown(wanted)),
+           "give each device samples / devices, rounded up, until none are left; leave out a device without "
+           "samples");
     Row in_order;
     for (int sample = 0; sample < splits[i].samples; ++sample) in_order.push_back(7 * sample % 10);
     expect(outputs[i] == in_order,

@@ -57,7 +57,7 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
         assert float(slow[manner][1]) >= 6, f"two messages of 3 ms in {manner}:\n{result.stdout}"
     assert float(slow["after backward"][3]) < 1, f"nothing is left to hide behind:\n{result.stdout}"
     assert float(slow["per parameter"][1]) > 2 * float(slow["one bucket"][1]), "six parameters, six exchanges"
-    assert "exchange not hidden" in page.read_text()
+    assert "exposed exchange" in page.read_text()
 
 
 @pytest.mark.parametrize("world, args, words", [

@@ -117,7 +117,7 @@ def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
     result = run(lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path,
                  check=True)
     rows = [line for line in result.stdout.splitlines() if line.startswith(("dp", "ddp", "wide"))]
-    assert "The losses of 5 steps agree" in result.stdout and "18.31" in result.stdout and len(rows) >= 5
+    assert "Losses of 5 steps agree" in result.stdout and "18.31" in result.stdout and len(rows) >= 5
     assert page.read_text().count('{"bars":') == 2
     wide = {line.split("  ")[0]: [float(word) for word in line.split("  ")[-1].split("|")]
             for line in rows if line.startswith("wide")}

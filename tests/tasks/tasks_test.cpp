@@ -81,7 +81,7 @@ TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
   EXPECT_EQ(eval.target.sum().item<int64_t>(), 54);
   EXPECT_EQ(eval.target.numel(), 154);
   EXPECT_FLOAT_EQ(data.class_weights[1].item<float>(), 614.0 / (2 * 214));
-  EXPECT_TRUE(test::has(data.notes[0], "1 214 (34.9 %)"));
+  EXPECT_TRUE(test::has(data.notes[0], "1: 214 (34.9 %)"));
   EXPECT_TRUE(test::has(data.notes[3], "insulin 374"));
 
   // Which rows were chosen is found by what no treatment changes the order of: pregnancies, pedigree, age.

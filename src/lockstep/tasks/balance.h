@@ -31,7 +31,7 @@ std::vector<std::string> numbered(int64_t classes);
 /// "label: kind (column 4)", as task.label counts columns.
 std::string label_text(const std::string& name, int64_t column);
 
-/// Adds notes on the labels, "train: 614 samples: 0 400 (65.1 %), 1 214 (34.9 %)" or the range of the
+/// Adds notes on the labels, "train: 614 samples; 0: 400 (65.1 %), 1: 214 (34.9 %)" or the range of the
 /// numbers, and the class weights if the task weighs its classes. Class labels may be of any integer type.
 void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval, const TaskSettings& task);
 

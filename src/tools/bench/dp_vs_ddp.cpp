@@ -349,9 +349,9 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
   const auto results = measure_runs(wanted);
   const auto& ddp = results.last.at("ddp");
   const auto facts = format(
-      "{}: {} devices, {} samples per step, {}, {} of each variant in turn. The losses of {} steps agree.",
-      wanted.config, wanted.devices, ddp.batch, base::counted(wanted.steps, "step"),
-      base::counted(wanted.repeats, "run"), ddp.losses.size());
+      "{}: {} devices, {} samples per step. {} of each variant, {} after warm-up. Losses of {} steps agree.",
+      wanted.config, wanted.devices, ddp.batch, base::counted(wanted.repeats, "run"),
+      base::counted(wanted.steps, "step"), ddp.losses.size());
   report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
 }
 

@@ -272,7 +272,7 @@ std::string network_text(const OverlapResult::Network& network) {
 ordered_json network_bars(const OverlapResult::Network& network) {
   ordered_json bars = {{"title", "A step: " + network_text(network)},
                        {"y_label", "time (s)"},
-                       {"parts", {"computing", "exchange not hidden"}}};
+                       {"parts", {"computing", "exposed exchange"}}};
   for (size_t i = 1; i <= kSweep; ++i) {
     const auto& timing = network.timings[i];
     bars["names"].push_back(timing.name);
@@ -319,7 +319,7 @@ report::Page page_of(const OverlapResult& result) {
 }  // namespace
 
 report::Table table_of(const std::vector<Timing>& timings) {
-  report::Table table = {{"milliseconds", "step", "exchange", "shows", "hidden", "hidden %"}};
+  report::Table table = {{"milliseconds", "step", "exchange", "exposed", "hidden", "hidden %"}};
   for (const auto& timing : timings) {
     const bool travels = timing.busy > 0;
     table.push_back({timing.name, milliseconds(timing.seconds), milliseconds(timing.busy),

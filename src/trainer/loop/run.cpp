@@ -202,7 +202,7 @@ bool has_bf16_instructions() {
 
 void log_start(const Setup& setup, const Rounds& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
-  log::info(format("{}: {} on {} ({}, {}, {} each), {} steps an epoch, in {}", setup.settings.run.name,
+  log::info(format("{}: {} on {} ({}, {}, {} per rank), {} steps per epoch, in {}", setup.settings.run.name,
                    setup.settings.task.name, base::counted(setup.team->world(), "rank"),
                    setup.team->device().str(), setup.team->group() ? setup.backend : "no group",
                    base::counted(setup.session->threads(), "thread"), rounds.steps_per_epoch, folder));
