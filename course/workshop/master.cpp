@@ -195,9 +195,9 @@ const std::vector<Chapter>& chapters() {
       {6, "ddp", "DistributedDataParallel"},
       {7, "overlap", "Overlap and buckets"},
       {8, "resume", "Checkpoints, time limits, requeue"},
-      {9, "scale", "More than one node, and other ways to share the work"},
+      {9, "scale", "More than one node, and other ways to split the work"},
       {10, "compare", "DP against DDP"},
-      {11, "beyond", "Text, and learning by acting"},
+      {11, "beyond", "Text and reinforcement learning"},
   };
   return table;
 }
