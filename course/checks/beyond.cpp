@@ -142,7 +142,7 @@ CHECK_OF("beyond.1", attempt) {
            "draw the list only from the seed and the epoch: a resumed run needs it again");
 }
 
-// --- beyond.3
+// --- beyond.2
 
 struct RewardedStep {
   double reward;
@@ -221,7 +221,7 @@ void check_returns(const Run& run, int steps, double gamma) {
   }
 }
 
-CHECK_OF("beyond.3", attempt) {
+CHECK_OF("beyond.2", attempt) {
   struct Round {
     int world, environments, steps;
     double gamma;
@@ -241,12 +241,12 @@ CHECK_OF("beyond.3", attempt) {
   }
 }
 
-// --- beyond.2: a line that has 0.5 added to it in training, and not in evaluation
+// --- beyond.3: a line that has 0.5 added to it in training, and not in evaluation
 
 constexpr int kLinePoints = 12;
 constexpr size_t kLineEpochs = 4;
 
-CHECK_OF("beyond.2", attempt) {
+CHECK_OF("beyond.3", attempt) {
   const std::string models = std::filesystem::absolute(tutorials_folder()) / "models/";
   Row evaluations;
   double slope = 0;

@@ -11,7 +11,7 @@ NAMES = sorted(path.stem for path in (SOURCE / "tutorials/masters").glob("*")
                if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm", ".sh"))
 # two that are compiled, job scripts, a shell script and configs, with one wrong answer each
 FEW = [pytest.param(name, 1, id=f"{name}-one") for name in (
-    "compare.1", "ddp.1", "overlap.3", "resume.3", "sampler.1", "scale.1", "start.2", "start.3", "start.4")]
+    "compare.1", "ddp.1", "overlap.3", "resume.3", "sampler.1", "scale.4", "start.2", "start.3", "start.4")]
 ALL = [pytest.param(name, 99, id=f"{name}-all", marks=pytest.mark.full) for name in NAMES]
 
 
