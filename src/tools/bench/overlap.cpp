@@ -319,7 +319,7 @@ report::Page page_of(const OverlapResult& result) {
 }  // namespace
 
 report::Table table_of(const std::vector<Timing>& timings) {
-  report::Table table = {{"milliseconds", "step", "exchange", "shows", "hidden", "hidden %"}};
+  report::Table table = {{"milliseconds", "step", "exchange", "exposed", "hidden", "hidden %"}};
   for (const auto& timing : timings) {
     const bool travels = timing.busy > 0;
     table.push_back({timing.name, milliseconds(timing.seconds), milliseconds(timing.busy),
