@@ -79,25 +79,25 @@ struct TracedStep {
 void check_cost(const RankRun& rank, TracedStep step) {
   constexpr double kSlice = 0.25;
   step.backward_end += 6 * rank.rank();
-  double exchange = 0, shows = 0;
+  double exchange = 0, exposed = 0;
   for (double at = kSlice / 2; at < 1000; at += kSlice) {
     const auto holds = [&](const auto& span) {
       return span.first + 2 * rank.rank() <= at && at < span.second + 2 * rank.rank();
     };
     if (!std::any_of(step.buckets.begin(), step.buckets.end(), holds)) continue;
     exchange += kSlice;
-    if (at >= step.backward_end) shows += kSlice;
+    if (at >= step.backward_end) exposed += kSlice;
   }
   rank.expect_number("exchange", exchange,
                      "count the time in which any bucket is in transit: once if two are, and none in a gap");
-  rank.expect_number("shows", shows, "which part of the exchange comes after the end of backward?");
+  rank.expect_number("exposed", exposed, "which part of the exchange comes after the end of backward?");
 }
 
 CHECK_OF("overlap.2", attempt) {
   const std::vector<TracedStep> steps = {
-      {100, {{20, 60}, {50, 90}, {95, 130}}},              // two at once, a gap, one that shows
+      {100, {{20, 60}, {50, 90}, {95, 130}}},              // two at once, a gap, one that is exposed
       {200, {{10, 40}, {50, 80}, {90, 150}}},              // all of it hides
-      {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}},  // one inside another, and most of it shows
+      {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}},  // one inside another, and most of it is exposed
       {80, {}}};
   for (const auto& step : steps) {
     Row args = {step.backward_end};

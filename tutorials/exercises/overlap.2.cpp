@@ -1,18 +1,18 @@
 #include <lockstep/workshop.h>
 
 // A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
-// What an exchange costs is not how long it takes, but what of it shows: what is left when backward has
+// What an exchange costs is not how long it takes, but what of it is exposed: what is left when backward has
 // ended.
 //
 //   exchange   how long at least one bucket was on its way (two at once: that time counts once)
-//   shows      how much of that came after the end of backward
+//   exposed    how much of that came after the end of backward
 
 struct Span {
   double begin, end;  // ms
 };
 
 struct Cost {
-  double exchange, shows;
+  double exchange, exposed;
 };
 
 // The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
@@ -37,6 +37,6 @@ int main(int argc, char** argv) {
       buckets.push_back({numbers[i] + late, numbers[i + 1] + late});
     const auto cost = cost_of(buckets, numbers[0] + 3 * late);
     lockstep::show("exchange", cost.exchange);
-    lockstep::show("shows", cost.shows);
+    lockstep::show("exposed", cost.exposed);
   });
 }

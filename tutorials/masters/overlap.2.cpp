@@ -1,22 +1,22 @@
 //@ title      How much communication is exposed?
-//@ hint       Only what comes after the end of backward shows: cut each span there.
+//@ hint       Only what comes after the end of backward is exposed: cut each span there.
 //@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
 //@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
 #include <lockstep/workshop.h>
 
 // A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
-// What an exchange costs is not how long it takes, but what of it shows: what is left when backward has
+// What an exchange costs is not how long it takes, but what of it is exposed: what is left when backward has
 // ended.
 //
 //   exchange   how long at least one bucket was on its way (two at once: that time counts once)
-//   shows      how much of that came after the end of backward
+//   exposed    how much of that came after the end of backward
 
 struct Span {
   double begin, end;  // ms
 };
 
 struct Cost {
-  double exchange, shows;
+  double exchange, exposed;
 };
 
 // The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
@@ -30,7 +30,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   double until = 0;
   for (const auto& [begin, end] : buckets) {
     cost.exchange += std::max(0.0, end - std::max(begin, until));
-    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
+    cost.exposed += std::max(0.0, end - std::max({begin, until, backward_end}));
     until = std::max(until, end);
   }
   return cost;
@@ -38,7 +38,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   Cost cost = {0, 0};
   for (const auto& [begin, end] : buckets) {
     cost.exchange += end - begin;
-    cost.shows += std::max(0.0, end - std::max(begin, backward_end));
+    cost.exposed += std::max(0.0, end - std::max(begin, backward_end));
   }
   return cost;
   //@ wrong gaps
@@ -50,7 +50,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   double until = buckets.at(0).begin;
   for (const auto& [begin, end] : buckets) {
     cost.exchange += std::max(0.0, end - std::max(begin, until));
-    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
+    cost.exposed += std::max(0.0, end - std::max({begin, until, backward_end}));
     until = std::max(until, end);
   }
   return cost;
@@ -60,7 +60,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   for (const auto& [begin, end] : buckets) {
     const double more = std::max(0.0, end - std::max(begin, until));
     cost.exchange += more;
-    if (end > backward_end) cost.shows += more;
+    if (end > backward_end) cost.exposed += more;
     until = std::max(until, end);
   }
   return cost;
@@ -71,7 +71,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
     cost.exchange += std::max(0.0, end - std::max(begin, until));
     until = std::max(until, end);
   }
-  cost.shows = cost.exchange;
+  cost.exposed = cost.exchange;
   return cost;
   //@ wrong negative
   Cost cost = {0, 0};
@@ -80,7 +80,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
     cost.exchange += std::max(0.0, end - std::max(begin, until));
     until = std::max(until, end);
   }
-  cost.shows = until - backward_end;
+  cost.exposed = until - backward_end;
   return cost;
   //@ end
 }
@@ -100,6 +100,6 @@ int main(int argc, char** argv) {
       buckets.push_back({numbers[i] + late, numbers[i + 1] + late});
     const auto cost = cost_of(buckets, numbers[0] + 3 * late);
     lockstep::show("exchange", cost.exchange);
-    lockstep::show("shows", cost.shows);
+    lockstep::show("exposed", cost.exposed);
   });
 }

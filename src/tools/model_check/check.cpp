@@ -184,8 +184,8 @@ std::string pass_words(const char* mode, const Json& reached) {
   const auto missing = reached["without_gradient"].get<std::vector<std::string>>();
   const auto all = base::counted(reached["trained"].get<int64_t>(), "parameter");
   if (missing.empty()) return format("{}: forward and backward succeeded; {} got a gradient\n", mode, all);
-  return format("{}: forward and backward succeeded; {} of {} got no gradient: {}\n", mode, missing.size(), all,
-                base::join(missing, ", "));
+  return format("{}: forward and backward succeeded; {} of {} got no gradient: {}\n", mode, missing.size(),
+                all, base::join(missing, ", "));
 }
 
 // Python's numbers beside those computed here.
