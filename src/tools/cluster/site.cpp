@@ -56,7 +56,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {"account_flag", &Site::account_flag, "the option for the account: `-A`, `-P`, `--account`",
      Text::option},
     {"form", &Site::form,
-     "PBS: `select` = resources of each node; `totals` = those of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
+     "PBS: `select` = resources per node; `totals` = those of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
      "whole nodes",
      Text::word, "select totals nodes"},
     {"chunk", &Site::chunk, "PBS: what to add to each chunk of a select", Text::word},
