@@ -96,7 +96,7 @@ void check_cost(const RankRun& rank, TracedStep step) {
 CHECK_OF("overlap.2", attempt) {
   const std::vector<TracedStep> steps = {
       {100, {{20, 60}, {50, 90}, {95, 130}}},              // two at once, a gap, one that is exposed
-      {200, {{10, 40}, {50, 80}, {90, 150}}},              // all of it is hidden
+      {200, {{10, 40}, {50, 80}, {90, 150}}},              // all of it hides
       {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}},  // one inside another, and most of it is exposed
       {80, {}}};
   for (const auto& step : steps) {

@@ -114,7 +114,7 @@ TEST(Speed, IsOfAllRanksTogether) {
 TEST(StepTable, HasPartsThatAddUpAndNamesWhoHasTheMost) {
   const auto table = phase_table({rank_of(0.002), rank_of(0.004)});
   EXPECT_EQ(table.front(), (std::vector<std::string>{"milliseconds per step", "mean", "%", "min", "median",
-                                                     "max", "most on"}));
+                                                     "max", "max on"}));
   EXPECT_EQ(table.back(),
             (std::vector<std::string>{"step", "63.0", "100", "42.0", "63.0", "84.0", "rank 1"}));
   double sum = 0;

@@ -193,7 +193,7 @@ def records(path):
 def test_a_runs_weights_are_in_the_file_and_its_eval_twin(made, trained, export, check, tmp_path):
     (tmp_path / "out.pt2").write_text("something else, which makes room")
     result = export("--pt2", "out.pt2")
-    assert result.returncode == 0 and "is in out.eval.pt2" in result.output, result.output
+    assert result.returncode == 0 and "to out.eval.pt2" in result.output, result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.eval.pt2", "out.pt2"]
     saved = newest(trained / "runs/pima")["model"]
     for name in ("model.pt2", "model.eval.pt2"):

@@ -1,9 +1,10 @@
 #include <lockstep/workshop.h>
 
-// A trace shows when each bucket was in transit, and when backward had computed this rank's last gradient.
-// An exchange costs only the time that is exposed, after the end of backward.
+// A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
+// What an exchange costs is not how long it takes, but what of it is exposed: what is left when backward has
+// ended.
 //
-//   exchange   how long at least one bucket was in transit (if two were, that time counts once)
+//   exchange   how long at least one bucket was on its way (two at once: that time counts once)
 //   exposed    how much of that came after the end of backward
 
 struct Span {

@@ -1,13 +1,14 @@
 //@ title      How much communication is exposed?
-//@ hint       Only the time after the end of backward is exposed: cut each span there.
-//@ hint       Two buckets may be in transit at once. Count each moment once: where did the last one end?
-//@ hint       Keep `until`, up to where you have counted. A span adds the time after max(begin, until).
+//@ hint       Only what comes after the end of backward is exposed: cut each span there.
+//@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
+//@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
 #include <lockstep/workshop.h>
 
-// A trace shows when each bucket was in transit, and when backward had computed this rank's last gradient.
-// An exchange costs only the time that is exposed, after the end of backward.
+// A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
+// What an exchange costs is not how long it takes, but what of it is exposed: what is left when backward has
+// ended.
 //
-//   exchange   how long at least one bucket was in transit (if two were, that time counts once)
+//   exchange   how long at least one bucket was on its way (two at once: that time counts once)
 //   exposed    how much of that came after the end of backward
 
 struct Span {

@@ -406,7 +406,7 @@ report::Table phase_table(const std::vector<RankSteps>& ranks) {
   const bool several = ranks.size() > 1;
   const auto scale = scale_of(ranks);
   Table table = {{format("{} per step", scale.name), "mean", "%"}};
-  if (several) table[0].insert(table[0].end(), {"min", "median", "max", "most on"});
+  if (several) table[0].insert(table[0].end(), {"min", "median", "max", "max on"});
   const auto whole = spread_over(ranks, &RankSteps::step);
   for (size_t i = 0; i < train::kPhases; ++i) {
     const auto spread = spread_over(ranks, [i](const RankSteps& rank) { return rank.phases[i]; });

@@ -56,7 +56,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {"account_flag", &Site::account_flag, "the option for the account: `-A`, `-P`, `--account`",
      Text::option},
     {"form", &Site::form,
-     "PBS: `select` = the resources of each node; `totals` = of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
+     "PBS: `select` = resources per node; `totals` = those of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
      "whole nodes",
      Text::word, "select totals nodes"},
     {"chunk", &Site::chunk, "PBS: what to add to each chunk of a select", Text::word},
@@ -67,7 +67,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {"threads_per_core", &Site::threads_per_core,
      "CPUs that the scheduler counts per core: 2 if it counts hardware threads; 0 = the job detects it"},
     {"directives", &Site::directives,
-     "further directives of every job, each as after `#PBS` or `#SBATCH`; `--wait` needs the default log "
+     "directives to add to every job, without `#PBS` or `#SBATCH`; `--wait` needs the default log "
      "file"},
     {"modules", &Site::modules, "modules that a job loads, in this order"},
     {"start", &Site::start, "what starts the ranks; empty = the job chooses", Text::word,
@@ -81,7 +81,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
 const std::vector<SiteKey<Queue>> kQueueKeys = {
     {"gpus_per_node", &Queue::gpus_per_node,
      "NVIDIA GPUs of a node, and the default of `--gpus-per-node`; 0 = none"},
-    {"cores_per_node", &Queue::cores_per_node, "cores of a node, the most that a job can request"},
+    {"cores_per_node", &Queue::cores_per_node, "cores per node, the most that a job can request on each"},
     {"cores_per_gpu", &Queue::cores_per_gpu, "cores that must be requested with each GPU"},
     {"ranks_per_node", &Queue::ranks_per_node, "the default of `--ranks-per-node` without GPUs"},
     {"memory_gb", &Queue::memory_gb,
@@ -89,7 +89,7 @@ const std::vector<SiteKey<Queue>> kQueueKeys = {
     {"min_nodes", &Queue::min_nodes, "the fewest nodes of a job"},
     {"max_nodes", &Queue::max_nodes, "the most nodes of a job"},
     {"max_time", &Queue::max_time, "the longest job: `48h`, `30m`"},
-    {"directives", &Queue::directives, "further directives of a job in this queue"},
+    {"directives", &Queue::directives, "directives to add to a job in this queue"},
 };
 
 bool is_made_of(std::string_view text, std::string_view others) {
@@ -125,7 +125,7 @@ bool is_directive_word(const std::string& text) {
 }
 
 std::string site_reference() {
-  return table("of the site", kSiteKeys) + "\n" + table("of a queue, in `queues: {NAME: {...}}`", kQueueKeys);
+  return table("site key", kSiteKeys) + "\n" + table("queue key, in `queues: {NAME: {...}}`", kQueueKeys);
 }
 
 // ---- finding site files ----

@@ -183,9 +183,9 @@ Json reached(const ExportedNet& net) {
 std::string pass_words(const char* mode, const Json& reached) {
   const auto missing = reached["without_gradient"].get<std::vector<std::string>>();
   const auto all = base::counted(reached["trained"].get<int64_t>(), "parameter");
-  if (missing.empty()) return format("{}: forward and backward run; {} got a gradient\n", mode, all);
-  return format("{}: forward and backward run; {} of {} got no gradient: {}\n", mode, missing.size(), all,
-                base::join(missing, ", "));
+  if (missing.empty()) return format("{}: forward and backward succeeded; {} got a gradient\n", mode, all);
+  return format("{}: forward and backward succeeded; {} of {} got no gradient: {}\n", mode, missing.size(),
+                all, base::join(missing, ", "));
 }
 
 // Python's numbers beside those computed here.
@@ -194,7 +194,7 @@ constexpr std::string_view kGradientStart = "grad.";
 constexpr const char* kWriteAgain =
     "write one with the Python that `lockstep model template --sample` prints";
 constexpr const char* kToleranceWords =
-    "tolerance: 1e-4 of a tensor's largest number, and 1e-6; in half precision 1e-2 and 1e-3";
+    "tolerance: 1e-4 of a tensor's largest value + 1e-6; half precision: 1e-2 and 1e-3";
 constexpr const char* kLostBackward =
     "gradients differ although outputs agree: torch.export silently drops the backward of a custom "
     "autograd.Function and gradient hooks; write that part with torch's operators\n";

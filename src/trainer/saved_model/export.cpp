@@ -92,7 +92,7 @@ int export_folder(const Command& command, const std::string& checkpoint, const s
   // transformers knows no scale of a label
   if (const auto& scale = setup.data.label_scale) bert.scale_logits(scale->std, scale->mean);
   on_first(team, [&] { write_bert_folder(bert, folder_of(setup), output); });
-  if (team.first()) output::line(path + " is in " + output);
+  if (team.first()) output::line("wrote the weights of " + path + " to " + output);
   return kDone;
 }
 
@@ -109,7 +109,7 @@ int export_pt2(const Command& command, const std::string& checkpoint, const std:
   });
   tell_scale(setup, saved.tree);
   for (const auto& [original, copy] : all)
-    if (team.first()) output::line(saved.path + " is in " + copy);
+    if (team.first()) output::line("wrote the weights of " + saved.path + " to " + copy);
   return kDone;
 }
 

@@ -32,8 +32,8 @@ std::string shared_memory_line(const Team& team, double own) {
   std::vector<double> sum{own}, ends{own, -own};
   team.sum(sum);
   team.max(ends);
-  return format("optimiser state: {} of {} on this rank, {} to {} on {} ranks", kilobytes(own),
-                kilobytes(sum[0]), kilobytes(-ends[1]), kilobytes(ends[0]), team.world());
+  return format("optimiser state: {} of {} on this rank ({} ranks: {} to {} each)", kilobytes(own),
+                kilobytes(sum[0]), team.world(), kilobytes(-ends[1]), kilobytes(ends[0]));
 }
 
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
