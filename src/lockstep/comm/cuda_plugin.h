@@ -1,5 +1,5 @@
 #pragma once
-// The CUDA half as a plug-in: liblockstep_cuda.so, loaded only if the device is a GPU.
+// The CUDA plug-in, liblockstep_cuda.so, which lockstep loads only if the device is a GPU.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -96,7 +96,7 @@ int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& dev
   return share.threads;
 }
 
-// The CUDA half is loaded before any other call of libtorch.
+// Loads the CUDA plug-in before any other call of libtorch.
 void prepare_torch(const launch::DeviceChoice& device, int threads) {
   if (device.is_cuda()) comm::cuda().set_device(device.index);
   at::set_num_threads(threads);
