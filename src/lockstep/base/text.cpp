@@ -190,6 +190,16 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   return longer == candidates.end() ? best : std::optional(*longer);
 }
 
+std::string did_you_mean(std::string_view meant) {
+  return meant.empty() ? "" : format("did you mean {}? ", meant);
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         std::string_view otherwise) {
+  const auto near = nearest(word, candidates);
+  return near ? format("did you mean {}?", *near) : std::string(otherwise);
+}
+
 std::string counted(long long number, std::string_view what) {
   return format("{} {}{}", number, what, number == 1 ? "" : "s");
 }

@@ -359,7 +359,7 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
     json["id2label"][format("{}", i)] = folder.labels[i];
     json["label2id"][folder.labels[i]] = i;
   }
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return base::as_lines(json);
 }
 
 void check_labels(const BertForSequenceClassification& net, const std::vector<std::string>& labels) {

@@ -481,7 +481,7 @@ std::string json_of(const StepResult& result) {
   json["notes"] = notes_of(result);
   json["ranks"] = ordered_json::array();
   for (size_t i = 0; i < result.ranks.size(); ++i) json["ranks"].push_back(rank_json(result.ranks[i], i));
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return base::as_lines(json);
 }
 
 void check(const StepBench& bench) {

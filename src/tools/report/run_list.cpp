@@ -186,9 +186,8 @@ void check_word(const RunList& list, const std::string& word, const std::string&
   std::ranges::copy(list.differs, std::back_inserter(words));
   auto near = base::nearest(word, words);
   if (const auto meant = config::nearest_path(word); !near && config::find_key(meant)) near = meant;
-  throw InputError(
-      format("the runs have no '{}'", base::printable(word)), option,
-      (near ? format("did you mean {}? ", *near) : "") + format("use {} or a config key", known));
+  throw InputError(format("the runs have no '{}'", base::printable(word)), option,
+                   base::did_you_mean(near.value_or("")) + format("use {} or a config key", known));
 }
 
 // --- the table ---

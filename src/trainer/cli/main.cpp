@@ -57,10 +57,9 @@ const Subcommand& find(const std::string& name) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
-  const auto near = base::nearest(name, names);
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
+                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see: lockstep --help");
 }
 
 // --log LEVEL, -q and -v may stand before the command; they are passed on to it.

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 void print_json(const Json& facts) {
   Json json = {{"schema", 1}};
   json.update(facts);
-  output::print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  output::print(base::as_lines(json));
 }
 
 int play(const Setup& setup, const Actor& actor, Net& net, const std::string& path, bool json) {

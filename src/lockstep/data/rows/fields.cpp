@@ -139,11 +139,11 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   }
   const auto index = base::parse_number<size_t>(wanted);
   if (index && *index < header.size()) return *index;
-  const auto near = named ? base::nearest(wanted, header) : std::nullopt;
-  throw InputError(format("there is no column '{}'", base::printable(wanted)), where,
-                   near ? format("did you mean {}?", *near)
-                        : format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
-                                 named ? ": " + base::printable(base::join(header, ", "), 200) : ""));
+  throw InputError(
+      format("there is no column '{}'", base::printable(wanted)), where,
+      base::did_you_mean(named ? wanted : "", header,
+                         format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
+                                named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
 }
 
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,

@@ -60,7 +60,7 @@ int run_status(const std::vector<std::string>& args) {
 namespace {
 
 void print_runs_json(const report::RunList& list) {
-  output::print(report::run_json(list).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  output::print(base::as_lines(report::run_json(list)));
 }
 
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
