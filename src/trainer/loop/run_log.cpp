@@ -116,7 +116,7 @@ double RunLog::seconds() const {
   return seconds_before_ + seconds_since(begin_.moment);
 }
 
-// All ranks' samples a second.
+// Samples/s of all ranks.
 double RunLog::speed_since(const Mark& mark) const {
   return rate((samples_ - mark.samples) * shares_, seconds_since(mark.moment));
 }
