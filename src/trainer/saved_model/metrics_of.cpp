@@ -1,11 +1,10 @@
 // lockstep eval: the metrics of a checkpoint, on any number of ranks.
 #include "trainer/saved_model/saved_model.h"
 
-#include <nlohmann/json.hpp>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"

@@ -3,6 +3,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
 #include "lockstep/launch/process/leave.h"
