@@ -128,6 +128,19 @@ TEST_F(Report, SeveralRunsShowTheirCurvesAndConfigs) {
                 R"([["run.name","mine"],["optim.lr","0.2"],["optim.warp","9"],["task.name","mnist"]])"));
 }
 
+TEST_F(Report, RunsOfDifferentTasksShowTheirTasksAndFewOtherKeys) {
+  for (const std::string task : {"mnist", "pima"}) {
+    std::string config = "data:\n";
+    for (int i = 0; i < 20; ++i) config += format("  key_{}: {}\n", i, task);
+    write(run(task), "config.yaml", config + "task: {name: " + task + "}\n");
+    write(scratch_.path() / task, "status.json", kStatus);
+  }
+  const auto table = run_table(list_runs(scratch_.path()), 0);
+  EXPECT_TRUE(has(table, "task.name")) << table;
+  EXPECT_FALSE(has(table.substr(0, table.find('\n')), "key_7")) << table;
+  EXPECT_TRUE(has(table, "key_7, ")) << "it names what it leaves out: " << table;
+}
+
 TEST_F(Report, ManyRunsWithManyMetricsAreListedInSeconds) {
   std::string line = R"({"event":"epoch","epoch":0,"step":1)";
   for (int i = 1000; i < 5000; ++i) line += format(",\"metric_{}\":0.5", i);

@@ -227,6 +227,8 @@ void add_columns(Table& columns, const RunList& list, const std::string& word) {
   add("best", [&](const auto& run) { return metric_text(course_of(run, word).best); });
 }
 
+constexpr size_t kMostKeys = 8;  // that differ, in a table without --columns
+
 // The loss, what the task counts, and the keys in which the runs differ.
 std::vector<std::string> usual_columns(const RunList& list) {
   std::vector<std::string> words = {"state", "epoch", "step"};
@@ -234,7 +236,12 @@ std::vector<std::string> usual_columns(const RunList& list) {
   if (!has(list, words.back())) words.pop_back();
   for (const auto* name : {"accuracy", "recent_reward"})
     if (has(list, name)) words.emplace_back(name);
-  std::ranges::copy(list.differs, std::back_inserter(words));
+  auto keys = list.differs;
+  if (keys.size() > kMostKeys) {  // as in a folder of several tasks: the names of task and model say most
+    std::ranges::stable_partition(keys, [](const auto& key) { return key.ends_with(".name"); });
+    keys.resize(kMostKeys);
+  }
+  std::ranges::copy(keys, std::back_inserter(words));
   words.emplace_back("when");
   return words;
 }
@@ -312,13 +319,16 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
     if (seen.insert(word).second) add_columns(columns, list, word);
   }
   std::vector<std::string> left_out;
+  if (asked.empty())
+    std::ranges::copy_if(list.differs, std::back_inserter(left_out),
+                         [&](const auto& key) { return !seen.contains(key); });
   auto text = aligned(turned(columns));
   while (columns.size() > 2 && width > 0 && width_of(text) > static_cast<size_t>(width)) {
     left_out.insert(left_out.begin(), columns.back()[0]);
     columns.pop_back();
     text = aligned(turned(columns));
   }
-  if (!left_out.empty()) text += format("not shown: {} (see --json)\n", base::join(left_out, ", "));
+  if (!left_out.empty()) text += format("not shown: {} (see --json)\n", base::listed(left_out, left_out.size()));
   return text;
 }
 
