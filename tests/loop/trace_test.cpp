@@ -82,8 +82,7 @@ struct Written : torch::profiler::impl::ProfilerStubs {
 struct Standing {
   explicit Standing(Written& written) { torch::profiler::impl::registerCUDAMethods(&written); }
   ~Standing() { torch::profiler::impl::registerCUDAMethods(before_); }
-  Standing(const Standing&) = delete;
-  Standing& operator=(const Standing&) = delete;
+  Standing(Standing&&) = delete;
 
  private:
   torch::profiler::impl::ProfilerStubs* before_ =

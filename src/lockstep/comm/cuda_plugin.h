@@ -20,8 +20,7 @@ class StepGraph {
  public:
   StepGraph() = default;
   virtual ~StepGraph() = default;
-  StepGraph(const StepGraph&) = delete;
-  StepGraph& operator=(const StepGraph&) = delete;
+  StepGraph(StepGraph&&) = delete;
 
   /// Records the device work of `work` without running it; its host work runs now. Replaces the previous
   /// recording. Error if the work waits for the device, which cannot be recorded.

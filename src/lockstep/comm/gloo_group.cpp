@@ -63,8 +63,7 @@ class LimitOfCall {
     outer = limit_;
   }
   ~LimitOfCall() { outer = before_; }
-  LimitOfCall(const LimitOfCall&) = delete;
-  LimitOfCall& operator=(const LimitOfCall&) = delete;
+  LimitOfCall(LimitOfCall&&) = delete;
   std::chrono::milliseconds get() const { return limit_; }
 
  private:
@@ -252,8 +251,7 @@ class StdoutRedirect {
     const std::lock_guard guard(mutex);
     if (--count == 0) std::cout.rdbuf(own);
   }
-  StdoutRedirect(const StdoutRedirect&) = delete;
-  StdoutRedirect& operator=(const StdoutRedirect&) = delete;
+  StdoutRedirect(StdoutRedirect&&) = delete;
 
  private:
   static inline std::mutex mutex;

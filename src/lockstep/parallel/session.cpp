@@ -30,8 +30,7 @@ class SingleSession {
     is_open = true;
   }
   ~SingleSession() { is_open = false; }
-  SingleSession(const SingleSession&) = delete;
-  SingleSession& operator=(const SingleSession&) = delete;
+  SingleSession(SingleSession&&) = delete;
 
   static void check() {
     if (!is_open && !was_joined) return;

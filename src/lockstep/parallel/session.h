@@ -36,8 +36,7 @@ class Session {
   /// For the program, which reads its options after the runtime has started.
   Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining);
   ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session(Session&&) = delete;
 
   /// From 0 to world() - 1.
   int rank() const { return team().rank(); }

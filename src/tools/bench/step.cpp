@@ -31,8 +31,7 @@ class TrainingSteps {
         feed_(learner_.source->feed(setup.settings)) {
     clock_.time_on(setup.team->device());
   }
-  TrainingSteps(const TrainingSteps&) = delete;
-  TrainingSteps& operator=(const TrainingSteps&) = delete;
+  TrainingSteps(TrainingSteps&&) = delete;
 
   /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
   void make_ready() {

@@ -101,8 +101,7 @@ class SignalsNoted {
   ~SignalsNoted() {
     for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }
-  SignalsNoted(const SignalsNoted&) = delete;
-  SignalsNoted& operator=(const SignalsNoted&) = delete;
+  SignalsNoted(SignalsNoted&&) = delete;
 
  private:
   std::array<struct sigaction, kSignals.size()> before_{};

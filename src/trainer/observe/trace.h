@@ -90,8 +90,8 @@ class Traced {
   ~Traced() {
     if (tracer_) tracer_->add(kind_, begin_, Tracer::Clock::now());
   }
-  Traced(const Traced&) = delete;
-  Traced& operator=(const Traced&) = delete;
+  ScopedSpan(const ScopedSpan&) = delete;
+  ScopedSpan& operator=(const ScopedSpan&) = delete;
 
  private:
   Tracer* tracer_;

@@ -84,8 +84,7 @@ class SoftLimit {
     ::setrlimit(RLIMIT_NOFILE, &lower);
   }
   ~SoftLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  SoftLimit(const SoftLimit&) = delete;
-  SoftLimit& operator=(const SoftLimit&) = delete;
+  SoftLimit(SoftLimit&&) = delete;
   rlim_t hard() const { return before_.rlim_max; }
 
  private:

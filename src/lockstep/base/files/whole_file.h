@@ -59,8 +59,7 @@ class TemporaryFolder {
   /// Under TMPDIR, or /tmp.
   TemporaryFolder();
   ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder(TemporaryFolder&&) = delete;
 
   const std::string& path() const { return path_; }
 

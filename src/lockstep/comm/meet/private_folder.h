@@ -27,8 +27,7 @@ class PrivateFile {
   /// Throws Error if rank 0 of another job has locked the file at this path.
   PrivateFile(const std::string& path, bool locked, const Fill& fill);
   ~PrivateFile();
-  PrivateFile(const PrivateFile&) = delete;
-  PrivateFile& operator=(const PrivateFile&) = delete;
+  PrivateFile(PrivateFile&&) = delete;
 
  private:
   std::string path_;

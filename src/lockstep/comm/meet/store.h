@@ -33,8 +33,7 @@ class QuietJoin {
  public:
   QuietJoin();
   ~QuietJoin();
-  QuietJoin(const QuietJoin&) = delete;
-  QuietJoin& operator=(const QuietJoin&) = delete;
+  QuietJoin(QuietJoin&&) = delete;
 
  private:
   int before_;

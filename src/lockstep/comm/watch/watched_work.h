@@ -75,8 +75,7 @@ class TimeoutThread {
  public:
   TimeoutThread(Connections connections, std::shared_ptr<const PeerMonitor> monitor);
   ~TimeoutThread();
-  TimeoutThread(const TimeoutThread&) = delete;
-  TimeoutThread& operator=(const TimeoutThread&) = delete;
+  TimeoutThread(TimeoutThread&&) = delete;
 
   /// Checks it until it is over.
   void add(const std::shared_ptr<CollectiveWatch>& watch);

@@ -16,8 +16,7 @@ namespace lockstep::data {
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path);
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
+  ByteSource(ByteSource&&) = delete;
   ~ByteSource();
 
   /// Fills `into` with `size` bytes, or with fewer at the end of the data.

@@ -19,8 +19,7 @@ class TextExchange {
  public:
   TextExchange() = default;
   virtual ~TextExchange() = default;
-  TextExchange(const TextExchange&) = delete;
-  TextExchange& operator=(const TextExchange&) = delete;
+  TextExchange(TextExchange&&) = delete;
 
   /// In rank order on rank 0; empty on other ranks.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
@@ -50,8 +49,7 @@ class Runtime {
   explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
   /// Waits for the others and finalises MPI. During an exception it does neither, so that no rank hangs.
   ~Runtime();
-  Runtime(const Runtime&) = delete;
-  Runtime& operator=(const Runtime&) = delete;
+  Runtime(Runtime&&) = delete;
 
   const Job& job() const { return job_; }
   /// From LOCKSTEP_JOIN_TIMEOUT or the options.

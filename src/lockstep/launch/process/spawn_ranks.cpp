@@ -46,8 +46,7 @@ class HeldSignals {
     ::pthread_sigmask(SIG_BLOCK, &set_, &former_);
   }
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  HeldSignals(HeldSignals&&) = delete;
 
   /// The next one; 0 after `patience`.
   int next(std::chrono::milliseconds patience, siginfo_t& facts) const {
