@@ -12,6 +12,9 @@
 
 namespace lockstep::base {
 
+/// Only ASCII letters change, in any locale.
+std::string lower_case(std::string_view text);
+
 /// The number of single-character edits between two words; a swap of neighbours counts as one.
 size_t edit_distance(std::string_view from, std::string_view to);
 

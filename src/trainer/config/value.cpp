@@ -136,10 +136,8 @@ bool needs_quotes(const std::string& text) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '/' || c == '.' || c == '-';
   };
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain)) return true;
-  if (std::find(words.begin(), words.end(), lower) != words.end()) return true;
+  if (std::find(words.begin(), words.end(), base::lower_case(text)) != words.end()) return true;
   const auto first = static_cast<unsigned char>(text[0]);
   const bool path = text[0] == '/' || text.starts_with("./") || text.starts_with("../");
   return !std::isalpha(first) && first != '_' && !path;

@@ -295,7 +295,7 @@ const std::map<std::string, TextLayout> kByEnding{
 };
 
 std::string ending_of(const std::string& name) {
-  auto path = lower_case(name);
+  auto path = base::lower_case(name);
   if (path.ends_with(".gz")) path.resize(path.size() - 3);
   const auto point = path.find_last_of("./");
   return point == std::string::npos ? "" : path.substr(point);
