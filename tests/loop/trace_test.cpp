@@ -19,9 +19,8 @@ std::string written(const std::vector<RankTrace>& ranks) {
 std::vector<nlohmann::json> spans_in(const std::string& text) {
   std::vector<nlohmann::json> spans;
   const auto whole = nlohmann::json::parse(text);
-  for (const auto& event : whole.at("traceEvents")) {
+  for (const auto& event : whole.at("traceEvents"))
     if (event.at("ph") == "X") spans.push_back(event);
-  }
   return spans;
 }
 

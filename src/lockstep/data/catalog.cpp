@@ -158,7 +158,7 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   const auto name = format("{}-{}", digest.substr(0, 16), fs::path(path).filename().string());
   const auto copy = (fs::path(folder) / name).string();
   if (is_own_file(copy) && fs::file_size(copy, failed) == static_cast<size_t>(facts.st_size)) return copy;
-  base::remove_dead_partials(copy);  // from a job that was killed here
+  base::remove_stale_partials(copy);  // from a job that was killed here
   try {
     base::write_whole(
         copy,

@@ -315,8 +315,8 @@ void read_bert_weights(BertForSequenceClassification& net, const std::string& fo
   const torch::NoGradGuard no_grad;
   std::set<const void*> taken;
   for (const auto& [own, given] : fit.taken) take(own, given, taken);
-  net.draw_anew({fit.drawn.begin(), fit.drawn.end()});
-  net.say_when_learning(note_of(fit, file));
+  net.draw({fit.drawn.begin(), fit.drawn.end()});
+  net.set_training_note(note_of(fit, file));
 }
 
 namespace {

@@ -34,7 +34,7 @@ class Session {
   /// node's GPUs 2 and 3. The first is the rank's device. Ignored on CPUs.
   explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
   /// For the program, which reads its options after the runtime has started.
-  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining);
+  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& setup);
   ~Session();
   Session(Session&&) = delete;
 
@@ -90,5 +90,7 @@ struct SessionSetup {
   /// ranks throw an Error that it throws.
   std::function<comm::Facts(const launch::DeviceChoice&)> facts;
 };
+/// Deprecated.
+using Joining [[deprecated("use SessionSetup")]] = SessionSetup;
 
 }  // namespace lockstep::parallel

@@ -123,7 +123,7 @@ struct Counted {
 
 Counted counted_step(TrainingSteps& steps) {
   steps.make_ready();  // acting does not count as work of a step
-  const WorkCount count;
+  const FlopCounter count;
   const auto before = steps.samples();
   steps.take();
   return {count.so_far(), steps.samples() - before};

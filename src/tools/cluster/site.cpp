@@ -279,7 +279,7 @@ void require_map(const YamlNode& node, const std::string& what) {
                    std::string("write key: value; ") + kEveryKey);
 }
 
-void refuse_twins(const YamlNode& map) {
+void refuse_duplicates(const YamlNode& map) {
   for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
     const auto& name = *entry->first;
     const auto other = std::find_if(map.entries.begin(), entry,
@@ -294,7 +294,7 @@ void refuse_twins(const YamlNode& map) {
 template <class Owner>
 void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
                Owner& owner, const std::string& besides = "") {
-  refuse_twins(map);
+  refuse_duplicates(map);
   for (const auto& entry : map.entries) {
     const auto &name = entry.first, &value = entry.second;
     const bool is_text = name->kind == YamlNode::Kind::scalar;
@@ -358,7 +358,7 @@ Site parse_site(const std::string& text, const std::string& file) {
   for (const auto& [name, queues] : root->entries) {
     if (name->text != "queues") continue;
     require_map(*queues, "queues");
-    refuse_twins(*queues);
+    refuse_duplicates(*queues);
     for (const auto& [queue, node] : queues->entries) site.queues.push_back(read_queue(*queue, *node));
   }
   if (site.queue_flag.empty()) site.queue_flag = site.slurm() ? "--partition" : "-q";

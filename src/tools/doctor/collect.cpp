@@ -283,9 +283,9 @@ constexpr Collector kCollectors[] = {
 
 RankFacts collect(const DoctorSettings& settings, const std::function<void(const char* name)>& begin) {
   RankFacts facts;
-  facts.job.host = launch::current_surroundings({}).host;
+  facts.job.host = launch::read_host_facts({}).host;
   facts.pid = ::getpid();
-  facts.machine = launch::own_seat(facts.job).machine;
+  facts.machine = launch::reported_place(facts.job).machine;
   for (const Collector& collector : kCollectors) {
     begin(collector.name);
     try {

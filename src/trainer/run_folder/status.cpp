@@ -216,7 +216,7 @@ std::string in_words(const Cost& cost) {
   return text + format(", {:.3f} kWh ({})", cost.energy_joules / kKilowattHour, cost.energy_source);
 }
 
-Lost lost_since(const RunStatus& before, int64_t step) {
+RestartCost lost_since(const RunStatus& before, int64_t step) {
   if (before.state == RunState::done || before.state == RunState::stopped_on_request) return {};
   const double now = unix_now();
   return {before.updated > 0 ? std::max(0.0, now - before.updated) : 0,

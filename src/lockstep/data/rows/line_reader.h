@@ -42,7 +42,7 @@ class LineReader {
   /// call.
   bool next(std::string_view& line);
   /// The same for blank lines too.
-  bool next_of_all(std::string_view& line);
+  bool next_or_blank(std::string_view& line);
   /// The line's number, from 1.
   int64_t number() const { return number_; }
 

@@ -27,12 +27,12 @@ int run_report(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one page
-  if (!out.empty()) base::check_output(out, kElsewhere);
+  if (!out.empty()) base::check_output(out, kChooseOutHint);
   const auto html = report::report({folders.begin(), folders.end()});
   const auto usual =
       folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
   const auto file = out.empty() ? usual : out;
-  if (out.empty()) base::check_output(file, kElsewhere);
+  if (out.empty()) base::check_output(file, kChooseOutHint);
   base::write_output(file, html, "free disk space, or choose another --out");
   output::line(file);
   return kDone;

@@ -55,7 +55,7 @@ void refuse_no_samples(const Dataset& set) {
 
 }  // namespace
 
-int print_metrics_of(const Command& command, const std::string& checkpoint, bool json) {
+int print_metrics(const Command& command, const std::string& checkpoint, bool json) {
   auto setup = join_job(command);
   const auto [path, tree] = read_saved(*setup.team, checkpoint);
   if (!recall(setup, tree) || !load_evaluation(setup)) load_data(setup);
