@@ -11,7 +11,7 @@ import pytest
 from process_kit import PATIENCE, ends_of, shared_library, wait_for
 from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
-pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/meet", "comm/shm", "comm/watch")
+pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/rendezvous", "comm/shm", "comm/watch")
 
 STEPS_FOR_EVER = 1_000_000
 

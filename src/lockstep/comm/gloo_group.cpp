@@ -11,7 +11,7 @@
 #include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/group_texts.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/watched_work.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/options.h"

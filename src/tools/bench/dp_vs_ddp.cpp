@@ -18,7 +18,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/device_memory.h"

@@ -23,7 +23,7 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/control_groups.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/layout.h"

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/runtime.h"

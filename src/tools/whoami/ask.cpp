@@ -12,7 +12,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/report.h"
 #include "lockstep/launch/scheduler.h"

@@ -21,7 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/runtime.h"

@@ -1,5 +1,5 @@
 // The ranks' first meeting without MPI: ranks as threads, and other services at rank 0's address.
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,8 +13,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/network.h"
+#include "lockstep/comm/rendezvous/store.h"
 
 namespace lockstep::comm {
 namespace {

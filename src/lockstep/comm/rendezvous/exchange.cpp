@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 
 #include <algorithm>
 #include <exception>
@@ -11,7 +11,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/rendezvous/peers.h"
 
 namespace lockstep::comm {
 

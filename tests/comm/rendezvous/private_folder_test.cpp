@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/store.h"
 #include "refusal.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

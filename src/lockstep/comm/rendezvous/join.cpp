@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -12,9 +12,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/private_folder.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/network.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
+#include "lockstep/comm/rendezvous/store.h"
 #include "lockstep/launch/layout.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::comm {
