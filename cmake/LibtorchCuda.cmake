@@ -8,7 +8,7 @@ if(rocm)
   return()
 endif()
 if(NOT Libtorch_torch_cuda OR NOT Libtorch_c10_cuda)
-  set(Libtorch_CUDA_MISSING "this libtorch has no CUDA half")
+  set(Libtorch_CUDA_MISSING "this libtorch was built without CUDA")
   return()
 endif()
 

@@ -9,8 +9,8 @@
 
 #include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithm_backend.h"
-#include "lockstep/comm/meet/shared_store.cpp"  // makes a c10d::Store
 #include "lockstep/comm/mpi/backend.h"
+#include "lockstep/comm/rendezvous/shared_store.cpp"  // makes a c10d::Store
 
 namespace {
 

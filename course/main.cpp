@@ -237,7 +237,7 @@ std::string lockstep::cli::last_trace() {
 int main(int argc, char** argv) {
   lockstep::launch::end_with_spawner();
   lockstep::base::open_standard_descriptors();
-  lockstep::cli::never_abort();
+  lockstep::cli::exit_on_uncaught_errors();
   std::signal(SIGPIPE, SIG_IGN);
   return lockstep::cli::guarded([&](bool& alike) {
     return lockstep::workshop::run({argv + 1, argv + argc}, alike);

@@ -18,8 +18,7 @@ class LiveBytes {
     c10::SetCPUAllocator(&counter(), kPriority);
   }
   ~LiveBytes() { c10::SetCPUAllocator(before_, kPriority); }
-  LiveBytes(const LiveBytes&) = delete;
-  LiveBytes& operator=(const LiveBytes&) = delete;
+  LiveBytes(LiveBytes&&) = delete;
 
   int64_t most() const { return counter().most - held_before_; }
   int64_t now() const { return counter().held - held_before_; }

@@ -1,7 +1,6 @@
-"""run.py [ROUNDS]: what train.as_world costs: N ranks on P processes beside plain DDP on P ranks with the same global batch, in turn.
+"""run.py [ROUNDS]: measures the cost of train.as_world: N ranks on P processes against plain DDP on P ranks with the same global batch.
 
-Verified: the model after N ranks on P processes is, bit for bit, that of N processes. Prints samples a second (medians), the ratio of
-the medians, and the memory (PSS) that all ranks of each take together.
+Checks that both train the same model, bit for bit. Prints median samples/s, their ratio, and the total memory (PSS) of all ranks.
 """
 
 import hashlib
@@ -51,7 +50,7 @@ def digest(folder):
 
 
 def train(model, config, processes, words):
-    """(samples a second, MB of all ranks, a digest of the model)"""
+    """(samples/s, MB of all ranks, a digest of the model)"""
     most = [0.0]
 
     def watch(started):
@@ -79,7 +78,8 @@ def main():
                 runs = [(train(model, config, p, settings(model, batch * n // p)),
                          train(model, config, p, settings(model, batch, **{"train.as_world": n}))) for _ in range(rounds)]
                 if any(ours[2] != whole[n] for _, ours in runs):
-                    sys.exit(f"{model}: {n} ranks on {p} processes trained another model than {n} processes")
+                    sys.exit(f"error: {model}: {n} ranks on {p} processes trained a different model than {n} processes\n"
+                             f"  hint: compare the two runs: lockstep train {config} --set train.as_world={n}")
                 plain, ours = (statistics.median(pair[i][0] for pair in runs) for i in (0, 1))
                 print(f"{model:12}{f'{n} on {p}':>8}{plain:12.0f}{ours:13.0f}{ours / plain:7.2f}"
                       f"{max(pair[0][1] for pair in runs):10.0f}{max(pair[1][1] for pair in runs):13.0f}", flush=True)

@@ -1,4 +1,4 @@
-"""Who trains: lockstep with a config and settings, or a Python program. Each gives samples a second, losses and memory."""
+"""Who trains: lockstep with a config and settings, or a Python program. Each gives samples/s, losses and memory."""
 
 import dataclasses
 import json

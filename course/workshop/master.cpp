@@ -233,9 +233,8 @@ Master find_exercise(const std::string& word) {
     if (exercise.name() == name) return exercise;
     names.push_back(exercise.name());
   }
-  const auto meant = base::nearest(name, names);
   throw InputError(format("there is no exercise '{}'", base::printable(word)), "",
-                   meant ? format("did you mean {}?", *meant) : "list them all with lockstep check");
+                   base::did_you_mean(name, names, "list them all with lockstep check"));
 }
 
 }  // namespace lockstep::workshop

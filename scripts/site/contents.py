@@ -5,7 +5,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/**.md", "tutorials/**.md", "examples/**.md", "data/*.md"]
-COURSE = "The course"
+COURSE = "Tutorials"
 DOCS = {"How to": "docs/how-to/", "Reference": "docs/reference/", "Explanation": "docs/explanation/"}  # caption -> folder
 PROJECT = "The project"  # what no other caption has
 FOLDERS = ["docs/decisions/", "tutorials/exercises/"]  # their pages stand under the folder's README.md, where there is one

@@ -11,10 +11,10 @@ from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
 OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported")
-OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without its CUDA half
+OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without the CUDA plug-in
 OTHERS = ("2.7.1", "2.11.0")  # the oldest, and the last main one; the newest is what everything else runs with
 # The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.
-WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/meet", "comm/mpi", "comm/shm", "comm/watch", "config", "data",
+WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/rendezvous", "comm/mpi", "comm/shm", "comm/watch", "config", "data",
                     "every command", "exported", "kernels", "launch", "models", "optim", "parallel", "report", "run_folder", "tasks", "text", "zero")
 NOT_SANITIZED = ("scale", "consumer")  # 20 sanitized ranks want 6 GB, and a stranger's project has no sanitizer
 # Leaks are MPI's and libtorch's; gcc's sanitizer must not object to being loaded by a plug-in's host; SIGBUS is left to the

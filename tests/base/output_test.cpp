@@ -85,7 +85,7 @@ TEST(WriteWhole, AKilledWritersFileIsRemovedAndALivingOnesIsNot) {
   const auto dead = folder.write(".out.json.12345.partial", "half");
   const auto living = folder.write(".out.json.12346.partial", "half");
   fs::last_write_time(dead, fs::file_time_type::clock::now() - std::chrono::minutes(20));
-  base::remove_dead_partials(folder / "out.json");
+  base::remove_stale_partials(folder / "out.json");
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(living));
 }

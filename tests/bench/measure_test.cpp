@@ -38,13 +38,14 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {}), "");
 }
 
-TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
+TEST(TurnOptions, HaveTheMedianOfEachNumberAndWarmUp) {
   std::vector<std::pair<size_t, int>> turns;
-  const auto medians = medians_in_turns(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},
-                                        [&](size_t method, int round) -> std::vector<double> {
-                                          turns.emplace_back(method, round);
-                                          return {10.0 * static_cast<double>(method) + round, -1.0 * round};
-                                        });
+  const auto medians =
+      interleaved_medians(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},
+                          [&](size_t method, int round) -> std::vector<double> {
+                            turns.emplace_back(method, round);
+                            return {10.0 * static_cast<double>(method) + round, -1.0 * round};
+                          });
   EXPECT_EQ(medians, (std::vector<std::vector<double>>{{2, -2}, {12, -2}}));
   EXPECT_EQ(turns.size(), 8U);
   EXPECT_EQ(turns[1], (std::pair<size_t, int>{1, 0})) << "one after the other within a round";
@@ -53,8 +54,8 @@ TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
 // One rank alone: its sum is its own numbers.
 TEST(AllReduce, AWrongSumIsAnError) {
   const Team team({}, {}, at::kCPU);
-  const Way right{.name = "right", .sum = [](at::Tensor&) {}};
-  const Way wrong{.name = "wrong", .sum = [](at::Tensor& tensor) { tensor.view({-1})[-1] += 1; }};
+  const SumMethod right{.name = "right", .sum = [](at::Tensor&) {}};
+  const SumMethod wrong{.name = "wrong", .sum = [](at::Tensor& tensor) { tensor.view({-1})[-1] += 1; }};
   EXPECT_EQ(measured(team, {right, right}, 400, 3, [] {}).size(), 2u);
   EXPECT_THROW(measured(team, {right, wrong}, 400, 3, [] {}), Error);
 }

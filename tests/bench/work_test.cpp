@@ -14,7 +14,7 @@ namespace {
 
 template <class Steps>
 Work work_of(const Steps& steps) {
-  const WorkCount count;
+  const FlopCounter count;
   steps();
   return count.so_far();
 }
@@ -108,7 +108,7 @@ TEST(Work, OfAttentionIsThatOfItsProducts) {
 TEST(Work, IsCountedOnEveryThreadAndNoLonger) {
   const auto a = at::rand({4, 4});
   {
-    const WorkCount count;
+    const FlopCounter count;
     std::thread([&] { at::mm(a, a); }).join();
     at::mm(a, a);
     EXPECT_EQ(count.so_far().all(), 2 * 2.0 * 64);

@@ -56,7 +56,7 @@ TEST(CliFailure, OfWrongUseRankZeroAloneSpeaks) {
 }
 
 void throw_in_a_thread(const std::string& what) {
-  never_abort();
+  exit_on_uncaught_errors();
   std::thread([&] { throw std::runtime_error(what); }).join();
 }
 

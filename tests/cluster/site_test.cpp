@@ -75,9 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
 // A site file from what schedulers say of themselves, also of uneven and foreign nodes.
 
 bool has(const FoundSite& found, const std::string& note) {
-  for (const auto& line : found.notes) {
+  for (const auto& line : found.notes)
     if (line.find(note) != std::string::npos) return true;
-  }
   return false;
 }
 

@@ -106,13 +106,13 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(array_of("7_3"), "7");
   EXPECT_EQ(log_of({"slurm"}, "mine", "7"), "mine-7.out");
   EXPECT_EQ(log_of({"pbs"}, "a-name-of-eighteen", "7[3].server"), "a-name-of-eighteen.o7.3");
-  EXPECT_EQ(how_to_cancel({"pbs"}, "7[].server"), "qdel $'7[].server'");
+  EXPECT_EQ(cancel_command({"pbs"}, "7[].server"), "qdel $'7[].server'");
 }
 
 TEST(Scheduler, NamesTheClusterWhereThereAreSeveral) {
-  EXPECT_EQ(how_to_cancel({"slurm", "east"}, "7"), "scancel --clusters=east 7");
-  EXPECT_EQ(how_to_look({"slurm", "a b"}, "7"), "squeue --clusters=$'a b' --jobs=7");
-  EXPECT_EQ(how_to_cancel({"slurm"}, "7"), "scancel 7");
+  EXPECT_EQ(cancel_command({"slurm", "east"}, "7"), "scancel --clusters=east 7");
+  EXPECT_EQ(show_command({"slurm", "a b"}, "7"), "squeue --clusters=$'a b' --jobs=7");
+  EXPECT_EQ(cancel_command({"slurm"}, "7"), "scancel 7");
 }
 
 TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {

@@ -42,8 +42,7 @@ class CudaPlugin : public ::testing::Test {
  protected:
   void SetUp() override {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-    if (!std::filesystem::exists(plugin()))
-      GTEST_SKIP() << "no " << plugin() << ": built without the CUDA half";
+    if (!std::filesystem::exists(plugin())) GTEST_SKIP() << "no " << plugin() << ": built without CUDA";
   }
 };
 

@@ -1,4 +1,4 @@
-// The CUDA half where no device is to be seen: it loads, says so, and its errors are the program's.
+// The CUDA plug-in on a machine without a GPU: it loads, reports no device, and throws the program's errors.
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@ sys.path[:0] = [str(SOURCE / folder) for folder in ("bench/gpu", "bench/comparis
 def libraries(build_dir):
     """What is preloaded, the driver first; skips where the build has none."""
     if cache_value(build_dir, "LOCKSTEP_GPULAB") != "ON":
-        pytest.skip("this build has no pretended GPUs: they need the CUDA half, for CUDA 13")
+        pytest.skip("this build has no simulated GPUs: they need the CUDA plug-in for CUDA 13")
     folder = build_dir / "gpulab"
     found = [folder / "libcuda.so.1", *folder.glob("libcudart.so.*"), folder / "libnccl.so.2"]
     assert len(found) == 3 and all(file.exists() for file in found), f"{folder} is not built: ninja -C {build_dir} gpulab"

@@ -213,7 +213,7 @@ def test_exact_refuses_what_would_change_the_bits(lockstep, mpirun, tmp_path):
 
 @pytest.mark.parametrize("left, words", [
     (dict(LOCKSTEP_RANK=1, LOCKSTEP_WORLD_SIZE=2), "unset LOCKSTEP_RANK LOCKSTEP_WORLD_SIZE"),
-    (dict(LOCKSTEP_CARRIER=1, LOCKSTEP_MEETING="x"), "")])
+    (dict(LOCKSTEP_CARRIER=1, LOCKSTEP_RENDEZVOUS="x"), "")])
 def test_variables_that_somebody_left_behind(left, words, lockstep, run, tmp_path):
     result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__max_steps=2), cwd=tmp_path, env=left)
     assert result.returncode == (2 if words else 0) and words in result.stderr, result.stderr

@@ -11,7 +11,7 @@ import pytest
 from process_kit import PATIENCE, ends_of, shared_library, wait_for
 from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
-pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/meet", "comm/shm", "comm/watch")
+pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/rendezvous", "comm/shm", "comm/watch")
 
 STEPS_FOR_EVER = 1_000_000
 
@@ -149,9 +149,9 @@ def gpus():
 
 @pytest.mark.parametrize("world", [world for world in (1, 2, 4) if world <= gpus()])
 def test_real_gpus_sum_and_train_as_the_cpu(ranks, mpirun, run, build_dir, world):
-    """The tests of C++ are in processes of their own, because the CUDA half has to come first."""
+    """Each C++ test runs in its own process, because the CUDA plug-in must be loaded first."""
     if not (build_dir / "lib/liblockstep_cuda.so").exists():
-        pytest.skip("built without the CUDA half")
+        pytest.skip("built without CUDA")
     for status, _, err in ends_of(ranks(world, backend="nccl", steps=20)):
         assert status == 0, err
     for binary, test, of_ranks in (("test_parallel", "DataParallelOnGpus.TheSameAsOnTheCpu", {1}),

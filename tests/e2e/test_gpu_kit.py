@@ -18,7 +18,7 @@ PARTS = ["doctor", "plugin", "nccl", "tests", "parity", "fp16", "step", "speed",
 @pytest.fixture(scope="session")
 def archive(build_dir, once):
     if not (build_dir / "lib/liblockstep_cuda.so").exists():
-        pytest.skip("built without the CUDA half")
+        pytest.skip("built without CUDA")
 
     def pack(folder):
         made = run_process([SCRIPT, "--build", build_dir, "--out", folder])

@@ -9,7 +9,7 @@ import time
 import pytest
 from process_kit import PATIENCE, ends_of, shared_library, wait_for
 
-pytestmark = pytest.mark.about("comm/meet")
+pytestmark = pytest.mark.about("comm/rendezvous")
 
 
 @pytest.fixture

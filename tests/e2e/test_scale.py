@@ -5,7 +5,7 @@ import pytest
 from process_kit import LONG_PATIENCE
 from train_kit import DATA, checkpoints, status
 
-pytestmark = pytest.mark.about("comm/meet", "launch")
+pytestmark = pytest.mark.about("comm/rendezvous", "launch")
 
 PIMA = f"""
 run: {{name: pima}}

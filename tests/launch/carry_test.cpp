@@ -34,7 +34,7 @@ TEST(Carry, BlocksAreEvenInOrderAndWhole) {
 // What a carried rank finds in its environment, over that of whatever started the process.
 Environment environment_of(const Job& job, int rank, int world, const Environment& outer) {
   Environment environment = outer;
-  for (const auto& setting : settings_of_spawned(job, rank, world, block_of(job.rank, job.world, world))) {
+  for (const auto& setting : spawn_settings(job, rank, world, block_of(job.rank, job.world, world))) {
     const auto equals = setting.find('=');
     environment[setting.substr(0, equals)] = setting.substr(equals + 1);
   }
@@ -83,13 +83,13 @@ TEST(Carry, OnlyWhoIsCarriedIsMadeSo) {
 namespace lockstep {
 namespace {
 
-launch::Seat on(const std::string& machine, std::optional<int> local_rank = {},
-                std::optional<int> local_world = {}, std::optional<int> node_rank = {}) {
+launch::ReportedPlace on(const std::string& machine, std::optional<int> local_rank = {},
+                         std::optional<int> local_world = {}, std::optional<int> node_rank = {}) {
   return {machine, local_rank, local_world, node_rank};
 }
 
 // "local rank/local world@node rank/nodes" of each rank
-std::vector<std::string> layout(const std::vector<launch::Seat>& seats) {
+std::vector<std::string> layout(const std::vector<launch::ReportedPlace>& seats) {
   std::vector<std::string> texts;
   for (const auto& place : launch::layout_of(seats)) {
     texts.push_back(std::to_string(place.local_rank) + "/" + std::to_string(place.local_world) + "@" +
@@ -136,8 +136,8 @@ TEST(Layout, AWrongLocalWorldIsAWarning) {
 // the commonest exports by hand: no LOCAL_WORLD_SIZE
 TEST(Layout, TheMeetingReplacesWhatWasAssumed) {
   Job job = launch::identify(test::env("RANK=1 WORLD_SIZE=2 LOCAL_RANK=0"), std::nullopt);
-  EXPECT_FALSE(launch::own_seat(job).local_world || launch::own_seat(job).node_rank);
-  EXPECT_EQ(launch::own_seat(job).local_rank, 0);
+  EXPECT_FALSE(launch::reported_place(job).local_world || launch::reported_place(job).node_rank);
+  EXPECT_EQ(launch::reported_place(job).local_rank, 0);
   launch::set_place(job, launch::layout_of({on("a", 0), on("b", 0)})[1]);
   EXPECT_TRUE(job.guessed.empty());
   EXPECT_EQ(job.nodes, 2);

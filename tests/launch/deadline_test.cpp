@@ -117,14 +117,14 @@ TEST_F(Commands, AJobIdIsNeverAnOptionNorAShellLine) {
 }
 
 TEST(Deadline, AJobShorterThanTheMarginLeavesHalfway) {
-  using launch::end_to_leave_before;
+  using launch::usable_job_end;
   using std::chrono::seconds;
   const launch::Time now(seconds(1'000'000));
-  EXPECT_EQ(end_to_leave_before(std::nullopt, seconds(60), now), std::nullopt);
-  EXPECT_EQ(end_to_leave_before(now + seconds(61), seconds(60), now), now + seconds(61));
-  EXPECT_EQ(*end_to_leave_before(now + seconds(60), seconds(60), now) - seconds(60), now + seconds(30));
-  EXPECT_EQ(*end_to_leave_before(now + seconds(10), seconds(60), now) - seconds(60), now + seconds(5));
-  EXPECT_EQ(end_to_leave_before(now - seconds(5), seconds(60), now), now - seconds(5));
+  EXPECT_EQ(usable_job_end(std::nullopt, seconds(60), now), std::nullopt);
+  EXPECT_EQ(usable_job_end(now + seconds(61), seconds(60), now), now + seconds(61));
+  EXPECT_EQ(*usable_job_end(now + seconds(60), seconds(60), now) - seconds(60), now + seconds(30));
+  EXPECT_EQ(*usable_job_end(now + seconds(10), seconds(60), now) - seconds(60), now + seconds(5));
+  EXPECT_EQ(usable_job_end(now - seconds(5), seconds(60), now), now - seconds(5));
 }
 
 }  // namespace

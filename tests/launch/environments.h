@@ -90,7 +90,7 @@ inline const std::string kPbsNodeFile = "n1\nn1\nn2\nn2\n";
 /// What identify() refuses with; "" where it does not.
 inline std::string refusal(const launch::Environment& environment,
                            const std::optional<launch::MpiFacts>& mpi = {},
-                           const std::string& choice = "auto", const launch::Surroundings& around = {}) {
+                           const std::string& choice = "auto", const launch::HostFacts& around = {}) {
   try {
     launch::identify(environment, mpi, choice, around);
   } catch (const InputError& error) {

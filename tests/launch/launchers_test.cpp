@@ -156,7 +156,7 @@ TEST(Launchers, TorchrunsVariablesByHandMayBeFewer) {
   EXPECT_EQ(job.rank, 5);
   EXPECT_EQ(job.local_rank, 1);
   EXPECT_EQ(job.guessed, (std::vector<std::string>{"local_world", "nodes", "node_rank"}));
-  EXPECT_FALSE(launch::surely_one_node(job));
+  EXPECT_FALSE(launch::is_known_single_node(job));
 }
 
 }  // namespace lockstep

@@ -88,11 +88,11 @@ void throw_in_a_thread(const std::string& what) {
 
 TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
   const auto die = [] {
-    never_abort();
-    const auto heard = before_the_end(
+    exit_on_uncaught_errors();
+    const auto heard = on_uncaught_error(
         [](const std::string& what) { return std::fprintf(stderr, "told: %s\n", what.c_str()), nullptr; });
     {
-      const auto gone = before_the_end(
+      const auto gone = on_uncaught_error(
           [](const std::string&) { return std::fprintf(stderr, "told who is gone\n"), nullptr; });
     }
     throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x");
@@ -104,8 +104,8 @@ TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
 
 TEST(UncaughtDeathTest, AListenersErrorIsSaidInItsPlace) {
   const auto die = [] {
-    never_abort();
-    const auto knows = before_the_end([](const std::string& what) {
+    exit_on_uncaught_errors();
+    const auto knows = on_uncaught_error([](const std::string& what) {
       return std::make_exception_ptr(
           Error("rank 1 has died", "where it was seen", "look there; not: " + what));
     });
@@ -118,7 +118,7 @@ TEST(UncaughtDeathTest, AListenersErrorIsSaidInItsPlace) {
 TEST(UncaughtDeathTest, TheProgramsOwnHandlerStays) {
   const auto die = [] {
     std::set_terminate([] { std::_Exit(7); });
-    never_abort();
+    exit_on_uncaught_errors();
     throw_in_a_thread("lost");
   };
   EXPECT_EXIT(die(), ExitedWithCode(7), "");

@@ -141,12 +141,12 @@ TEST(Traps, ForcedSlurmDoesWithoutAnMpiThatWouldAbort) {
 }
 
 TEST(Traps, APbsJobOfSeveralRanksStartedAloneIsAPhantom) {
-  const launch::Surroundings around{.host = "n1", .node_file = kPbsNodeFile};
+  const launch::HostFacts around{.host = "n1", .node_file = kPbsNodeFile};
   EXPECT_TRUE(holds(refusal(kPbs, {}, "auto", around),
                     {"PBS_NODEFILE has 4 lines for 2 hosts", "mpirun or mpiexec"}));
   EXPECT_EQ(launch::identify(kPbs, std::nullopt, "none", around).world, 1);
   EXPECT_EQ(launch::identify(kPbs + kOpenMpi, std::nullopt, "auto", around).rank, 3) << "of mpirun";
-  const launch::Surroundings one{.host = "n1", .node_file = "n1\n"};
+  const launch::HostFacts one{.host = "n1", .node_file = "n1\n"};
   const Job job = launch::identify(kPbs, std::nullopt, "auto", one);
   EXPECT_EQ(job.world, 1);
   EXPECT_EQ(job.scheduler, "pbs");
@@ -182,7 +182,7 @@ TEST(Traps, OneRankLeftBehindForAllBelowMpirunOrSrunIsAPhantom) {
 }
 
 TEST(Traps, LinesThatAreCoresAreNoRanks) {
-  const launch::Surroundings around{.host = "gadi1", .node_file = "gadi1\ngadi1\ngadi1\ngadi1\n"};
+  const launch::HostFacts around{.host = "gadi1", .node_file = "gadi1\ngadi1\ngadi1\ngadi1\n"};
   const Job gadi = launch::identify(kPbs + env("PBS_NCPUS=4 PBS_NGPUS=1"), std::nullopt, "auto", around);
   EXPECT_EQ(gadi.world, 1);
   EXPECT_EQ(gadi.warnings.size(), 1U);

@@ -87,7 +87,7 @@ struct Rehearsal {
     setup.data = setup.task->data(settings.for_task(), {});
     torch::manual_seed(3);
     learner.source = std::make_unique<test::NoSource>();
-    learner.rounds = plan_rounds(settings, kSamples, 1);
+    learner.rounds = plan_epochs(settings, kSamples, 1);
     learner.model = make_trained_model(net ? net : std::make_shared<Small>(), *setup.mesh, settings, {});
     learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
     EXPECT_TRUE(learner.optimizer->fuse());
@@ -104,7 +104,7 @@ struct Rehearsal {
   /// As the trainer does. With so many steps between two looks at the losses.
   void train(int64_t steps, int64_t look_every = 1) {
     if (!step) {
-      hold_on_device(setup);
+      move_to_device(setup);
       step.emplace(setup, learner);
       feed.emplace(setup.settings, setup.data.train, team);
     }

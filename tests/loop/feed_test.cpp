@@ -88,13 +88,13 @@ TEST(Feed, GivesOneSmallerBatchWhereARankHasFewerSamples) {
   auto settings = feed_settings(128, 1);
   settings.data.shuffle = false;
   settings.train.epochs = 2;
-  const auto rounds = plan_rounds(settings, 5, 2);
+  const auto rounds = plan_epochs(settings, 5, 2);
   EXPECT_EQ(rounds.steps_per_epoch, 1);
   EXPECT_EQ(rounds.total_steps, 2);
   TrainingState state;
   EXPECT_EQ(take(feed_of(settings, 5, {.rank = 0, .world = 2}), state), (std::vector<Step>{{{0, 2, 4}}}));
   settings.data.drop_last_batch = true;
-  EXPECT_THROW(plan_rounds(settings, 5, 2), InputError);
+  EXPECT_THROW(plan_epochs(settings, 5, 2), InputError);
 }
 
 // Batches of the next step, too: what is looked at is what comes, and a place in the epoch does not move.

@@ -65,7 +65,7 @@ class NewestSaved : public ::testing::Test {
  protected:
   NewestSaved() { fs::create_directory(checkpoints()); }
   fs::path checkpoints() const { return scratch_.path() / "checkpoints"; }
-  std::optional<Saved> look() const {
+  std::optional<SavedCheckpoint> look() const {
     return newest_saved(Team({}, nullptr, at::kCPU), scratch_.path().string());
   }
   test::TempFolder scratch_;

@@ -19,9 +19,8 @@ std::string written(const std::vector<RankTrace>& ranks) {
 std::vector<nlohmann::json> spans_in(const std::string& text) {
   std::vector<nlohmann::json> spans;
   const auto whole = nlohmann::json::parse(text);
-  for (const auto& event : whole.at("traceEvents")) {
+  for (const auto& event : whole.at("traceEvents"))
     if (event.at("ph") == "X") spans.push_back(event);
-  }
   return spans;
 }
 
@@ -82,8 +81,7 @@ struct Written : torch::profiler::impl::ProfilerStubs {
 struct Standing {
   explicit Standing(Written& written) { torch::profiler::impl::registerCUDAMethods(&written); }
   ~Standing() { torch::profiler::impl::registerCUDAMethods(before_); }
-  Standing(const Standing&) = delete;
-  Standing& operator=(const Standing&) = delete;
+  Standing(Standing&&) = delete;
 
  private:
   torch::profiler::impl::ProfilerStubs* before_ =

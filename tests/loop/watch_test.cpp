@@ -33,7 +33,7 @@ class WatchTest : public ::testing::Test {
     if (meanwhile) meanwhile();
     ++state_.step;
     losses_.add(state_.step, torch::tensor(loss), {5, 7});
-    watch.obey(watch.ask(state_, losses_, false), state_, losses_);
+    watch.apply(watch.ask(state_, losses_, false), state_, losses_);
     return watch.ending();
   }
   std::string reason_after_a_step(const std::function<void()>& meanwhile = {}) {
@@ -75,10 +75,10 @@ TEST_F(WatchTest, HearsBetweenTwoStepsToo) {
   RunWatch watch(run_.settings, run_.team, {}, &requests_, log_);
   watch.begin(state_);
   auto agreement = watch.count_rounds();
-  EXPECT_EQ(watch.hear(agreement, 1, true).save, true);
+  EXPECT_EQ(watch.exchange_between_rounds(agreement, 1, true).save, true);
   EXPECT_FALSE(watch.ending());
   ::raise(SIGTERM);
-  watch.hear(agreement, 2, false);
+  watch.exchange_between_rounds(agreement, 2, false);
   EXPECT_TRUE(watch.is_stopping());
 }
 

@@ -21,9 +21,9 @@ using ::testing::ExitedWithCode;
 const std::string kWhole = base::find_beside("pretend_standard.so");
 const std::string kIncomplete = base::find_beside("pretend_incomplete.so");
 
-void load_and_tell(const Wish& wish) {
+void load_and_tell(const LibraryRequest& request) {
   try {
-    const auto& library = load(wish);
+    const auto& library = load(request);
     std::fprintf(stderr, "%s, %s, because %s, in %s\n", title_of(library.family).data(),
                  library.version.c_str(), library.because.c_str(), library.file.c_str());
     std::exit(&library == loaded() && calls().comm_rank ? kDone : 9);
@@ -36,8 +36,8 @@ void load_and_tell(const Wish& wish) {
 }  // namespace
 
 TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
-  const Wish wish{.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"};
-  EXPECT_EQ(test::refusal_of([&] { with_choice(wish, "mpich"); }),
+  const LibraryRequest request{.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"};
+  EXPECT_EQ(test::refusal_of([&] { apply_choice(request, "mpich"); }),
             "LOCKSTEP_MPI is mpich, but another MPI started the ranks / OMPI_COMM_WORLD_RANK is set / "
             "unset LOCKSTEP_MPI, or start the ranks with the mpirun of MPICH");
 }

@@ -285,7 +285,7 @@ TEST(DataParallel, DevicesThatAreNotThereAreRefused) {
   EXPECT_THROW(devices_like(c10::Device(at::kCUDA, 0), static_cast<int>(gpus) + 1), InputError);
 }
 
-// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+// tests/e2e/test_comm.py runs it in its own process, because the CUDA plug-in must be loaded first.
 TEST(DataParallelOnGpus, TheSameAsOnTheCpu) {
   if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs a GPU, and a process of its own";
   comm::load_cuda();

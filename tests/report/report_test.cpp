@@ -128,6 +128,18 @@ TEST_F(Report, SeveralRunsShowTheirCurvesAndConfigs) {
                 R"([["run.name","mine"],["optim.lr","0.2"],["optim.warp","9"],["task.name","mnist"]])"));
 }
 
+TEST_F(Report, RunsOfDifferentTasksShowTheirTasksAndFewOtherKeys) {
+  for (const std::string task : {"mnist", "pima"}) {
+    std::string config = "data:\n";
+    for (int i = 0; i < 20; ++i) config += format("  key_{}: {}\n", i, task);
+    write(run(task), "config.yaml", config + "task: {name: " + task + "}\n");
+    write(scratch_.path() / task, "status.json", kStatus);
+  }
+  const auto table = run_table(list_runs(scratch_.path()), 0);
+  EXPECT_TRUE(has(table, "task.name") && !has(table, "data.key_6  data.key_7") && has(table, "data.key_7, "))
+      << table;
+}
+
 TEST_F(Report, ManyRunsWithManyMetricsAreListedInSeconds) {
   std::string line = R"({"event":"epoch","epoch":0,"step":1)";
   for (int i = 1000; i < 5000; ++i) line += format(",\"metric_{}\":0.5", i);

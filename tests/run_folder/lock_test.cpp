@@ -63,8 +63,7 @@ class Taker {
     for (;;) ::pause();
   }
   ~Taker() { end(); }
-  Taker(const Taker&) = delete;
-  Taker& operator=(const Taker&) = delete;
+  Taker(Taker&&) = delete;
   bool got_it() const {
     char answer = 0;
     return ::read(pipe_[0], &answer, 1) == 1 && answer == 'y';

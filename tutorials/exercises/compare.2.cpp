@@ -26,7 +26,7 @@ struct Measured {
   std::vector<double> milliseconds;
 };
 
-// How many times as fast DDP is: 2 where it trains with twice as many samples a second.
+// How many times as fast DDP is: 2 where it trains with twice as many samples/s.
 double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   // TODO
   (void)dp;

@@ -1,8 +1,8 @@
 //@ title      All-reduce over rank 0
-//@ hint       Two halves: all numbers to rank 0, which adds them; then the sums from rank 0 to all.
-//@ hint       Rank 0: for each other rank, receive into `theirs`, then add theirs[i] to numbers[i].
-//@ hint       The others: send(0, read_only(numbers)). Then the way back: rank 0 sends, the others receive.
-//@ hint       The others' last line is messenger.receive(0, writable(numbers)); rank 0's a loop of sends, after the first.
+//@ hint       There are two halves: all ranks send their numbers to rank 0, which adds them, and rank 0 sends the sums to all.
+//@ hint       On rank 0, receive from each other rank into `theirs`, then add theirs[i] to numbers[i].
+//@ hint       On the other ranks, call send(0, read_only(numbers)). In the second half rank 0 sends and the others receive.
+//@ hint       The other ranks end with messenger.receive(0, writable(numbers)). Rank 0 ends with a loop of sends, after the loop of receives.
 #include <lockstep/workshop.h>
 
 // A message is bytes; these are the bytes of numbers.

@@ -1,8 +1,8 @@
 //@ title      The ring
-//@ hint       In each step everybody sends to the right and gets from the left at the same time: exchange.
-//@ hint       What you got and added in one step is what you send in the next.
-//@ hint       First half, step s: send chunk rank - s, receive into theirs what is to be added to chunk rank - s - 1.
-//@ hint       After it you hold chunk rank + 1 whole. Second half, step s: send chunk rank + 1 - s, receive chunk rank - s.
+//@ hint       In each step every rank sends to the right and receives from the left at the same time: use exchange().
+//@ hint       In each step, send the chunk that you received and added in the step before.
+//@ hint       In step s of the first half, send chunk rank - s, receive into `theirs`, and add it to chunk rank - s - 1.
+//@ hint       After the first half, chunk rank + 1 is complete. In step s of the second half, send chunk rank + 1 - s and receive chunk rank - s.
 //@ hint       exchange({right, chunk(k)}, {left, chunk(k - 1)}) is a whole step of the second half.
 #include <lockstep/workshop.h>
 

@@ -1,8 +1,8 @@
 //@ title      Predict how long an all-reduce takes
-//@ hint       A line of 1 Gbit/s carries 10^9 bits in a second; a byte is 8 bits.
-//@ hint       Through rank 0's line go the numbers of P - 1 ranks in, and the sums for P - 1 ranks out.
-//@ hint       A ring has P - 1 steps in each half, and each step carries a chunk of n / P bytes.
-//@ hint       Crossover: set all_to_all(n) = ring(n), bring n to one side. The alphas: 2 (P - 1) - 1; the betas: (P - 1) - 2 (P - 1) / P.
+//@ hint       A link of 1 Gbit/s transfers 10^9 bits per second. A byte has 8 bits.
+//@ hint       Rank 0's link receives the numbers of P - 1 ranks, and sends the sums to P - 1 ranks.
+//@ hint       A ring has P - 1 steps in each half. Each step sends a chunk of n / P bytes.
+//@ hint       For the crossover, set all_to_all(n) = ring(n) and solve for n. The factor of alpha is 2 (P - 1) - 1, that of beta (P - 1) - 2 (P - 1) / P.
 //@ unsolved   seconds_a_byte is still 0
 #include <lockstep/workshop.h>
 

@@ -1,7 +1,7 @@
 //@ title      Texts of every length
 //@ hint       A batch is as wide as its own longest text: which texts does the first loop look at?
-//@ hint       row.slice(0, a, b) are the places a to b - 1 of a row: those with a token, or those without?
-//@ hint       Windows: go through the list in steps of `window`, and std::sort each piece from begin to end by `shorter`.
+//@ hint       row.slice(0, a, b) selects the indices a to b - 1 of a row: those with a token, or those without?
+//@ hint       For the windows, go through the list in steps of `window`, and std::sort each piece from begin to end by `shorter`.
 //@ hint       A piece ends at std::min(begin + window, list.size()): the last one may be shorter.
 #include <lockstep/workshop.h>
 

@@ -1,9 +1,9 @@
 //@ title      Act on every rank, and learn together
-//@ hint       How do 4, 2 and 7 become 427? And which digits do 4, 2 and 12 need, so that nothing else becomes the same?
-//@ hint       (seed * 1000 + rank) * 1000 + environment: no two are alike while there are less than a thousand of each.
-//@ hint       Begin with the last step, after which nothing comes. One before: its reward + gamma * the return behind it.
-//@ hint       A step that ended its episode has nothing behind it, whatever stands there.
-//@ hint       Sum over the ranks what may be summed: how many, their sum, the sum of their squares. Divide after that.
+//@ hint       How do 4, 2 and 7 become 427? How many digits does each number need so that 4, 2 and 12 do not equal another combination?
+//@ hint       (seed * 1000 + rank) * 1000 + environment is unique as long as there are fewer than a thousand of each.
+//@ hint       Begin with the last step, which nothing follows. The step before it has its reward + gamma * the return of the next step.
+//@ hint       No return follows a step that ended its episode, whatever the next entry is.
+//@ hint       Sum three values over the ranks: the count, the sum and the sum of squares. Divide after that.
 //@ unsolved   which give equal episodes
 #include <lockstep/workshop.h>
 

@@ -1,8 +1,8 @@
 //@ title      A model from Python
-//@ hint       Look into both files: lockstep model check models/line.pt2, and models/line.eval.pt2. What has one that the other has not?
-//@ hint       lockstep::load_exported(path, eval_path) takes the file of training first, then that of evaluation.
-//@ hint       It is a torch::nn::Module, so lockstep::ddp(net, session) wraps it, and what that returns is called like the model here.
-//@ hint       model->eval() takes the second file's graph, and model->train() the first one's again. Which one does the next step need?
+//@ hint       Inspect both files: lockstep model check models/line.pt2, and models/line.eval.pt2. How do they differ?
+//@ hint       lockstep::load_exported(path, eval_path) takes the file for training first, then the one for evaluation.
+//@ hint       It is a torch::nn::Module, so lockstep::ddp(net, session) wraps it. Call the result like the model here.
+//@ hint       model->eval() switches to the second file's graph, and model->train() back to the first one's. Which one does the next step need?
 //@ unsolved   a model of its own
 #include <lockstep/workshop.h>
 

@@ -1,8 +1,8 @@
 //@ title      A fair race
-//@ hint       A machine that others use is slow for a while. If one way had that while for itself, what was measured?
-//@ hint       The first steps load kernels and fill caches: they are not what a long training is made of.
-//@ hint       One step that took ten times as long moves a mean far, and the middle of the sorted times hardly.
-//@ hint       A step with twice the samples may take twice as long and be as fast: compare samples a second.
+//@ hint       Other users may slow the machine down for a while. What do you measure if only one way runs during that time?
+//@ hint       The first steps load kernels and fill caches, so they are slower than the other steps of a long training.
+//@ hint       One step that takes ten times as long changes the mean a lot, but hardly the median.
+//@ hint       A step with twice the samples may take twice as long at the same speed, so compare samples/s.
 #include <lockstep/workshop.h>
 
 // DataParallel against DDP on this machine: which trains faster, and by how much?
@@ -75,7 +75,7 @@ struct Measured {
   std::vector<double> milliseconds;
 };
 
-// How many times as fast DDP is: 2 where it trains with twice as many samples a second.
+// How many times as fast DDP is: 2 where it trains with twice as many samples/s.
 double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   //@ todo
   // TODO

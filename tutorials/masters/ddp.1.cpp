@@ -1,7 +1,7 @@
 //@ title      From one process to many
-//@ hint       Three things are missing: who am I, which rows are mine, and a model whose gradients are averaged.
-//@ hint       lockstep::Session session; comes first. It goes to the sampler, and to lockstep::ddp(...).
-//@ hint       lockstep::ddp(Line(), session) gives a pointer with forward() and parameters(), like the one here.
+//@ hint       Three things are missing: the session, this rank's share of the rows, and a model whose gradients are averaged.
+//@ hint       Begin with lockstep::Session session; and pass it to the sampler and to lockstep::ddp(...).
+//@ hint       lockstep::ddp(Line(), session) returns a pointer with forward() and parameters(), like the one here.
 //@ unsolved   as if it were the only rank
 #include <lockstep/workshop.h>
 

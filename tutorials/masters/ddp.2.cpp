@@ -1,6 +1,6 @@
 //@ title      Average gradients by hand
-//@ hint       After backward() each parameter holds its gradient: parameter.grad(). Which call brings the ranks' together?
-//@ hint       session.team().sum(tensors) sums a std::vector<torch::Tensor> in place, over the ranks.
+//@ hint       After backward() each parameter holds its gradient: parameter.grad(). Which call combines the gradients of all ranks?
+//@ hint       session.team().sum(tensors) sums a std::vector<torch::Tensor> over the ranks, in place.
 //@ hint       Fill the vector with every parameter's grad(), sum, then divide each by session.world(): grad.div_(...).
 #include <lockstep/workshop.h>
 

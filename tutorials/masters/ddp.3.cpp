@@ -1,6 +1,6 @@
 //@ title      A branch that not every rank uses
-//@ hint       Build it and run it on 2 ranks by hand: the error names the parameter, and says what to do.
-//@ hint       DDP waits for a gradient of every parameter, unless it is told that some may be missing. See the table of options in lockstep's docs/reference/ddp.md.
+//@ hint       Build the program and run it on 2 ranks yourself: the error names the parameter and the remedy.
+//@ hint       DDP waits for a gradient of every parameter unless an option says that some may be missing. See the table of options in lockstep's docs/reference/ddp.md.
 //@ hint       lockstep::ddp(Net(), session, {.find_unused_parameters = true})
 #include <lockstep/workshop.h>
 

@@ -1,8 +1,8 @@
 //@ title      One step from three small batches
-//@ hint       Gradients add up by themselves until zero_grad(). What makes a mean of three sums?
+//@ hint       Gradients add up until zero_grad(). How do you get one mean from three sums?
 //@ hint       Divide each loss by the number of small batches, and call optimizer.step() once, after the last.
-//@ hint       `auto local = model.no_sync();` holds until the } of its block; forward and backward belong inside.
-//@ hint       The last small batch has to run without it: its backward exchanges the sum of all three.
+//@ hint       `auto local = model.no_sync();` is in effect until the end of its block. Forward and backward must run inside.
+//@ hint       The last small batch must run without it: its backward exchanges the sum of all three.
 //@ unsolved   exchanges
 #include <lockstep/workshop.h>
 

@@ -1,8 +1,8 @@
-//@ title      Cut a batch for the devices, and put the outputs together
-//@ hint       How large is the largest part when 7 samples go to 3 devices? Nothing is left over.
-//@ hint       samples / devices of whole numbers rounds down. (samples + devices - 1) / devices rounds up.
-//@ hint       Each device takes that many, or what is left: std::min(each, samples - taken). Nothing left: stop.
-//@ hint       For gather: device d's outputs belong at place d of a vector; torch::cat(vector) joins them.
+//@ title      Split a batch among devices, and gather the outputs
+//@ hint       How large is the largest part when 3 devices share 7 samples without a remainder?
+//@ hint       Integer division samples / devices rounds down. (samples + devices - 1) / devices rounds up.
+//@ hint       Each device takes that many, or the rest: std::min(each, samples - taken). Stop when no samples are left.
+//@ hint       To gather, put the outputs of device d at index d of a vector, and join them with torch::cat(vector).
 #include <lockstep/workshop.h>
 
 // A batch of 7 samples on 3 devices is cut into parts of 3, 3 and 1: the first devices get as many as 7 / 3

@@ -1,7 +1,7 @@
-//@ title      The loss where the outputs are
-//@ hint       5 samples on 4 devices are parts of 2, 2 and 1. How much of the batch's mean is the last one's?
-//@ hint       A mean times its number of samples is a sum again. What makes the mean of the whole batch of the sums?
-//@ hint       losses[i] * samples[i], summed, divided by the samples of all parts. All of it with tensors.
+//@ title      The loss on the devices of the outputs
+//@ hint       5 samples on 4 devices are parts of 2, 2 and 1. Which share of the batch's mean comes from the last part?
+//@ hint       A mean times its number of samples is a sum. How do you get the mean of the whole batch from the sums?
+//@ hint       Sum losses[i] * samples[i], and divide by the samples of all parts. Use tensors for all of it.
 #include <lockstep/workshop.h>
 
 // Each device has computed the loss of its own part: a mean over its samples. What comes to device 0 is a number a

@@ -1,8 +1,8 @@
 //@ title      A step of DataParallel by hand
-//@ hint       The optimiser moves the first model alone. What do the others compute with in the next step?
-//@ hint       refresh: for each parameter, replica.weight.copy_(first.weight).
-//@ hint       Each part's gradient is of the mean over its own samples. How much of the batch is that part?
-//@ hint       reduce: first.weight.mutable_grad() = the sum of replica.weight.grad() * (its samples / all samples).
+//@ hint       The optimiser updates only the first model. Which parameters do the replicas use in the next step?
+//@ hint       In refresh(), call replica.weight.copy_(first.weight) for each parameter.
+//@ hint       Each part's gradient is the gradient of the mean over its own samples. Which share of the batch is that part?
+//@ hint       In reduce(), first.weight.mutable_grad() is the sum of replica.weight.grad() * (its samples / all samples).
 #include <lockstep/workshop.h>
 
 // A line through points: weight * x + bias. One process and no threads: the devices take turns.

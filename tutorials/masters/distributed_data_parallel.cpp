@@ -1,8 +1,8 @@
 //@ title      The workshop's own program: Pima on many ranks
 //@ hint       Compare it with programs/single_process.cpp: diff programs/single_process.cpp exercises/distributed_data_parallel.cpp
-//@ hint       The sampler's second argument says whose share it gives: session.
+//@ hint       The sampler's second argument defines this rank's share: session.
 //@ hint       lockstep::ddp(PimaNet(), session) is the model with its gradients averaged.
-//@ hint       This rank's mean is loss_mean.value(); session.all_reduce(loss_mean) is everybody's.
+//@ hint       This rank's mean is loss_mean.value(); session.all_reduce(loss_mean) is the mean over all ranks.
 //@ unsolved   the same patients
 #include <lockstep/workshop.h>
 

@@ -1,5 +1,5 @@
 //@ title      Average a loss over the ranks
-//@ hint       Which call of Session brings the numbers of all ranks together?
+//@ hint       Which member of Session combines the numbers of all ranks?
 //@ hint       sum() of session.team() leaves the sum on every rank. What is a mean?
 //@ hint       Divide by session.world().
 //@ unsolved   its own loss

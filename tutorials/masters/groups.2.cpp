@@ -1,7 +1,7 @@
-//@ title      Five collectives, and which rank is the slowest
-//@ hint       max() knows the longest time, and not whose it is. Which collective brings every rank's number?
-//@ hint       all_gather() of a tensor with one number: a vector of such tensors, in rank order, on every rank.
-//@ hint       Go through them: at(rank) is greater than the greatest so far? Every rank finds the same.
+//@ title      Find the slowest rank with a collective
+//@ hint       max() returns the longest time, but not its rank. Which collective returns every rank's number?
+//@ hint       all_gather() of a tensor with one number returns a vector of such tensors, in rank order, on every rank.
+//@ hint       Loop over them and keep the rank of the largest number so far. Every rank gets the same result.
 #include <lockstep/workshop.h>
 
 // How long a step took differs from rank to rank, and all wait for the slowest. Which one is it?

@@ -1,7 +1,7 @@
 //@ title      A program that hangs: find out why, and fix it
-//@ hint       Which ranks call evaluate()? Look into it: what does it call?
-//@ hint       A collective under `if (rank == 0)` is called by one rank. The others are at the next one already.
-//@ hint       Let every rank call evaluate(), and only rank 0 show what came out.
+//@ hint       Which ranks call evaluate()? Which function does evaluate() call?
+//@ hint       Only one rank calls a collective under `if (rank == 0)`. The others are already in the next one.
+//@ hint       Let every rank call evaluate(), and print the result only on rank 0.
 //@ unsolved   two different calls: rank 0 in all-reduce, rank 1 in barrier
 #include <lockstep/workshop.h>
 

@@ -1,7 +1,7 @@
-//@ title      Join by yourself: which rank, of how many, and where?
-//@ hint       Ask for mpirun's variables first: inside a Slurm job, srun's are there too, and mean mpirun's own helpers.
-//@ hint       said.contains("OMPI_COMM_WORLD_RANK"), then SLURM_STEP_NUM_TASKS: without it no srun has started this.
-//@ hint       A rank lies between 0 and world - 1. Anything else: throw lockstep::InputError("...").
+//@ title      Join a job yourself: which rank, of how many, and where?
+//@ hint       Look for mpirun's variables first. Inside a Slurm job srun's variables are set too, but they describe mpirun's helper processes.
+//@ hint       Test said.contains("OMPI_COMM_WORLD_RANK"), then SLURM_STEP_NUM_TASKS: without it srun did not start this process.
+//@ hint       A rank is between 0 and world - 1. For any other value, throw lockstep::InputError("...").
 #include <lockstep/workshop.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
-//@ title      Deal gradients out to buckets, as DDP does
+//@ title      Assign gradients to buckets, as DDP does
 //@ hint       Backward reaches the last layer first. Which parameter's gradient is ready first?
-//@ hint       From the last parameter to the first: put each into the open bucket, and count its bytes.
-//@ hint       After each: if the bucket has reached its cap, close it. The first bucket has a cap of its own.
+//@ hint       Go from the last parameter to the first. Put each into the open bucket, and count its bytes.
+//@ hint       After each parameter, close the bucket if it has reached its cap. The first bucket has its own cap.
 //@ unsolved   each gradient has its own all-reduce
 #include <lockstep/workshop.h>
 

@@ -1,7 +1,7 @@
 //@ title      How much communication is exposed?
-//@ hint       Only what comes after the end of backward is exposed: cut each span there.
-//@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
-//@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
+//@ hint       Only the time after the end of backward is exposed: cut each span there.
+//@ hint       Two buckets may be in transit at once, but their common time counts once. Where did the last one end?
+//@ hint       Keep `until`, the time up to which you have counted. A span adds the time after max(begin, until).
 #include <lockstep/workshop.h>
 
 // A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.

@@ -1,8 +1,8 @@
-//@ title      Stop and go on with the same bits
-//@ hint       What does the next step depend on, besides the weights? Look at what is made before the loop.
-//@ hint       CheckpointParts has places for model, optimizer, schedule, sampler; load_if_there() fills them.
-//@ hint       The sampler knows the epoch: begin with sampler.epoch(), and set the next one before you save.
-//@ hint       torch::manual_seed() after loading throws away the random numbers that the file had kept.
+//@ title      Stop and resume with the same bits
+//@ hint       What does the next step depend on besides the weights? Look at the objects created before the loop.
+//@ hint       CheckpointParts has fields for model, optimizer, schedule and sampler. load_if_there() restores them.
+//@ hint       The sampler knows the epoch: start with sampler.epoch(), and set the next epoch before you save.
+//@ hint       torch::manual_seed() after loading discards the generator state from the file.
 //@ unsolved   begins with epoch 0
 #include <lockstep/workshop.h>
 

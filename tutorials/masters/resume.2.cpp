@@ -1,7 +1,7 @@
-//@ title      All stop after the same step
-//@ hint       Who knows of the notice? Only the rank that got it. Who has to know? All, and in the same step.
-//@ hint       A flag of 0 or 1 from each rank, summed over all of them: what does a sum above 0 mean?
-//@ hint       Every rank asks in every step, also one that knows of nothing: it is a collective.
+//@ title      Stop all ranks after the same step
+//@ hint       Only the rank that received the signal knows about it. All ranks must know, in the same step.
+//@ hint       Sum a flag of 0 or 1 over all ranks. What does a sum above 0 mean?
+//@ hint       Every rank must call the sum in every step, even without a signal, because it is a collective.
 #include <lockstep/workshop.h>
 
 // Before a job's time is up, a scheduler sends a signal: stop, and save. It may come to one rank alone, or to

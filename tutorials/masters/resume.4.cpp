@@ -1,9 +1,9 @@
 //@ title      Eight ranks on any number of processes
-//@ hint       8 ranks on 3 processes are 3, 3 and 2: who takes what is left over?
-//@ hint       Each has ranks / processes, the first ranks % processes have one more: p begins at p * (ranks / processes) + min(p, ranks % processes).
-//@ hint       (a + b) + (c + d) and ((a + b) + c) + d are rounded in other places. With which of them can the next process go on?
-//@ hint       Receive the sum so far from process p - 1, add the numbers of your own ranks to it one after the other, send it to process p + 1.
-//@ hint       The last process has the whole. It goes back the way it came: receive it from process p + 1, send it to process p - 1.
+//@ hint       8 ranks on 3 processes are 3, 3 and 2: which processes take one more?
+//@ hint       Each has ranks / processes, and the first ranks % processes have one more: process p begins at p * (ranks / processes) + min(p, ranks % processes).
+//@ hint       (a + b) + (c + d) and ((a + b) + c) + d round at different places. Which one lets the next process continue the sum?
+//@ hint       Receive the sum so far from process p - 1, add the numbers of your own ranks one by one, and send it to process p + 1.
+//@ hint       The last process has the whole sum. Send it back in the other direction: receive it from process p + 1, send it to process p - 1.
 #include <lockstep/workshop.h>
 
 // A run of 8 ranks that goes on with fewer processes: each of them carries some of the ranks. It has to end with the

@@ -1,7 +1,7 @@
-//@ title      Share samples out by hand
-//@ hint       Write down who takes what: 10 samples, 3 ranks, ranks take turns. Who is left with fewer?
-//@ hint       Rank r stands at the places r, r + world, r + 2 * world, ... How many places must each rank have?
-//@ hint       Each has (size + world - 1) / world places. A place at or behind `size` begins again at the front: place % size.
+//@ title      Distribute samples by hand
+//@ hint       Write down which rank takes which of 10 samples if 3 ranks take turns. Which ranks get fewer?
+//@ hint       Rank r takes the indices r, r + world, r + 2 * world, ... How many must each rank take?
+//@ hint       Each takes (size + world - 1) / world indices. An index of `size` or more starts again at the front: index % size.
 #include <lockstep/workshop.h>
 
 // What DistributedSampler does, without the shuffle. The ranks take turns along the list of samples:

@@ -1,7 +1,7 @@
-//@ title      Another order in every epoch
-//@ hint       The order is drawn from two numbers: the seed and the epoch. Which of them changes here?
-//@ hint       The sampler does not count epochs by itself: somebody has to tell it which one begins.
-//@ hint       sampler.set_epoch(epoch), on every rank, before the samples of that epoch are asked for.
+//@ title      A different order in every epoch
+//@ hint       The order depends on two numbers: the seed and the epoch. Which of them changes here?
+//@ hint       The sampler does not count epochs. The program must set the epoch.
+//@ hint       Call sampler.set_epoch(epoch) on every rank before you use the samples of that epoch.
 //@ unsolved   the same order
 #include <lockstep/workshop.h>
 

@@ -1,7 +1,7 @@
 //@ title      Count each sample once
-//@ hint       10 answers, 3 ranks. How many answers does DistributedSampler hand out, and which of them twice?
-//@ hint       ShardSampler(size, rank, world) cuts the list into blocks and repeats nothing. The blocks need not be alike.
-//@ hint       A mean of means counts a small block as much as a large one. Sum what is right, sum how many, then divide.
+//@ hint       There are 10 answers and 3 ranks. How many answers does DistributedSampler give out, and which of them twice?
+//@ hint       ShardSampler(size, rank, world) cuts the list into blocks and repeats nothing. The blocks may differ in size.
+//@ hint       A mean of means counts a small block as much as a large one. Sum the right answers, sum all answers, then divide.
 //@ hint       Mean does both: right.add(...) for each answer, then session.all_reduce(right).
 //@ unsolved   counted twice
 #include <lockstep/workshop.h>

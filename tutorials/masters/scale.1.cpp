@@ -1,8 +1,8 @@
-//@ title      Speed-up, efficiency, and the batch that follows
-//@ hint       A speed-up says how many times as fast: above 1 where the ranks are worth something.
-//@ hint       Efficiency is the share of the ranks that was not wasted: 1 where N ranks bring a speed-up of N.
-//@ hint       Weak scaling gives each rank as much to do as the one alone had. How long should that take at best?
-//@ hint       alone / together; that divided by ranks; and for weak scaling alone / together, without the ranks.
+//@ title      Speed-up, efficiency, and the right batch size
+//@ hint       A speed-up says how many times as fast the run is. It is above 1 if more ranks help.
+//@ hint       Efficiency is the speed-up per rank: 1 if N ranks give a speed-up of N.
+//@ hint       Weak scaling gives each rank as much work as the single rank had. How long should that take at best?
+//@ hint       The speed-up is alone / together, the efficiency is that divided by ranks, and for weak scaling it is alone / together.
 #include <lockstep/workshop.h>
 
 // A training was timed on one rank, and again on several. What are they worth?

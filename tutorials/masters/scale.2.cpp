@@ -1,8 +1,8 @@
 //@ title      A linear layer that the ranks share
-//@ hint       Each rank has some of the outputs of the column-parallel layer. Which call of the team brings every rank's part to all?
-//@ hint       Two parts of a row are joined side by side: torch::cat along dimension 1.
-//@ hint       Every input feeds every output. So which ranks know a part of what the loss says about an input?
-//@ hint       In the row-parallel layer the parts are of a sum. A bias belongs to the sum, not to a part of it.
+//@ hint       Each rank has some of the outputs of the column-parallel layer. Which member of Team gives all ranks every rank's part?
+//@ hint       Join the parts of a row with torch::cat along dimension 1.
+//@ hint       Every input affects every output. Which ranks have a part of the gradient of an input?
+//@ hint       In the row-parallel layer each rank has a part of a sum. Add the bias to the sum, not to each part.
 #include <lockstep/workshop.h>
 
 // outputs = inputs * weight^T + bias, with a weight of [outputs, inputs] that is too large for one rank:

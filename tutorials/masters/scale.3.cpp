@@ -1,8 +1,8 @@
-//@ title      The order of a pipeline's stage
-//@ hint       How many micro-batches has stage s to send ahead before the first gradient can come back to it?
-//@ hint       The last stage needs none: it turns each micro-batch round at once. The stage before it needs one.
-//@ hint       Warm-up: stages - 1 - stage forwards, and never more than there are micro-batches.
-//@ hint       Then a forward and a backward in turn until the forwards are used up; then the backwards that are left.
+//@ title      The schedule of a pipeline stage
+//@ hint       How many micro-batches must stage s send on before the first gradient can come back to it?
+//@ hint       The last stage needs none: it starts each backward right after its forward. The stage before it needs one.
+//@ hint       The warm-up has stages - 1 - stage forwards, but never more than there are micro-batches.
+//@ hint       After it, alternate a forward and a backward until no forwards are left, then run the remaining backwards.
 //@ unsolved   does nothing
 #include <lockstep/workshop.h>
 

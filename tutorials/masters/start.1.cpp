@@ -1,7 +1,7 @@
-//@ title      Say where a rank runs: its node, and its place there
-//@ hint       Write down 5 ranks with 2 on a node: 0 1 | 2 3 | 4. Which node has rank 3? Which place is it there?
-//@ hint       The node is how many full nodes lie before the rank; the place is what is left over: / and %.
-//@ hint       The last node has only the ranks that are left: world - node * ranks_per_node, if that is less.
+//@ title      Find a rank's node and its local rank
+//@ hint       Write down 5 ranks with 2 on a node: 0 1 | 2 3 | 4. Which node is rank 3 on? What is its local rank?
+//@ hint       The node is the number of full nodes before the rank, and the local rank is the remainder: / and %.
+//@ hint       The last node has only the remaining ranks: world - node * ranks_per_node, if that is less.
 #include <lockstep/workshop.h>
 
 // A job has `world` ranks. The launcher fills the first node with `ranks_per_node` of them, then the next one:

@@ -1,7 +1,7 @@
 #@ title      Fix an environment with the doctor's help
 #@ hint       Run it as the comment says, and read the lines that do not begin with `ok`: each names a check, what it found, and what to do.
-#@ hint       Three lines do harm. What would the rank have if nobody had set anything? lockstep chooses the threads itself.
-#@ hint       Take out OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. What NCCL_DEBUG=WARN asks for harms nobody.
+#@ hint       Three lines are harmful. What would each rank use without them? lockstep chooses the number of threads itself.
+#@ hint       Remove OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. NCCL_DEBUG=WARN is harmless.
 #!/bin/bash
 # start.4.sh PROGRAM WORD...: what a job does on each rank before its program begins. It came with a script from
 # another cluster, and every line was of use there, once. Ask the doctor, in the environment that it makes:

@@ -43,6 +43,12 @@ std::string as_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+/// The same on several lines, with a line end.
+template <class Json>
+std::string as_lines(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 /// A parser's message without the name and number of its exception.
 std::string what_is_wrong(const nlohmann::json::exception& error);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <random>
 
 #include "lockstep/base/format.h"
@@ -127,12 +126,6 @@ std::string with_style(const std::string& text, TextStyle style) {
 
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
 // The number of bytes after a lead byte, or -1 if it is not one.
 int utf8_tail(unsigned char lead) {
   if (lead < 0x80) return 0;
@@ -152,6 +145,13 @@ bool second_byte_fits(unsigned char lead, unsigned char second) {
 }
 
 }  // namespace
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
 
 size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::vector<size_t>> d(from.size() + 1, std::vector<size_t>(to.size() + 1));
@@ -177,7 +177,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
       std::max<size_t>(1, (word.size() + 1) / 3) + 1;  // at this distance it is another word
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongestName) continue;
-    const size_t distance = edit_distance(lower(word), lower(candidate));
+    const size_t distance = edit_distance(lower_case(word), lower_case(candidate));
     if (distance < best_distance && distance < candidate.size()) {
       best_distance = distance;
       best = candidate;
@@ -185,9 +185,19 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   }
   if (best || word.size() < 4) return best;
   const auto longer = std::find_if(candidates.begin(), candidates.end(), [&](const std::string& candidate) {
-    return candidate.size() <= kLongestName && lower(candidate).starts_with(lower(word));
+    return candidate.size() <= kLongestName && lower_case(candidate).starts_with(lower_case(word));
   });
   return longer == candidates.end() ? best : std::optional(*longer);
+}
+
+std::string did_you_mean(std::string_view meant) {
+  return meant.empty() ? "" : format("did you mean {}? ", meant);
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         std::string_view otherwise) {
+  const auto near = nearest(word, candidates);
+  return near ? format("did you mean {}?", *near) : std::string(otherwise);
 }
 
 std::string counted(long long number, std::string_view what) {

@@ -12,11 +12,20 @@
 
 namespace lockstep::base {
 
+/// Only ASCII letters change, in any locale.
+std::string lower_case(std::string_view text);
+
 /// The number of single-character edits between two words; a swap of neighbours counts as one.
 size_t edit_distance(std::string_view from, std::string_view to);
 
 /// The candidate that the user most likely meant, or nullopt. Ignores case.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "did you mean X? " for what the user most likely meant, to put before a hint; "" if that is empty.
+std::string did_you_mean(std::string_view meant);
+/// "did you mean X?" for the nearest candidate; `otherwise` if there is none.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         std::string_view otherwise = "");
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 

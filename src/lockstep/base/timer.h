@@ -14,8 +14,7 @@ class Timer {
   Timer(std::chrono::milliseconds period, std::function<bool()> look);
   /// Waits for a running call, unless that call destroys this object, and destroys `look`.
   ~Timer();
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
+  Timer(Timer&&) = delete;
 
   struct Entry;
 

@@ -67,8 +67,7 @@ class CheckpointWriter {
       std::function<CheckpointStore()> store,
       std::function<void(const std::string&)> saved = [](const std::string&) {});
   ~CheckpointWriter();
-  CheckpointWriter(const CheckpointWriter&) = delete;
-  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  CheckpointWriter(CheckpointWriter&&) = delete;
 
   /// Waits for the save before, copies the tree's tensors and returns. An error of the save before is thrown
   /// here, and this one is not started.

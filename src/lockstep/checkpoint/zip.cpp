@@ -254,7 +254,7 @@ void unpack(const std::string& archive, const std::string& member, const std::st
   const MappedFile mapped(archive, "the archive", kFetchAgain);
   const ZipArchive zip(mapped.named(), kFetchAgain);
   const auto& record = zip.member(member);
-  base::remove_dead_partials(path);
+  base::remove_stale_partials(path);
   base::write_whole(path, [&](const base::ByteSink& sink) {
     uint32_t sum = 0;
     const base::ByteSink summed = [&](const void* data, size_t size) {

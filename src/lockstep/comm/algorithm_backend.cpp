@@ -47,7 +47,7 @@ std::exception_ptr AlgorithmBackend::run_messages(const Collective& collective,
   return messages_.run_messages(
       collective,
       [&](Messenger& messenger) {
-        Delayed delayed(messenger, delay);
+        DelayedMessenger delayed(messenger, delay);
         body(delayed);
       },
       on_given_up);

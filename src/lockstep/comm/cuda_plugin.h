@@ -1,5 +1,5 @@
 #pragma once
-// The CUDA half as a plug-in: liblockstep_cuda.so, loaded only if the device is a GPU.
+// The CUDA plug-in, liblockstep_cuda.so, which lockstep loads only if the device is a GPU.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -20,8 +20,7 @@ class StepGraph {
  public:
   StepGraph() = default;
   virtual ~StepGraph() = default;
-  StepGraph(const StepGraph&) = delete;
-  StepGraph& operator=(const StepGraph&) = delete;
+  StepGraph(StepGraph&&) = delete;
 
   /// Records the device work of `work` without running it; its host work runs now. Replaces the previous
   /// recording. Error if the work waits for the device, which cannot be recorded.

@@ -11,7 +11,7 @@
 #include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/group_texts.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/watched_work.h"
@@ -63,8 +63,7 @@ class LimitOfCall {
     outer = limit_;
   }
   ~LimitOfCall() { outer = before_; }
-  LimitOfCall(const LimitOfCall&) = delete;
-  LimitOfCall& operator=(const LimitOfCall&) = delete;
+  LimitOfCall(LimitOfCall&&) = delete;
   std::chrono::milliseconds get() const { return limit_; }
 
  private:
@@ -147,11 +146,11 @@ void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t n
   try {
     found = difference(own, gather);
   } catch (const std::exception&) {
-    watch.be_over();
+    watch.mark_done();
     std::rethrow_exception(watch.diagnose(std::current_exception()));
   }
   if (found.empty()) return;
-  watch.be_over();
+  watch.mark_done();
   std::rethrow_exception(monitor_->end_at(number, found));
 }
 
@@ -159,14 +158,14 @@ void WatchedGloo::compare(const Call& own, const Collective& collective) {
   auto watch = std::make_shared<CollectiveWatch>(monitor_, collective);
   timeouts_->add(watch);
   compare_in(*watch, own, collective.number);
-  watch->be_over();
+  watch->mark_done();
 }
 
 std::exception_ptr WatchedGloo::run_messages(const Collective& collective,
                                              const std::function<void(Messenger&)>& body,
                                              const OnGivenUp& on_given_up) {
   auto watch = std::make_shared<CollectiveWatch>(monitor_, collective);
-  const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->mark_done(); });
   try {
     timeouts_->add(watch);
     if (on_given_up) watch->when_given_up(on_given_up);
@@ -191,15 +190,15 @@ WatchedGloo::WorkPtr WatchedGloo::around(const BackendCall& call, Tensors& outpu
   try {
     auto work = inner(outputs, inputs, kNever);  // this class keeps the timeout
     if (has_future(work.get())) {
-      work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
+      work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->mark_done(); });
     } else {
-      watch->be_over();
+      watch->mark_done();
     }
     return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), timeouts_, getRank(),
                                             call.type);
   } catch (const std::exception&) {
     // invalid arguments: it never began
-    watch->be_over();
+    watch->mark_done();
     monitor_->cancel_begin();
     throw;
   }
@@ -252,8 +251,7 @@ class StdoutRedirect {
     const std::lock_guard guard(mutex);
     if (--count == 0) std::cout.rdbuf(own);
   }
-  StdoutRedirect(const StdoutRedirect&) = delete;
-  StdoutRedirect& operator=(const StdoutRedirect&) = delete;
+  StdoutRedirect(StdoutRedirect&&) = delete;
 
  private:
   static inline std::mutex mutex;

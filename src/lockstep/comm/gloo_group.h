@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/store.h"
 #include "lockstep/comm/watch/peer_monitor.h"
 
 namespace lockstep::comm {

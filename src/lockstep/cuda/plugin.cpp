@@ -1,5 +1,5 @@
-// The CUDA half: NCCL's process group, a training step as a CUDA graph, and the device, behind the table that
-// comm/cuda_plugin.h describes.
+// The CUDA plug-in: NCCL's process group, a training step as a CUDA graph, and the device, behind the table
+// that comm/cuda_plugin.h describes.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -158,7 +158,7 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   const auto name = format("{}-{}", digest.substr(0, 16), fs::path(path).filename().string());
   const auto copy = (fs::path(folder) / name).string();
   if (is_own_file(copy) && fs::file_size(copy, failed) == static_cast<size_t>(facts.st_size)) return copy;
-  base::remove_dead_partials(copy);  // from a job that was killed here
+  base::remove_stale_partials(copy);  // from a job that was killed here
   try {
     base::write_whole(
         copy,
@@ -222,7 +222,7 @@ const std::vector<KnownSet>& known_sets() {
          "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
       {"mnli",
        "433,000 pairs of sentences: does one follow?",
-       "OANC's; of the fiction public domain, CC BY 3.0, CC BY-SA 3.0",
+       "OANC licence; the fiction is public domain, CC BY 3.0 or CC BY-SA 3.0",
        {"https://cims.nyu.edu/~sbowman/multinli/", "https://www.nyu.edu/projects/bowman/multinli/"},
        {{"multinli_1.0.zip", 226850426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"}},
        {"multinli_1.0/multinli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_dev_matched.jsonl",
@@ -237,9 +237,8 @@ const KnownSet& known_set(const std::string& name) {
     if (set.name == name) return set;
     names.push_back(set.name);
   }
-  const auto near = base::nearest(name, names);
   throw InputError(format("unknown data set '{}'", base::printable(name)), "",
-                   near ? format("did you mean {}?", *near) : "known: " + base::join(names, ", "));
+                   base::did_you_mean(name, names, "known: " + base::join(names, ", ")));
 }
 
 FileState check_file(const std::string& path, const KnownFile& known) {

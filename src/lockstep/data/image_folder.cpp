@@ -87,7 +87,7 @@ bool holds_folders(const std::string& folder) {
 // On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
-         std::find(kEndings.begin(), kEndings.end(), lower_case(fs::path(name).extension().string())) !=
+         std::find(kEndings.begin(), kEndings.end(), base::lower_case(fs::path(name).extension().string())) !=
              kEndings.end();
 }
 

@@ -71,7 +71,7 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
 
 /// A small gzipped file can promise a thousand times its size. Unpacks it once without storing it before
 /// memory for that is allocated.
-void check_promise(const data::ByteSource& source, const std::vector<int64_t>& sizes) {
+void check_declared_sizes(const data::ByteSource& source, const std::vector<int64_t>& sizes) {
   constexpr int64_t kAlways = 64 << 20, kUsualShare = 32;  // of the most that deflate can hold
   const int64_t promised = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
   if (promised <= kAlways || promised <= source.most_bytes() / kUsualShare) return;
@@ -85,7 +85,7 @@ void check_promise(const data::ByteSource& source, const std::vector<int64_t>& s
 }
 
 at::Tensor read_bytes(data::ByteSource& source, const std::vector<int64_t>& sizes, Arena& arena) {
-  check_promise(source, sizes);
+  check_declared_sizes(source, sizes);
   auto tensor = arena.empty(sizes, at::kByte);
   const size_t got = source.read(static_cast<char*>(tensor.data_ptr()), tensor.numel());
   if (got < static_cast<size_t>(tensor.numel())) {

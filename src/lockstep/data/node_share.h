@@ -24,8 +24,7 @@ class Arena {
  public:
   Arena();
   ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  Arena(Arena&&) = delete;
   /// A tensor of that shape and type, its values not set.
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type);
 

@@ -36,8 +36,7 @@ class AutocastRegion {
     at::autocast::set_autocast_dtype(device_, dtype_);
     at::autocast::set_autocast_cache_enabled(cache_);
   }
-  AutocastRegion(const AutocastRegion&) = delete;
-  AutocastRegion& operator=(const AutocastRegion&) = delete;
+  AutocastRegion(AutocastRegion&&) = delete;
 
  private:
   at::DeviceType device_;

@@ -82,14 +82,14 @@ std::string span_of(int begin, int count) {
                     : format("cuda:{} {} cuda:{}", begin, between, begin + count - 1);
 }
 
-std::string hint_for_few(int count, int visible) {
+std::string too_few_gpus_hint(int count, int visible) {
   if (visible < count) return format("request {} GPUs per rank, or set launch.device to cpu", count);
   return format("start at most {} rank{} per node{}, or set launch.device to cpu", visible / count,
                 visible / count == 1 ? "" : "s", count == 1 ? "" : format(" ({} GPUs each)", count));
 }
 
 // Why the options need the tensors on CPUs, or empty.
-std::string cpu_alone(const LaunchOptions& options) {
+std::string why_only_cpu(const LaunchOptions& options) {
   if (sums_on_cpus(options.backend)) return "launch.backend is " + options.backend;
   return options.has_algorithm() ? "launch.allreduce is " + options.allreduce : "";
 }
@@ -138,7 +138,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
     throw InputError(
         format("too few GPUs: rank {} is local rank {} of {}{} and sees {}", job.rank, job.local_rank,
                job.local_world, count == 1 ? "" : format(", needs {}", span_of(begin, count)), seen(visible)),
-        where, hint_for_few(count, visible.count))
+        where, too_few_gpus_hint(count, visible.count))
         .of(Code::gpu, {job.rank});
   }
   return gpus_from(begin, own, format("local rank {} among {}", job.local_rank, seen(visible)));
@@ -178,7 +178,7 @@ GpuIdentity identify_gpu(int index) {
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own) {
   if (is_staged(options)) return choose_staged(job, count_gpus(environment), own);
-  const std::string reason = cpu_alone(options);
+  const std::string reason = why_only_cpu(options);
   if (reason.empty() || (options.device != "auto" && options.device != "cuda"))
     return choose_device(job, options.device, options.device == "cpu" ? GpuCount{} : count_gpus(environment),
                          own);

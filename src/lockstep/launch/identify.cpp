@@ -59,7 +59,7 @@ struct Declared {
 void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
   const bool rank = is_set(environment, launcher.rank), world = is_set(environment, launcher.world);
   if (rank && (world || launcher.world_from_mpi)) return;
-  const char* overriding = launcher.beyond_choice ? "" : "; --launcher overrides this";
+  const char* overriding = launcher.ignores_choice ? "" : "; --launcher overrides this";
   const char* there = rank ? launcher.rank : launcher.world;
   const char* missing = rank ? launcher.world : launcher.rank;
   throw InputError(
@@ -71,7 +71,7 @@ void refuse_half_a_pair(const Launcher& launcher, const Environment& environment
 
 // Only `lockstep train` sets these, together with LOCKSTEP_BLOCK.
 void refuse_exported_rank(const Launcher& launcher, const Environment& environment) {
-  if (!launcher.beyond_choice || is_set(environment, "LOCKSTEP_BLOCK")) return;
+  if (!launcher.ignores_choice || is_set(environment, "LOCKSTEP_BLOCK")) return;
   throw InputError(format("{} and {} are set, but lockstep did not start this process",
                           quote(environment, launcher.rank), quote(environment, launcher.world)),
                    "the environment", format("unset {} {}", launcher.rank, launcher.world))
@@ -205,7 +205,7 @@ void set_scheduler(Job& job, const Environment& environment) {
 
 void set_launcher(Job& job, const Environment& environment, const Launcher* row, const std::string& choice) {
   job.launcher = detect_launcher(environment, choice);
-  if (choice != "auto" && !(row && row->beyond_choice)) {
+  if (choice != "auto" && !(row && row->ignores_choice)) {
     job.because["launcher"] = "--launcher " + choice;
   } else {
     job.because["launcher"] = row ? std::string(row->announced ? row->announced : row->rank) + " is set"
@@ -264,7 +264,7 @@ Phantom slurm_phantom(const Environment& environment) {
                        "start the ranks with srun or mpirun");
 }
 
-Phantom pbs_phantom(const Environment& environment, const Surroundings& surroundings,
+Phantom pbs_phantom(const Environment& environment, const HostFacts& surroundings,
                     std::vector<std::string>& warnings) {
   const std::string how = "start the ranks with mpirun or mpiexec";
   if (number_of(environment, "PBS_NODENUM").value_or(0) > 0) {
@@ -308,7 +308,7 @@ Phantom step_phantom(const Environment& environment) {
 
 // Whether this process is rank 0 of 1 where several ranks were meant to be.
 Phantom find_phantom(const Environment& environment, const Launcher* launcher, bool has_mpi,
-                     const Surroundings& surroundings, Job& job) {
+                     const HostFacts& surroundings, Job& job) {
   // a launcher that counts its ranks itself meant one
   if (launcher && launcher->world && is_set(environment, launcher->world)) return {};
   if (has_mpi) {
@@ -357,19 +357,19 @@ void refuse_or_note(Job& job, const Phantom& phantom, Phantoms phantoms) {
 
 }  // namespace
 
-bool was_told(const Job& job, const char* field) {
+bool is_given(const Job& job, const char* field) {
   return std::ranges::find(job.guessed, field) == job.guessed.end();
 }
 
-bool surely_one_node(const Job& job) {
-  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
+bool is_known_single_node(const Job& job) {
+  return job.nodes == 1 && (is_given(job, "nodes") || is_given(job, "local_world"));
 }
 
-Surroundings current_surroundings(const Environment& environment) {
+HostFacts read_host_facts(const Environment& environment) {
   constexpr size_t kLargestFile = 16 << 20;
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  Surroundings result{host.data(), std::nullopt};
+  HostFacts result{host.data(), std::nullopt};
   // only a process without a launcher needs the file: ten thousand ranks need not all open it
   if (!is_set(environment, "PBS_NODEFILE") || detect_launcher(environment) != "none") return result;
   try {
@@ -402,7 +402,7 @@ void check_environment(const Environment& environment, const std::string& choice
 }
 
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi, const std::string& choice,
-             const Surroundings& surroundings, Phantoms phantoms) {
+             const HostFacts& surroundings, Phantoms phantoms) {
   Job job;
   const Launcher* row = find_launcher(environment, choice);
   set_launcher(job, environment, row, choice);

@@ -29,13 +29,13 @@ struct MpiFacts {
 };
 
 /// What identify() needs to know about this machine. The caller passes it, so that identify() reads no file.
-struct Surroundings {
+struct HostFacts {
   std::string host = {};
   std::optional<std::string> node_file = {};  // the text of PBS_NODEFILE, where there is one
 };
 
 /// Reads the host's name, and PBS_NODEFILE if no launcher started this process.
-Surroundings current_surroundings(const Environment& environment);
+HostFacts read_host_facts(const Environment& environment);
 
 /// A phantom rank is one of N processes that each believe they are "rank 0 of 1".
 enum class Phantoms { refuse, allow };
@@ -58,12 +58,12 @@ void check_environment(const Environment& environment, const std::string& choice
 /// Throws InputError for phantom ranks, half-set pairs, impossible values, and where MPI contradicts the
 /// environment.
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
-             const std::string& choice = "auto", const Surroundings& surroundings = {},
+             const std::string& choice = "auto", const HostFacts& surroundings = {},
              Phantoms phantoms = Phantoms::refuse);
 
 /// When a process started by this launcher may call MPI_Init. Without a PMI, MPI_Init aborts or says "0 of
 /// 1".
-enum class UsesMpi { never, always, when_wired };
+enum class UsesMpi { never, always, with_pmi };
 
 /// Names of variables; nullptr where the launcher sets none.
 struct Launcher {
@@ -80,7 +80,7 @@ struct Launcher {
   bool world_from_mpi = false;                // the size may be missing: MPI tells
   const char* announced = nullptr;            // means "started by me"; nullptr = rank or world does
   bool only_by_choice = false;                // its variables are also set where it started nothing
-  bool beyond_choice = false;                 // --launcher does not override it
+  bool ignores_choice = false;                // --launcher does not override it
   const char* remedy;                         // how to start the ranks
 };
 
@@ -97,7 +97,7 @@ bool in_interactive_slurm_step(const Environment& environment);
 std::vector<int> parse_task_counts(const std::string& text);
 
 /// Whether the launcher or MPI gave this value; an assumed value may differ between the ranks.
-bool was_told(const Job& job, const char* field);
-bool surely_one_node(const Job& job);
+bool is_given(const Job& job, const char* field);
+bool is_known_single_node(const Job& job);
 
 }  // namespace lockstep::launch

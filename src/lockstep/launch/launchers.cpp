@@ -28,9 +28,9 @@ constexpr auto kLaunchers = std::to_array<Launcher>({
      .local_world = "LOCKSTEP_LOCAL_WORLD_SIZE",
      .node_rank = "LOCKSTEP_NODE_RANK",
      .nodes = "LOCKSTEP_NODES",
-     .job = "LOCKSTEP_MEETING",
+     .job = "LOCKSTEP_RENDEZVOUS",
      .mpi = UsesMpi::never,
-     .beyond_choice = true,
+     .ignores_choice = true,
      .remedy = "unset LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE: lockstep train sets them for the ranks that it "
                "starts"},
     {.name = "torchrun",
@@ -77,7 +77,7 @@ constexpr auto kLaunchers = std::to_array<Launcher>({
      .local_rank = "FLUX_TASK_LOCAL_ID",
      .nodes = "FLUX_JOB_NNODES",
      .job = "FLUX_JOB_ID",
-     .mpi = UsesMpi::when_wired,
+     .mpi = UsesMpi::with_pmi,
      .answers = kOverPmi,
      .remedy = "start the ranks with flux run -n N"},
     {.name = "jsrun",
@@ -85,7 +85,7 @@ constexpr auto kLaunchers = std::to_array<Launcher>({
      .world = "JSM_NAMESPACE_SIZE",
      .local_rank = "JSM_NAMESPACE_LOCAL_RANK",
      .job = "JSM_NAMESPACE_SIZE",
-     .mpi = UsesMpi::when_wired,
+     .mpi = UsesMpi::with_pmi,
      .answers = kOfOpenMpi,
      .remedy = "start the ranks with jsrun"},
     {.name = "pmix",
@@ -102,7 +102,7 @@ constexpr auto kLaunchers = std::to_array<Launcher>({
      .node_rank = "SLURM_NODEID",
      .nodes = "SLURM_STEP_NUM_NODES",
      .job = "SLURM_STEP_ID",
-     .mpi = UsesMpi::when_wired,
+     .mpi = UsesMpi::with_pmi,
      .answers = kOverPmix,
      .announced = "SLURM_STEP_NUM_TASKS",
      .remedy = "start the ranks with srun"},
@@ -125,7 +125,7 @@ bool is_announced(const Launcher& row, const Environment& environment) {
 
 const Launcher& chosen(const Environment& environment, const std::string& choice) {
   const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(), [&](const Launcher& launcher) {
-    return choice == launcher.name && !launcher.beyond_choice;
+    return choice == launcher.name && !launcher.ignores_choice;
   });
   if (row == kLaunchers.end()) {
     throw InputError(format("unknown launcher '{}'", choice), "launch.launcher or --launcher",
@@ -140,7 +140,7 @@ const Launcher& chosen(const Environment& environment, const std::string& choice
 
 // In an srun step or a Flux job without a PMI nothing answers MPI_Init. With --launcher slurm over a bare PMI
 // lockstep does not use MPI, because an Open MPI that was not built for Slurm's PMI aborts.
-bool is_wired(const Environment& environment, const std::string& choice) {
+bool has_pmi(const Environment& environment, const std::string& choice) {
   if (is_set(environment, "PMIX_RANK")) return true;
   return choice != "slurm" && (is_set(environment, "PMI_RANK") || is_set(environment, "PMI_FD"));
 }
@@ -158,7 +158,7 @@ bool in_interactive_slurm_step(const Environment& environment) {
 
 const Launcher* find_launcher(const Environment& environment, const std::string& choice) {
   for (const auto& row : kLaunchers) {
-    if (row.beyond_choice && is_announced(row, environment)) return &row;
+    if (row.ignores_choice && is_announced(row, environment)) return &row;
   }
   if (choice == "none" || choice == "mpi") return nullptr;
   if (choice != "auto") return &chosen(environment, choice);
@@ -171,7 +171,7 @@ const Launcher* find_launcher(const Environment& environment, const std::string&
 std::vector<std::string> launcher_choices() {
   std::vector<std::string> names = {"auto"};
   for (const auto& row : launchers()) {
-    if (!row.beyond_choice) names.emplace_back(row.name);
+    if (!row.ignores_choice) names.emplace_back(row.name);
   }
   names.insert(names.end(), {"mpi", "none"});
   return names;
@@ -185,7 +185,7 @@ std::string detect_launcher(const Environment& environment, const std::string& c
 bool wants_mpi(const Environment& environment, const std::string& choice) {
   const auto* row = find_launcher(environment, choice);
   if (!row) return choice == "mpi";
-  return row->mpi == UsesMpi::always || (row->mpi == UsesMpi::when_wired && is_wired(environment, choice));
+  return row->mpi == UsesMpi::always || (row->mpi == UsesMpi::with_pmi && has_pmi(environment, choice));
 }
 
 bool needs_mpi(const Environment& environment, const std::string& choice) {

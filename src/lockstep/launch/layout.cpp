@@ -14,40 +14,40 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, local_rank, local_world, node_rank, no
 
 constexpr int kUnknown = -1;  // in messages
 
-void to_json(nlohmann::json& json, const Seat& seat) {
-  json = {seat.machine, seat.local_rank.value_or(kUnknown), seat.local_world.value_or(kUnknown),
-          seat.node_rank.value_or(kUnknown)};
+void to_json(nlohmann::json& json, const ReportedPlace& reported) {
+  json = {reported.machine, reported.local_rank.value_or(kUnknown), reported.local_world.value_or(kUnknown),
+          reported.node_rank.value_or(kUnknown)};
 }
 
-void from_json(const nlohmann::json& json, Seat& seat) {
+void from_json(const nlohmann::json& json, ReportedPlace& reported) {
   const auto if_known = [&](size_t place) {
     const int number = json.at(place);
     return number == kUnknown ? std::nullopt : std::optional(number);
   };
-  seat = {json.at(0), if_known(1), if_known(2), if_known(3)};
+  reported = {json.at(0), if_known(1), if_known(2), if_known(3)};
 }
 
 namespace {
 
-std::optional<int> if_told(const Job& job, const char* field, int value) {
-  return was_told(job, field) ? std::optional(value) : std::nullopt;
+std::optional<int> if_given(const Job& job, const char* field, int value) {
+  return is_given(job, field) ? std::optional(value) : std::nullopt;
 }
 
 using Node = std::vector<size_t>;  // its ranks, in order
 
-std::vector<Node> nodes_by_launcher(const std::vector<Seat>& seats) {
+std::vector<Node> nodes_by_launcher(const std::vector<ReportedPlace>& ranks) {
   std::map<int, Node> nodes;
-  for (size_t rank = 0; rank < seats.size(); ++rank) nodes[*seats[rank].node_rank].push_back(rank);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) nodes[*ranks[rank].node_rank].push_back(rank);
   std::vector<Node> list;
   for (auto& [number, ranks] : nodes) list.push_back(std::move(ranks));
   return list;
 }
 
-std::vector<Node> nodes_by_machine(const std::vector<Seat>& seats) {
+std::vector<Node> nodes_by_machine(const std::vector<ReportedPlace>& ranks) {
   std::map<std::string, size_t> numbers;
   std::vector<Node> list;
-  for (size_t rank = 0; rank < seats.size(); ++rank) {
-    const auto [found, is_new] = numbers.emplace(seats[rank].machine, list.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto [found, is_new] = numbers.emplace(ranks[rank].machine, list.size());
     if (is_new) list.emplace_back();
     list[found->second].push_back(rank);
   }
@@ -55,22 +55,22 @@ std::vector<Node> nodes_by_machine(const std::vector<Seat>& seats) {
 }
 
 // Whether the launcher's local ranks are 0, 1, 2, ... in any order.
-bool have_local_ranks(const std::vector<Seat>& seats, const Node& node) {
+bool have_local_ranks(const std::vector<ReportedPlace>& ranks, const Node& node) {
   std::vector<int> sorted;
-  for (const size_t rank : node) sorted.push_back(seats[rank].local_rank.value_or(kUnknown));
+  for (const size_t rank : node) sorted.push_back(ranks[rank].local_rank.value_or(kUnknown));
   std::ranges::sort(sorted);
   for (size_t i = 0; i < sorted.size(); ++i)
     if (sorted[i] != static_cast<int>(i)) return false;
   return true;
 }
 
-std::string warning_for(const Seat& seat, const Place& place) {
-  if (seat.local_rank.value_or(place.local_rank) != place.local_rank) {
+std::string warning_for(const ReportedPlace& reported, const Place& place) {
+  if (reported.local_rank.value_or(place.local_rank) != place.local_rank) {
     return format("local rank {} from the launcher does not fit the {} ranks of its node: using {}",
-                  *seat.local_rank, place.local_world, place.local_rank);
+                  *reported.local_rank, place.local_world, place.local_rank);
   }
-  if (seat.local_world.value_or(place.local_world) != place.local_world) {
-    return format("the launcher set {} ranks for its node, but there are {}", *seat.local_world,
+  if (reported.local_world.value_or(place.local_world) != place.local_world) {
+    return format("the launcher set {} ranks for its node, but there are {}", *reported.local_world,
                   place.local_world);
   }
   return "";
@@ -78,39 +78,39 @@ std::string warning_for(const Seat& seat, const Place& place) {
 
 }  // namespace
 
-Seat own_seat(const Job& job) {
+ReportedPlace reported_place(const Job& job) {
   const auto boot_id = base::first_line("/proc/sys/kernel/random/boot_id");
   // two network namespaces have two loopbacks, even if the host name is the same
   return {format("{} {} {}", job.host, boot_id, base::own_namespace("net")),
-          if_told(job, "local_rank", job.local_rank), if_told(job, "local_world", job.local_world),
-          if_told(job, "node_rank", job.node_rank)};
+          if_given(job, "local_rank", job.local_rank), if_given(job, "local_world", job.local_world),
+          if_given(job, "node_rank", job.node_rank)};
 }
 
-std::string pack_seat(const Seat& seat) {
-  return base::as_line(nlohmann::json(seat));
+std::string pack_reported_place(const ReportedPlace& reported) {
+  return base::as_line(nlohmann::json(reported));
 }
 
-std::vector<Place> layout_of(const std::vector<Seat>& seats) {
-  const bool all_numbered =
-      std::ranges::all_of(seats, [](const Seat& seat) { return seat.node_rank.has_value(); });
-  const auto nodes = all_numbered ? nodes_by_launcher(seats) : nodes_by_machine(seats);
-  std::vector<Place> places(seats.size());
+std::vector<Place> layout_of(const std::vector<ReportedPlace>& ranks) {
+  const bool all_numbered = std::ranges::all_of(
+      ranks, [](const ReportedPlace& reported) { return reported.node_rank.has_value(); });
+  const auto nodes = all_numbered ? nodes_by_launcher(ranks) : nodes_by_machine(ranks);
+  std::vector<Place> places(ranks.size());
   for (size_t number = 0; number < nodes.size(); ++number) {
     const Node& node = nodes[number];
-    const bool has_local_ranks = have_local_ranks(seats, node);
+    const bool has_local_ranks = have_local_ranks(ranks, node);
     for (size_t i = 0; i < node.size(); ++i) {
       Place& place = places[node[i]];
-      place = {has_local_ranks ? *seats[node[i]].local_rank : static_cast<int>(i),
+      place = {has_local_ranks ? *ranks[node[i]].local_rank : static_cast<int>(i),
                static_cast<int>(node.size()), static_cast<int>(number), static_cast<int>(nodes.size())};
-      place.warning = warning_for(seats[node[i]], place);
+      place.warning = warning_for(ranks[node[i]], place);
     }
   }
   return places;
 }
 
-std::string pack_layout(const std::vector<std::string>& seats) {
-  std::vector<Seat> all;
-  for (const auto& text : seats) all.push_back(base::from_rank<Seat>(text));
+std::string pack_layout(const std::vector<std::string>& ranks) {
+  std::vector<ReportedPlace> all;
+  for (const auto& text : ranks) all.push_back(base::from_rank<ReportedPlace>(text));
   return base::as_line(nlohmann::json(layout_of(all)));
 }
 

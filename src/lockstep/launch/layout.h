@@ -10,13 +10,13 @@
 namespace lockstep::launch {
 
 /// What one rank knows of its place.
-struct Seat {
+struct ReportedPlace {
   std::string machine;  // the same for two ranks that share a host's name, kernel and network namespace
   std::optional<int> local_rank = {}, local_world = {}, node_rank = {};  // as its launcher set them
 };
 
-Seat own_seat(const Job& job);
-std::string pack_seat(const Seat& seat);
+ReportedPlace reported_place(const Job& job);
+std::string pack_reported_place(const ReportedPlace& reported);
 
 /// A rank's place among the nodes.
 struct Place {
@@ -29,10 +29,10 @@ struct Place {
 
 /// One place for each rank. If every rank has a node number, these numbers define the nodes. Otherwise ranks
 /// of one machine share a node, and nodes are numbered by their first ranks.
-std::vector<Place> layout_of(const std::vector<Seat>& seats);
+std::vector<Place> layout_of(const std::vector<ReportedPlace>& ranks);
 
-/// The same as texts, for other ranks: from pack_seat() of each rank, and the place of one rank.
-std::string pack_layout(const std::vector<std::string>& seats);
+/// The same as texts, for other ranks: from pack_reported_place() of each rank, and the place of one rank.
+std::string pack_layout(const std::vector<std::string>& ranks);
 Place place_in(const std::string& layout, int rank);
 
 /// Replaces what `job` assumed.

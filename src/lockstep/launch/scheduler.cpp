@@ -112,7 +112,7 @@ std::optional<Time> parse_qstat(const std::string& text) {
   return std::nullopt;
 }
 
-std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::milliseconds margin, Time now) {
+std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::milliseconds margin, Time now) {
   if (!end || *end <= now || *end - margin > now) return end;
   const auto left = *end - now;
   log::warning(
@@ -150,7 +150,7 @@ std::optional<Time> JobEnd::known() const {
 
 void JobEnd::ask() {
   const auto end =
-      end_to_leave_before(job_deadline(job_, environment_), margin_, std::chrono::system_clock::now());
+      usable_job_end(job_deadline(job_, environment_), margin_, std::chrono::system_clock::now());
   const std::lock_guard lock(mutex_);
   end_ = end;
 }

@@ -21,7 +21,7 @@ std::optional<Time> job_deadline(const Job& job, const Environment& environment)
 /// The end for a run that stops `margin` before it. A job that has no more than the margin left would stop
 /// before its first step, and a chain of such jobs would never make progress: its end is set so much later
 /// that it stops halfway, with a warning.
-std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::milliseconds margin, Time now);
+std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::milliseconds margin, Time now);
 
 /// "1767225600", as in SLURM_JOB_END_TIME.
 std::optional<Time> parse_epoch(const std::string& text);
@@ -30,7 +30,7 @@ std::optional<Time> parse_slurm_time(const std::string& text);
 /// Start plus Resource_List.walltime of `qstat -f` (OpenPBS, PBS Pro, Torque).
 std::optional<Time> parse_qstat(const std::string& text);
 
-/// The job's end for a run that stops `margin` before it (end_to_leave_before). If the scheduler does not
+/// The job's end for a run that stops `margin` before it (usable_job_end). If the scheduler does not
 /// answer, a thread asks again after `wait`, then after twice as long each time, because a job without a
 /// limit has no end.
 class JobEnd {

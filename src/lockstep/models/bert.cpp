@@ -391,7 +391,7 @@ void BertForSequenceClassification::draw() {
   }
 }
 
-void BertForSequenceClassification::draw_anew(const std::vector<std::string>& modules) {
+void BertForSequenceClassification::draw(const std::vector<std::string>& modules) {
   const torch::NoGradGuard no_grad;
   for (const auto& child : named_modules()) {
     if (std::find(modules.begin(), modules.end(), child.key()) != modules.end())

@@ -94,16 +94,22 @@ class BertForSequenceClassification : public Net {
   at::Tensor forward(const at::Tensor& input) override;
   /// Checks as forward does, and finds out whether a token is missing.
   void prefetch(const at::Tensor& input, const at::Tensor& on_host) override;
-  /// All parameters, as transformers draws them after torch.manual_seed.
+  /// Initialises all parameters as transformers does after torch.manual_seed.
   void draw();
-  /// Those of some modules ("classifier", "bert.pooler"), as its from_pretrained does for what a file lacks.
-  void draw_anew(const std::vector<std::string>& modules);
+  /// Only those of some modules ("classifier", "bert.pooler"), as from_pretrained does for missing ones.
+  void draw(const std::vector<std::string>& modules);
+  /// Deprecated.
+  [[deprecated("use draw")]] void draw_anew(const std::vector<std::string>& modules) { draw(modules); }
   /// From now on backward computes each encoder layer's activations again: the same bits, less memory.
   void use_checkpointing(bool on);
   /// From now on its logits are multiplied by `factor`, then shifted: the last layer takes that in.
   void scale_logits(double factor, double shift);
-  /// A line to log at the first forward in training: some models are only made to look at.
-  void say_when_learning(std::string note) { note_ = std::move(note); }
+  /// A line to log at the first forward in training.
+  void set_training_note(std::string note) { note_ = std::move(note); }
+  /// Deprecated.
+  [[deprecated("use set_training_note")]] void say_when_learning(std::string note) {
+    note_ = std::move(note);
+  }
   /// What it was made of.
   const BertConfig& config() const { return config_; }
 

@@ -315,8 +315,8 @@ void read_bert_weights(BertForSequenceClassification& net, const std::string& fo
   const torch::NoGradGuard no_grad;
   std::set<const void*> taken;
   for (const auto& [own, given] : fit.taken) take(own, given, taken);
-  net.draw_anew({fit.drawn.begin(), fit.drawn.end()});
-  net.say_when_learning(note_of(fit, file));
+  net.draw({fit.drawn.begin(), fit.drawn.end()});
+  net.set_training_note(note_of(fit, file));
 }
 
 namespace {
@@ -359,7 +359,7 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
     json["id2label"][format("{}", i)] = folder.labels[i];
     json["label2id"][folder.labels[i]] = i;
   }
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return base::as_lines(json);
 }
 
 void check_labels(const BertForSequenceClassification& net, const std::vector<std::string>& labels) {

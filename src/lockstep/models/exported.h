@@ -41,8 +41,7 @@ class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
   /// InputError for a file that is missing, damaged, not of torch.export.save, or calls what cannot be run.
   explicit ExportedNet(const std::string& path, const std::string& eval_path = {});
   ~ExportedNet() override;
-  ExportedNet(const ExportedNet&) = delete;
-  ExportedNet& operator=(const ExportedNet&) = delete;
+  ExportedNet(ExportedNet&&) = delete;
 
   /// For tasks: one tensor in, one out. Text as one tensor, int64 [n, 3, tokens], reaches inputs called
   /// input_ids, token_type_ids and attention_mask as one of its rows; a model of several inputs else takes

@@ -60,8 +60,7 @@ class LayersGuard {
  public:
   explicit LayersGuard(std::shared_ptr<const Layers> layers);
   ~LayersGuard();
-  LayersGuard(const LayersGuard&) = delete;
-  LayersGuard& operator=(const LayersGuard&) = delete;
+  LayersGuard(LayersGuard&&) = delete;
 
   /// What make_model() hands on.
   static std::shared_ptr<const Layers> current();

@@ -118,19 +118,19 @@ std::optional<LibraryHandle> in_this_process() {
   return std::nullopt;
 }
 
-std::vector<std::string> names_of(const Wish& wish) {
+std::vector<std::string> names_of(const LibraryRequest& request) {
   std::vector<std::string> names;
-  for (const Family family : wish.families)
+  for (const Family family : request.families)
     names.insert(names.end(), row_of(family).files.begin(), row_of(family).files.end());
   return names;
 }
 
 // Calls is_it() with each candidate until it returns true: the named file, or the names in the folders, then
 // the bare names, which the system searches.
-bool any_candidate(const Wish& wish, const std::function<bool(const std::string& file)>& is_it) {
-  if (!wish.file.empty()) return is_it(wish.file);
-  const auto names = names_of(wish);
-  for (const auto& folder : wish.folders) {
+bool any_candidate(const LibraryRequest& request, const std::function<bool(const std::string& file)>& is_it) {
+  if (!request.file.empty()) return is_it(request.file);
+  const auto names = names_of(request);
+  for (const auto& folder : request.folders) {
     for (const auto& name : names) {
       std::error_code none;
       const auto file = folder + "/" + name;
@@ -140,29 +140,31 @@ bool any_candidate(const Wish& wish, const std::function<bool(const std::string&
   return std::ranges::any_of(names, is_it);
 }
 
-std::string wanted(const Wish& wish) {
+std::string describe_request(const LibraryRequest& request) {
   std::vector<std::string> titles;
-  for (const Family family : wish.families) titles.emplace_back(title_of(family));
-  return wish.file.empty() ? "the library of " + base::join(titles, " or ") : wish.file;
+  for (const Family family : request.families) titles.emplace_back(title_of(family));
+  return request.file.empty() ? "the library of " + base::join(titles, " or ") : request.file;
 }
 
 // `broken`: the first reason other than a missing file.
-[[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
+[[noreturn]] void refuse(const LibraryRequest& request, const std::string& broken) {
   std::error_code none;
-  if (fs::is_directory(wish.file, none))
-    throw InputError(format("{} is a folder", kSetting), wish.file, "set it to the libmpi.so in that folder");
-  throw InputError(broken.empty() ? wanted(wish) + " is not found" : "cannot load an MPI library: " + broken,
-                   wish.because,
-                   format("load the module of the MPI whose mpirun you use, so that LD_LIBRARY_PATH lists "
-                          "its folder, or set {} to the library",
-                          kSetting));
+  if (fs::is_directory(request.file, none))
+    throw InputError(format("{} is a folder", kSetting), request.file,
+                     "set it to the libmpi.so in that folder");
+  throw InputError(
+      broken.empty() ? describe_request(request) + " is not found" : "cannot load an MPI library: " + broken,
+      request.because,
+      format("load the module of the MPI whose mpirun you use, so that LD_LIBRARY_PATH lists "
+             "its folder, or set {} to the library",
+             kSetting));
 }
 
 bool is_missing(const std::string& file, const std::string& why) {
   return why.starts_with(file + ": cannot open");
 }
 
-LibraryHandle search(const Wish& wish) {
+LibraryHandle search(const LibraryRequest& request) {
   std::string broken;
   LibraryHandle library;
   const auto opens = [&](const std::string& file) {
@@ -172,7 +174,7 @@ LibraryHandle search(const Wish& wish) {
     if (broken.empty() && !is_missing(file, why)) broken = why;
     return false;
   };
-  if (!any_candidate(wish, opens)) refuse(wish, broken);
+  if (!any_candidate(request, opens)) refuse(request, broken);
   return library;
 }
 
@@ -230,16 +232,16 @@ struct LoadedMpi {
   Calls calls;
 };
 
-LoadedMpi load_first(const Wish& wish) {
+LoadedMpi load_first(const LibraryRequest& request) {
   const auto there = in_this_process();
-  const auto opened = there ? *there : search(wish);
+  const auto opened = there ? *there : search(request);
   const auto family = family_of(opened);
   const auto calls =
       family == Family::standard ? calls_of_the_standard(opened) : open_plugin(row_of(family)).calls;
   return {{.family = family,
            .file = opened.file,
            .version = version_of(calls),
-           .because = there ? "already loaded in this process" : wish.because},
+           .because = there ? "already loaded in this process" : request.because},
           calls};
 }
 
@@ -260,28 +262,30 @@ std::vector<std::string> supported() {
   return names;
 }
 
-Wish with_choice(Wish wish, const std::string& choice) {
-  if (choice.empty()) return wish;
+LibraryRequest apply_choice(LibraryRequest request, const std::string& choice) {
+  if (choice.empty()) return request;
   for (const auto& row : rows()) {
     if (choice != row.name) continue;
-    const auto& known = wish.families;
+    const auto& known = request.families;
     if (std::find(known.begin(), known.end(), row.family) == known.end())
-      throw InputError(format("{} is {}, but another MPI started the ranks", kSetting, choice), wish.because,
+      throw InputError(format("{} is {}, but another MPI started the ranks", kSetting, choice),
+                       request.because,
                        format("unset {}, or start the ranks with the mpirun of {}", kSetting, row.title));
-    wish.families = {row.family};
-    wish.because = format("{} is {}", kSetting, choice);
-    return wish;
+    request.families = {row.family};
+    request.because = format("{} is {}", kSetting, choice);
+    return request;
   }
   if (choice.find('/') == std::string::npos)
     throw InputError(format("{} is '{}'", kSetting, choice), "the environment",
                      format("one of {}, or the path of a library", base::join(supported(), ", ")));
-  wish.file = choice;
-  wish.because = format("{} is {}", kSetting, choice);
-  return wish;
+  request.file = choice;
+  request.because = format("{} is {}", kSetting, choice);
+  return request;
 }
 
-const Library& load(const Wish& wish) {
-  static const LoadedMpi& first = *new LoadedMpi(load_first(wish));  // never destroyed, for a late finalize
+const Library& load(const LibraryRequest& request) {
+  static const LoadedMpi& first =
+      *new LoadedMpi(load_first(request));  // never destroyed, for a late finalize
   g_loaded = &first;
   return first.library;
 }

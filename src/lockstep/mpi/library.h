@@ -16,7 +16,7 @@ std::string_view title_of(Family family);
 std::vector<std::string> supported();
 
 /// What to look for and where.
-struct Wish {
+struct LibraryRequest {
   std::vector<Family> families = {Family::open_mpi, Family::mpich, Family::standard};  // likeliest first
   std::vector<std::string> folders = {};  // before the system's folders, likeliest first
   std::string file = {};                  // the library itself, if the user named it
@@ -31,11 +31,11 @@ struct Library {
 };
 
 /// Applies LOCKSTEP_MPI: a family, a library's path, or empty.
-Wish with_choice(Wish wish, const std::string& choice);
+LibraryRequest apply_choice(LibraryRequest request, const std::string& choice);
 
 /// Loads the library. Uses an MPI that is already in the process. Later calls return the same library. Throws
 /// InputError if there is none.
-const Library& load(const Wish& wish);
+const Library& load(const LibraryRequest& request);
 /// nullptr if none is loaded.
 const Library* loaded();
 

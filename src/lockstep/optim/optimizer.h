@@ -29,8 +29,7 @@ struct ParameterGroup {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = delete;
 
   /// One update. Parameters without a gradient do not change.
   virtual void step();

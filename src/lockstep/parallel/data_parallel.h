@@ -50,8 +50,7 @@ class DataParallelCore {
   DataParallelCore(std::shared_ptr<torch::nn::Module> module, std::vector<c10::Device> devices,
                    const MakeReplica& make);
   ~DataParallelCore();
-  DataParallelCore(const DataParallelCore&) = delete;
-  DataParallelCore& operator=(const DataParallelCore&) = delete;
+  DataParallelCore(DataParallelCore&&) = delete;
 
   /// As given to the constructor.
   const std::vector<c10::Device>& devices() const;

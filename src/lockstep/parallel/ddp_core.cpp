@@ -273,8 +273,7 @@ class GradientWatch {
     for (const auto& watched : watched_)
       base::unwatch_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
   }
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
+  GradientWatch(GradientWatch&&) = delete;
 
   /// Before a forward whose backward is exchanged, and where gradients are zeroed. Warns where a parameter
   /// changed with a gradient that was not exchanged, as optimisers other than ours do not check. It is no

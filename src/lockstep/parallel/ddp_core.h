@@ -77,8 +77,7 @@ class DdpCore {
  public:
   DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, DdpOptions options);
   ~DdpCore();
-  DdpCore(const DdpCore&) = delete;
-  DdpCore& operator=(const DdpCore&) = delete;
+  DdpCore(DdpCore&&) = delete;
 
   /// The ranks that share the gradients.
   const ProcessGroup& group() const;

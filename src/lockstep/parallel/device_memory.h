@@ -30,8 +30,7 @@ class DeviceMemory {
  public:
   explicit DeviceMemory(std::vector<at::Device> devices);
   ~DeviceMemory();
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  DeviceMemory(DeviceMemory&&) = delete;
 
   /// The most bytes of tensors at once, for each device, since the start or the last restart().
   std::vector<int64_t> peaks() const;

@@ -30,8 +30,7 @@ class SingleSession {
     is_open = true;
   }
   ~SingleSession() { is_open = false; }
-  SingleSession(const SingleSession&) = delete;
-  SingleSession& operator=(const SingleSession&) = delete;
+  SingleSession(SingleSession&&) = delete;
 
   static void check() {
     if (!is_open && !was_joined) return;
@@ -65,7 +64,7 @@ std::unique_ptr<launch::Runtime> make_runtime(const LaunchOptions& options) {
       launch::RuntimeOptions{.join_timeout = options.join_timeout, .leave_timeout = options.timeout});
 }
 
-parallel::SessionSetup joining_of(const LaunchOptions& options, std::vector<int64_t> gpus) {
+parallel::SessionSetup setup_of(const LaunchOptions& options, std::vector<int64_t> gpus) {
   const auto facts = [backend = options.backend](const launch::DeviceChoice& device) {
     return comm::Facts{{"the device", device.is_cuda() ? "cuda" : "cpu"}, {"the backend", backend}};
   };
@@ -73,14 +72,14 @@ parallel::SessionSetup joining_of(const LaunchOptions& options, std::vector<int6
 }
 
 // Before any use of libtorch. All ranks choose, and compare what they chose.
-launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::SessionSetup& joining) {
+launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::SessionSetup& setup) {
   launch::DeviceChoice device;
-  auto options = joining.options;
-  if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
+  auto options = setup.options;
+  if (!setup.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
   if (comm::backend_for(runtime, options, /*on_gpu=*/true) == "nccl") options.backend = "auto";
   comm::agree(runtime, [&] {
-    device = launch::choose_device(runtime.job(), options, launch::current_environment(), joining.gpus);
-    return joining.facts(device);
+    device = launch::choose_device(runtime.job(), options, launch::current_environment(), setup.gpus);
+    return setup.facts(device);
   });
   std::vector<launch::GpuIdentity> gpus;
   for (const int gpu : device.all) gpus.push_back(launch::identify_gpu(gpu));
@@ -92,11 +91,11 @@ int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& dev
   auto share = launch::share_threads(runtime, launch::current_environment());
   if (asked > 0) share = {asked, "asked for", {}};
   if (!device.warning.empty()) share.warnings.push_back(device.warning);
-  launch::say_warnings(runtime, share.warnings);
+  launch::log_warnings(runtime, share.warnings);
   return share.threads;
 }
 
-// The CUDA half is loaded before any other call of libtorch.
+// Loads the CUDA plug-in before any other call of libtorch.
 void prepare_torch(const launch::DeviceChoice& device, int threads) {
   if (device.is_cuda()) comm::cuda().set_device(device.index);
   at::set_num_threads(threads);
@@ -107,25 +106,25 @@ comm::Spread spread_of(const launch::OwnGpus& gpus) {
   return std::set(gpus.begin(), gpus.end()).size() > 1 ? comm::Spread::several : comm::Spread::one;
 }
 
-Team gather_team(launch::Runtime& runtime, const parallel::SessionSetup& joining, c10::Device device) {
+Team gather_team(launch::Runtime& runtime, const parallel::SessionSetup& setup, c10::Device device) {
   ProcessGroup group;
-  if (joining.grouped) group = comm::connect(runtime, joining.options, device, spread_of(joining.gpus));
+  if (setup.grouped) group = comm::connect(runtime, setup.options, device, spread_of(setup.gpus));
   return {runtime.job(), std::move(group), device};
 }
 
 }  // namespace
 
 struct Session::State {
-  State(std::unique_ptr<launch::Runtime> joined, const parallel::SessionSetup& joining)
-      : options(joining.options), spread(spread_of(joining.gpus)), runtime(std::move(joined)) {
+  State(std::unique_ptr<launch::Runtime> joined, const parallel::SessionSetup& setup)
+      : options(setup.options), spread(spread_of(setup.gpus)), runtime(std::move(joined)) {
     only_one.joined(runtime->job().world);
-    launch::never_abort();
-    comm::join_ranks(*runtime, joining.options.join_timeout);
+    launch::exit_on_uncaught_errors();
+    comm::join_ranks(*runtime, setup.options.join_timeout);
     silence_other_ranks(runtime->job());
-    const auto device = choose_device(*runtime, joining);
-    threads = take_threads(*runtime, device, joining.threads);
+    const auto device = choose_device(*runtime, setup);
+    threads = take_threads(*runtime, device, setup.threads);
     prepare_torch(device, threads);
-    team = std::make_unique<Team>(gather_team(*runtime, joining, c10::Device(device.name)));
+    team = std::make_unique<Team>(gather_team(*runtime, setup, c10::Device(device.name)));
   }
 
   SingleSession only_one;
@@ -138,11 +137,11 @@ struct Session::State {
 };
 
 Session::Session(const LaunchOptions& options, std::vector<int64_t> gpus)
-    : Session(make_runtime(with_own_timeout(options)),
-              joining_of(with_own_timeout(options), std::move(gpus))) {}
+    : Session(make_runtime(with_own_timeout(options)), setup_of(with_own_timeout(options), std::move(gpus))) {
+}
 
-Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining)
-    : state_(std::make_unique<State>(std::move(runtime), joining)) {}
+Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& setup)
+    : state_(std::make_unique<State>(std::move(runtime), setup)) {}
 
 // After an exception this rank reports the cause, even if another rank notices first that it has left. An
 // NCCL group is leaked: to end it may take as long as a collective's timeout, before the cause is printed.

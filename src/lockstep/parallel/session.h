@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/options.h"
@@ -26,18 +26,17 @@ namespace parallel {
 struct SessionSetup;
 }
 
-/// This process as a rank of its job; one per process. Make it first in main: with a GPU the CUDA half of
-/// libtorch must be loaded before anything else uses libtorch.
+/// This process as a rank of its job; one per process. Make it first in main: with a GPU it loads the
+/// CUDA plug-in, which must happen before anything else uses libtorch.
 class Session {
  public:
   /// `gpus`: for a module on several GPUs, the indices of a rank's own GPUs: {0, 1} gives local rank 1 the
   /// node's GPUs 2 and 3. The first is the rank's device. Ignored on CPUs.
   explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
   /// For the program, which reads its options after the runtime has started.
-  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& joining);
+  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& setup);
   ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session(Session&&) = delete;
 
   /// From 0 to world() - 1.
   int rank() const { return team().rank(); }
@@ -91,5 +90,7 @@ struct SessionSetup {
   /// ranks throw an Error that it throws.
   std::function<comm::Facts(const launch::DeviceChoice&)> facts;
 };
+/// Deprecated.
+using Joining [[deprecated("use SessionSetup")]] = SessionSetup;
 
 }  // namespace lockstep::parallel

@@ -72,7 +72,7 @@ void Team::barrier() const {
   if (!alone()) group_->barrier()->wait();
 }
 
-void Team::time_what_is_under_way() const {
+void Team::time_queued_work() const {
   if (alone() || !device_.is_cuda()) return;
   std::vector<at::Tensor> one{torch::zeros({1}, device_)};
   group_->allreduce(one)->wait();  // the stream waits, not the host

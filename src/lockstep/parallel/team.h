@@ -52,7 +52,9 @@ class Team {
   void barrier() const;
   /// Starts a sum on the GPU and does not wait for it. NCCL's watchdog times it and everything queued before
   /// it, such as a captured step, which is not timed itself. Does nothing on a CPU.
-  void time_what_is_under_way() const;
+  void time_queued_work() const;
+  /// Deprecated.
+  [[deprecated("use time_queued_work")]] void time_what_is_under_way() const { time_queued_work(); }
 
   /// What rank 0's work returns, on every rank. Every rank throws its error, of the same kind and with the
   /// same text.

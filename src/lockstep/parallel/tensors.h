@@ -236,8 +236,7 @@ class DeviceArg {
           *copy_, [&device](at::Tensor& tensor) { tensor = tensor.to(*device, /*non_blocking=*/true); });
     }
   }
-  DeviceArg(const DeviceArg&) = delete;
-  DeviceArg& operator=(const DeviceArg&) = delete;
+  DeviceArg(DeviceArg&&) = delete;
 
   /// The argument to pass on.
   Arg&& get() {

@@ -104,8 +104,7 @@ class HooksGuard {
     make_hooks = &hooks_;
   }
   ~HooksGuard() { make_hooks = before_; }
-  HooksGuard(const HooksGuard&) = delete;
-  HooksGuard& operator=(const HooksGuard&) = delete;
+  HooksGuard(HooksGuard&&) = delete;
 
  private:
   const MakeHooks hooks_;
@@ -190,8 +189,7 @@ class RestoreAtEnd {
       }
     }
   }
-  RestoreAtEnd(const RestoreAtEnd&) = delete;
-  RestoreAtEnd& operator=(const RestoreAtEnd&) = delete;
+  RestoreAtEnd(RestoreAtEnd&&) = delete;
 
   void restore() {
     while (!states_.empty()) {

@@ -29,8 +29,7 @@ class ActivationDropper {
  public:
   explicit ActivationDropper(RecomputedPart part);
   ~ActivationDropper();
-  ActivationDropper(const ActivationDropper&) = delete;
-  ActivationDropper& operator=(const ActivationDropper&) = delete;
+  ActivationDropper(ActivationDropper&&) = delete;
 
  private:
   struct State;

@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 
 // --- the ways ---
 
-Way through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU) {
+SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU) {
   const auto sum = [group](at::Tensor& tensor) {
     Tensors tensors = {tensor};
     group->allreduce(tensors)->wait();
@@ -35,8 +35,8 @@ Way through(const std::string& name, const ProcessGroup& group, at::Device devic
   return {.name = name, .sum = sum, .device = device};
 }
 
-Way in_shared_memory(const std::string& name, const ProcessGroup& group) {
-  Way way = through(name, group);
+SumMethod in_shared_memory(const std::string& name, const ProcessGroup& group) {
+  SumMethod way = through(name, group);
   way.shares = group;
   return way;
 }
@@ -75,7 +75,7 @@ class Places {
  public:
   explicit Places(int64_t bytes) : bytes_(bytes) {}
 
-  Tensors& of(const Way& way) {
+  Tensors& of(const SumMethod& way) {
     const auto [place, is_new] = places_.try_emplace({way.device.str(), way.shares.get()});
     Tensors& tensors = place->second;
     if (!is_new) return tensors;
@@ -183,8 +183,8 @@ class Bench {
   const Session& session() const { return *session_; }
 
   /// gloo, shared memory, NCCL and MPI as far as they are available; then the algorithms.
-  std::vector<Way> ways(std::vector<std::string>& notes) {
-    std::vector<Way> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
+  std::vector<SumMethod> ways(std::vector<std::string>& notes) {
+    std::vector<SumMethod> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
     if (shared_) {
       ways.push_back(through("shared", shared_));
       if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
@@ -203,7 +203,7 @@ class Bench {
       notes.push_back("MPI is not measured: MPI did not start the ranks");
     }
     for (const auto* algorithm : chosen(asked_.algorithm)) {
-      ways.push_back(through(algorithm->name, carried_by(*algorithm)));
+      ways.push_back(through(algorithm->name, group_for(*algorithm)));
       ways.back().algorithm = algorithm;
     }
     return ways;
@@ -218,12 +218,12 @@ class Bench {
     for (int i = 0; i < 2; ++i) spins->barrier()->wait();
   }
 
-  Network network() { return measure_network(session_->team(), carried_by(*chosen(asked_.algorithm)[0])); }
+  Network network() { return measure_network(session_->team(), group_for(*chosen(asked_.algorithm)[0])); }
 
  private:
   bool on_one_node() const { return session_->team().job().nodes == 1; }
 
-  ProcessGroup carried_by(const Algorithm& algorithm) {
+  ProcessGroup group_for(const Algorithm& algorithm) {
     return comm::connect(*runtime_, {.backend = asked_.backend,
                                      .allreduce = algorithm.name,
                                      .latency_us = asked_.latency * 1e6,
@@ -357,12 +357,12 @@ report::Page page_of(const AllReduceResult& result) {
 
 }  // namespace
 
-std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up) {
   const int64_t items = bytes / int64_t{sizeof(float)};
   Places places(bytes);
   const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
-    const Way& way = ways[method];
+    const SumMethod& way = ways[method];
     Tensors& tensors = places.of(way);
     const auto own = numbers(items, round, team.rank()), want = sum_of_numbers(items, round, team.world());
     for (auto& tensor : tensors) tensor.copy_(own);
@@ -379,7 +379,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
     return {seconds};
   };
   std::vector<double> times;
-  for (const auto& way : medians_in_turns(team, {ways.size(), rounds, /*warm_up=*/1}, take_turn))
+  for (const auto& way : interleaved_medians(team, {ways.size(), rounds, /*warm_up=*/1}, take_turn))
     times.push_back(way[0]);
   return times;
 }

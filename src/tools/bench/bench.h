@@ -51,7 +51,7 @@ int step(const StepBench& bench);
 
 /// `lockstep bench dp-vs-ddp`: the same work by DataParallel, by its variant with the loss inside, and by
 /// DDP. Starts its own processes. Error where their losses differ by more than rounding.
-struct DpVsDdp {
+struct DpVsDdpBench {
   std::string config = "configs/mnist.yaml";
   std::vector<std::string> sets;
   int64_t devices = 2;
@@ -59,8 +59,8 @@ struct DpVsDdp {
   int64_t repeats = 3;  // runs of each way, taking turns
   std::string out;      // an HTML page; empty = none
 };
-void dp_vs_ddp(const DpVsDdp& wanted);
+void dp_vs_ddp(const DpVsDdpBench& wanted);
 /// In one process of a way: trains, measures, and returns the result, or its error, as text.
-std::string dp_vs_ddp_part(const std::string& way, const DpVsDdp& wanted);
+std::string dp_vs_ddp_part(const std::string& way, const DpVsDdpBench& wanted);
 
 }  // namespace lockstep::bench

@@ -18,7 +18,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/device_memory.h"
@@ -53,7 +53,7 @@ std::vector<double> as_doubles(const std::vector<int64_t>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-train::Command command_of_way(const std::string& way, const DpVsDdp& wanted) {
+train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
   train::Command command;
   command.config = wanted.config;
   command.sets = wanted.sets;
@@ -87,7 +87,7 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
 
-Part train_part(const std::string& way, const DpVsDdp& wanted) {
+Part train_part(const std::string& way, const DpVsDdpBench& wanted) {
   auto command = command_of_way(way, wanted);
   if (way != "ddp")  // the config's batch is that of one rank; DataParallel takes the batches of all
     command.sets.push_back(format(
@@ -173,7 +173,7 @@ Part read_part(const std::string& text) {
   return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
 }
 
-std::vector<std::string> words_of(const std::string& way, const DpVsDdp& wanted) {
+std::vector<std::string> words_of(const std::string& way, const DpVsDdpBench& wanted) {
   std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                     "bench",
                                     "dp-vs-ddp",
@@ -206,7 +206,7 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
 
 // Starts the processes of a way, waits for all, and returns the first one's result. The error of any of them
 // is thrown.
-Part run_way(const std::string& way, const DpVsDdp& wanted) {
+Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
   const auto words = words_of(way, wanted);
   const auto port = std::to_string(comm::listen_on("127.0.0.1").port);  // a free one
@@ -248,7 +248,7 @@ struct Results {
   std::map<std::string, Part> last;
 };
 
-Results measure_runs(const DpVsDdp& wanted) {
+Results measure_runs(const DpVsDdpBench& wanted) {
   Results results;
   for (int64_t run = 0; run < wanted.repeats; ++run) {
     for (const auto& way : kWays) {
@@ -337,7 +337,7 @@ report::Page page_of(const Results& results, const std::string& facts) {
 
 }  // namespace
 
-void dp_vs_ddp(const DpVsDdp& wanted) {
+void dp_vs_ddp(const DpVsDdpBench& wanted) {
   const Team alone({}, {}, at::kCPU);
   check_out(wanted.out);
   check_place(alone, wanted.out);
@@ -355,7 +355,7 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
   report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
 }
 
-std::string dp_vs_ddp_part(const std::string& way, const DpVsDdp& wanted) {
+std::string dp_vs_ddp_part(const std::string& way, const DpVsDdpBench& wanted) {
   return base::pack_outcome([&] {
     const auto found =
         way.starts_with("wide") ? wide_head(way == kWide[1], wanted.devices) : train_part(way, wanted);

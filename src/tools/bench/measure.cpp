@@ -69,8 +69,8 @@ Spread spread_of(std::vector<double> numbers) {
           .at_most = static_cast<size_t>(at_most)};
 }
 
-std::vector<std::vector<double>> medians_in_turns(
-    const Team& team, const Turns& turns,
+std::vector<std::vector<double>> interleaved_medians(
+    const Team& team, const TurnOptions& turns,
     const std::function<std::vector<double>(size_t method, int round)>& measure) {
   std::vector<double> all;  // round by round, method by method
   for (int round = 0; round < turns.warm_up + turns.rounds; ++round) {

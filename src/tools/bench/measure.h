@@ -31,7 +31,7 @@ struct Spread {
 /// Of at least one number.
 Spread spread_of(std::vector<double> numbers);
 
-struct Turns {
+struct TurnOptions {
   size_t methods = 0;
   int rounds = 0;
   int warm_up = 0;  // rounds before these, which do not count
@@ -39,8 +39,8 @@ struct Turns {
 /// In each round every method takes its turn, so that other load on the machine affects all alike. `measure`
 /// returns the numbers of one turn on this rank, the same count for all. Returns for each method the medians
 /// over the rounds of each number's largest value over the ranks. Collective.
-std::vector<std::vector<double>> medians_in_turns(
-    const Team& team, const Turns& turns,
+std::vector<std::vector<double>> interleaved_medians(
+    const Team& team, const TurnOptions& turns,
     const std::function<std::vector<double>(size_t method, int round)>& measure);
 
 /// "200us", "1.5ms", "0": seconds. InputError otherwise.
@@ -91,7 +91,7 @@ bool has_more_ranks_than_cores(const Team& team);
 // --- all_reduce.cpp ---
 
 /// A way to sum over the ranks.
-struct Way {
+struct SumMethod {
   std::string name;
   std::function<void(at::Tensor&)> sum;  // in place; returns when it is done
   at::Device device = at::kCPU;
@@ -101,7 +101,7 @@ struct Way {
 
 /// Seconds for `bytes` of floats, way by way: the median over the rounds of the slowest rank's time.
 /// `line_up`, a barrier, comes before each turn. Error, on all ranks alike, if a sum is wrong. Collective.
-std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up);
 
 struct TimeCurve {

@@ -60,10 +60,10 @@ comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
 }
 
 // A model in training, whose gradients are exchanged in one of the ways that are compared.
-class Trainee {
+class TrainedModelRun {
  public:
   /// From the config's seed. Collective.
-  Trainee(const train::Setup& setup, Method method)
+  TrainedModelRun(const train::Setup& setup, Method method)
       : setup_(setup),
         method_(std::move(method)),
         model_(ddp(train::seeded_model(setup), setup.team->group(), options())),
@@ -227,14 +227,14 @@ void check_losses(const Method& method, double loss, double wanted, int world) {
 // long as on the rank that waited least: what others wait beyond that, they wait for its computing.
 std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& methods,
                           const std::vector<Batch>& batches) {
-  std::vector<Trainee> trainees;
-  for (const auto& method : methods) trainees.emplace_back(setup, method);
+  std::vector<TrainedModelRun> runs;
+  for (const auto& method : methods) runs.emplace_back(setup, method);
   at::Tensor generator;  // all draw the same numbers for Dropout
   std::vector<double> losses;
   const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
     if (method == 0) generator = rng_state().clone();
     set_rng_state(generator);
-    const auto step = trainees[method].step(batches[static_cast<size_t>(round)]);
+    const auto step = runs[method].step(batches[static_cast<size_t>(round)]);
     losses.push_back(step.loss);
     if (losses.size() == methods.size()) {
       setup.team->sum(losses);
@@ -244,7 +244,7 @@ std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& 
     }
     return {step.seconds, -step.busy, -step.shows};
   };
-  const auto medians = medians_in_turns(
+  const auto medians = interleaved_medians(
       *setup.team, {methods.size(), static_cast<int>(batches.size()) - kWarmUpTurns, kWarmUpTurns},
       take_turn);
   std::vector<Timing> timings;

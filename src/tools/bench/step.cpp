@@ -31,8 +31,7 @@ class TrainingSteps {
         feed_(learner_.source->feed(setup.settings)) {
     clock_.time_on(setup.team->device());
   }
-  TrainingSteps(const TrainingSteps&) = delete;
-  TrainingSteps& operator=(const TrainingSteps&) = delete;
+  TrainingSteps(TrainingSteps&&) = delete;
 
   /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
   void make_ready() {
@@ -124,7 +123,7 @@ struct Counted {
 
 Counted counted_step(TrainingSteps& steps) {
   steps.make_ready();  // acting does not count as work of a step
-  const WorkCount count;
+  const FlopCounter count;
   const auto before = steps.samples();
   steps.take();
   return {count.so_far(), steps.samples() - before};
@@ -481,7 +480,7 @@ std::string json_of(const StepResult& result) {
   json["notes"] = notes_of(result);
   json["ranks"] = ordered_json::array();
   for (size_t i = 0; i < result.ranks.size(); ++i) json["ranks"].push_back(rank_json(result.ranks[i], i));
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return base::as_lines(json);
 }
 
 void check(const StepBench& bench) {

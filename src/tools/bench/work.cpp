@@ -115,17 +115,17 @@ void leave(const at::RecordFunction& /*called*/, at::ObserverContext* inside) {
 
 }  // namespace
 
-WorkCount::WorkCount() {
+FlopCounter::FlopCounter() {
   forward_work = backward_work = 0;
   handle_ = at::addGlobalCallback(
       at::RecordFunctionCallback(enter, leave).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }
 
-WorkCount::~WorkCount() {
+FlopCounter::~FlopCounter() {
   at::removeCallback(handle_);
 }
 
-Work WorkCount::so_far() const {
+Work FlopCounter::so_far() const {
   return {forward_work, backward_work};
 }
 

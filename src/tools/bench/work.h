@@ -14,12 +14,11 @@ struct Work {
 };
 
 /// Counts for as long as it lives, on every thread of the process. One at a time.
-class WorkCount {
+class FlopCounter {
  public:
-  WorkCount();
-  ~WorkCount();
-  WorkCount(const WorkCount&) = delete;
-  WorkCount& operator=(const WorkCount&) = delete;
+  FlopCounter();
+  ~FlopCounter();
+  FlopCounter(FlopCounter&&) = delete;
 
   Work so_far() const;
 

@@ -114,11 +114,11 @@ std::string array_of(const std::string& task) {
   return task.substr(0, open + 1) + task.substr(close);
 }
 
-std::string how_to_look(const Scheduler& scheduler, const std::string& job) {
+std::string show_command(const Scheduler& scheduler, const std::string& job) {
   return scheduler.slurm() ? "squeue " + of_cluster(scheduler) + "--jobs=" + job : "qstat " + quoted(job);
 }
 
-std::string how_to_cancel(const Scheduler& scheduler, const std::string& job) {
+std::string cancel_command(const Scheduler& scheduler, const std::string& job) {
   return (scheduler.slurm() ? "scancel " + of_cluster(scheduler) : "qdel ") + quoted(job);
 }
 

@@ -33,8 +33,8 @@ std::string task_id(const Scheduler& scheduler, const std::string& array, size_t
 std::string array_of(const std::string& task);
 
 /// The commands that show and cancel a job, and its log file.
-std::string how_to_look(const Scheduler& scheduler, const std::string& job);
-std::string how_to_cancel(const Scheduler& scheduler, const std::string& job);
+std::string show_command(const Scheduler& scheduler, const std::string& job);
+std::string cancel_command(const Scheduler& scheduler, const std::string& job);
 std::string log_of(const Scheduler& scheduler, const std::string& name, const std::string& job);
 
 /// The text as one word of bash, on one line.

@@ -172,11 +172,10 @@ void add_folder(std::vector<std::string>& folders, const char* base, const char*
 [[noreturn]] void unknown_site(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& known : known_sites()) names.push_back(known.name);
-  const auto near = base::nearest(name, names);
   throw InputError(format("there is no site {}", base::printable(name)),
                    "looked for in " + base::join(site_folders(), ", "),
-                   (near ? format("did you mean {}? ", *near) : "") + "sites: " + base::join(names, ", ") +
-                       "; or give the path of a file");
+                   base::did_you_mean(base::nearest(name, names).value_or("")) +
+                       "sites: " + base::join(names, ", ") + "; or give the path of a file");
 }
 
 }  // namespace
@@ -265,9 +264,8 @@ struct Value {
     const auto& text = scalar_text(one, name, key.help);
     const auto choices = base::split(key.choices, ' ');
     if (!choices.empty() && std::ranges::count(choices, text) == 0) {
-      const auto near = base::nearest(text, choices);
       throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
-                       one.place.text(), near ? format("did you mean {}?", *near) : std::string(key.help));
+                       one.place.text(), base::did_you_mean(text, choices, key.help));
     }
     const auto wanted = expected_text(text, key.text);
     if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
@@ -281,7 +279,7 @@ void require_map(const YamlNode& node, const std::string& what) {
                    std::string("write key: value; ") + kEveryKey);
 }
 
-void refuse_twins(const YamlNode& map) {
+void refuse_duplicates(const YamlNode& map) {
   for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
     const auto& name = *entry->first;
     const auto other = std::find_if(map.entries.begin(), entry,
@@ -296,7 +294,7 @@ void refuse_twins(const YamlNode& map) {
 template <class Owner>
 void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
                Owner& owner, const std::string& besides = "") {
-  refuse_twins(map);
+  refuse_duplicates(map);
   for (const auto& entry : map.entries) {
     const auto &name = entry.first, &value = entry.second;
     const bool is_text = name->kind == YamlNode::Kind::scalar;
@@ -308,9 +306,8 @@ void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, con
     }
     std::vector<std::string> names = {besides};
     for (const auto& row : keys) names.emplace_back(row.name);
-    const auto near = base::nearest(name->text, names);
     throw InputError(format("unknown key {}", describe(*name)), name->place.text(),
-                     (near ? format("did you mean {}? ", *near) : "") + kEveryKey);
+                     base::did_you_mean(base::nearest(name->text, names).value_or("")) + kEveryKey);
   }
 }
 
@@ -345,10 +342,9 @@ Queue find_queue(const Site& site, const std::string& name) {
     names.push_back(queue.name);
   }
   if (wanted.empty() || names.empty()) return {.name = wanted, .directives = {}};
-  const auto near = base::nearest(wanted, names);
-  throw InputError(
-      format("the site {} has no queue {}", site.name, base::printable(wanted)), site.path,
-      (near ? format("did you mean {}? ", *near) : "") + "its queues: " + base::join(names, ", "));
+  throw InputError(format("the site {} has no queue {}", site.name, base::printable(wanted)), site.path,
+                   base::did_you_mean(base::nearest(wanted, names).value_or("")) +
+                       "its queues: " + base::join(names, ", "));
 }
 
 Site parse_site(const std::string& text, const std::string& file) {
@@ -362,7 +358,7 @@ Site parse_site(const std::string& text, const std::string& file) {
   for (const auto& [name, queues] : root->entries) {
     if (name->text != "queues") continue;
     require_map(*queues, "queues");
-    refuse_twins(*queues);
+    refuse_duplicates(*queues);
     for (const auto& [queue, node] : queues->entries) site.queues.push_back(read_queue(*queue, *node));
   }
   if (site.queue_flag.empty()) site.queue_flag = site.slurm() ? "--partition" : "-q";

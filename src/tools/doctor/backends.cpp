@@ -42,7 +42,7 @@ struct Device {
   std::string error;
 };
 
-// libtorch keeps what it once believed about CUDA, so this loads the CUDA half before the first tensor.
+// libtorch caches what it finds out about CUDA, so this loads the CUDA plug-in before the first tensor.
 const Device& device_of(const Session& session) {
   static const Device device = [&] {
     Device own;

@@ -23,7 +23,7 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/control_groups.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/layout.h"
@@ -283,9 +283,9 @@ constexpr Collector kCollectors[] = {
 
 RankFacts collect(const DoctorSettings& settings, const std::function<void(const char* name)>& begin) {
   RankFacts facts;
-  facts.job.host = launch::current_surroundings({}).host;
+  facts.job.host = launch::read_host_facts({}).host;
   facts.pid = ::getpid();
-  facts.machine = launch::own_seat(facts.job).machine;
+  facts.machine = launch::reported_place(facts.job).machine;
   for (const Collector& collector : kCollectors) {
     begin(collector.name);
     try {

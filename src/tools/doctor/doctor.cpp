@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/runtime.h"
@@ -143,7 +143,7 @@ std::string as_json(const Findings& findings, const Cluster& cluster, double sec
                              {"findings", nlohmann::json(findings)},
                              {"ranks", nlohmann::json(cluster.ranks)}};
   // One line if several processes print. The environment may hold bytes that are not UTF-8.
-  return json.dump(cluster.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return cluster.complete() ? base::as_lines(json) : base::as_line(json) + "\n";
 }
 
 // What was found so far, printed as it comes unless --json asks for everything at the end.

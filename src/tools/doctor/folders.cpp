@@ -83,8 +83,7 @@ class Probe {
     const std::lock_guard lock(live_probes().mutex);
     live_probes().paths.erase(path_);
   }
-  Probe(const Probe&) = delete;
-  Probe& operator=(const Probe&) = delete;
+  Probe(Probe&&) = delete;
   const std::string& path() const { return path_; }
   base::Descriptor& file() { return file_; }
 

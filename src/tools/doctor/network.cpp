@@ -10,7 +10,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/report.h"
 #include "tools/doctor/rules.h"
 #include "tools/report/page.h"

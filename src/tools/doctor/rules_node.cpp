@@ -6,7 +6,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
 #include "tools/doctor/rules.h"
 

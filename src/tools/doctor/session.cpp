@@ -11,7 +11,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "tools/doctor/rules.h"
 #include "tools/report/page.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/scheduler.h"
 #include "tools/doctor/facts.h"

@@ -423,7 +423,7 @@ class Job {
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
   std::vector<std::string> other_nodes() const {
-    const auto here = short_name(launch::current_surroundings({}).host);
+    const auto here = short_name(launch::read_host_facts({}).host);
     std::vector<std::string> names;
     for (const auto& node : allocation_.nodes) {
       const bool is_here =

@@ -81,8 +81,7 @@ class OwnJob {
  public:
   OwnJob(Environment& environment, RunCommand run) : environment_(environment), run_(std::move(run)) {}
   virtual ~OwnJob() = default;
-  OwnJob(const OwnJob&) = delete;
-  OwnJob& operator=(const OwnJob&) = delete;
+  OwnJob(OwnJob&&) = delete;
 
   virtual bool is_slurm() const = 0;
   virtual std::string id() const = 0;

@@ -35,7 +35,7 @@ class PbsJob : public OwnJob {
 
   Allocation allocation() override {
     read_record();
-    const auto here = short_name(launch::current_surroundings({}).host);
+    const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
     const auto file = get("PBS_NODEFILE");

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/pt.h"
@@ -371,7 +372,7 @@ int check(const ModelCheck& asked, Json& all) {
 int check_model(const ModelCheck& asked) {
   Json all = {{"schema", 1}, {"file", asked.path}};
   const auto print = [&] {
-    if (asked.json) output::print(all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    if (asked.json) output::print(base::as_lines(all));
   };
   try {
     const int status = check(asked, all);

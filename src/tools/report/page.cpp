@@ -116,11 +116,11 @@ std::string Page::html() const {
   return html += rest;
 }
 
-Table turned(const Table& rows) {
-  Table turned(rows.at(0).size());
+Table transposed(const Table& rows) {
+  Table transposed(rows.at(0).size());
   for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) turned[i].push_back(row[i]);
-  return turned;
+    for (size_t i = 0; i < row.size(); ++i) transposed[i].push_back(row[i]);
+  return transposed;
 }
 
 std::string aligned(const Table& rows) {

@@ -36,7 +36,7 @@ class Page {
 };
 
 /// Rows as columns.
-Table turned(const Table& rows);
+Table transposed(const Table& rows);
 
 /// For a terminal: the first column to the left, the others to the right.
 std::string aligned(const Table& rows);

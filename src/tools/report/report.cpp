@@ -47,7 +47,7 @@ void add_result(Page& page, const Runs& runs) {
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
   }
   page.section("Result");
-  page.table(runs.size() == 1 ? turned(rows) : rows);  // a phone has room for rows
+  page.table(runs.size() == 1 ? transposed(rows) : rows);  // a phone has room for rows
 }
 
 // --- curves ---
@@ -186,7 +186,7 @@ void add_troubles(Page& page, const Runs& runs) {
 }
 
 // Folders of one name are shown with their whole paths.
-void tell_apart(Runs& runs) {
+void number_equal_names(Runs& runs) {
   std::map<std::string, int> seen;
   for (const auto& run : runs) ++seen[run.name];
   for (auto& run : runs) {
@@ -199,7 +199,7 @@ void tell_apart(Runs& runs) {
 std::string report(const std::vector<std::filesystem::path>& folders) {
   Runs runs;
   for (const auto& folder : folders) runs.push_back(read_run(folder));
-  tell_apart(runs);
+  number_equal_names(runs);
   Page page(runs.size() == 1 ? runs[0].name : format("{} runs", runs.size()));
   for (const auto add :
        {add_result, add_curves, add_evaluation, add_phases, add_attempts, add_configs, add_troubles})

@@ -142,18 +142,18 @@ const Fact* find_fact(const std::string& word) {
 }
 
 // A metric over a run's epochs; NaN where the run has none.
-struct Course {
+struct MetricSummary {
   double last = std::numeric_limits<double>::quiet_NaN(), best = last;
 };
-Course course_of(const RunData& run, const std::string& metric) {
-  Course course;
+MetricSummary metric_summary(const RunData& run, const std::string& metric) {
+  MetricSummary summary;
   const auto found = run.epochs.find(metric);
-  if (found == run.epochs.end() || found->second.y.empty()) return course;
-  course.last = found->second.y.back();
+  if (found == run.epochs.end() || found->second.y.empty()) return summary;
+  summary.last = found->second.y.back();
   const bool more = holds(kMoreIsBetter, metric);
   for (const auto value : found->second.y)
-    course.best = more ? std::fmax(course.best, value) : std::fmin(course.best, value);
-  return course;
+    summary.best = more ? std::fmax(summary.best, value) : std::fmin(summary.best, value);
+  return summary;
 }
 
 std::vector<std::string> metrics_of(const RunList& list) {
@@ -169,7 +169,7 @@ std::vector<std::string> metrics_of(const RunList& list) {
 json key_of(const RunData& run, const std::string& word, bool is_metric) {
   if (const auto* fact = find_fact(word)) return fact->key(run);
   if (!is_metric) return sort_key(setting(run, word));
-  return number_json((holds(kMoreIsBetter, word) ? -1 : 1) * course_of(run, word).best);
+  return number_json((holds(kMoreIsBetter, word) ? -1 : 1) * metric_summary(run, word).best);
 }
 
 // InputError where the option's word is nothing to sort or show runs by.
@@ -186,9 +186,8 @@ void check_word(const RunList& list, const std::string& word, const std::string&
   std::ranges::copy(list.differs, std::back_inserter(words));
   auto near = base::nearest(word, words);
   if (const auto meant = config::nearest_path(word); !near && config::find_key(meant)) near = meant;
-  throw InputError(
-      format("the runs have no '{}'", base::printable(word)), option,
-      (near ? format("did you mean {}? ", *near) : "") + format("use {} or a config key", known));
+  throw InputError(format("the runs have no '{}'", base::printable(word)), option,
+                   base::did_you_mean(near.value_or("")) + format("use {} or a config key", known));
 }
 
 // --- the table ---
@@ -224,9 +223,11 @@ void add_columns(Table& columns, const RunList& list, const std::string& word) {
       const auto value = setting(run, word);
       return value.empty() ? "–" : base::printable(value);
     });
-  add(word, [&](const auto& run) { return metric_text(course_of(run, word).last); });
-  add("best", [&](const auto& run) { return metric_text(course_of(run, word).best); });
+  add(word, [&](const auto& run) { return metric_text(metric_summary(run, word).last); });
+  add("best", [&](const auto& run) { return metric_text(metric_summary(run, word).best); });
 }
+
+constexpr size_t kMostKeys = 8;  // that differ, in a table without --columns
 
 // The loss, what the task counts, and the keys in which the runs differ.
 std::vector<std::string> usual_columns(const RunList& list) {
@@ -235,7 +236,11 @@ std::vector<std::string> usual_columns(const RunList& list) {
   if (!has(list, words.back())) words.pop_back();
   for (const auto* name : {"accuracy", "recent_reward"})
     if (has(list, name)) words.emplace_back(name);
-  std::ranges::copy(list.differs, std::back_inserter(words));
+  auto keys = list.differs;
+  if (keys.size() > kMostKeys)  // as in a folder of several tasks: the names of task and model come first
+    std::ranges::stable_partition(keys, [](const auto& key) { return key.ends_with(".name"); });
+  keys.resize(std::min(keys.size(), kMostKeys));
+  std::ranges::copy(keys, std::back_inserter(words));
   words.emplace_back("when");
   return words;
 }
@@ -254,10 +259,10 @@ nlohmann::ordered_json run_json(const RunList& list, const std::vector<std::stri
   const auto& status = *run.status;
   nlohmann::ordered_json::object_t metrics, differs;  // emplace_back() looks for no equal name
   for (const auto& name : names) {
-    const auto course = course_of(run, name);
+    const auto summary = metric_summary(run, name);
     if (run.epochs.contains(name))
-      metrics.emplace_back(name, nlohmann::ordered_json{{"last", number_json(course.last)},
-                                                        {"best", number_json(course.best)}});
+      metrics.emplace_back(name, nlohmann::ordered_json{{"last", number_json(summary.last)},
+                                                        {"best", number_json(summary.best)}});
   }
   for (const auto& key : list.differs) differs.emplace_back(key, setting(run, key));
   return {
@@ -312,14 +317,17 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
     check_word(list, word, "--columns");
     if (seen.insert(word).second) add_columns(columns, list, word);
   }
-  std::vector<std::string> left_out;
-  auto text = aligned(turned(columns));
+  std::vector<std::string> hidden;
+  if (asked.empty())
+    std::ranges::copy_if(list.differs, std::back_inserter(hidden),
+                         [&](const auto& key) { return !seen.contains(key); });
+  auto text = aligned(transposed(columns));
   while (columns.size() > 2 && width > 0 && width_of(text) > static_cast<size_t>(width)) {
-    left_out.insert(left_out.begin(), columns.back()[0]);
+    hidden.insert(hidden.begin(), columns.back()[0]);
     columns.pop_back();
-    text = aligned(turned(columns));
+    text = aligned(transposed(columns));
   }
-  if (!left_out.empty()) text += format("not shown: {} (see --json)\n", base::join(left_out, ", "));
+  if (!hidden.empty()) text += format("not shown: {} (see --json)\n", base::listed(hidden, hidden.size()));
   return text;
 }
 

@@ -101,8 +101,7 @@ class SignalsNoted {
   ~SignalsNoted() {
     for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }
-  SignalsNoted(const SignalsNoted&) = delete;
-  SignalsNoted& operator=(const SignalsNoted&) = delete;
+  SignalsNoted(SignalsNoted&&) = delete;
 
  private:
   std::array<struct sigaction, kSignals.size()> before_{};
@@ -193,12 +192,12 @@ std::string how_to_follow(const Submission& submission) {
   const auto& scheduler = submission.scheduler;
   const auto& first = submission.jobs.front().id;
   std::vector<std::string> cancel;
-  for (const auto& job : submission.jobs) cancel.push_back(cluster::how_to_cancel(scheduler, job.id));
+  for (const auto& job : submission.jobs) cancel.push_back(cluster::cancel_command(scheduler, job.id));
   const auto all = submission.sweep ? cluster::array_of(first) : first;
   return format(
       "log: {}; state: {}; results: lockstep runs\nstop: lockstep stop RUN_FOLDER (with a checkpoint), or {}",
-      cluster::log_of(scheduler, submission.name, first), cluster::how_to_look(scheduler, all),
-      submission.sweep ? cluster::how_to_cancel(scheduler, all) : base::join(cancel, "; "));
+      cluster::log_of(scheduler, submission.name, first), cluster::show_command(scheduler, all),
+      submission.sweep ? cluster::cancel_command(scheduler, all) : base::join(cancel, "; "));
 }
 
 Submission submit_all(const Plan& plan) {

@@ -12,7 +12,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/report.h"
 #include "lockstep/launch/scheduler.h"
@@ -132,7 +132,7 @@ std::string as_json(const Report& report) {
   json["complete"] = report.complete();
   json["ranks"] = report.processes;
   // one line if several processes print
-  return json.dump(report.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return report.complete() ? base::as_lines(json) : base::as_line(json) + "\n";
 }
 
 Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,

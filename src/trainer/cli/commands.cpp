@@ -89,9 +89,8 @@ int print_group(const CommandGroup& group) {
 [[noreturn]] void refuse_member(const CommandGroup& group, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& member : group.members) names.push_back(member.name);
-  const auto near = base::nearest(name, names);
   throw UsageError(format("unknown {} '{}'", group.kind, base::printable(name)), "lockstep " + group.name,
-                   near ? format("did you mean {}?", *near) : "choose " + base::join(names, ", "));
+                   base::did_you_mean(name, names, "choose " + base::join(names, ", ")));
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ constexpr std::chrono::seconds kHearRankZero{5};
 
 }  // namespace
 
-void never_abort() {
-  launch::never_abort(last_trace);
+void exit_on_uncaught_errors() {
+  launch::exit_on_uncaught_errors(last_trace);
 }
 
 int guarded(const std::function<int(bool& alike)>& body) {

@@ -15,8 +15,8 @@ class UsageError : public InputError {
   using InputError::InputError;
 };
 
-/// launch::never_abort(), with the trace where one is asked for.
-void never_abort();
+/// launch::exit_on_uncaught_errors(), with the trace where one is asked for.
+void exit_on_uncaught_errors();
 
 /// Runs the program's body and returns what the process leaves with. The body sets `alike` to true while
 /// wrong input would be met by every rank in the same way, as it is by commands that join no job.

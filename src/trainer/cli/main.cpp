@@ -57,10 +57,9 @@ const Subcommand& find(const std::string& name) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
-  const auto near = base::nearest(name, names);
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
+                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see: lockstep --help");
 }
 
 // --log LEVEL, -q and -v may stand before the command; they are passed on to it.
@@ -79,7 +78,7 @@ std::vector<std::string> take_level(std::vector<std::string>& args) {
 }
 
 // `lockstep help train` is `lockstep train --help`
-void turn_help(std::vector<std::string>& args) {
+void move_help_behind_command(std::vector<std::string>& args) {
   if (args.size() < 2 || args[0] != "help" || args[1] == "help" || args[1].starts_with("-")) return;
   args.erase(args.begin());
   find(args[0]);
@@ -103,7 +102,7 @@ std::string cmake_prefix() {
 
 // `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
 // libtorch is initialised, and before the C library knows its environment.
-void become_job(int argc, char** argv, char** environment) {
+void exec_job_program(int argc, char** argv, char** environment) {
   if (argc < 2 || std::strcmp(argv[1], "job") != 0) return;
   char path[PATH_MAX] = "";
   const auto length = ::readlink("/proc/self/exe", path, sizeof path - sizeof "-job");
@@ -118,7 +117,7 @@ int no_working_directory = 0;  // the reason, as errno
 // Without a working directory, oneMKL ends the process in libtorch's initialisers, before main, with an error
 // that says nothing about it. An executable's .preinit_array runs before any library's initialisers.
 void leave_deleted_directory(int argc, char** argv, char** environment) {
-  become_job(argc, argv, environment);
+  exec_job_program(argc, argv, environment);
   char path[PATH_MAX];
   if (::getcwd(path, sizeof path)) return;
   no_working_directory = errno;
@@ -136,15 +135,15 @@ void require_working_directory() {
 
 // libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What
 // plug-ins leave for the exit runs before this, as it was registered later; a preloaded profiler's would not.
-void leave_quickly() {
-  if (!std::getenv("LD_PRELOAD")) launch::leave_to_the_kernel();
+void skip_destructors() {
+  if (!std::getenv("LD_PRELOAD")) launch::skip_destructors_at_exit();
 }
 
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   log::set_colour(launch::has_colour(STDERR_FILENO));
   const auto level = take_level(args);
-  turn_help(args);
+  move_help_behind_command(args);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
   if (args[0] == "--version") return print_flushed(version_text());
@@ -164,9 +163,9 @@ int main(int argc, char** argv) {
   lockstep::launch::end_with_spawner();
   lockstep::base::open_standard_descriptors();
   lockstep::cli::keep_memory();
-  lockstep::cli::never_abort();
+  lockstep::cli::exit_on_uncaught_errors();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
-  lockstep::cli::leave_quickly();
+  lockstep::cli::skip_destructors();
   return lockstep::cli::guarded([&](bool& alike) {
     return lockstep::cli::run({argv + 1, argv + argc}, alike);
   });

@@ -60,8 +60,7 @@ void Options::note(const std::string& heading, const std::string& left, const st
 
 void Options::refuse(const std::string& what, const std::string& meant) const {
   throw UsageError(what, "lockstep " + command_,
-                   (meant.empty() ? "" : format("did you mean {}? ", meant)) +
-                       format("see: lockstep {} --help", command_));
+                   base::did_you_mean(meant) + format("see: lockstep {} --help", command_));
 }
 
 // It may be a slip of the pen, or a key of the config.

@@ -17,7 +17,7 @@
 namespace lockstep::cli {
 
 /// What to do where the file of --out cannot be written.
-inline constexpr const char* kElsewhere = "choose another place with --out";
+inline constexpr const char* kChooseOutHint = "choose another place with --out";
 
 /// Every subcommand also takes --help, --log LEVEL, -q and -v.
 class Options {

@@ -12,7 +12,7 @@ namespace {
 // what would be used here and now; may be asked before MPI_Init
 std::string mpi_version() {
   try {
-    return mpi::load(launch::wish_for_mpi(launch::current_environment(), "mpi", launch::programs_above()))
+    return mpi::load(launch::library_request(launch::current_environment(), "mpi", launch::programs_above()))
         .version;
   } catch (const Error& error) {
     return format("none: {}", error.what());

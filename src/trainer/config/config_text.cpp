@@ -201,8 +201,7 @@ std::string meant_config(const std::string& path) {
   if (!near.empty() || path.empty() || std::filesystem::path(path).has_parent_path()) return near;
   const auto shipped = (std::filesystem::path(kConfigs) / path).string();
   std::error_code none;
-  if (std::filesystem::is_regular_file(base::find_path(shipped), none))
-    return format("did you mean {}? ", shipped);
+  if (std::filesystem::is_regular_file(base::find_path(shipped), none)) return base::did_you_mean(shipped);
   return base::did_you_mean_file(shipped);
 }
 

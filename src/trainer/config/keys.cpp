@@ -457,8 +457,7 @@ std::string nearest_path(const std::string& word) {
 }
 
 std::string did_you_mean(const std::string& path) {
-  const std::string near = nearest_path(path);
-  return near.empty() ? "" : format("did you mean {}? ", near);
+  return base::did_you_mean(nearest_path(path));
 }
 
 namespace {

@@ -234,7 +234,7 @@ std::string did_you_mean_of(const TableRow& row, const Key& key, const std::stri
     paths[names.back()] = key.section() + "." + read;
   }
   const auto near = base::nearest(name, names);
-  return near ? format("did you mean {}? ", paths.at(*near)) : "";
+  return base::did_you_mean(near ? paths.at(*near) : "");
 }
 
 // A task of a library sees all settings, and may read them.

@@ -50,8 +50,7 @@ class Reader {
   void operator()(std::vector<std::string>* out) const { fill(out, &Reader::text); }
 
   [[noreturn]] void refuse_row() const {
-    const auto near = base::nearest(node_.text, base::names_of(key_.rules.table));
-    refuse(node_, near ? format("did you mean {}?", *near) : "");
+    refuse(node_, base::did_you_mean(node_.text, base::names_of(key_.rules.table)));
   }
 
   void operator()(std::map<std::string, std::string>* out) const {
@@ -109,10 +108,8 @@ class Reader {
     if (node.kind == YamlNode::Kind::null) refuse(node, "write \"\" for an empty text, or remove the line");
     const std::string& text = scalar(node, true);
     const auto& choices = key_.rules.choices;
-    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
-      const auto near = base::nearest(text, choices);
-      refuse(node, near ? format("did you mean {}?", *near) : "");
-    }
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
+      refuse(node, base::did_you_mean(text, choices));
     return key_.rules.path ? expand(text, environment_, key_.path, node.place.text()) : text;
   }
 
@@ -139,10 +136,8 @@ bool needs_quotes(const std::string& text) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '/' || c == '.' || c == '-';
   };
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain)) return true;
-  if (std::find(words.begin(), words.end(), lower) != words.end()) return true;
+  if (std::find(words.begin(), words.end(), base::lower_case(text)) != words.end()) return true;
   const auto first = static_cast<unsigned char>(text[0]);
   const bool path = text[0] == '/' || text.starts_with("./") || text.starts_with("../");
   return !std::isalpha(first) && first != '_' && !path;

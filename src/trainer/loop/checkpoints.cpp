@@ -215,7 +215,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
 }
 
 // A file that Python wrote says which iteration it is, if anything.
-TrainingState from_python(const Tree& tree, const Rounds& rounds) {
+TrainingState from_python(const Tree& tree, const EpochPlan& rounds) {
   TrainingState state;
   if (find(tree, "iter_no")) state.step = count_in(tree, "iter_no");
   state.epoch = state.step / rounds.steps_per_epoch;
@@ -323,7 +323,7 @@ bool is_multiple(int64_t number, int64_t every) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
+Checkpoints::Checkpoints(CheckpointContext subject, const TrainingState& state, const RunAttempt& attempt,
                          run_folder::Requests* requests, RunLog& log)
     : subject_(std::move(subject)), log_(log), requests_(requests) {
   if (!attempt.found.empty()) saved_ = state;
@@ -367,7 +367,7 @@ void Checkpoints::save_after_epoch(const TrainingState& state, const LossTrace& 
 }
 
 void Checkpoints::take(TrainingState state, const LossTrace& losses, Name name) {
-  const Traced span(subject_.learner.tracer.get(), SpanKind::checkpoint);
+  const ScopedSpan span(subject_.learner.tracer.get(), SpanKind::checkpoint);
   refuse_not_finite(subject_.mesh.all(), subject_.learner, state);
   state.seconds = log_.seconds();
   state.metrics_offset = log_.metrics_offset();

@@ -19,7 +19,7 @@
 namespace lockstep::train {
 
 /// What a checkpoint holds besides the state.
-struct Subject {
+struct CheckpointContext {
   const Settings& settings;
   const Mesh& mesh;
   const Learner& learner;
@@ -30,7 +30,7 @@ class Checkpoints {
  public:
   /// `state` is what the attempt starts from; if that is a checkpoint of its own folder, it is not written
   /// again.
-  Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
+  Checkpoints(CheckpointContext subject, const TrainingState& state, const RunAttempt& attempt,
               run_folder::Requests* requests, RunLog& log);
 
   /// Whether one is due after this step (every_steps); the same on every rank.
@@ -56,7 +56,7 @@ class Checkpoints {
   void answer_when_written(const TrainingState& state);
   void warn(const std::exception& error);
 
-  Subject subject_;
+  CheckpointContext subject_;
   RunLog& log_;
   run_folder::Requests* requests_;             // rank 0's
   std::optional<TrainingState> saved_;         // what the newest one holds

@@ -87,7 +87,7 @@ Json facts_of(const Setup& setup, const Learner& learner, const Size& whole, dou
       {"rank_mb", megabytes(rank_bytes)},
       {"peak_mb", peak_megabytes()},
       {"ranks", setup.team->world()},
-      {"ranks_in_a_process", launch::spawned_together()},
+      {"ranks_in_a_process", launch::spawned_rank_count()},
       {"launcher", setup.team->job().launcher},
       {"device", setup.team->device().str()},
       {"threads", setup.session->threads()},
@@ -137,9 +137,9 @@ int dry_run(const Command& command, bool as_json) {
   auto begun = begin_job(command);
   if (spawns_ranks(begun)) return spawn_ranks(std::move(begun));
   auto setup = set_up(command, std::move(begun));
-  settle_layout(setup);
+  choose_layout(setup);
   auto learner = make_learner(setup);
-  hold_on_device(setup);
+  move_to_device(setup);
   double step_seconds = 0;
   TrainingStep step(setup, learner);
   learner.source->prepare(learner.model->net(), TrainingState{});

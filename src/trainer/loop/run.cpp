@@ -59,7 +59,7 @@ void write_job_scripts_file(const fs::path& folder) {
 // load.
 struct Resume {
   RunAttempt attempt;
-  std::optional<Saved> file;
+  std::optional<SavedCheckpoint> file;
 };
 
 Resume find_resume(const Setup& setup, const std::string& asked) {
@@ -82,8 +82,8 @@ Resume find_resume(const Setup& setup, const std::string& asked) {
     attempt.folder = std::make_shared<run_folder::HeldFolder>(std::move(*folder));
     return attempt.folder->path().string();
   });
-  attempt.goes_on = !attempt.path.empty();
-  if (attempt.goes_on)
+  attempt.continues_run = !attempt.path.empty();
+  if (attempt.continues_run)
     attempt.number = std::stoll(
         team.from_first([&] { return std::to_string(attempt.before ? attempt.before->attempt + 1 : 2); }));
   return {std::move(attempt), {}};
@@ -92,7 +92,7 @@ Resume find_resume(const Setup& setup, const std::string& asked) {
 // Before a long load; nothing is made yet.
 void check_place(const Setup& setup, const RunAttempt& attempt) {
   setup.team->from_first([&] {
-    if (!attempt.goes_on) run_folder::check_run_dir(setup.settings.run);
+    if (!attempt.continues_run) run_folder::check_run_dir(setup.settings.run);
     if (const auto file = job_scripts_file(); !file.empty()) base::check_output(file, kAnotherFile);
     return std::string();
   });
@@ -105,9 +105,9 @@ void refuse_idle_early_stop(const Setup& setup) {
 }
 
 // What a run chooses when it begins it keeps, whatever it would choose today.
-void go_on_as_begun(Setup& setup, const Resume& from) {
+void keep_chosen_settings(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
-  if (!from.attempt.goes_on) return;
+  if (!from.attempt.continues_run) return;
   const auto text = setup.team->from_first([&] { return run_folder::config_text_of(from.attempt.path); });
   config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
 }
@@ -140,7 +140,7 @@ void make_folder(const Setup& setup, RunAttempt& attempt) {
 }
 
 // From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
-void go_on(Start& start, Learner& learner, const Setup& setup) {
+void restore_run(Start& start, Learner& learner, const Setup& setup) {
   const auto saved = newest_saved(*setup.team, start.attempt.path);
   if (!saved) {
     log::info("the run has no checkpoint yet: starting from the first step");
@@ -152,7 +152,7 @@ void go_on(Start& start, Learner& learner, const Setup& setup) {
   log::info("resuming after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
-void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {
+void start_from(Start& start, Learner& learner, const Setup& setup, const SavedCheckpoint& saved) {
   compare_bits(setup, saved.tree, learner);
   start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
@@ -166,7 +166,7 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   const auto& folder = start.attempt.folder;
   std::unique_ptr<Trainer> trainer;
   setup.team->together([&] {
-    if (folder && start.attempt.goes_on) run_folder::begin_in(folder->path(), setup.settings);
+    if (folder && start.attempt.continues_run) run_folder::begin_in(folder->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
     if (folder) write_job_scripts_file(folder->path());
   });
@@ -200,7 +200,7 @@ bool has_bf16_instructions() {
   return (base::field(facts, "flags") + base::field(facts, "Features")).find("bf16") != std::string::npos;
 }
 
-void log_start(const Setup& setup, const Rounds& rounds, const std::string& folder, bool own_kernels) {
+void log_start(const Setup& setup, const EpochPlan& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} ({}, {}, {} per rank), {} steps per epoch, in {}", setup.settings.run.name,
                    setup.settings.task.name, base::counted(setup.team->world(), "rank"),
@@ -259,12 +259,12 @@ int train(const Command& command, const std::string& asked) {
   compare_ranks(setup);
   auto from = find_resume(setup, asked);
   check_place(setup, from.attempt);
-  go_on_as_begun(setup, from);
+  keep_chosen_settings(setup, from);
   load_data(setup);
-  settle_layout(setup);
+  choose_layout(setup);
   auto learner = make_learner(setup);
   if (learner.source->is_shared()) refuse_idle_early_stop(setup);
-  hold_on_device(setup);
+  move_to_device(setup);
   const auto rounds = learner.rounds;
   const bool own_kernels = has_own_kernels(setup.settings, *learner.model);
   Start start;
@@ -274,13 +274,13 @@ int train(const Command& command, const std::string& asked) {
                                                       setup.settings.checkpoint.before_deadline);
     start.deadline = [end] { return end->known(); };
   }
-  if (!from.attempt.goes_on) make_folder(setup, from.attempt);
+  if (!from.attempt.continues_run) make_folder(setup, from.attempt);
   count_devices(setup, *learner.model, from.attempt);
   start.attempt = from.attempt;
   const auto& folder = from.attempt.path;
   if (setup.team->group() && setup.team->device().is_cuda())
     comm::cuda().record_hangs_in(folder, setup.team->rank());
-  if (start.attempt.goes_on) go_on(start, learner, setup);
+  if (start.attempt.continues_run) restore_run(start, learner, setup);
   const auto trainer = make_trainer(setup, std::move(learner), start);
   log_start(setup, rounds, folder, own_kernels);
   const auto ending = run_and_report(*trainer);

@@ -116,7 +116,7 @@ double RunLog::seconds() const {
   return seconds_before_ + seconds_since(begin_.moment);
 }
 
-// All ranks' samples a second.
+// Samples/s of all ranks.
 double RunLog::speed_since(const Mark& mark) const {
   return rate((samples_ - mark.samples) * shares_, seconds_since(mark.moment));
 }
@@ -170,7 +170,7 @@ void RunLog::begin_evaluation() {
   console_.clear();
 }
 
-void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
+void RunLog::epoch(const TrainingState& state, double train_loss, const EpochMetrics& measured) {
   console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::TextStyle::strong);
   const double took = seconds_since(epoch_begin_.moment);
   Json line = {{"event", "epoch"}, {"epoch", state.epoch}, {"step", state.step}, {"train_loss", train_loss}};
@@ -332,7 +332,8 @@ void RunFacts::begin(int64_t step) {
   if (attempts.is_array() && attempts.size() >= kMostAttempts) attempts.erase(0);
   if (attempts.is_array() && !attempts.empty() && attempt_.before)
     complete(attempts.back(), *attempt_.before);
-  const auto lost = attempt_.before ? run_folder::lost_since(*attempt_.before, step) : run_folder::Lost();
+  const auto lost =
+      attempt_.before ? run_folder::lost_since(*attempt_.before, step) : run_folder::RestartCost();
   attempts.push_back({{"number", attempt_.number},
                       {"state", run_folder::name_of(run_folder::RunState::running)},
                       {"reason", ""},

@@ -26,7 +26,7 @@ namespace lockstep::train {
 struct RunAttempt {
   int64_t number = 1;
   std::string path = {};                                // the folder's; empty before a new run has one
-  bool goes_on = false;                                 // an earlier attempt was there
+  bool continues_run = false;                           // an earlier attempt was there
   std::string found = {};                               // its checkpoint that this one goes on from
   std::shared_ptr<run_folder::HeldFolder> folder = {};  // rank 0's; without it nothing is written
   std::optional<run_folder::RunStatus> before = {};     // rank 0's: how the attempt before ended
@@ -59,7 +59,7 @@ class RunLog {
   void step(const TrainingState& state, double loss, double lr);
   void progress(const TrainingState& state, double loss);
   void begin_evaluation();
-  void epoch(const TrainingState& state, double train_loss, const Measured& measured);
+  void epoch(const TrainingState& state, double train_loss, const EpochMetrics& measured);
   /// Returns where the time of each rank went. Collective.
   std::vector<PhaseSeconds> summarize(const TrainingState& state);
 

@@ -76,14 +76,14 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
 // Nobody times a captured step. A dead peer ends the collective that is timed before each wait for losses,
 // but this rank may stand in the launch of a step and never come to that.
 void Trainer::watch_captured_steps() {
-  losses_.before_waiting([&team = *setup_.team] { team.time_what_is_under_way(); });
+  losses_.before_waiting([&team = *setup_.team] { team.time_queued_work(); });
   stall_ = comm::watch_stalls(setup_.team->group(), "a captured step", setup_.settings.launch.timeout);
 }
 
 RunEnding Trainer::run() {
   watch_.begin(state_);
   facts_.begin(state_.step);
-  look_at_goal();
+  check_goal();
   log_.clock().trace(trace_.tracer());
   log_.clock().time_on(setup_.team->device());
   if (setup_.settings.train.nvtx) log_.clock().show_ranges();
@@ -133,17 +133,17 @@ void Trainer::take_steps() {
     const bool show = log_.is_due(state_);
     bool save = checkpoints_.is_due(state_);
     if (show || save || watch_.is_due(state_)) {
-      const auto verdicts = watch_.ask(state_, losses_, checkpoints_.is_wanted(state_));
+      const auto decision = watch_.ask(state_, losses_, checkpoints_.is_wanted(state_));
       log_.clock().read_pending();
-      if (show) log_.step(state_, verdicts.loss, lr);
-      watch_.obey(verdicts, state_, losses_);
+      if (show) log_.step(state_, decision.loss, lr);
+      watch_.apply(decision, state_, losses_);
       constexpr double kSeldom = 16;  // seconds
-      seconds_unreported_ += verdicts.seconds;
+      seconds_unreported_ += decision.seconds;
       if (seconds_unreported_ > kSeldom) {
         log_.exchange_usage();
         seconds_unreported_ = 0;
       }
-      save = save || verdicts.save;
+      save = save || decision.save;
     }
     log_.progress(state_, losses_.last());
     if (watch_.ending()) break;
@@ -177,7 +177,7 @@ void Trainer::end_epoch() {
   if (!learner_.schedule->per_step()) learner_.schedule->step(eval_loss.value_or(train_loss));
   log_.epoch(state_, shown(train_loss), measured);
   const bool better = scheduled && watch_.is_best(learner_.source->cost(eval_loss), state_);
-  look_at_goal();
+  check_goal();
   const bool last = is_last_epoch();
   ++state_.epoch;
   state_.consumed = state_.step_in_epoch = 0;
@@ -186,7 +186,7 @@ void Trainer::end_epoch() {
 }
 
 // What is due after this epoch.
-Measured Trainer::measure() {
+EpochMetrics Trainer::measure() {
   if (auto measured = learner_.source->measured()) return *measured;
   const auto& train = setup_.settings.train;
   if (setup_.data.eval->size() == 0) return {};
@@ -196,7 +196,7 @@ Measured Trainer::measure() {
 }
 
 // Between two epochs: what is acted is learned from first.
-void Trainer::look_at_goal() {
+void Trainer::check_goal() {
   if ((state_.consumed == 0 || state_.epoch_trained) && learner_.source->has_reached_goal())
     watch_.reach_goal();
 }
@@ -224,15 +224,15 @@ bool Trainer::is_last_epoch() const {
 
 // One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
 // trace in the random numbers.
-Measured Trainer::evaluate_now() {
+EpochMetrics Trainer::evaluate_now() {
   log_.begin_evaluation();
-  const Traced span(trace_.tracer(), SpanKind::evaluation);
+  const ScopedSpan span(trace_.tracer(), SpanKind::evaluation);
   const auto generator = rng_state().clone();
   auto agreement = watch_.count_rounds();
   const auto is_cut_short = [&](int64_t batch) {
     if (!agreement.due(batch)) return false;
-    const auto verdicts = watch_.hear(agreement, batch, checkpoints_.is_wanted(state_));
-    if (verdicts.save && !watch_.is_stopping()) checkpoint_from_before(generator);
+    const auto decision = watch_.exchange_between_rounds(agreement, batch, checkpoints_.is_wanted(state_));
+    if (decision.save && !watch_.is_stopping()) checkpoint_from_before(generator);
     return watch_.is_stopping();
   };
   WorstSamples worst;
@@ -240,7 +240,7 @@ Measured Trainer::evaluate_now() {
                           setup_.settings, is_cut_short, &worst);
   if (metrics) facts_.evaluated(*metrics, std::move(worst), state_.step, state_.epoch);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
-  return metrics ? Measured{.values = metrics->values()} : Measured{};
+  return metrics ? EpochMetrics{.values = metrics->values()} : EpochMetrics{};
 }
 
 void Trainer::checkpoint_from_before(const at::Tensor& generator) {

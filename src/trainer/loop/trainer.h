@@ -48,12 +48,12 @@ class Trainer {
   void compare_norms();
   void warn_of_untrained();
   bool is_last_epoch() const;
-  Measured measure();
-  Measured evaluate_now();
+  EpochMetrics measure();
+  EpochMetrics evaluate_now();
   void checkpoint_from_before(const at::Tensor& generator);
   double mean_train_loss();
   double shown(double train_loss) const;
-  void look_at_goal();
+  void check_goal();
 
   const Setup& setup_;
   Learner learner_;

@@ -57,18 +57,18 @@ void Agreement::begin(int64_t step) {
   last_time_ = Clock::now();
 }
 
-Agreed Agreement::ask(int64_t step, const RankReport& word) {
+StepDecision Agreement::ask(int64_t step, const RankReport& report) {
   const auto now = Clock::now();
   const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));
   std::vector<double> sums(kSignals + launch::StopSignals::kAll.size());
   for (size_t i = 0; i < launch::StopSignals::kAll.size(); ++i)
-    sums[kSignals + i] = word.signal == launch::StopSignals::kAll[i];
-  sums[kRequests] = word.stop_asked;
-  sums[kSaves] = word.save_asked;
-  sums[kDeadlines] = word.deadline;
-  sums[kTimeUps] = word.time_up;
-  sums[kNotFinite] = word.not_finite;
-  sums[kLoss] = word.loss;
+    sums[kSignals + i] = report.signal == launch::StopSignals::kAll[i];
+  sums[kRequests] = report.stop_asked;
+  sums[kSaves] = report.save_asked;
+  sums[kDeadlines] = report.deadline;
+  sums[kTimeUps] = report.time_up;
+  sums[kNotFinite] = report.not_finite;
+  sums[kLoss] = report.loss;
   sums[kStepSeconds] = std::chrono::duration<double>(now - last_time_).count() / steps;
   team_.sum(sums);
 
@@ -88,12 +88,12 @@ bool is_last_step(const TrainSettings& train, const TrainingState& state) {
   return train.max_steps > 0 && state.step >= train.max_steps;
 }
 
-RunEnding ending_of(const Agreed& verdicts) {
-  switch (verdicts.stop) {
+RunEnding ending_of(const StepDecision& decision) {
+  switch (decision.stop) {
     case Stop::signal:
-      return {RunState::stopped_early, verdicts.signal == launch::StopSignals::received()
+      return {RunState::stopped_early, decision.signal == launch::StopSignals::received()
                                            ? launch::StopSignals::origin()
-                                           : launch::signal_name(verdicts.signal)};
+                                           : launch::signal_name(decision.signal)};
     case Stop::request:
       return {RunState::stopped_on_request, "lockstep stop"};
     case Stop::deadline:
@@ -148,7 +148,7 @@ RunWatch::RunWatch(const Settings& settings, const Team& team, Deadline deadline
 // If an attempt before this one was stopped at its limit, inside an epoch, the evaluation is to come.
 void RunWatch::begin(const TrainingState& state) {
   Agreement once(team_);
-  hear(once, state.step, false);
+  exchange_between_rounds(once, state.step, false);
   if (team_.world() > 1 && !ending_) limit_wait_after_sigterm();
   agreement_.begin(state.step);
   if (ending_) return;
@@ -178,16 +178,16 @@ bool RunWatch::is_due(const TrainingState& state) const {
 
 // What may come from outside, at a step's end or inside an evaluation.
 RankReport RunWatch::own_report(bool save) {
-  RankReport word;
-  word.signal = launch::StopSignals::received();
+  RankReport report;
+  report.signal = launch::StopSignals::received();
   const auto end = deadline_ ? deadline_() : std::nullopt;
-  word.deadline = end && std::chrono::system_clock::now() >= *end - settings_.checkpoint.before_deadline;
-  word.stop_asked = requests_ && requests_->asked(run_folder::RunRequest::stop);
-  word.save_asked = save;
-  return word;
+  report.deadline = end && std::chrono::system_clock::now() >= *end - settings_.checkpoint.before_deadline;
+  report.stop_asked = requests_ && requests_->asked(run_folder::RunRequest::stop);
+  report.save_asked = save;
+  return report;
 }
 
-Agreed RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
+StepDecision RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   losses.read_pending();
   auto mine = own_report(save);
   const double most = settings_.train.max_seconds;
@@ -197,17 +197,17 @@ Agreed RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   return agreement_.ask(state.step, mine);
 }
 
-void RunWatch::obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses) {
-  stop_for(verdicts);
-  if (verdicts.stop == Stop::not_finite) report_bad_loss(team_, losses.bad(), state);
+void RunWatch::apply(const StepDecision& decision, const TrainingState& state, const LossTrace& losses) {
+  stop_for(decision);
+  if (decision.stop == Stop::not_finite) report_bad_loss(team_, losses.bad(), state);
   if (!ending_ && is_last_step(settings_.train, state)) ending_ = RunEnding{RunState::done, "max_steps"};
 }
 
-void RunWatch::stop_for(const Agreed& verdicts) {
-  if (verdicts.stop == Stop::no) return;
+void RunWatch::stop_for(const StepDecision& decision) {
+  if (decision.stop == Stop::no) return;
   if (grace_) grace_->agreed();
-  if (verdicts.stop == Stop::not_finite) return;
-  const auto ending = ending_of(verdicts);
+  if (decision.stop == Stop::not_finite) return;
+  const auto ending = ending_of(decision);
   // at once: a launcher that is interrupted may end the ranks while they write
   if (!ending_) log_stopping(ending);
   ending_ = ending;
@@ -219,10 +219,10 @@ Agreement RunWatch::count_rounds() const {
   return agreement;
 }
 
-Agreed RunWatch::hear(Agreement& agreement, int64_t round, bool save) {
-  const auto verdicts = agreement.ask(round, own_report(save));
-  stop_for(verdicts);
-  return verdicts;
+StepDecision RunWatch::exchange_between_rounds(Agreement& agreement, int64_t round, bool save) {
+  const auto decision = agreement.ask(round, own_report(save));
+  stop_for(decision);
+  return decision;
 }
 
 bool RunWatch::is_best(const std::optional<double>& eval_loss, TrainingState& state) {

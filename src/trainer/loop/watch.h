@@ -35,7 +35,7 @@ struct RankReport {
 };
 
 /// What the ranks have agreed on.
-struct Agreed {
+struct StepDecision {
   Stop stop = Stop::no;
   int signal = 0;
   bool save = false;   // a checkpoint now
@@ -53,7 +53,7 @@ class Agreement {
   /// Whether to ask after this step; the same on every rank.
   bool due(int64_t step) const { return step >= next_; }
   /// Collective.
-  Agreed ask(int64_t step, const RankReport& word);
+  StepDecision ask(int64_t step, const RankReport& report);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -90,15 +90,15 @@ class RunWatch {
   /// Whether to ask the others after this step; the same on every rank.
   bool is_due(const TrainingState& state) const;
   /// `save`: this rank wants a checkpoint. Collective.
-  Agreed ask(const TrainingState& state, LossTrace& losses, bool save);
+  StepDecision ask(const TrainingState& state, LossTrace& losses, bool save);
   /// Ends the run if the ranks agreed on it, or the last step is done. Throws, collectively, if a loss was
   /// not finite.
-  void obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses);
+  void apply(const StepDecision& decision, const TrainingState& state, const LossTrace& losses);
 
   /// For work between two steps that has rounds of its own, such as an evaluation.
   Agreement count_rounds() const;
-  /// ask() and obey() between two such rounds. Collective.
-  Agreed hear(Agreement& agreement, int64_t round, bool save);
+  /// ask() and apply() between two such rounds. Collective.
+  StepDecision exchange_between_rounds(Agreement& agreement, int64_t round, bool save);
 
   /// Whether the loss of a scheduled evaluation is the best so far; too many that are not end the run.
   bool is_best(const std::optional<double>& eval_loss, TrainingState& state);
@@ -117,7 +117,7 @@ class RunWatch {
 
  private:
   RankReport own_report(bool save);
-  void stop_for(const Agreed& verdicts);
+  void stop_for(const StepDecision& decision);
   void limit_wait_after_sigterm();
 
   const Settings& settings_;

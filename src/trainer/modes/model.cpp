@@ -345,8 +345,8 @@ DdpOptions ddp_options(const DdpSettings& settings) {
 void add_comm_hook(DdpCore& core, const DdpSettings& settings, const ProcessGroup& group,
                    const std::shared_ptr<Tracer>& tracer, bool ranges) {
   auto hook = hooks::by_name(settings.comm_hook, group, settings.options);
-  if (tracer) hook = traced(std::move(hook), group, tracer);
-  if (ranges) hook = ranged(std::move(hook), group);
+  if (tracer) hook = with_spans(std::move(hook), group, tracer);
+  if (ranges) hook = with_ranges(std::move(hook), group);
   if (hook) core.register_comm_hook(std::move(hook), settings.comm_hook);
 }
 

@@ -30,7 +30,7 @@ CommHook mean_as_without(const ProcessGroup& group) {
 
 }  // namespace
 
-CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer) {
+CommHook with_spans(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer) {
   if (!hook) hook = mean_as_without(group);
   const auto call = [hook, tracer = std::move(tracer)](GradBucket& bucket) {
     Span span = {tracer->now(),        0,
@@ -78,7 +78,7 @@ void Ranges::leave() {
   close(0);
 }
 
-CommHook ranged(CommHook hook, const ProcessGroup& group) {
+CommHook with_ranges(CommHook hook, const ProcessGroup& group) {
   if (!hook) hook = mean_as_without(group);
   const auto call = [hook](GradBucket& bucket) {
     push(format("all-reduce of bucket {}", bucket.index()));

@@ -82,16 +82,16 @@ class Tracer {
 };
 
 /// A span of its own lifetime; nothing without a tracer.
-class Traced {
+class ScopedSpan {
  public:
-  Traced(Tracer* tracer, SpanKind kind) : tracer_(tracer), kind_(kind) {
+  ScopedSpan(Tracer* tracer, SpanKind kind) : tracer_(tracer), kind_(kind) {
     if (tracer_) begin_ = Tracer::Clock::now();
   }
-  ~Traced() {
+  ~ScopedSpan() {
     if (tracer_) tracer_->add(kind_, begin_, Tracer::Clock::now());
   }
-  Traced(const Traced&) = delete;
-  Traced& operator=(const Traced&) = delete;
+  ScopedSpan(const ScopedSpan&) = delete;
+  ScopedSpan& operator=(const ScopedSpan&) = delete;
 
  private:
   Tracer* tracer_;
@@ -101,7 +101,7 @@ class Traced {
 
 /// `hook`, or DDP's mean without one, with a span for each bucket: from full to summed. The bits stay the
 /// same.
-CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer);
+CommHook with_spans(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer);
 
 // Named ranges for Nsight Systems (NVTX), through the hooks of libtorch's own profiler: no header of CUDA's.
 
@@ -123,7 +123,7 @@ class Ranges {
 };
 
 /// `hook`, or the usual all-reduce, with a range around each bucket's start.
-CommHook ranged(CommHook hook, const ProcessGroup& group);
+CommHook with_ranges(CommHook hook, const ProcessGroup& group);
 
 // trace.json, for Chrome's and Perfetto's viewers.
 

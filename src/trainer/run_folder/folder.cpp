@@ -73,7 +73,7 @@ LockRecord read_record(const fs::path& lock) {
 }
 
 // Seconds since 1970; 0 if there is no such file. Opening it makes NFS ask its server, which stat() may not.
-double last_sign_of_life(const fs::path& lock) {
+double last_heartbeat(const fs::path& lock) {
   const base::Descriptor file(::open(lock.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat facts {};
   if (!file || ::fstat(file.number(), &facts) != 0) return 0;
@@ -120,7 +120,7 @@ bool replace_stale(const fs::path& lock, const std::string& stale, const std::st
 }
 
 bool is_fresh(const fs::path& lock, double now) {
-  return now - last_sign_of_life(lock) < kFreshSeconds;
+  return now - last_heartbeat(lock) < kFreshSeconds;
 }
 
 // By the clock that gives the lock its times: the file server's may be another one than this host's.
@@ -128,7 +128,7 @@ double server_now(const fs::path& lock) {
   std::string temporary;
   const auto file = base::make_partial(lock.string(), temporary);
   if (!file) return unix_now();
-  const double now = last_sign_of_life(temporary);
+  const double now = last_heartbeat(temporary);
   ::unlink(temporary.c_str());
   return now;
 }
@@ -142,9 +142,9 @@ bool stays_held(const fs::path& lock) {
     holder = holder_of(lock);
   }
   if (holder != Holder::on_another_host) return holder == Holder::alive;
-  const double first = last_sign_of_life(lock);
+  const double first = last_heartbeat(lock);
   for (; is_fresh(lock, server_now(lock)); std::this_thread::sleep_for(kListen))
-    if (last_sign_of_life(lock) > first) return true;
+    if (last_heartbeat(lock) > first) return true;
   return false;
 }
 
@@ -243,12 +243,12 @@ void HeldFolder::write_whole(const std::string& name,
   base::write_whole((folder_.path / name).string(), write, [this] { check(); });
 }
 
-void HeldFolder::on_beat(std::function<void()> action) {
+void HeldFolder::on_heartbeat(std::function<void()> action) {
   const std::lock_guard lock(action_mutex_);
   action_ = std::move(action);
 }
 
-void HeldFolder::beat_soon() {
+void HeldFolder::wake_heartbeat() {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(wanted_, true)) changed_.notify_all();
 }

@@ -113,9 +113,9 @@ class HeldFolder {
   /// Writes a file of the folder whole or not at all. Throws FolderLost instead of putting it in place.
   void write_whole(const std::string& name, const std::function<void(const base::ByteSink&)>& write);
 
-  /// The thread also calls this at each beat, and within a second of beat_soon(). Pass nullptr to end that.
-  void on_beat(std::function<void()> action);
-  void beat_soon();
+  /// The thread also calls this at each heartbeat and within a second of wake_heartbeat(); nullptr ends that.
+  void on_heartbeat(std::function<void()> action);
+  void wake_heartbeat();
 
  private:
   void keep_beating(std::chrono::milliseconds beat);

@@ -166,7 +166,7 @@ Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t
       metrics_(folder_->path() / "metrics.jsonl", metrics_offset),
       events_(folder_->path(), status_.step) {
   write_status(folder_->path(), status_, [this] { folder_->check(); });
-  folder_->on_beat([this] {
+  folder_->on_heartbeat([this] {
     try {
       write();
     } catch (const FolderLost&) {  // the trainer learns of it at its next note()
@@ -193,7 +193,7 @@ void Recorder::update(const std::function<void(RunStatus&)>& change) {
 
 void Recorder::update_soon(const std::function<void(RunStatus&)>& change) {
   note(change);
-  folder_->beat_soon();
+  folder_->wake_heartbeat();
 }
 
 void Recorder::write() {

@@ -62,7 +62,7 @@ class Recorder {
   /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json at each
   /// beat.
   Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
-  ~Recorder() { folder_->on_beat(nullptr); }
+  ~Recorder() { folder_->on_heartbeat(nullptr); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 

@@ -20,6 +20,7 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
 
@@ -91,11 +92,6 @@ nlohmann::ordered_json json_of(const RunStatus& status) {
   return json;
 }
 
-// a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 // Empty where the file does not say it.
 std::string process_of(const RunStatus& status) {
   return status.pid > 0 ? format(" {}", status.pid) : "";
@@ -152,7 +148,7 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
 void write_status(const fs::path& folder, RunStatus status, const std::function<void()>& ready) {
   status.updated = unix_now();
   charge(status.cost);
-  const auto text = text_of(json_of(status));
+  const auto text = base::as_lines(json_of(status));
   const auto path = (folder / "status.json").string();
   try {
     base::write_whole(
@@ -208,15 +204,19 @@ void charge(Cost& cost) {
 
 std::string in_words(const Cost& cost) {
   constexpr double kHour = 3600, kKilowattHour = 3.6e6;
-  auto text = format("{:.3f} core-hours", cost.core_seconds / kHour);
-  if (cost.gpu_seconds > 0) text += format(", {:.3f} GPU-hours", cost.gpu_seconds / kHour);
+  const auto used = [](double seconds, const char* unit) {
+    return seconds < kHour ? format("{:.1f} {}-seconds", seconds, unit)
+                           : format("{:.3f} {}-hours", seconds / kHour, unit);
+  };
+  auto text = used(cost.core_seconds, "core");
+  if (cost.gpu_seconds > 0) text += ", " + used(cost.gpu_seconds, "GPU");
   if (cost.queue_seconds > 0) text += format(", {} in the queue", short_time(cost.queue_seconds));
   if (cost.peak_memory > 0) text += format(", at most {:.2f} GiB per rank", cost.peak_memory / (1 << 30));
   if (cost.energy_source.empty()) return text + ", energy not measured";
   return text + format(", {:.3f} kWh ({})", cost.energy_joules / kKilowattHour, cost.energy_source);
 }
 
-Lost lost_since(const RunStatus& before, int64_t step) {
+RestartCost lost_since(const RunStatus& before, int64_t step) {
   if (before.state == RunState::done || before.state == RunState::stopped_on_request) return {};
   const double now = unix_now();
   return {before.updated > 0 ? std::max(0.0, now - before.updated) : 0,
@@ -242,8 +242,8 @@ StatusReport job_status(const fs::path& folder) {
   text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
   if (status.attempt > 1)
-    text += format(" ({} between attempts, {} step{} repeated)", short_time(status.lost.seconds),
-                   status.lost.steps, status.lost.steps == 1 ? "" : "s");
+    text += format(" ({} between attempts, {} repeated)", short_time(status.lost.seconds),
+                   base::counted(status.lost.steps, "step"));
   if (status.cost.core_seconds > 0) text += "\nused " + in_words(status.cost);
   report.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
@@ -262,7 +262,7 @@ std::string to_json(const StatusReport& report) {
   json["checkpoint"] = report.checkpoint;
   json["exit_status"] = report.exit_status;
   if (report.status.cost.energy_source.empty()) json["cost"]["energy_joules"] = nullptr;
-  return text_of(json);
+  return base::as_lines(json);
 }
 
 namespace {

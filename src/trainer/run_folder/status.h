@@ -20,7 +20,7 @@ enum class RunState { running, stopped_early, done, failed, stopped_on_request }
 constexpr int kStoppedOnRequest = 4;
 
 /// The cost of restarts: the time between attempts, and the steps that were repeated.
-struct Lost {
+struct RestartCost {
   double seconds = 0;
   int64_t steps = 0;
 };
@@ -58,7 +58,7 @@ struct RunStatus {
   std::optional<double> loss, accuracy, reward;
   double seconds = 0;  // trained, all attempts together
   int64_t attempt = 1;
-  Lost lost;  // before this attempt, all together
+  RestartCost lost;  // before this attempt, all together
   Cost cost;
   int world = 1;
   std::string host, job_id;
@@ -73,7 +73,7 @@ const char* name_of(RunState state);
 std::string state_in_words(const std::string& state, const std::string& reason);
 
 /// What an attempt that begins now at `step` has lost since `before`, the status of the attempt before it.
-Lost lost_since(const RunStatus& before, int64_t step);
+RestartCost lost_since(const RunStatus& before, int64_t step);
 
 /// Whole or not at all; `ready` as write_whole's.
 void write_status(const std::filesystem::path& folder, RunStatus status,

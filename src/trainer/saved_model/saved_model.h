@@ -12,7 +12,7 @@
 namespace lockstep::train {
 
 /// Prints the metrics of the checkpoint from rank 0, as lines or one JSON object.
-int print_metrics_of(const Command& command, const std::string& checkpoint, bool json);
+int print_metrics(const Command& command, const std::string& checkpoint, bool json);
 
 /// What torch.export's file is named with.
 constexpr std::string_view kPt2Ending = ".pt2";

@@ -21,7 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/runtime.h"
@@ -109,10 +109,10 @@ std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
   const bool unknown = asked == "auto" && !launch::wants_mpi(environment) &&
                        launch::detect_launcher(environment) != "as_world";
   return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked,
-                                           launch::RuntimeOptions{.alone_in_mpi = true});
+                                           launch::RuntimeOptions{.only_mpi_user = true});
 }
 
-void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
+void apply_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
   const auto& wanted = settings.launch.launcher;
   if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
   runtime.set_launcher(wanted);
@@ -204,7 +204,7 @@ StartedJob begin_job(const Command& command) {
   if (!command.whole_model) prepare_fault(loaded);
   config::check_conflicts(loaded);  // --trace and a fault change settings
   if (!command.whole_model) choose_sums(loaded.settings);
-  obey_launcher(*runtime, loaded.settings, command);
+  apply_launcher(*runtime, loaded.settings, command);
   return {std::move(runtime), std::move(loaded), std::move(shared)};
 }
 
@@ -236,16 +236,16 @@ Setup join_job(const Command& command) {
 namespace {
 
 // A name for the file where the ranks meet.
-std::string meeting_of(const launch::Runtime& runtime) {
+std::string rendezvous_name(const launch::Runtime& runtime) {
   if (!runtime.has_met()) return "";
   return runtime.broadcast(format("as-world-{}-{}", ::getpid(), base::random_word()));
 }
 
 // Gone when the ranks have met; a rank that ended before may have left it.
-void remove_meeting(Job job, int world, const std::string& meeting) {
-  if (meeting.empty() || job.rank != 0) return;
+void remove_rendezvous(Job job, int world, const std::string& rendezvous) {
+  if (rendezvous.empty() || job.rank != 0) return;
   auto environment = launch::current_environment();
-  environment["LOCKSTEP_MEETING"] = meeting;
+  environment["LOCKSTEP_RENDEZVOUS"] = rendezvous;
   job.world = world;
   job.launcher = "as_world";
   std::error_code none;
@@ -253,7 +253,7 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
 }
 
 // What the ranks are made of, for those who start from this process: over MPI they have no other way to it.
-base::Descriptor handed_down(const std::string& text) {
+base::Descriptor inherited_config(const std::string& text) {
   base::Descriptor file(::memfd_create("lockstep-config", 0));
   if (file && base::write_all(file.number(), text)) return file;
   throw Error(format("cannot pass the config to the ranks: {}", std::strerror(errno)), "train.as_world",
@@ -311,17 +311,17 @@ bool spawns_ranks(const StartedJob& begun) {
 int spawn_ranks(StartedJob begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   const Job job = begun.runtime->job();
-  const auto meeting = meeting_of(*begun.runtime);
+  const auto rendezvous = rendezvous_name(*begun.runtime);
   const int own = launch::block_of(job.rank, job.world, world).count;
-  const auto config = handed_down(begun.shared);
+  const auto config = inherited_config(begun.shared);
   begun.runtime.reset();  // MPI is for one process a rank
   log::info(format("train.as_world: {} ranks on {} process{} ({})", world, job.world,
                    job.world == 1 ? "" : "es", launch::blocks_text(job.world, world)));
   warn_of_few_cores(own * threads_of_rank(begun.loaded.settings.train, false));
   std::vector<std::string> settings = {format("{}={}", kHandedConfig, config.number())};
-  if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
+  if (!rendezvous.empty()) settings.push_back("LOCKSTEP_RENDEZVOUS=" + rendezvous);
   const int status = launch::spawn_ranks(job, world, settings);
-  remove_meeting(job, world, meeting);
+  remove_rendezvous(job, world, rendezvous);
   return status;
 }
 

@@ -113,22 +113,22 @@ namespace fs = std::filesystem;
 
 // What a person wants of a run that kept its best; one that is damaged is skipped, as the newest would
 // be.
-std::optional<Saved> best_in(const CheckpointStore& store) {
+std::optional<SavedCheckpoint> best_in(const CheckpointStore& store) {
   std::error_code none;
   if (!fs::exists(store.best_path(), none)) return std::nullopt;
   try {
-    return Saved{store.best_path(), checkpoint::read_checkpoint(store.best_path())};
+    return SavedCheckpoint{store.best_path(), checkpoint::read_checkpoint(store.best_path())};
   } catch (const InputError& error) {
     log::warning(format("{} is skipped: {}", store.best_path(), error.what()));
     return std::nullopt;
   }
 }
 
-std::optional<Saved> newest_in(const CheckpointStore& store) {
+std::optional<SavedCheckpoint> newest_in(const CheckpointStore& store) {
   auto found = store.latest();
   if (!found) return std::nullopt;
   checkpoint::check_format(found->tree, found->path);
-  return Saved{found->path, found->tree};
+  return SavedCheckpoint{found->path, found->tree};
 }
 
 // Whoever started from the first step in the folder of a run that had come further would end what is left of
@@ -145,8 +145,8 @@ void check_never_saved(const fs::path& run_folder) {
                    "put them back, or start a new run (without --resume)");
 }
 
-Saved from_first(const Team& team, const std::function<Saved()>& read) {
-  Saved saved;
+SavedCheckpoint from_first(const Team& team, const std::function<SavedCheckpoint()>& read) {
+  SavedCheckpoint saved;
   saved.tree = checkpoint::share_tree(team, [&] {
     saved = read();
     return saved.tree;
@@ -166,10 +166,10 @@ std::string find_saved(const std::string& wanted) {
       base::did_you_mean_file(wanted) + "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 
-Saved read_saved(const Team& team, const std::string& wanted) {
+SavedCheckpoint read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
-    if (!fs::is_directory(path)) return Saved{path, checkpoint::read_checkpoint(path)};
+    if (!fs::is_directory(path)) return SavedCheckpoint{path, checkpoint::read_checkpoint(path)};
     const auto store = checkpoints_of(path);
     if (auto found = best_in(store)) return *found;
     if (auto found = newest_in(store)) return *found;
@@ -178,12 +178,12 @@ Saved read_saved(const Team& team, const std::string& wanted) {
   });
 }
 
-std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder) {
+std::optional<SavedCheckpoint> newest_saved(const Team& team, const std::string& run_folder) {
   auto saved = from_first(team, [&] {
     if (auto found = newest_in(CheckpointStore((fs::path(run_folder) / "checkpoints").string())))
       return *found;
     check_never_saved(run_folder);
-    return Saved{"", make_dict()};
+    return SavedCheckpoint{"", make_dict()};
   });
   return saved.path.empty() ? std::nullopt : std::optional(std::move(saved));
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-struct Saved {
+struct SavedCheckpoint {
   std::string path;  // the file's
   Tree tree;
 };
@@ -20,10 +20,10 @@ std::string find_saved(const std::string& wanted);
 
 /// `wanted`: a checkpoint, or a run's folder, which means its best one, else its newest. The same on every
 /// rank, errors too. Collective.
-Saved read_saved(const Team& team, const std::string& wanted);
+SavedCheckpoint read_saved(const Team& team, const std::string& wanted);
 
 /// The newest complete checkpoint of a run's folder, if there is one. Collective, as above.
-std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder);
+std::optional<SavedCheckpoint> newest_saved(const Team& team, const std::string& run_folder);
 
 // What a task remembers of its training data: predict then needs no data, and eval no training set.
 

@@ -88,7 +88,7 @@ void load_data(Setup& setup) {
   for (const auto& warning : setup.data.warnings) log::warning(warning);
 }
 
-void hold_on_device(Setup& setup) {
+void move_to_device(Setup& setup) {
   if (!setup.settings.data.resident) return;
   const auto device = setup.team->device();
   std::shared_ptr<const data::ResidentSet> resident;
@@ -202,7 +202,7 @@ void try_model(const Setup& setup) {
   });
 }
 
-class Silence : public c10::WarningHandler {
+class IgnoreWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override {}
 };
@@ -211,8 +211,8 @@ class Silence : public c10::WarningHandler {
 
 // What is libtorch's default is left alone: its own variables, or the program, may have said otherwise.
 void choose_arithmetic(const TrainSettings& train) {
-  Silence silence;  // libtorch 2.9 and later have another name for these, and still obey them
-  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  IgnoreWarnings ignore;  // libtorch 2.9 and later have another name for these, and still obey them
+  const c10::WarningUtils::WarningHandlerGuard guard(&ignore);
   auto& context = at::globalContext();
   if (train.tf32 != Tf32::convolutions) {
     context.setAllowTF32CuDNN(train.tf32 == Tf32::all);
@@ -294,7 +294,7 @@ double seconds_of_batch(const Setup& setup, bool last) {
   return least;
 }
 
-ImageLayout quicker(const Setup& setup) {
+ImageLayout measured_layout(const Setup& setup) {
   using enum ImageLayout;
   if (!is_worth_measuring(setup)) return nchw;
   std::vector<double> both(2);
@@ -310,10 +310,10 @@ ImageLayout quicker(const Setup& setup) {
 
 }  // namespace
 
-void settle_layout(Setup& setup) {
+void choose_layout(Setup& setup) {
   auto& layout = setup.settings.train.layout;
   if (layout != ImageLayout::automatic) return;
-  layout = quicker(setup);
+  layout = measured_layout(setup);
   setup.config = config::to_yaml(setup.settings);
 }
 

@@ -60,7 +60,7 @@ Setup join_job(const Command& command);
 void load_data(Setup& setup);
 
 /// With data.resident, moves the training set to the ranks' devices; after the model is made. Collective.
-void hold_on_device(Setup& setup);
+void move_to_device(Setup& setup);
 
 /// join_job and load_data.
 Setup set_up(const Command& command, StartedJob begun);
@@ -96,7 +96,7 @@ int threads_of_rank(const TrainSettings& train, bool trained);
 /// With train.layout: auto, chooses the layout in which a forward and backward of one batch takes all ranks
 /// less time, and logs the times. Samples without height and width, and grids of ranks, get nchw. After
 /// load_data(). Collective.
-void settle_layout(Setup& setup);
+void choose_layout(Setup& setup);
 
 /// Applies train.tf32, train.cudnn_benchmark and train.deterministic; before the first computation.
 void choose_arithmetic(const TrainSettings& train);

@@ -134,8 +134,8 @@ class Acting : public SampleSource {
   }
 
   // Of the round, over all ranks: "reward" and "episodes", and "recent_reward" over the last ones.
-  std::optional<Measured> measured() const override {
-    Measured measured{.by = "Acting", .curves = "acting", .values = {}, .counts = {"episodes"}};
+  std::optional<EpochMetrics> measured() const override {
+    EpochMetrics measured{.by = "Acting", .curves = "acting", .values = {}, .counts = {"episodes"}};
     if (episodes_ > 0) measured.values.emplace_back("reward", reward_sum_ / static_cast<double>(episodes_));
     measured.values.emplace_back("episodes", episodes_);
     if (const auto recent = recent_reward()) measured.values.emplace_back("recent_reward", *recent);
@@ -284,7 +284,7 @@ std::unique_ptr<SampleSource> make_acting(const Setup& setup, std::unique_ptr<Ac
   return std::make_unique<Acting>(setup, std::move(actor));
 }
 
-Play play_episodes(const Setup& setup, const Actor& actor, Net& net) {
+EpisodeRewards play_episodes(const Setup& setup, const Actor& actor, Net& net) {
   const EvaluationMode mode(net);
   const auto policy = policy_of(net, setup);
   const ShardSampler groups(kPlayed / kTogether, setup.team->rank(), setup.team->world());
@@ -304,7 +304,7 @@ Play play_episodes(const Setup& setup, const Actor& actor, Net& net) {
   return {mean, least, largest, goal == 0 ? std::nullopt : std::optional<double>(goal)};
 }
 
-std::string report_of(const Play& play) {
+std::string report_of(const EpisodeRewards& play) {
   auto text =
       format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
   if (play.goal)

@@ -121,7 +121,8 @@ int64_t most_batches(int64_t samples, int world, int64_t batch_size) {
 }  // namespace
 
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
-                                  const Settings& settings, const CutShort& cut_short, WorstSamples* worst) {
+                                  const Settings& settings, const StopEvaluation& cut_short,
+                                  WorstSamples* worst) {
   const torch::NoGradGuard no_grad;
   const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
   Loader loader(data.eval, sampler, loader_options(settings, team.device()));

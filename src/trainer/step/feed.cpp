@@ -56,7 +56,7 @@ std::unique_ptr<SampleSource> make_sample_source(const Setup& setup) {
   return std::make_unique<DataSource>(setup);
 }
 
-Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
+EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world) {
   const auto& data = settings.data;
   const auto& train = settings.train;
   if (train.epochs < 1) {
@@ -64,7 +64,7 @@ Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
                      "set train.epochs to 1 or more");
   }
   DistributedSampler sampler(samples, {.rank = 0, .world = world, .drop_last = data.drop_last});
-  Rounds rounds;
+  EpochPlan rounds;
   rounds.samples = sampler.num_samples();
   const auto up = [](int64_t all, int64_t part) { return (all + part - 1) / part; };
   rounds.batches =

@@ -36,7 +36,7 @@ struct TrainingState {
   int64_t loss_count = 0;
 };
 
-struct Rounds {
+struct EpochPlan {
   int64_t samples = 0;          // a rank's, an epoch
   int64_t batches = 0;          // a rank's, an epoch
   int64_t steps_per_epoch = 0;  // optimiser steps
@@ -45,7 +45,7 @@ struct Rounds {
 };
 
 /// Throws InputError where there is nothing to train on.
-Rounds plan_rounds(const Settings& settings, int64_t samples, int world);
+EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world);
 
 LoaderOptions loader_options(const Settings& settings, at::Device device);
 
@@ -125,7 +125,7 @@ class Feed {
 };
 
 /// What an epoch is measured by, besides its loss.
-struct Measured {
+struct EpochMetrics {
   std::string by = "Evaluation";
   std::string curves = "eval";  // TensorBoard's group
   std::vector<std::pair<std::string, double>> values = {};
@@ -149,7 +149,7 @@ class SampleSource {
   /// Before the steps of the epoch that `state` is in. Collective.
   virtual void prepare(Net&, const TrainingState&) {}
   /// What was measured while the samples were made; none if an evaluation does that.
-  virtual std::optional<Measured> measured() const { return std::nullopt; }
+  virtual std::optional<EpochMetrics> measured() const { return std::nullopt; }
   /// Compares epochs: less is better.
   virtual std::optional<double> cost(std::optional<double> eval_loss) const { return eval_loss; }
   virtual bool has_reached_goal() const { return false; }
@@ -172,16 +172,16 @@ std::unique_ptr<SampleSource> make_sample_source(const Setup& setup);
 std::unique_ptr<SampleSource> make_acting(const Setup& setup, std::unique_ptr<Actor> actor);
 
 /// The rewards of whole episodes.
-struct Play {
+struct EpisodeRewards {
   double reward, least, largest;  // the mean, and its bounds
   std::optional<double> goal;     // of the mean, where the task has one
   bool solved() const { return goal && reward >= *goal; }
 };
 /// For `eval`: 100 episodes, the same at any number of ranks. Collective.
-Play play_episodes(const Setup& setup, const Actor& actor, Net& net);
+EpisodeRewards play_episodes(const Setup& setup, const Actor& actor, Net& net);
 
 /// A table for people.
-std::string report_of(const Play& play);
+std::string report_of(const EpisodeRewards& play);
 
 /// The task's actor on this rank; nullptr where its samples are a data set's.
 std::unique_ptr<Actor> actor_of(const Setup& setup);

@@ -79,7 +79,7 @@ Learner make_learner(const Setup& setup) {
   learner.source = make_sample_source(setup);
   // first: what a step uses is made on the stream that is captured
   if (settings.train.graph) learner.graph = comm::cuda().make_step_graph(team.device().index());
-  learner.rounds = plan_rounds(settings, learner.source->samples(), setup.mesh->data().world());
+  learner.rounds = plan_epochs(settings, learner.source->samples(), setup.mesh->data().world());
   check_fault(settings, setup.mesh->data());
   const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());
@@ -126,7 +126,7 @@ void BatchCopies::begin(const Batch* batch) {
 }
 
 BatchCopies::Copy BatchCopies::send(const Batch& batch) {
-  let_go();
+  release_finished();
   const c10::StreamGuard on(*stream_);
   const auto done = std::make_shared<c10::Event>(device_.type());
   Copy copy{{batch.input, batch.target, done},
@@ -137,7 +137,7 @@ BatchCopies::Copy BatchCopies::send(const Batch& batch) {
 }
 
 // libtorch gives page-locked memory of its own to nobody before the copy is done; a set may have other.
-void BatchCopies::let_go() {
+void BatchCopies::release_finished() {
   while (!under_way_.empty() && under_way_.front().done->query()) under_way_.pop_front();
 }
 

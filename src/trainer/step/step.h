@@ -33,7 +33,7 @@ namespace lockstep::train {
 struct Learner {
   std::unique_ptr<SampleSource> source;
   std::shared_ptr<Tracer> tracer;  // where train.trace asks for one
-  Rounds rounds;                   // how long it is to learn: a schedule depends on it
+  EpochPlan rounds;                // how long it is to learn: a schedule depends on it
   std::unique_ptr<TrainedModel> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Schedule> schedule;
@@ -86,7 +86,7 @@ class BatchCopies {
     Placed placed;
   };
   Copy send(const Batch& batch);
-  void let_go();
+  void release_finished();
 
   const at::Device device_;
   std::optional<c10::Stream> stream_;

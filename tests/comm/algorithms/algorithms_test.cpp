@@ -208,10 +208,10 @@ TEST(LocalRanks, AMessageThatNobodySendsIsNamedAtOnce) {
 }
 
 // Two senders, one receiver: its line carries one message at a time.
-TEST(Delayed, AReceiversLineIsBusyWithOneMessageAfterTheOther) {
+TEST(DelayedMessenger, AReceiversLineIsBusyWithOneMessageAfterTheOther) {
   const auto begin = std::chrono::steady_clock::now();
   run_as_ranks(3, [](Messenger& messenger) {
-    Delayed slow(messenger, {.latency = 0, .bytes_per_second = 1000});
+    DelayedMessenger slow(messenger, {.latency = 0, .bytes_per_second = 1000});
     std::vector<std::byte> bytes(30);
     if (messenger.rank() != 0) return slow.send(0, bytes);
     slow.receive(1, bytes);

@@ -23,7 +23,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/store.h"
 
 namespace lockstep {
 namespace {
@@ -55,7 +55,7 @@ void print_listeners(const std::string& table, const std::set<std::string>& inod
   }
 }
 
-// The CUDA half comes before anything else of libtorch.
+// Loads the CUDA plug-in before anything else uses libtorch.
 c10::Device device_for(const std::string& backend, const Job& job) {
   if (backend != "nccl") return c10::kCPU;
   const int seen = std::max(1, comm::cuda_device_count());  // two ranks may share one, where NCCL lets them

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/gloo_group.h"
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/comm/shared_backend.h"
 #include "world.h"
 

@@ -111,7 +111,7 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
 
 TEST(PeerMonitorDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
   const auto die = [] {
-    launch::never_abort();
+    launch::exit_on_uncaught_errors();
     PeerMonitor monitor(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
     PeerMonitor part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
     part.watch_nccl("tensor/0", std::chrono::seconds(8));

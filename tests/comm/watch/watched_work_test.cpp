@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 class NeverOver : public c10d::Work {
  public:
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  void be_over() {
+  void mark_done() {
     future_->markCompleted(c10::IValue());
     finish();
   }

@@ -16,8 +16,7 @@ class Place {
  public:
   explicit Place(CommPtr comm) : comm_(std::move(comm)), turn_(comm_->turns.take()) {}
   ~Place() { comm_->turns.give_back(turn_); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  Place(Place&&) = delete;
   bool begin() { return comm_->turns.begin(turn_); }
 
  private:
@@ -58,8 +57,7 @@ class AtDevice {
     cudaSetDevice(device);
   }
   ~AtDevice() { cudaSetDevice(before_); }
-  AtDevice(const AtDevice&) = delete;
-  AtDevice& operator=(const AtDevice&) = delete;
+  AtDevice(AtDevice&&) = delete;
 
  private:
   int before_ = 0;

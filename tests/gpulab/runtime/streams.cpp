@@ -85,8 +85,7 @@ class NoSignals {
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
+  NoSignals(NoSignals&&) = delete;
 
  private:
   sigset_t before_;

@@ -34,7 +34,7 @@ TEST(Runtime, TheProgramsErrorHandlerStays) {
   mpi::Handler of_world = mpi::Handler::null, of_ours = mpi::Handler::null;
   ASSERT_EQ(mpi::calls().comm_get_errhandler(mpi::Comm::world, &of_world), mpi::kSuccess);
   EXPECT_EQ(of_world, mpi::Handler::errors_are_fatal);
-  for (const mpi::Comm comm : {runtime().mpi().world(), launch::last_words_comm()}) {
+  for (const mpi::Comm comm : {runtime().mpi().world(), launch::failure_comm()}) {
     ASSERT_EQ(mpi::calls().comm_get_errhandler(comm, &of_ours), mpi::kSuccess);
     EXPECT_EQ(of_ours, mpi::Handler::errors_return);
   }

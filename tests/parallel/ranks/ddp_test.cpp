@@ -129,7 +129,7 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
   }
 }
 
-// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+// tests/e2e/test_comm.py runs it in its own process, because the CUDA plug-in must be loaded first.
 TEST(DdpOnGpus, ParametersOnTwoOfOneRank) {
   if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs two GPUs a rank, and a process of its own";
   ASSERT_GE(comm::cuda_device_count(), 2 * runtime().job().local_world);

@@ -152,7 +152,7 @@ TEST(StageLine, RefusesAGpusBackendThatKnowsNoGroups) {
   EXPECT_THROW(StageLine(Team{test::runtime().job(), group, c10::Device(c10::kCUDA, 0)}), InputError);
 }
 
-// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+// tests/e2e/test_comm.py runs it in its own process, because the CUDA plug-in must be loaded first.
 TEST(StageLineOnGpus, ExchangesEveryMicroBatchInBothDirections) {
   if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs a GPU a rank, and a process of its own";
   const auto& job = test::runtime().job();

@@ -278,7 +278,7 @@ TEST(SyncNormByKernels, NothingWaitsForTheDevice) {
   at::removeCallback(handle);
 }
 
-// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+// tests/e2e/test_comm.py runs it in its own process, because the CUDA plug-in must be loaded first.
 TEST(SyncNormOnAGpu, EqualsTheCpu) {
   if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs a GPU a rank, and a process of its own";
   // two ranks may share a GPU, where NCCL lets them

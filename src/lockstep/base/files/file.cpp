@@ -128,8 +128,7 @@ std::string nearest_file(const std::string& path) {
 }
 
 std::string did_you_mean_file(const std::string& path) {
-  const auto near = nearest_file(path);
-  return near.empty() ? "" : format("did you mean {}? ", printable(near, kLongestPath));
+  return did_you_mean(printable(nearest_file(path), kLongestPath));
 }
 
 namespace {

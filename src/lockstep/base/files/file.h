@@ -53,8 +53,7 @@ class FileMap {
   /// `protection` and `flags` are mmap's; `name` is what errors call the file.
   FileMap(int file, int64_t offset, size_t bytes, int protection, int flags, std::string name);
   ~FileMap();
-  FileMap(const FileMap&) = delete;
-  FileMap& operator=(const FileMap&) = delete;
+  FileMap(FileMap&&) = delete;
 
   char* data() const { return static_cast<char*>(data_); }
   size_t size() const { return bytes_; }

@@ -203,7 +203,7 @@ Descriptor make_partial(const std::string& path, std::string& temporary, mode_t 
   return file;
 }
 
-void remove_dead_partials(const std::string& path) {
+void remove_stale_partials(const std::string& path) {
   const std::filesystem::path target(path);
   const auto folder = folder_of(target);
   const auto beginning = "." + target.filename().string() + ".";

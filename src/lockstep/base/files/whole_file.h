@@ -37,7 +37,7 @@ void check_output(const std::string& path, const std::string& hint);
 Descriptor make_partial(const std::string& path, std::string& temporary, mode_t mode = 0600);
 
 /// Removes the temporary files for `path` that nobody has written to for ten minutes.
-void remove_dead_partials(const std::string& path);
+void remove_stale_partials(const std::string& path);
 
 /// Removes all temporary files of write_whole from a folder. The caller must be the only writer there.
 void remove_leftovers(const std::string& folder);
@@ -59,8 +59,7 @@ class TemporaryFolder {
   /// Under TMPDIR, or /tmp.
   TemporaryFolder();
   ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder(TemporaryFolder&&) = delete;
 
   const std::string& path() const { return path_; }
 

@@ -267,10 +267,10 @@ const TableRow& require_row(const std::string& kind, const std::string& name, co
   if (names_library(name)) return load_row(kind, name);
   if (const auto* row = find_row(kind, name)) return *row;
   const auto names = names_of(kind);
-  const auto near = nearest(name, names);
-  throw InputError(format("there is no {} '{}'", kind, printable(name)), key,
-                   near ? format("did you mean {}?", *near)
-                        : format("choose one of {}, or the path of a shared library", join(names, ", ")));
+  throw InputError(
+      format("there is no {} '{}'", kind, printable(name)), key,
+      did_you_mean(name, names,
+                   format("choose one of {}, or the path of a shared library", join(names, ", "))));
 }
 
 void refuse_null(const std::string& kind, const std::string& name, const std::string& key) {

@@ -95,9 +95,9 @@ const Algorithm& find_all_reduce(std::string_view name) {
     if (algorithm.name == name) return algorithm;
     names.push_back(algorithm.name);
   }
-  const auto near = base::nearest(std::string(name), names);
-  throw InputError(format("there is no all-reduce '{}'", base::printable(std::string(name))), "",
-                   (near ? format("did you mean {}? ", *near) : "") + "choose " + base::join(names, ", "));
+  throw InputError(
+      format("there is no all-reduce '{}'", base::printable(std::string(name))), "",
+      base::did_you_mean(base::nearest(name, names).value_or("")) + "choose " + base::join(names, ", "));
 }
 
 }  // namespace lockstep

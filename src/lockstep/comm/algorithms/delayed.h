@@ -20,9 +20,9 @@ struct Delay {
 /// Messages over another messenger that take latency + bytes / bandwidth longer. A rank has one outgoing and
 /// one incoming link: messages on one link come one after the other, and messages sent together share a
 /// latency. A waiting rank sleeps, so that other processes can use the core.
-class Delayed : public Messenger {
+class DelayedMessenger : public Messenger {
  public:
-  Delayed(Messenger& messenger, Delay delay) : messenger_(messenger), delay_(delay) {}
+  DelayedMessenger(Messenger& messenger, Delay delay) : messenger_(messenger), delay_(delay) {}
   int rank() const override { return messenger_.rank(); }
   int world() const override { return messenger_.world(); }
   int node_of(int rank) const override { return messenger_.node_of(rank); }
@@ -35,5 +35,7 @@ class Delayed : public Messenger {
   Delay delay_;
   std::chrono::steady_clock::time_point line_in_free_{};
 };
+/// Deprecated.
+using Delayed [[deprecated("use DelayedMessenger")]] = DelayedMessenger;
 
 }  // namespace lockstep

@@ -116,14 +116,14 @@ class Mailbox {
     return std::none_of(activities_.begin(), activities_.end(),
                         [](const Activity& activity) { return activity.can_go_on(); });
   }
-  Error stuck() const { return Error(who_waits(), "", advice()); }
-  std::string who_waits() const {
+  Error stuck() const { return Error(describe_waits(), "", advice()); }
+  std::string describe_waits() const {
     std::vector<std::string> words;
     for (std::size_t rank = 0; rank < activities_.size(); ++rank)
       words.push_back(described(static_cast<int>(rank), activities_[rank]));
     return headline() + ": " + base::join(words, "; ");
   }
-  bool waits_for_one_who_has_ended(Activity::What what) const {
+  bool waits_for_ended_rank(Activity::What what) const {
     return std::any_of(activities_.begin(), activities_.end(), [&](const Activity& activity) {
       return activity.what == what &&
              activities_[static_cast<std::size_t>(activity.other)].what == Activity::has_ended &&
@@ -135,27 +135,26 @@ class Mailbox {
       if (waits(activities_[rank]) && activities_[rank].other == static_cast<int>(rank)) return true;
     return false;
   }
-  bool all_that_wait(Activity::What what) const {
+  bool all_waits_are(Activity::What what) const {
     return std::none_of(activities_.begin(), activities_.end(),
                         [&](const Activity& activity) { return waits(activity) && activity.what != what; });
   }
   const char* advice() const {
     if (waits_for_itself()) return "do not send from a rank to itself: it already has its own numbers";
-    if (waits_for_one_who_has_ended(Activity::receives))
+    if (waits_for_ended_rank(Activity::receives))
       return "add the send() for this receive(): the sender ended without one";
-    if (waits_for_one_who_has_ended(Activity::sends))
+    if (waits_for_ended_rank(Activity::sends))
       return "add the receive() for this send(): the receiver ended without one";
-    if (all_that_wait(Activity::receives))
+    if (all_waits_are(Activity::receives))
       return "let one rank send first: while every rank receives, no rank sends";
-    if (all_that_wait(Activity::sends))
+    if (all_waits_are(Activity::sends))
       return "let one rank receive first: while every rank sends, no rank receives; a receive() into an "
              "empty vector takes no message";
     return "match each send() with its receive(): find the cycle of ranks that wait for each other";
   }
   std::string headline() const {
-    if (waits_for_one_who_has_ended(Activity::receives))
-      return "a rank waits for a message that no rank sends";
-    if (waits_for_one_who_has_ended(Activity::sends)) return "a rank sends a message that no rank receives";
+    if (waits_for_ended_rank(Activity::receives)) return "a rank waits for a message that no rank sends";
+    if (waits_for_ended_rank(Activity::sends)) return "a rank sends a message that no rank receives";
     return "the ranks wait for each other";
   }
 

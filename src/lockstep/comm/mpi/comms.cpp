@@ -24,8 +24,7 @@ class PendingMessages {
       mpi::calls().request_free(&request);
     }
   }
-  PendingMessages(const PendingMessages&) = delete;
-  PendingMessages& operator=(const PendingMessages&) = delete;
+  PendingMessages(PendingMessages&&) = delete;
 
   template <class Bytes, class Start>
   void add(Bytes bytes, int peer, Start&& start) {

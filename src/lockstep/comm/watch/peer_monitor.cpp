@@ -331,7 +331,7 @@ PeerMonitor::PeerMonitor(StorePtr store, std::vector<Peer> peers, int rank,
       whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
       compares_calls_(agree_to_compare(*store_, rank)),
-      end_hook_(launch::before_the_end([this](const std::string& what) { return report_end(what); })) {}
+      end_hook_(launch::on_uncaught_error([this](const std::string& what) { return report_end(what); })) {}
 
 PeerMonitor::~PeerMonitor() {
   end_hook_.reset();

@@ -15,7 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/timer.h"
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/rendezvous/peers.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/peer_connections.h"
 

@@ -30,7 +30,7 @@ constexpr int kLooksPerProcessLook = 5;  // by then gloo has usually noticed a d
 constexpr milliseconds kDrainPoll{2};
 constexpr int kLooksOfGrace = 20;  // in which gloo may end its calls after the cut
 
-bool speaks_of_time(const std::string& text) {
+bool is_timeout_text(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
 
@@ -66,10 +66,10 @@ std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool t
 
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
   const std::string text = message_of(error);
-  return diagnose_as(text, nearly_late() || speaks_of_time(text));
+  return diagnose_as(text, nearly_late() || is_timeout_text(text));
 }
 
-void CollectiveWatch::be_over() {
+void CollectiveWatch::mark_done() {
   decltype(waiting_) waiting;  // freed without the lock
   const std::lock_guard<std::mutex> guard(mutex_);
   over_ = true;
@@ -145,9 +145,9 @@ bool TimeoutThread::look() {
   if (diagnosis_.valid() && diagnosis_.wait_for(milliseconds(0)) != std::future_status::ready) return true;
   const auto all = pending();
   const bool knows_death = monitor_->knows_death();
-  looks_at_dead_group_ = !all.empty() && (cut_ || knows_death) ? looks_at_dead_group_ + 1 : 0;
+  checks_of_dead_group_ = !all.empty() && (cut_ || knows_death) ? checks_of_dead_group_ + 1 : 0;
   if (cut_) {
-    if (looks_at_dead_group_ <= kLooksOfGrace) return true;
+    if (checks_of_dead_group_ <= kLooksOfGrace) return true;
     give_up_all();
     return false;
   }
@@ -160,7 +160,7 @@ bool TimeoutThread::look() {
     if (asks && !knows_death && watch->waits_for_lost_rank()) return diagnose(watch, false);
     if (watch->is_late()) return diagnose(watch, true);
   }
-  if (looks_at_dead_group_ > kLooksOfGrace) return diagnose(all.front(), false);
+  if (checks_of_dead_group_ > kLooksOfGrace) return diagnose(all.front(), false);
   return true;
 }
 
@@ -192,7 +192,7 @@ bool WatchedWork::wait_for_message() {
   const auto timeouts = timeouts_.lock();
   if (!timeouts) return work_->wait(watch_->limit());  // the group is gone
   timeouts->add(watch_);
-  const std::shared_ptr<void> at_end(nullptr, [this](void*) { watch_->be_over(); });
+  const std::shared_ptr<void> at_end(nullptr, [this](void*) { watch_->mark_done(); });
   return work_->wait(kNever);
 }
 

@@ -41,7 +41,7 @@ class CollectiveWatch {
   /// Calls `tell` in give_up(), or at once if give_up() was called before.
   void when_given_up(std::function<void(const std::exception_ptr&)> tell);
   /// It has ended: give_up() does nothing from now on.
-  void be_over();
+  void mark_done();
   bool is_over() const { return over_; }
 
   bool is_message() const { return collective_.is_message(); }
@@ -75,8 +75,7 @@ class TimeoutThread {
  public:
   TimeoutThread(Connections connections, std::shared_ptr<const PeerMonitor> monitor);
   ~TimeoutThread();
-  TimeoutThread(const TimeoutThread&) = delete;
-  TimeoutThread& operator=(const TimeoutThread&) = delete;
+  TimeoutThread(TimeoutThread&&) = delete;
 
   /// Checks it until it is over.
   void add(const std::shared_ptr<CollectiveWatch>& watch);
@@ -93,7 +92,7 @@ class TimeoutThread {
 
   Connections connections_;
   std::shared_ptr<const PeerMonitor> monitor_;
-  int looks_ = 0, looks_at_dead_group_ = 0;
+  int looks_ = 0, checks_of_dead_group_ = 0;
   std::mutex mutex_;
   std::vector<std::shared_ptr<CollectiveWatch>> pending_;
   std::atomic<bool> cut_{false};

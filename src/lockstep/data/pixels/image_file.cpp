@@ -189,8 +189,7 @@ class PngDecoder {
               [](png_structp, png_const_charp) {})),
           info(png ? png_create_info_struct(png) : nullptr) {}
     ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
-    Png(const Png&) = delete;
-    Png& operator=(const Png&) = delete;
+    Png(Png&&) = delete;
     png_structp get() const { return png; }
     explicit operator bool() const { return info != nullptr; }
   };

@@ -8,7 +8,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -97,15 +96,8 @@ std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, co
   return numbers_.emplace(name, names_.size() - 1).first;
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return lower;
-}
-
-bool is_called_label(std::string_view name) {
-  const auto lower = lower_case(name);
+bool is_label_name(std::string_view name) {
+  const auto lower = base::lower_case(name);
   return lower == "label" || lower == "target" || lower == "class";
 }
 
@@ -139,11 +131,11 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   }
   const auto index = base::parse_number<size_t>(wanted);
   if (index && *index < header.size()) return *index;
-  const auto near = named ? base::nearest(wanted, header) : std::nullopt;
-  throw InputError(format("there is no column '{}'", base::printable(wanted)), where,
-                   near ? format("did you mean {}?", *near)
-                        : format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
-                                 named ? ": " + base::printable(base::join(header, ", "), 200) : ""));
+  throw InputError(
+      format("there is no column '{}'", base::printable(wanted)), where,
+      base::did_you_mean(named ? wanted : "", header,
+                         format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
+                                named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
 }
 
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,
@@ -156,7 +148,7 @@ size_t find_label(const std::string& wanted, const std::vector<std::string>& hea
   for (const auto& name : taken) others.push_back(find_column(name, header, named, where));
   std::vector<size_t> found;
   for (size_t i = 0; named && i < header.size(); ++i) {
-    if (is_called_label(header[i]) && std::find(others.begin(), others.end(), i) == others.end())
+    if (is_label_name(header[i]) && std::find(others.begin(), others.end(), i) == others.end())
       found.push_back(i);
   }
   if (found.empty() || found.back() == last) return last;

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::data {
 
 /// "file:line", for an error.
@@ -28,11 +30,10 @@ float number_at(std::string_view field, const std::string& column, const Where& 
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where);
 
-/// Only ASCII, in any locale.
-std::string lower_case(std::string_view text);
+using base::lower_case;
 
 /// Whether this is label, target or class, in any case.
-bool is_called_label(std::string_view name);
+bool is_label_name(std::string_view name);
 
 /// The label's column: by name or index, -1 = the last. If `wanted` is empty, the column called label, target
 /// or class that is not among `taken` (by name or index), else the last. InputError if two are called so and

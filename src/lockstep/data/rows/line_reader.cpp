@@ -115,13 +115,13 @@ bool LineReader::raw_line(std::string_view& line) {
 }
 
 bool LineReader::next(std::string_view& line) {
-  while (next_of_all(line)) {
+  while (next_or_blank(line)) {
     if (!is_blank(line)) return true;
   }
   return false;
 }
 
-bool LineReader::next_of_all(std::string_view& line) {
+bool LineReader::next_or_blank(std::string_view& line) {
   if (!raw_line(line)) return false;
   ++number_;
   if (line.ends_with('\r')) line.remove_suffix(1);

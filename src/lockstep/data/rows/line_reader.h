@@ -16,8 +16,7 @@ namespace lockstep::data {
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path);
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
+  ByteSource(ByteSource&&) = delete;
   ~ByteSource();
 
   /// Fills `into` with `size` bytes, or with fewer at the end of the data.
@@ -43,7 +42,7 @@ class LineReader {
   /// call.
   bool next(std::string_view& line);
   /// The same for blank lines too.
-  bool next_of_all(std::string_view& line);
+  bool next_or_blank(std::string_view& line);
   /// The line's number, from 1.
   int64_t number() const { return number_; }
 

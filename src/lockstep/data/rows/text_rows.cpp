@@ -133,7 +133,7 @@ class TableRows : public TextRows {
     row_.add(line, layout_, where);
     size_t bytes = line.size();
     while (row_.open()) {
-      if (!lines_.next_of_all(line) || (bytes += line.size() + 1) > kLargestRow)
+      if (!lines_.next_or_blank(line) || (bytes += line.size() + 1) > kLargestRow)
         throw InputError("a quote that begins here does not end", where(), kQuoteHint);
       row_.add(line, layout_, where);
     }
@@ -265,7 +265,7 @@ class LineRows : public TextRows {
 
   bool next(std::vector<std::string_view>& fields) override {
     std::string_view line;
-    if (!lines_.next_of_all(line)) return false;
+    if (!lines_.next_or_blank(line)) return false;
     fields.clear();
     if (texts_ == 2) {
       const auto tab = line.find('\t');
@@ -295,7 +295,7 @@ const std::map<std::string, TextLayout> kByEnding{
 };
 
 std::string ending_of(const std::string& name) {
-  auto path = lower_case(name);
+  auto path = base::lower_case(name);
   if (path.ends_with(".gz")) path.resize(path.size() - 3);
   const auto point = path.find_last_of("./");
   return point == std::string::npos ? "" : path.substr(point);

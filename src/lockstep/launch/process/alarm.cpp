@@ -45,8 +45,8 @@ StallWatch::StallWatch(Limits limits, std::function<void()> action)
         const auto now = signs_.load(std::memory_order_relaxed);
         if (now != std::exchange(seen, now) || now == 0) silent = {};
         const auto passed = silent.passed();
-        const bool hopeless = passed > kLate && limits.is_hopeless && limits.is_hopeless();
-        if (passed <= limits.longest && !hopeless) return true;
+        const bool stuck = passed > kLate && limits.cannot_progress && limits.cannot_progress();
+        if (passed <= limits.longest && !stuck) return true;
         action();
         return false;
       }) {}

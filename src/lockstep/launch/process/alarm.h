@@ -30,7 +30,7 @@ class StallWatch {
   struct Limits {
     std::chrono::milliseconds longest;  // without progress
     /// Called about ten times a second after one second without progress.
-    std::function<bool()> is_hopeless = nullptr;
+    std::function<bool()> cannot_progress = nullptr;
   };
   /// Calls `action` once.
   StallWatch(Limits limits, std::function<void()> action);

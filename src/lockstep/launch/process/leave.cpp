@@ -49,13 +49,14 @@ std::optional<int> valid_number(const Environment& environment, const char* name
   }
 }
 
-std::optional<RankOf> rank_of(const Launcher& row, const Environment& environment) {
+std::optional<RankAndWorld> rank_of(const Launcher& row, const Environment& environment) {
   if (row.only_by_choice || (row.announced && in_interactive_slurm_step(environment))) return std::nullopt;
   if (!is_set(environment, row.rank) || (row.world && !is_set(environment, row.world))) return std::nullopt;
   const auto rank = valid_number(environment, row.rank);
   const auto world = row.world ? valid_number(environment, row.world) : rank.value_or(0) + 2;
   if (!rank || !world || *rank >= *world) return std::nullopt;
-  return RankOf{*rank, *world, valid_number(environment, row.local_world ? row.local_world : "") == world};
+  return RankAndWorld{*rank, *world,
+                      valid_number(environment, row.local_world ? row.local_world : "") == world};
 }
 
 // Ranks with log files or terminals of their own each report. mpirun reads the ranks' pipes together.
@@ -99,13 +100,13 @@ base::Descriptor datagram_socket() {
 
 }  // namespace
 
-RankOf rank_by_environment(const Environment& environment) {
-  std::optional<RankOf> found;
+RankAndWorld rank_by_environment(const Environment& environment) {
+  std::optional<RankAndWorld> found;
   for (const auto& row : launchers()) {
     const auto rank = rank_of(row, environment);
     if (rank && (!found || (found->rank == 0 && rank->rank > 0))) found = rank;
   }
-  return found.value_or(RankOf{});
+  return found.value_or(RankAndWorld{});
 }
 
 ErrorReporter::ErrorReporter(const Environment& environment) {
@@ -171,7 +172,7 @@ std::string explained(const std::string& text) {
 
 // Another thread that met an error first reports it.
 void wait_for_report() {
-  if (another_thread_leaves()) std::this_thread::sleep_for(kLeaves);
+  if (another_thread_is_exiting()) std::this_thread::sleep_for(kLeaves);
 }
 
 [[noreturn]] void end_with(const std::string& text, const std::exception* error = nullptr) {
@@ -206,13 +207,13 @@ void wait_for_report() {
 
 }  // namespace
 
-void never_abort(std::string (*more)()) {
+void exit_on_uncaught_errors(std::string (*more)()) {
   if (std::get_terminate() != kAtStart) return;
   more_text = more;
   std::set_terminate(on_terminate);
 }
 
-std::shared_ptr<void> before_the_end(Listener call) {
+std::shared_ptr<void> on_uncaught_error(Listener call) {
   auto listener = std::make_shared<Listener>(std::move(call));
   const std::lock_guard<std::mutex> guard(listeners().mutex);
   std::erase_if(listeners().all, [](const auto& each) { return each.expired(); });
@@ -233,24 +234,24 @@ constexpr auto kOtherReport = 4s;    // for the rank that failed first on this h
 constexpr auto kExit = 3s;           // for what libraries do at exit
 constexpr auto kStay = 3s;           // the reporter stays, so that slower ranks see that it has reported
 
-RankOf rank_of_mpi() {
-  RankOf self;
+RankAndWorld rank_of_mpi() {
+  RankAndWorld self;
   if (!mpi_is_up()) return self;
   mpi::calls().comm_rank(mpi::Comm::world, &self.rank);
   mpi::calls().comm_size(mpi::Comm::world, &self.world);
   return self;
 }
 
-void print(const std::string& text, const RankOf& self, bool names_rank = true) {
+void print(const std::string& text, const RankAndWorld& self, bool names_rank = true) {
   const auto where = format("\n  note: reported by rank {} of {} on host {}", self.rank, self.world,
-                            current_surroundings({}).host);
+                            read_host_facts({}).host);
   log::error(text + (names_rank && self.world > 1 ? where : ""));
 }
 
 bool all_failed() {
   mpi::Request request = mpi::Request::null;
-  if (last_words_comm() == mpi::Comm::null) return false;
-  if (mpi::calls().ibarrier(last_words_comm(), &request) != mpi::kSuccess) return false;
+  if (failure_comm() == mpi::Comm::null) return false;
+  if (mpi::calls().ibarrier(failure_comm(), &request) != mpi::kSuccess) return false;
   int done = 0;
   for (const base::Deadline end(kTogether); !end.passed(); std::this_thread::sleep_for(1ms)) {
     if (mpi::calls().test(&request, &done, mpi::kIgnore) != mpi::kSuccess) return false;
@@ -261,11 +262,11 @@ bool all_failed() {
 
 // If all ranks have the same error, rank 0 prints it. Otherwise the rank that failed first has the cause; the
 // others only lost their peer. Ages are taken after a barrier, so the hosts' clocks need not agree.
-int leave_together(int status, const std::string& text, const RankOf& self, double age) {
+int leave_together(int status, const std::string& text, const RankAndWorld& self, double age) {
   const Alarm alarm(kFinalize, [status] { _exit(status); });
   const auto own = base::as_line(nlohmann::json({age, status, text}));
   std::vector<nlohmann::json> all;
-  for (const auto& line : all_gather_over(last_words_comm(), own)) all.push_back(nlohmann::json::parse(line));
+  for (const auto& line : all_gather_over(failure_comm(), own)) all.push_back(nlohmann::json::parse(line));
   const bool alike = std::ranges::all_of(all, [&](const auto& each) { return each[2] == all[0][2]; });
   const auto oldest =
       std::ranges::max_element(all, {}, [](const auto& each) { return each[0].template get<double>(); });
@@ -277,7 +278,7 @@ int leave_together(int status, const std::string& text, const RankOf& self, doub
 
 // Other ranks may still work. The rank that failed first on a host reports; of several hosts the lower ranks
 // report first, and their abort ends the rest.
-[[noreturn]] void abort_job(int status, const std::string& text, const RankOf& self,
+[[noreturn]] void abort_job(int status, const std::string& text, const RankAndWorld& self,
                             const ErrorReporter& reporter) {
   if (reporter.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
   if (!reporter.has_reported(kOtherReport)) print(text, self);
@@ -291,7 +292,7 @@ void report_once(const ErrorReporter& reporter, const std::function<void()>& rep
   if (reporter.is_ours() && reporter.is_shared()) std::this_thread::sleep_for(kStay);
 }
 
-void report_without_mpi(const std::string& text, const RankOf& self, const ErrorReporter& reporter) {
+void report_without_mpi(const std::string& text, const RankAndWorld& self, const ErrorReporter& reporter) {
   if (self.world == 1) return print(text, self);
   const bool other_hosts_report = self.rank > 0 && !self.one_host;
   if (reporter.is_ours() && other_hosts_report) std::this_thread::sleep_for(kRankZeroFirst);
@@ -315,14 +316,14 @@ const FirstFailure& first_failure() {
 // What libraries do at exit may wait for ever, for a GPU or a stream. The last registered handler runs first.
 void bound_exit() {
   // NCCL's watchdog threads go on and read what libtorch's destructors free
-  if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) leave_to_the_kernel();
+  if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) skip_destructors_at_exit();
   ::on_exit([](int status, void*) { static_cast<void>(new Alarm(kExit, [status] { ::_exit(status); })); },
             nullptr);
 }
 
 }  // namespace
 
-void leave_to_the_kernel() {
+void skip_destructors_at_exit() {
   ::on_exit(
       [](int status, void*) {
         std::fflush(nullptr);
@@ -335,7 +336,7 @@ void claim_error_report() {
   first_failure();
 }
 
-bool another_thread_leaves() {
+bool another_thread_is_exiting() {
   const auto first = leaving.load();
   return first != std::thread::id() && first != std::this_thread::get_id();
 }
@@ -344,7 +345,7 @@ int leave_failed(int status, const std::string& text) {
   const auto& [failed_at, reporter] = first_failure();
   bound_exit();
   std::signal(SIGTERM, SIG_DFL);  // a launcher may end us now
-  if (const RankOf self = rank_of_mpi(); self.world > 1) {
+  if (const RankAndWorld self = rank_of_mpi(); self.world > 1) {
     if (!all_failed()) abort_job(status, text, self, reporter);
     try {
       return leave_together(status, text, self,
@@ -360,7 +361,7 @@ int leave_failed(int status, const std::string& text) {
   return status;
 }
 
-void say_for_job(const std::string& text) {
+void print_once_per_host(const std::string& text) {
   report_once(ErrorReporter(current_environment()), [&] { log::error(text); });
 }
 

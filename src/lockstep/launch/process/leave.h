@@ -16,7 +16,7 @@ namespace lockstep::launch {
 /// errors that take a while to reach leave_failed().
 void claim_error_report();
 /// Whether another thread has called it, and so is about to report why the process ends.
-bool another_thread_leaves();
+bool another_thread_is_exiting();
 
 /// Prints `text` once for the job and ends it. If all ranks failed together, it finalises MPI and returns the
 /// exit status. If others still work, it ends them (MPI_Abort) and does not return. Call it after the Runtime
@@ -25,13 +25,13 @@ int leave_failed(int status, const std::string& text);
 
 /// At exit this process flushes its output and ends without running destructors. Exit handlers that are
 /// registered later run before that.
-void leave_to_the_kernel();
+void skip_destructors_at_exit();
 
 /// Prints `text` unless another rank of this host has done so. The process must exit right after.
-void say_for_job(const std::string& text);
+void print_once_per_host(const std::string& text);
 
 /// A rank's number and how many there are.
-struct RankOf {
+struct RankAndWorld {
   int rank = 0;
   int world = 1;
   bool one_host = false;  // all ranks are known to be on this host
@@ -39,7 +39,7 @@ struct RankOf {
 
 /// From any launcher's valid variables, without errors, because the environment may be wrong. A rank above 0
 /// overrides a 0 that was exported for all.
-RankOf rank_by_environment(const Environment& environment);
+RankAndWorld rank_by_environment(const Environment& environment);
 
 /// The first of the ranks that one launcher started on this host reports for all of them. Without a
 /// launcher's job variable, or with separate log files, each rank reports.
@@ -60,11 +60,11 @@ class ErrorReporter {
 
 /// From now on an uncaught exception prints its text and exits with status 1 instead of SIGABRT. A terminate
 /// handler of the program stays. `more` is appended to the text.
-void never_abort(std::string (*more)() = nullptr);
+void exit_on_uncaught_errors(std::string (*more)() = nullptr);
 
 /// Calls `call` with the first line of such an error before the process ends, as long as the returned object
 /// lives. An error that it returns is printed instead.
-[[nodiscard]] std::shared_ptr<void> before_the_end(
+[[nodiscard]] std::shared_ptr<void> on_uncaught_error(
     std::function<std::exception_ptr(const std::string& what)> call);
 
 }  // namespace lockstep::launch

@@ -81,12 +81,12 @@ std::vector<std::pair<std::string, std::string>> plugins_of_one_node(const Envir
   return named;
 }
 
-NamedPlugins::NamedPlugins(std::vector<std::pair<std::string, std::string>> plugins)
+ScopedPluginVariables::ScopedPluginVariables(std::vector<std::pair<std::string, std::string>> plugins)
     : plugins_(std::move(plugins)) {
   for (const auto& [name, value] : plugins_) ::setenv(name.c_str(), value.c_str(), 0);
 }
 
-NamedPlugins::~NamedPlugins() {
+ScopedPluginVariables::~ScopedPluginVariables() {
   for (const auto& [name, value] : plugins_) ::unsetenv(name.c_str());
 }
 
@@ -110,7 +110,8 @@ void add_libraries_of(const std::string& root, std::vector<std::string>& folders
   for (const char* folder : kLibraryFolders) folders.push_back(root + folder);
 }
 
-std::string word_of(const Launcher* row, const Environment& environment, const std::string& choice) {
+std::string reason_for_families(const Launcher* row, const Environment& environment,
+                                const std::string& choice) {
   if (choice != "auto") return "--launcher " + choice;
   return format("{} is set", is_set(environment, row->rank) ? row->rank : row->world);
 }
@@ -138,26 +139,26 @@ std::vector<std::string> programs_above() {
   return programs;
 }
 
-mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice,
-                       const std::vector<std::string>& above) {
-  mpi::Wish wish;
+mpi::LibraryRequest library_request(const Environment& environment, const std::string& choice,
+                                    const std::vector<std::string>& above) {
+  mpi::LibraryRequest request;
   const auto* row = find_launcher(environment, choice);
-  wish.because = word_of(row, environment, choice);
-  if (row) wish.families.assign(row->answers.begin(), row->answers.end());
+  request.because = reason_for_families(row, environment, choice);
+  if (row) request.families.assign(row->answers.begin(), row->answers.end());
   const auto starter = std::ranges::find_if(above, is_mpi_starter);
   if (starter != above.end()) {
-    wish.because += ", started by " + *starter;
-    add_libraries_of(fs::path(*starter).parent_path().parent_path().string(), wish.folders);
+    request.because += ", started by " + *starter;
+    add_libraries_of(fs::path(*starter).parent_path().parent_path().string(), request.folders);
     if (fs::path(*starter).filename().string().starts_with("hydra_"))
-      wish.families = {mpi::Family::mpich, mpi::Family::standard};
+      request.families = {mpi::Family::mpich, mpi::Family::standard};
   }
   for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':')) {
-    if (!folder.empty()) wish.folders.push_back(folder);
+    if (!folder.empty()) request.folders.push_back(folder);
   }
   for (const char* root : kRoots) {
-    if (is_set(environment, root)) add_libraries_of(text_of(environment, root), wish.folders);
+    if (is_set(environment, root)) add_libraries_of(text_of(environment, root), request.folders);
   }
-  return mpi::with_choice(wish, text_of(environment, "LOCKSTEP_MPI"));
+  return mpi::apply_choice(request, text_of(environment, "LOCKSTEP_MPI"));
 }
 
 namespace {
@@ -166,7 +167,7 @@ constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 constexpr const char *kExchange = "an exchange of small texts", *kReachExchange = "reach an exchange";
 constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
-mpi::Comm g_last_words = mpi::Comm::null;  // of the newest session
+mpi::Comm g_failure_comm = mpi::Comm::null;  // of the newest session
 
 bool is_initialized() {
   int flag = 0;
@@ -194,7 +195,7 @@ mpi::Comm duplicate(mpi::Comm of) {
             format("process {}", getpid()),
             "look for a rank that failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds")
           .of(Code::not_joined);
-  say_for_job(report_of(error));
+  print_once_per_host(report_of(error));
   note_fault(error);
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
@@ -224,7 +225,7 @@ bool is_done(mpi::Request& request) {
 }
 
 // Waits for the requests, and drops those that are not done in time. Returns their indices.
-std::vector<size_t> drop_late(std::vector<mpi::Request>& requests, std::chrono::milliseconds timeout) {
+std::vector<size_t> cancel_late(std::vector<mpi::Request>& requests, std::chrono::milliseconds timeout) {
   std::vector<size_t> open(requests.size());
   std::iota(open.begin(), open.end(), size_t{0});
   for (base::AwakeTime awake; !open.empty() && awake.passed() <= timeout;) {
@@ -247,7 +248,7 @@ Answer answer_on_rank_zero(mpi::Comm comm, int world, std::chrono::milliseconds 
   }
   auto answer = std::make_unique<Answer>();
   std::set<int> missing;
-  for (const size_t place : drop_late(hellos, timeout)) missing.insert(static_cast<int>(place) + 1);
+  for (const size_t place : cancel_late(hellos, timeout)) missing.insert(static_cast<int>(place) + 1);
   answer->front() = static_cast<int>(missing.size());
   std::copy_n(missing.begin(), std::min(missing.size(), kMostMissing), answer->begin() + 1);
   for (int rank = 1; rank < world; ++rank) {
@@ -257,7 +258,7 @@ Answer answer_on_rank_zero(mpi::Comm comm, int world, std::chrono::milliseconds 
                                  kAnswer, comm, &answers.back()),
               "MPI_Isend");
   }
-  const bool is_sent = drop_late(answers, kAnswerGrace).empty();
+  const bool is_sent = cancel_late(answers, kAnswerGrace).empty();
   return is_sent ? *answer : *answer.release();  // MPI may still read it
 }
 
@@ -269,7 +270,7 @@ Answer answer_on_other_ranks(mpi::Comm comm, std::chrono::milliseconds timeout) 
                                comm, &request[0]),
             "MPI_Irecv");
   check_mpi(mpi::calls().isend(nullptr, 0, mpi::Type::int32, 0, kHello, comm, &hello), "MPI_Isend");
-  const bool came = drop_late(request, timeout + kAnswerGrace).empty();
+  const bool came = cancel_late(request, timeout + kAnswerGrace).empty();
   check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
   if (came) return *answer;
   answer.release();  // MPI may still write it
@@ -327,8 +328,8 @@ bool mpi_is_up() {
   return mpi::loaded() && is_initialized() && !is_finalized();
 }
 
-mpi::Comm last_words_comm() {
-  return g_last_words;
+mpi::Comm failure_comm() {
+  return g_failure_comm;
 }
 
 MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_timeout) {
@@ -348,15 +349,15 @@ void MpiSession::join(std::chrono::milliseconds timeout) {
   if (owner_)
     check_mpi(mpi::calls().init_thread(nullptr, nullptr, mpi::kThreadMultiple, &provided), "MPI_Init_thread");
   world_ = duplicate(mpi::Comm::world);
-  last_words_before_ = std::exchange(g_last_words, duplicate(world_));
+  previous_failure_comm_ = std::exchange(g_failure_comm, duplicate(world_));
   check_mpi(mpi::calls().comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
   check_mpi(mpi::calls().comm_size(world_, &facts_.world), "MPI_Comm_size");
   facts_.library = mpi::loaded()->version;
-  learn_layout();
+  read_layout();
 }
 
 // A node is known by its first world rank; nodes are numbered in that order.
-void MpiSession::learn_layout() {
+void MpiSession::read_layout() {
   mpi::Comm node = mpi::Comm::null;  // the ranks that share this node's memory
   check_mpi(mpi::calls().comm_split_type(world_, mpi::kShared, facts_.rank, mpi::Info::null, &node),
             "MPI_Comm_split_type");
@@ -411,7 +412,7 @@ void MpiSession::call_roll(std::chrono::milliseconds timeout, const char* what) 
   ranks.resize(std::min(missing, kMostMissing));
   throw Error(
       format("{} did not {} within {}", base::rank_list(ranks, missing), what, base::in_seconds(timeout)),
-      format("rank {} of {} on host {}", facts_.rank, facts_.world, current_surroundings({}).host),
+      format("rank {} of {} on host {}", facts_.rank, facts_.world, read_host_facts({}).host),
       "look in the log for an earlier error of that rank, or for a rank that is stopped; if it is only slow, "
       "raise launch.join_timeout, or launch.timeout at the end of a job")
       .of(Code::not_joined, ranks);
@@ -426,8 +427,8 @@ void MpiSession::finish(std::chrono::milliseconds timeout) {
   // all ranks have arrived: a longer wait means that one was stopped or has died
   const auto patience = std::min(timeout, kLongestFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
-  for (mpi::Comm* comm : {&g_last_words, &world_}) check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");
-  g_last_words = last_words_before_;
+  for (mpi::Comm* comm : {&g_failure_comm, &world_}) check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");
+  g_failure_comm = previous_failure_comm_;
   if (owner_) check_mpi(mpi::calls().finalize(), "MPI_Finalize");
 }
 

@@ -30,7 +30,7 @@ bool mpi_is_up();
 
 /// A communicator for the end of a failed job only, so that its collectives match even if one rank fails
 /// before the others. null before and after MpiSession.
-mpi::Comm last_words_comm();
+mpi::Comm failure_comm();
 
 /// MPI_Init to MPI_Finalize. If the program has initialised MPI itself, the program also finalises it.
 /// lockstep does not change MPI_COMM_WORLD's error handler and sends no messages over it.
@@ -60,12 +60,12 @@ class MpiSession : public TextExchange {
 
  private:
   void join(std::chrono::milliseconds timeout);
-  void learn_layout();
+  void read_layout();
 
   std::chrono::milliseconds patience_;
   bool owner_ = false;
   mpi::Comm world_ = mpi::Comm::null;
-  mpi::Comm last_words_before_ = mpi::Comm::null;  // of a session that this one was made within
+  mpi::Comm previous_failure_comm_ = mpi::Comm::null;  // of a session that this one was made within
   MpiFacts facts_;
 };
 
@@ -76,12 +76,11 @@ std::vector<std::pair<std::string, std::string>> plugins_of_one_node(const Envir
                                                                      const std::string& library);
 
 /// Sets them in the environment during MPI_Init only.
-class NamedPlugins {
+class ScopedPluginVariables {
  public:
-  explicit NamedPlugins(std::vector<std::pair<std::string, std::string>> plugins);
-  ~NamedPlugins();
-  NamedPlugins(const NamedPlugins&) = delete;
-  NamedPlugins& operator=(const NamedPlugins&) = delete;
+  explicit ScopedPluginVariables(std::vector<std::pair<std::string, std::string>> plugins);
+  ~ScopedPluginVariables();
+  ScopedPluginVariables(ScopedPluginVariables&&) = delete;
 
  private:
   std::vector<std::pair<std::string, std::string>> plugins_;
@@ -95,7 +94,7 @@ bool is_mpi_starter(const std::string& program);
 std::vector<std::string> programs_above();
 
 /// Which MPI library to load, and where to look for it; `choice` as for identify().
-mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice,
-                       const std::vector<std::string>& above);
+mpi::LibraryRequest library_request(const Environment& environment, const std::string& choice,
+                                    const std::vector<std::string>& above);
 
 }  // namespace lockstep::launch

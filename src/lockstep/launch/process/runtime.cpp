@@ -20,7 +20,7 @@ std::vector<std::string> TextExchange::all_gather(const std::string& text) {
   return base::unpack_texts(broadcast(base::pack_texts(gather(text))));
 }
 
-void say_warnings(const Runtime& runtime, const std::vector<std::string>& more) {
+void log_warnings(const Runtime& runtime, const std::vector<std::string>& more) {
   std::vector<std::string> own = runtime.job().warnings;
   own.insert(own.end(), more.begin(), more.end());
   const auto texts = runtime.gather(base::join(own, "\n"));
@@ -44,7 +44,7 @@ std::chrono::milliseconds seconds_in(const Environment& environment, const char*
 }  // namespace
 
 Runtime::Runtime(const std::string& launcher, const RuntimeOptions& options)
-    : options_(options), exceptions_at_birth_(std::uncaught_exceptions()) {
+    : options_(options), exceptions_at_start_(std::uncaught_exceptions()) {
   identify_as(launcher);
 }
 
@@ -55,26 +55,27 @@ void Runtime::identify_as(const std::string& launcher) {
   if (mpi_ && !wanted) leave_mpi();
   if (!mpi_ && wanted) join_mpi(environment, launcher);
   const auto facts = mpi_ ? std::optional(mpi_->facts()) : std::nullopt;
-  job_ = identify(environment, facts, launcher, current_surroundings(environment), options_.phantoms);
-  tell_mpi();
+  job_ = identify(environment, facts, launcher, read_host_facts(environment), options_.phantoms);
+  log_mpi();
   log::set_rank(job_.rank, job_.world);
 }
 
 // A launcher that does not need MPI works without an MPI library.
 void Runtime::join_mpi(const Environment& environment, const std::string& launcher) {
   try {
-    mpi::load(wish_for_mpi(environment, launcher, programs_above()));
+    mpi::load(library_request(environment, launcher, programs_above()));
   } catch (const InputError& error) {
     if (needs_mpi(environment, launcher) || is_set(environment, "LOCKSTEP_MPI")) throw;
     without_mpi_ = error.what();
     return;
   }
-  const NamedPlugins plugins(options_.alone_in_mpi ? plugins_of_one_node(environment, mpi::loaded()->version)
-                                                   : std::vector<std::pair<std::string, std::string>>());
+  const ScopedPluginVariables plugins(options_.only_mpi_user
+                                          ? plugins_of_one_node(environment, mpi::loaded()->version)
+                                          : std::vector<std::pair<std::string, std::string>>());
   mpi_ = std::make_unique<MpiSession>(join_timeout());
 }
 
-void Runtime::tell_mpi() {
+void Runtime::log_mpi() {
   const auto* library = mpi::loaded();
   if (!without_mpi_.empty()) job_.warnings.push_back("without MPI: " + without_mpi_);
   if (!mpi_) return;
@@ -102,7 +103,7 @@ void Runtime::leave_mpi() {
 }
 
 Runtime::~Runtime() {
-  if (!mpi_ || std::uncaught_exceptions() > exceptions_at_birth_) return;
+  if (!mpi_ || std::uncaught_exceptions() > exceptions_at_start_) return;
   try {
     leave_mpi();
   } catch (const std::exception& error) {

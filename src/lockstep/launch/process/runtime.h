@@ -19,8 +19,7 @@ class TextExchange {
  public:
   TextExchange() = default;
   virtual ~TextExchange() = default;
-  TextExchange(const TextExchange&) = delete;
-  TextExchange& operator=(const TextExchange&) = delete;
+  TextExchange(TextExchange&&) = delete;
 
   /// In rank order on rank 0; empty on other ranks.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
@@ -41,7 +40,7 @@ struct RuntimeOptions {
   /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides it.
   std::chrono::milliseconds leave_timeout{600'000};
   /// No other code in this process calls MPI, so on one node it opens fewer plug-ins.
-  bool alone_in_mpi = false;
+  bool only_mpi_user = false;
 };
 
 /// The job this process has joined. Owns MPI: initialises it at most once, finalises it when destroyed.
@@ -50,8 +49,7 @@ class Runtime {
   explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
   /// Waits for the others and finalises MPI. During an exception it does neither, so that no rank hangs.
   ~Runtime();
-  Runtime(const Runtime&) = delete;
-  Runtime& operator=(const Runtime&) = delete;
+  Runtime(Runtime&&) = delete;
 
   const Job& job() const { return job_; }
   /// From LOCKSTEP_JOIN_TIMEOUT or the options.
@@ -64,7 +62,7 @@ class Runtime {
   /// Whether the ranks can exchange texts: with MPI, alone, and once they have met.
   bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
   /// Without MPI: sets the exchange for the calls below.
-  void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
+  void set_exchange(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
   /// Null before the ranks have met, and for a single process without MPI.
   TextExchange* exchange() const;
   /// Sets the place that the ranks found when they met.
@@ -89,7 +87,7 @@ class Runtime {
  private:
   void identify_as(const std::string& launcher);
   void join_mpi(const Environment& environment, const std::string& launcher);
-  void tell_mpi();
+  void log_mpi();
   void leave_mpi();
 
   RuntimeOptions options_;
@@ -97,10 +95,10 @@ class Runtime {
   std::string without_mpi_;                 // why MPI is not used although the launcher can
   std::unique_ptr<TextExchange> exchange_;  // without MPI
   Job job_;
-  int exceptions_at_birth_ = 0;
+  int exceptions_at_start_ = 0;
 };
 
 /// Rank 0 logs the warnings of all ranks (the job's and `more`), each once. Collective.
-void say_warnings(const Runtime& runtime, const std::vector<std::string>& more);
+void log_warnings(const Runtime& runtime, const std::vector<std::string>& more);
 
 }  // namespace lockstep::launch

@@ -46,8 +46,7 @@ class HeldSignals {
     ::pthread_sigmask(SIG_BLOCK, &set_, &former_);
   }
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  HeldSignals(HeldSignals&&) = delete;
 
   /// The next one; 0 after `patience`.
   int next(std::chrono::milliseconds patience, siginfo_t& facts) const {
@@ -150,12 +149,12 @@ class Children {
 };
 
 // The terminal sends Ctrl-C, Ctrl-\\ and Ctrl-Z to every process that it started, so to the ranks, too.
-bool came_to_all(int signal, const siginfo_t& facts) {
+bool was_sent_to_all(int signal, const siginfo_t& facts) {
   return facts.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
 }
 
 void forward(Children& ranks, int signal, const siginfo_t& facts) {
-  ranks.forward(signal, !came_to_all(signal, facts));
+  ranks.forward(signal, !was_sent_to_all(signal, facts));
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
@@ -186,15 +185,15 @@ std::string blocks_text(int processes, int ranks) {
   return text;
 }
 
-std::vector<std::string> settings_of_spawned(const Job& job, int rank, int world, const RankBlock& block) {
+std::vector<std::string> spawn_settings(const Job& job, int rank, int world, const RankBlock& block) {
   std::vector<std::string> settings = {
       format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
       format("{}={}", kBlock, block.count), format("{}={}", kSpawner, ::getpid())};
-  if (job.world == 1 || surely_one_node(job)) {
+  if (job.world == 1 || is_known_single_node(job)) {
     settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
     settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
     settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
-  } else if (was_told(job, "nodes") && was_told(job, "node_rank")) {
+  } else if (is_given(job, "nodes") && is_given(job, "node_rank")) {
     settings.push_back(
         format("LOCKSTEP_NODE_RANK={}", job.node_rank));  // the rest is found when the ranks meet
   }
@@ -207,12 +206,12 @@ int spawn_ranks(const Job& job, int world, const std::vector<std::string>& setti
   log::set_rank(0, 1);  // each spawning process logs about its own ranks
   Children ranks(job.host);
   for (int rank = block.first; rank < block.first + block.count; ++rank) {
-    auto own = settings_of_spawned(job, rank, world, block);
+    auto own = spawn_settings(job, rank, world, block);
     own.insert(own.end(), settings.begin(), settings.end());
     ranks.start(rank, {.argv = own_command(),
                        .settings = std::move(own),
                        .without = {"LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_NODE*",
-                                   "LOCKSTEP_LOCAL_*", "LOCKSTEP_MEETING", kSpawner, kBlock},
+                                   "LOCKSTEP_LOCAL_*", "LOCKSTEP_RENDEZVOUS", kSpawner, kBlock},
                        .blocked = {SIGUSR1, SIGUSR2}});  // until it handles them
   }
   if (const int early = StopSignals::received(); early != 0)
@@ -236,7 +235,7 @@ void end_with_spawner() {
   ::_exit(kFailed);
 }
 
-int spawned_together() {
+int spawned_rank_count() {
   const auto environment = current_environment();
   return is_set(environment, "LOCKSTEP_RANK") ? number_of(environment, kBlock).value_or(1) : 0;
 }

@@ -23,7 +23,7 @@ RankBlock block_of(int index, int processes, int ranks);
 std::string blocks_text(int processes, int ranks);
 
 /// The environment of rank `rank` of `world`, which the process of `job` starts: "NAME=value" each.
-std::vector<std::string> settings_of_spawned(const Job& job, int rank, int world, const RankBlock& block);
+std::vector<std::string> spawn_settings(const Job& job, int rank, int world, const RankBlock& block);
 
 /// Starts this program again for each rank of the block, with the same arguments and these additional
 /// settings, and waits for all. If one fails, the others have a while to exit and are killed then. Returns
@@ -35,6 +35,6 @@ int spawn_ranks(const Job& job, int world, const std::vector<std::string>& setti
 void end_with_spawner();
 
 /// How many ranks the process that started this one runs; 0 = spawn_ranks() did not start this process.
-int spawned_together();
+int spawned_rank_count();
 
 }  // namespace lockstep::launch

@@ -21,8 +21,7 @@ class StopSignals {
   static constexpr std::array kAll = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};  // the most urgent first
 
   StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
+  StopSignals(StopSignals&&) = delete;
   ~StopSignals();
 
   /// The first signal, or 0.

@@ -93,8 +93,7 @@ class Slot {
  public:
   explicit Slot(Ours* ours_one) : ours_(ours_one), theirs_(theirs(*ours_one)) {}
   ~Slot() { *ours_ = ours<Ours>(theirs_); }
-  Slot(const Slot&) = delete;
-  Slot& operator=(const Slot&) = delete;
+  Slot(Slot&&) = delete;
 
   using Theirs = decltype(theirs(Ours()));
   operator Theirs*() { return &theirs_; }
@@ -113,8 +112,7 @@ class StatusSlot {
     *ours_ = {theirs_.MPI_SOURCE, theirs_.MPI_TAG, theirs_.MPI_ERROR, {}};
     MPI_Get_count(&theirs_, MPI_BYTE, &ours_->internal[0]);
   }
-  StatusSlot(const StatusSlot&) = delete;
-  StatusSlot& operator=(const StatusSlot&) = delete;
+  StatusSlot(StatusSlot&&) = delete;
 
   operator MPI_Status*() { return ours_ ? &theirs_ : MPI_STATUS_IGNORE; }
 

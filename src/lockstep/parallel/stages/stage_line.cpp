@@ -105,8 +105,7 @@ class Group {
       log::debug(format("a group that failed: {}", error.what()));
     }
   }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  Group(Group&&) = delete;
 
   c10::intrusive_ptr<c10d::Work> end() {
     is_open_ = false;

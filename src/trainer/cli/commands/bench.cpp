@@ -59,7 +59,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
 
 namespace {
 
-void check_numbers(const bench::DpVsDdp& wanted) {
+void check_numbers(const bench::DpVsDdpBench& wanted) {
   if (wanted.devices < 2)
     throw InputError("one device has nothing to compare", "--devices", "give two or more");
   if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
@@ -75,7 +75,7 @@ std::string take_part(std::vector<std::string>& args) {
 }
 
 // It starts its own ranks: of those that a launcher started, the first is enough.
-int bench_alone(const bench::DpVsDdp& wanted) {
+int bench_alone(const bench::DpVsDdpBench& wanted) {
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.rank > 0) return kDone;
   bench::dp_vs_ddp(wanted);
@@ -86,7 +86,7 @@ int bench_alone(const bench::DpVsDdp& wanted) {
 
 static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;
-  bench::DpVsDdp wanted;
+  bench::DpVsDdpBench wanted;
   const auto part = take_part(args);
   Options options("bench dp-vs-ddp",
                   "compares DataParallel, with the loss outside and inside, and DDP on the same work",

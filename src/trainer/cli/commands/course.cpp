@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-int become_course(const std::string& command, const std::vector<std::string>& args) {
+int exec_course_program(const std::string& command, const std::vector<std::string>& args) {
   std::vector<std::string> words = {
       std::filesystem::canonical("/proc/self/exe").parent_path() / "lockstep-workshop", command};
   words.insert(words.end(), args.begin(), args.end());
@@ -29,11 +29,11 @@ int become_course(const std::string& command, const std::vector<std::string>& ar
 }  // namespace
 
 int run_check(const std::vector<std::string>& args) {
-  return become_course("check", args);
+  return exec_course_program("check", args);
 }
 
 int run_workshop(const std::vector<std::string>& args) {
-  return become_course("workshop", args);
+  return exec_course_program("workshop", args);
 }
 
 }  // namespace lockstep::cli

@@ -98,7 +98,7 @@ int run_eval(const std::vector<std::string>& args) {
     throw InputError("eval needs a checkpoint", "--checkpoint",
                      "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt");
   }
-  return train::print_metrics_of(saved.command("eval"), checkpoint, json);
+  return train::print_metrics(saved.command("eval"), checkpoint, json);
 }
 
 // lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging

@@ -3,6 +3,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
 #include "lockstep/launch/process/leave.h"
@@ -26,12 +27,12 @@ int run_report(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one page
-  if (!out.empty()) base::check_output(out, kElsewhere);
+  if (!out.empty()) base::check_output(out, kChooseOutHint);
   const auto html = report::report({folders.begin(), folders.end()});
   const auto usual =
       folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
   const auto file = out.empty() ? usual : out;
-  if (out.empty()) base::check_output(file, kElsewhere);
+  if (out.empty()) base::check_output(file, kChooseOutHint);
   base::write_output(file, html, "free disk space, or choose another --out");
   output::line(file);
   return kDone;
@@ -60,7 +61,7 @@ int run_status(const std::vector<std::string>& args) {
 namespace {
 
 void print_runs_json(const report::RunList& list) {
-  output::print(report::run_json(list).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  output::print(base::as_lines(report::run_json(list)));
 }
 
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {

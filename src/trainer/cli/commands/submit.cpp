@@ -24,8 +24,8 @@ void write_new(const std::string& path, const std::string& text) {
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error))
     throw InputError("the file exists", path, "remove it, or choose another --out");
-  base::check_output(path, kElsewhere);
-  base::write_output(path, text, kElsewhere);
+  base::check_output(path, kChooseOutHint);
+  base::write_output(path, text, kChooseOutHint);
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ int run_submit(const std::vector<std::string>& args) {
   return wait ? submit::wait_for(submission) : kDone;
 }
 
-// become_job() in main.cpp starts lockstep-job; this runs if that program is missing.
+// exec_job_program() in main.cpp starts lockstep-job; this runs if that program is missing.
 int run_job(const std::vector<std::string>&) {
   throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again");
 }

@@ -22,8 +22,7 @@ class PretendNodes {
  public:
   explicit PretendNodes(int ranks) { ranks_per_node = ranks; }
   ~PretendNodes() { ranks_per_node = 0; }
-  PretendNodes(const PretendNodes&) = delete;
-  PretendNodes& operator=(const PretendNodes&) = delete;
+  PretendNodes(PretendNodes&&) = delete;
 
   static int ranks_per_node;
 };

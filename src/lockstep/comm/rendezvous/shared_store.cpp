@@ -18,7 +18,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/store.h"
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -19,7 +19,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/run_for.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 namespace lockstep::comm {
 

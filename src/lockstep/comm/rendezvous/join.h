@@ -21,14 +21,14 @@ constexpr const char* kVersionFact = "lockstep's version";
 
 /// Where the ranks of a job meet without MPI. It depends only on the environment and the job; lockstep never
 /// guesses a port.
-enum class Meeting {
+enum class RendezvousKind {
   agent,    // torchrun's agent has a store at host:port
   local,    // all ranks are on one machine: rank 0 has a store at `path`
   address,  // rank 0 listens at host:port
   file,     // rank 0 listens at a port that the kernel chooses, and writes it to `path`
 };
 struct Rendezvous {
-  Meeting how = Meeting::local;
+  RendezvousKind kind = RendezvousKind::local;
   std::string host = {};     // agent, address
   std::uint16_t port = 0;    // agent, address
   std::string path = {};     // local, file

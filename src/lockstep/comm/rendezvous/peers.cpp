@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/rendezvous/peers.h"
 
 #include <cerrno>
 #include <csignal>

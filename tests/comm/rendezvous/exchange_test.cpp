@@ -1,5 +1,5 @@
 // The ranks' first meeting without MPI: ranks as threads, and other services at rank 0's address.
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,8 +13,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/network.h"
+#include "lockstep/comm/rendezvous/store.h"
 
 namespace lockstep::comm {
 namespace {
@@ -39,16 +39,15 @@ std::future<std::string> ran(std::function<void()> part) {
 }
 
 bool holds(const std::string& text, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) {
+  for (const auto& part : parts)
     if (text.find(part) == std::string::npos) return false;
-  }
   return true;
 }
 
 class Exchange : public ::testing::Test {
  protected:
   std::unique_ptr<launch::TextExchange> meet(const Member& own, std::chrono::milliseconds timeout = 60s) {
-    return meet_over(store_, own, {.timeout = timeout});
+    return join_over(store_, own, {.timeout = timeout});
   }
   StorePtr store_ = c10::make_intrusive<c10d::HashStore>();
 };
@@ -144,8 +143,8 @@ TEST_F(Exchange, ARankThatIsKilledBeforeAllHaveComeEndsTheWaitForAll) {
   killed.pid = pid_of_the_dead();
   const ExchangeOptions options{.timeout = 60s, .one_machine = true};
   const auto began = Clock::now();
-  auto first = ran([&] { meet_over(store_, member(0, 3), options); });
-  auto second = ran([&] { meet_over(store_, killed, options); });
+  auto first = ran([&] { join_over(store_, member(0, 3), options); });
+  auto second = ran([&] { join_over(store_, killed, options); });
   for (const auto& error : {first.get(), second.get()})
     EXPECT_TRUE(holds(error, {"1 ", "rank 1", "ended while the ranks were joining"})) << error;
   EXPECT_LT(Clock::now() - began, 30s);
@@ -155,8 +154,8 @@ TEST_F(Exchange, RankZerosKillingIsNoticed) {
   auto killed = member(0, 2);
   killed.pid = pid_of_the_dead();
   const ExchangeOptions options{.timeout = 60s, .one_machine = true};
-  auto first = ran([&] { meet_over(store_, killed, {.timeout = 2s}); });
-  auto second = ran([&] { meet_over(store_, member(1, 2), options)->broadcast(""); });
+  auto first = ran([&] { join_over(store_, killed, {.timeout = 2s}); });
+  auto second = ran([&] { join_over(store_, member(1, 2), options)->broadcast(""); });
   const auto error = second.get();
   EXPECT_TRUE(holds(error, {"1 ", "rank 0", "ended while the ranks were joining"})) << error;
 }

@@ -45,7 +45,7 @@ std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Member
 
 /// The same, after all ranks have come. Throws on every rank that came if a rank is missing or has another
 /// world size, and on a rank that belongs to another job or user or comes twice.
-std::unique_ptr<launch::TextExchange> meet_over(StorePtr store, const Member& own,
+std::unique_ptr<launch::TextExchange> join_over(StorePtr store, const Member& own,
                                                 const ExchangeOptions& options);
 
 }  // namespace lockstep::comm

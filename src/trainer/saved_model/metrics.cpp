@@ -1,11 +1,10 @@
 // lockstep eval: the metrics of a checkpoint, on any number of ranks.
 #include "trainer/saved_model/saved_model.h"
 
-#include <nlohmann/json.hpp>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
@@ -21,7 +20,7 @@ using Json = nlohmann::ordered_json;
 void print_json(const Json& facts) {
   Json json = {{"schema", 1}};
   json.update(facts);
-  output::print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  output::print(base::as_lines(json));
 }
 
 int play(const Setup& setup, const Actor& actor, Net& net, const std::string& path, bool json) {
@@ -56,7 +55,7 @@ void refuse_no_samples(const Dataset& set) {
 
 }  // namespace
 
-int print_metrics_of(const Command& command, const std::string& checkpoint, bool json) {
+int print_metrics(const Command& command, const std::string& checkpoint, bool json) {
   auto setup = join_job(command);
   const auto [path, tree] = read_saved(*setup.team, checkpoint);
   if (!recall(setup, tree) || !load_evaluation(setup)) load_data(setup);

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <vector>
 
-#include "lockstep/comm/meet/exchange.h"
-#include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/rendezvous/exchange.h"
+#include "lockstep/comm/rendezvous/network.h"
+#include "lockstep/comm/rendezvous/peers.h"
 #include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
@@ -33,8 +33,7 @@ class QuietJoin {
  public:
   QuietJoin();
   ~QuietJoin();
-  QuietJoin(const QuietJoin&) = delete;
-  QuietJoin& operator=(const QuietJoin&) = delete;
+  QuietJoin(QuietJoin&&) = delete;
 
  private:
   int before_;

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 
 #include <algorithm>
 #include <exception>
@@ -11,7 +11,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/rendezvous/peers.h"
 
 namespace lockstep::comm {
 
@@ -81,7 +81,7 @@ class StoreExchange : public launch::TextExchange {
   // Returns once all ranks have come.
   void meet() {
     joined_ = own_.rank == 0;
-    own_.rank == 0 ? store_->set(kRankZeroKey, base::as_line(nlohmann::json(own_))) : present_itself();
+    own_.rank == 0 ? store_->set(kRankZeroKey, base::as_line(nlohmann::json(own_))) : register_member();
     joined_ = true;
     gather("");
     broadcast("");
@@ -151,13 +151,13 @@ class StoreExchange : public launch::TextExchange {
         }
       }
       if (deadline.left() <= kTimerError) return false;
-      if (options_.one_machine && !store_->check({key})) look_for_killed();
+      if (options_.one_machine && !store_->check({key})) require_ranks_alive();
     }
   }
 
   // Rank 0 looks at the ranks that have come and still take part, the others look at rank 0. After the first
   // meeting a rank may end as soon as it has given its text.
-  void look_for_killed() {
+  void require_ranks_alive() {
     if (own_.rank != 0) return require_alive(0);
     for (int rank = 1; rank < std::min(own_.world, kMostOnOneMachine); ++rank)
       if (gathered_ == 1 || !store_->check({text_key(gathered_ - 1, rank)})) require_alive(rank);
@@ -177,8 +177,8 @@ class StoreExchange : public launch::TextExchange {
     throw Error(error);
   }
 
-  void present_itself() {
-    if (!wait_for(kRankZeroKey, options_.timeout)) throw not_come("rank 0", {0}, "");
+  void register_member() {
+    if (!wait_for(kRankZeroKey, options_.timeout)) throw not_joined_error("rank 0", {0}, "");
     const Member zero = base::from_rank<Member>(store_->get_to_str(kRankZeroKey));
     if (!same_job(own_, zero)) {
       refuse(format("{} belongs to {}, but rank 0 (host {}) belongs to {}", name_of(own_), job_name(own_),
@@ -213,7 +213,7 @@ class StoreExchange : public launch::TextExchange {
     throw InputError(error);
   }
 
-  Error not_come(const std::string& names, std::vector<int> ranks, const std::string& note) {
+  Error not_joined_error(const std::string& names, std::vector<int> ranks, const std::string& note) {
     return Error(format("{} did not join the group within {}", names, base::in_seconds(options_.timeout)),
                  place_of(own_) + note, kSlowOrMissing)
         .of(Code::not_joined, std::move(ranks));
@@ -227,7 +227,7 @@ class StoreExchange : public launch::TextExchange {
     const auto come = static_cast<size_t>(store_->add(count_key(turn), 0));
     const auto names = base::rank_list(ranks, static_cast<size_t>(own_.world) - come);
     if (turn == 0)
-      return not_come(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
+      return not_joined_error(names, ranks, store_->check({kNote}) ? "; " + store_->get_to_str(kNote) : "");
     return Error(format("{} did not respond within {} during start-up", names,
                         base::in_seconds(options_.timeout)),
                  place_of(own_), "check that process: it may be stopped, or waiting for a slow disk")
@@ -247,7 +247,7 @@ class StoreExchange : public launch::TextExchange {
   // A rank that ends by an error tells the others, which may wait for it. Rank 0 keeps its store until all
   // have read the last answer.
   void leave() {
-    if (joined_ && std::uncaught_exceptions() > exceptions_at_birth_) {
+    if (joined_ && std::uncaught_exceptions() > exceptions_at_start_) {
       const auto error = base::pack_error(
           Error(format("rank {} left while the ranks were joining", own_.rank), place_of(own_), kLookInLog)
               .of(Code::not_joined, {own_.rank}));
@@ -263,7 +263,7 @@ class StoreExchange : public launch::TextExchange {
   std::map<int, Member> others_;  // those that were looked at
   int gathered_ = 0, answered_ = 0;
   bool joined_ = true;
-  int exceptions_at_birth_ = std::uncaught_exceptions();
+  int exceptions_at_start_ = std::uncaught_exceptions();
 };
 
 }  // namespace
@@ -281,7 +281,7 @@ std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Member
   return std::make_unique<StoreExchange>(std::move(store), own, options);
 }
 
-std::unique_ptr<launch::TextExchange> meet_over(StorePtr store, const Member& own,
+std::unique_ptr<launch::TextExchange> join_over(StorePtr store, const Member& own,
                                                 const ExchangeOptions& options) {
   auto exchange = std::make_unique<StoreExchange>(std::move(store), own, options);
   exchange->meet();

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "refusal.h"
 
 namespace lockstep::comm {
@@ -33,9 +33,8 @@ std::string refusal(const NetworkFacts& facts) {
 }
 
 TEST(Interface, OneNodeStaysOnTheLoopback) {
-  for (const auto& facts : {node({}), node({"127.0.1.1"}), node({"10.0.0.5"})}) {
+  for (const auto& facts : {node({}), node({"127.0.1.1"}), node({"10.0.0.5"})})
     EXPECT_EQ(choose_interface(facts, false).address, "127.0.0.1");
-  }
 }
 
 TEST(Interface, AHostNameThatIsTheLoopbackNamesTheVariable) {
@@ -84,8 +83,7 @@ class SoftLimit {
     ::setrlimit(RLIMIT_NOFILE, &lower);
   }
   ~SoftLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  SoftLimit(const SoftLimit&) = delete;
-  SoftLimit& operator=(const SoftLimit&) = delete;
+  SoftLimit(SoftLimit&&) = delete;
   rlim_t hard() const { return before_.rlim_max; }
 
  private:
@@ -122,7 +120,7 @@ TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
       << "a restart has keys of its own";
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2));
-    EXPECT_EQ(plan.how, Meeting::agent);
+    EXPECT_EQ(plan.kind, RendezvousKind::agent);
     EXPECT_EQ(plan.host, "login1");
     EXPECT_EQ(plan.port, 29500);
   }
@@ -130,19 +128,19 @@ TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
 
 TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
   auto environment = kMaster;
-  environment["LOCKSTEP_MEETING"] = "as-world-7/../x";
+  environment["LOCKSTEP_RENDEZVOUS"] = "as-world-7/../x";
   auto job = job_of(1, 4);
   EXPECT_EQ(plan_rendezvous(environment, job).port, 29500) << "left behind by an outer job";
   job.launcher = "as_world";
   const auto plan = plan_rendezvous(environment, job);
-  EXPECT_EQ(plan.how, Meeting::local);
+  EXPECT_EQ(plan.kind, RendezvousKind::local);
   EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x.store")) << plan.path;
 }
 
 TEST(Rendezvous, SeveralNodesMeetAtMasterAddrAndPort) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2));
-    EXPECT_EQ(plan.how, Meeting::address);
+    EXPECT_EQ(plan.kind, RendezvousKind::address);
     EXPECT_EQ(plan.host, "login1");
     EXPECT_EQ(plan.port, 29500);
   }
@@ -153,9 +151,9 @@ TEST(Rendezvous, OneNodeNeedsNoPort) {
   loopback["MASTER_ADDR"] = "127.0.0.1";
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = plan_rendezvous(kMaster, job_of(rank, 2));
-    EXPECT_EQ(plan.how, Meeting::local);
+    EXPECT_EQ(plan.kind, RendezvousKind::local);
     EXPECT_TRUE(plan.path.ends_with("/login1-29500.store")) << plan.path;
-    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).how, Meeting::local);
+    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).kind, RendezvousKind::local);
   }
 }
 
@@ -165,8 +163,8 @@ TEST(Rendezvous, AGuessedLayoutMeetsAtTheAddressThatAllKnow) {
     job.guessed = {"local_world", "nodes", "node_rank"};
     return plan_rendezvous(kMaster, job);
   };
-  EXPECT_EQ(by_hand(job_of(0, 2)).how, Meeting::address);
-  EXPECT_EQ(by_hand(job_of(1, 2, 2)).how, Meeting::address);
+  EXPECT_EQ(by_hand(job_of(0, 2)).kind, RendezvousKind::address);
+  EXPECT_EQ(by_hand(job_of(1, 2, 2)).kind, RendezvousKind::address);
 }
 
 TEST(Rendezvous, AFilesNameLeadsNowhereElse) {
@@ -189,7 +187,7 @@ TEST(Rendezvous, AJobStepIsAFileAndForSeveralNodesASharedOne) {
   EXPECT_NE(first.path, second.path);
   job.nodes = 2;
   const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job);
-  EXPECT_EQ(shared.how, Meeting::file);
+  EXPECT_EQ(shared.kind, RendezvousKind::file);
   EXPECT_TRUE(shared.path.starts_with("/shared/")) << "a node's own folder is not seen by the other";
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/store.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -43,14 +43,14 @@ class PrivateFolder : public ::testing::Test {
 };
 
 TEST_F(PrivateFolder, TellsWhereRankZeroIsAndGoesWithIt) {
-  EXPECT_FALSE(find_place(path_));
+  EXPECT_FALSE(find_store_location(path_));
   {
-    const PrivateFile file = publish(path_, {.host = "10.0.0.1", .port = 4711, .word = "word"});
-    const auto place = find_place(path_);
+    const PrivateFile file = publish(path_, {.host = "10.0.0.1", .port = 4711, .token = "token"});
+    const auto place = find_store_location(path_);
     ASSERT_TRUE(place);
     EXPECT_EQ(place->host, "10.0.0.1");
     EXPECT_EQ(place->port, 4711);
-    EXPECT_EQ(place->word, "word");
+    EXPECT_EQ(place->token, "token");
     EXPECT_EQ(mode_of(path_), 0600U);
     EXPECT_EQ(mode_of(path_.parent_path()), 0700U);
   }
@@ -58,27 +58,27 @@ TEST_F(PrivateFolder, TellsWhereRankZeroIsAndGoesWithIt) {
 }
 
 TEST_F(PrivateFolder, AFailedStartDoesNotSpoilTheNext) {
-  plant(R"({"host": "10.0.0.1", "port": 1, "word": "old"})");
-  const PrivateFile file = publish(path_, {.host = "10.0.0.1", .port = 2, .word = "new"});
-  EXPECT_EQ(find_place(path_)->word, "new");
+  plant(R"({"host": "10.0.0.1", "port": 1, "token": "old"})");
+  const PrivateFile file = publish(path_, {.host = "10.0.0.1", .port = 2, .token = "new"});
+  EXPECT_EQ(find_store_location(path_)->token, "new");
 }
 
 TEST_F(PrivateFolder, HalfAFileIsNone) {
   for (const char* text :
        {"", "{\"host\": \"10.0.0.1\", \"po", "{\"host\": \"10.0.0.1\"}", "7", "\xff\xff"}) {
     plant(text);
-    EXPECT_FALSE(find_place(path_)) << text;
+    EXPECT_FALSE(find_store_location(path_)) << text;
   }
 }
 
 TEST_F(PrivateFolder, WhatIsNoFileOfOursIsNotRead) {
   make_folder();
-  std::ofstream(root_ / "elsewhere") << R"({"host": "10.0.0.1", "port": 80, "word": "word"})";
+  std::ofstream(root_ / "elsewhere") << R"({"host": "10.0.0.1", "port": 80, "token": "token"})";
   fs::create_symlink(root_ / "elsewhere", path_);
-  EXPECT_FALSE(find_place(path_)) << "a link";
+  EXPECT_FALSE(find_store_location(path_)) << "a link";
   fs::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_FALSE(find_place(path_)) << "a pipe, which must not be waited for";
+  EXPECT_FALSE(find_store_location(path_)) << "a pipe, which must not be waited for";
 }
 
 TEST_F(PrivateFolder, AFolderThatOthersMayUseIsRefused) {
@@ -86,15 +86,15 @@ TEST_F(PrivateFolder, AFolderThatOthersMayUseIsRefused) {
   ::chmod(path_.parent_path().c_str(), 0755);
   EXPECT_THROW(LocalStore{path_}, InputError);
   EXPECT_THROW(find_local_store(path_), InputError);
-  EXPECT_THROW(find_place(path_), InputError);
-  EXPECT_THROW(publish(path_, {.host = "a", .port = 1, .word = "w"}), InputError);
+  EXPECT_THROW(find_store_location(path_), InputError);
+  EXPECT_THROW(publish(path_, {.host = "a", .port = 1, .token = "w"}), InputError);
 }
 
 TEST_F(PrivateFolder, AFolderOfAnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
   make_folder();
   ASSERT_EQ(::chown(path_.parent_path().c_str(), 12345, 12345), 0);
-  const auto error = test::error_from([&] { publish(path_, {.host = "a", .port = 1, .word = "w"}); });
+  const auto error = test::error_from([&] { publish(path_, {.host = "a", .port = 1, .token = "w"}); });
   EXPECT_TRUE(test::has(error.what(), "belongs to another user"));
   EXPECT_TRUE(test::has(error.hint(), "LOCKSTEP_RENDEZVOUS_DIR"));
 }
@@ -102,7 +102,7 @@ TEST_F(PrivateFolder, AFolderOfAnotherUserIsRefused) {
 TEST_F(PrivateFolder, ALinkInPlaceOfTheFolderIsRefused) {
   fs::create_directory(root_ / "theirs");
   fs::create_directory_symlink(root_ / "theirs", path_.parent_path());
-  EXPECT_THROW(publish(path_, {.host = "a", .port = 1, .word = "w"}), InputError);
+  EXPECT_THROW(publish(path_, {.host = "a", .port = 1, .token = "w"}), InputError);
   EXPECT_TRUE(fs::is_empty(root_ / "theirs"));
 }
 

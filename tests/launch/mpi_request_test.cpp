@@ -17,29 +17,29 @@ using Families = std::vector<mpi::Family>;
 
 namespace {
 
-mpi::Wish wish(const launch::Environment& environment, const std::vector<std::string>& above = {}) {
-  return launch::wish_for_mpi(environment, "auto", above);
+auto request(const launch::Environment& environment, const std::vector<std::string>& above = {}) {
+  return launch::library_request(environment, "auto", above);
 }
 
 }  // namespace
 
-TEST(MpiWish, TheLauncherDecidesTheFamily) {
-  EXPECT_EQ(wish(kOpenMpi).families, (Families{open_mpi, standard}));
-  EXPECT_EQ(wish(kHydra).families.front(), mpich);
-  EXPECT_EQ(wish(kPals).families.front(), mpich);
-  EXPECT_EQ(wish(kOpenMpi).because, "OMPI_COMM_WORLD_RANK is set");
+TEST(MpiRequest, TheLauncherDecidesTheFamily) {
+  EXPECT_EQ(request(kOpenMpi).families, (Families{open_mpi, standard}));
+  EXPECT_EQ(request(kHydra).families.front(), mpich);
+  EXPECT_EQ(request(kPals).families.front(), mpich);
+  EXPECT_EQ(request(kOpenMpi).because, "OMPI_COMM_WORLD_RANK is set");
 }
 
-TEST(MpiWish, ByChoiceAnyFamilyWillDo) {
-  const auto any = launch::wish_for_mpi({}, "mpi", {});
+TEST(MpiRequest, ByChoiceAnyFamilyWillDo) {
+  const auto any = launch::library_request({}, "mpi", {});
   EXPECT_EQ(any.families.size(), 3u);
   EXPECT_EQ(any.because, "--launcher mpi");
 }
 
-TEST(MpiWish, TheLibraryBesideTheProgramThatStartedTheRanksComesFirst) {
+TEST(MpiRequest, TheLibraryBesideTheProgramThatStartedTheRanksComesFirst) {
   const auto found =
-      wish(kHydra + env("LD_LIBRARY_PATH=/loaded:"),
-           {"/usr/bin/bash", "/opt/mpich/bin/hydra_pmi_proxy", "/opt/mpich/bin/mpiexec.hydra"});
+      request(kHydra + env("LD_LIBRARY_PATH=/loaded:"),
+              {"/usr/bin/bash", "/opt/mpich/bin/hydra_pmi_proxy", "/opt/mpich/bin/mpiexec.hydra"});
   ASSERT_GE(found.folders.size(), 2u);
   EXPECT_EQ(found.folders.front(), "/opt/mpich/lib");
   EXPECT_EQ(found.folders.back(), "/loaded");
@@ -47,19 +47,19 @@ TEST(MpiWish, TheLibraryBesideTheProgramThatStartedTheRanksComesFirst) {
 }
 
 // Open MPI would say "0 of 1" to every rank that hydra starts.
-TEST(MpiWish, HydrasRanksAreNeverOpenMpis) {
+TEST(MpiRequest, HydrasRanksAreNeverOpenMpis) {
   const auto outer_jobs_variables = kOpenMpi;
   for (const auto& environment : {kHydra, outer_jobs_variables})
-    EXPECT_EQ(wish(environment, {"/usr/bin/hydra_pmi_proxy"}).families, (Families{mpich, standard}));
+    EXPECT_EQ(request(environment, {"/usr/bin/hydra_pmi_proxy"}).families, (Families{mpich, standard}));
 }
 
-TEST(MpiWish, TheUserHasTheLastWord) {
-  const auto family = wish(kOpenMpi + env("LOCKSTEP_MPI=abi"));
+TEST(MpiRequest, TheUserHasTheLastWord) {
+  const auto family = request(kOpenMpi + env("LOCKSTEP_MPI=abi"));
   EXPECT_EQ(family.families, Families{standard});
   EXPECT_EQ(family.because, "LOCKSTEP_MPI is abi");
-  EXPECT_EQ(wish(kOpenMpi + env("LOCKSTEP_MPI=/opt/libmpi.so")).file, "/opt/libmpi.so");
-  EXPECT_THROW(wish(kOpenMpi + env("LOCKSTEP_MPI=opnempi")), InputError);
-  EXPECT_THROW(wish(kOpenMpi + env("LOCKSTEP_MPI=mpich")),
+  EXPECT_EQ(request(kOpenMpi + env("LOCKSTEP_MPI=/opt/libmpi.so")).file, "/opt/libmpi.so");
+  EXPECT_THROW(request(kOpenMpi + env("LOCKSTEP_MPI=opnempi")), InputError);
+  EXPECT_THROW(request(kOpenMpi + env("LOCKSTEP_MPI=mpich")),
                InputError);  // not its mpirun
 }
 
@@ -105,7 +105,8 @@ TEST(MpiPlugins, AreNotNamedOverSeveralNodesOrForAnotherLibrary) {
 TEST(MpiPlugins, LeaveTheEnvironmentAsItWas) {
   ::unsetenv("TEST_PLUGIN");
   {
-    const NamedPlugins named(std::vector<std::pair<std::string, std::string>>{{"TEST_PLUGIN", "sm"}});
+    const ScopedPluginVariables named(
+        std::vector<std::pair<std::string, std::string>>{{"TEST_PLUGIN", "sm"}});
     EXPECT_STREQ(std::getenv("TEST_PLUGIN"), "sm");
   }
   EXPECT_EQ(std::getenv("TEST_PLUGIN"), nullptr);

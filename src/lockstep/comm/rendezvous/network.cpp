@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/network.h"
+#include "lockstep/comm/rendezvous/network.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/private_folder.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,7 +17,7 @@
 
 namespace lockstep::comm {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MeetingPlace, host, port, word)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StoreLocation, host, port, token)
 
 namespace {
 
@@ -25,13 +25,13 @@ namespace fs = std::filesystem;
 
 constexpr int kTries = 16;
 
-[[noreturn]] void refuse_meeting(const fs::path& path, const std::string& what) {
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& what) {
   throw InputError("the ranks cannot use this folder for the rendezvous: " + what, path.string(),
                    "set LOCKSTEP_RENDEZVOUS_DIR to a folder that you own and all ranks see");
 }
 
 [[noreturn]] void refuse_for(const fs::path& path, int reason) {
-  refuse_meeting(path, std::strerror(reason));
+  refuse_file(path, std::strerror(reason));
 }
 
 // Opened again each time: only this shows a new file over NFS.
@@ -43,8 +43,8 @@ base::Descriptor open_folder(const fs::path& folder) {
   }
   struct stat facts {};
   if (::fstat(opened.number(), &facts) != 0) refuse_for(folder, errno);
-  if (facts.st_uid != ::geteuid()) refuse_meeting(folder, "the folder belongs to another user");
-  if ((facts.st_mode & 077) != 0) refuse_meeting(folder, "other users can use the folder (run chmod 700)");
+  if (facts.st_uid != ::geteuid()) refuse_file(folder, "the folder belongs to another user");
+  if ((facts.st_mode & 077) != 0) refuse_file(folder, "other users can use the folder (run chmod 700)");
   return opened;
 }
 
@@ -69,7 +69,7 @@ Draft make_draft(const fs::path& path) {
     if (file) return {std::move(folder), std::move(file)};
     if (errno != ENOENT) refuse_for(path, errno);
   }
-  refuse_meeting(path, "another process keeps deleting the folder");
+  refuse_file(path, "another process keeps deleting the folder");
 }
 
 // A regular file of this user, or nothing.
@@ -150,20 +150,20 @@ StorePtr find_local_store(const std::string& path) {
   return is_held(file) ? shared_store(std::move(file)) : nullptr;
 }
 
-PrivateFile publish(const std::string& path, const MeetingPlace& place) {
+PrivateFile publish(const std::string& path, const StoreLocation& place) {
   return PrivateFile(path, false, [&](const base::Descriptor& file) {
     return base::write_all(file.number(), base::as_line(nlohmann::json(place))) &&
            ::fsync(file.number()) == 0;
   });
 }
 
-std::optional<MeetingPlace> find_place(const std::string& path) {
+std::optional<StoreLocation> find_store_location(const std::string& path) {
   const base::Descriptor file = open_own(path);
   std::array<char, 1024> text{};
   const auto size = file ? ::read(file.number(), text.data(), text.size()) : 0;
   try {
     return base::parse_json(std::string_view(text.data(), size > 0 ? static_cast<size_t>(size) : 0))
-        .get<MeetingPlace>();
+        .get<StoreLocation>();
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;  // not there yet, or another file
   }

@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/rendezvous/join.h"
 
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -12,9 +12,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meet/network.h"
-#include "lockstep/comm/meet/private_folder.h"
-#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/rendezvous/network.h"
+#include "lockstep/comm/rendezvous/private_folder.h"
+#include "lockstep/comm/rendezvous/store.h"
 #include "lockstep/launch/layout.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
@@ -49,7 +49,7 @@ std::string file_name(std::string name) {
 
 Rendezvous by_address(const launch::Environment& environment, const Job& job) {
   const auto host = launch::text_of(environment, "MASTER_ADDR");
-  Rendezvous plan{.how = Meeting::address,
+  Rendezvous plan{.kind = RendezvousKind::address,
                   .host = host,
                   .port = port_of(launch::text_of(environment, "MASTER_PORT")),
                   .prefix = format("lockstep/{}/{}", launch::text_of(environment, "TORCHELASTIC_RUN_ID"),
@@ -57,10 +57,10 @@ Rendezvous by_address(const launch::Environment& environment, const Job& job) {
                   .because = "MASTER_ADDR and MASTER_PORT are set"};
   // torchrun sets this if its agent already listens: a second server on that port would fail
   if (launch::text_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True") {
-    plan.how = Meeting::agent;
+    plan.kind = RendezvousKind::agent;
     plan.because = "torchrun's agent holds the store";
-  } else if (launch::surely_one_node(job) || names_loopback_itself(host)) {
-    plan.how = Meeting::local;
+  } else if (launch::is_known_single_node(job) || names_loopback_itself(host)) {
+    plan.kind = RendezvousKind::local;
     plan.path = private_path(environment, file_name(format("{}-{}", host, plan.port)));
   }
   return plan;
@@ -68,12 +68,14 @@ Rendezvous by_address(const launch::Environment& environment, const Job& job) {
 
 Rendezvous by_name(const launch::Environment& environment, const Job& job, const std::string& name,
                    const std::string& because) {
-  if (launch::surely_one_node(job))
-    return {.how = Meeting::local, .path = private_path(environment, file_name(name)), .because = because};
+  if (launch::is_known_single_node(job))
+    return {.kind = RendezvousKind::local,
+            .path = private_path(environment, file_name(name)),
+            .because = because};
   std::string parent = ".";
   for (const char* variable : {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR", "LOCKSTEP_RENDEZVOUS_DIR"})
     if (const auto folder = launch::text_of(environment, variable); !folder.empty()) parent = folder;
-  return {.how = Meeting::file, .path = private_folder(parent) + file_name(name), .because = because};
+  return {.kind = RendezvousKind::file, .path = private_folder(parent) + file_name(name), .because = because};
 }
 
 Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
@@ -108,59 +110,59 @@ auto wait_for_file(const Rendezvous& plan, const Member& own, Milliseconds timeo
       .of(Code::not_joined, {0});
 }
 
-Exchange meet_locally(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
+Exchange join_locally(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const ExchangeOptions options{.timeout = timeout, .one_machine = true};
-  if (own.rank == 0) return meet_over(LocalStore(plan.path).store(), own, options);
-  return meet_over(wait_for_file(plan, own, timeout, kLocalRetry, find_local_store), own, options);
+  if (own.rank == 0) return join_over(LocalStore(plan.path).store(), own, options);
+  return join_over(wait_for_file(plan, own, timeout, kLocalRetry, find_local_store), own, options);
 }
 
 // Debian's /etc/hosts maps the host's own name to 127.0.1.1, where other nodes cannot connect. Behind a
 // service's address rank 0 has another address. In both cases rank 0 listens on all addresses.
-Exchange meet_at_address(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
+Exchange join_at_address(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   if (own.rank != 0) {
-    return meet_over(under(plan.prefix, connect_store(own, plan.host, plan.port, timeout)), own,
+    return join_over(under(plan.prefix, connect_store(own, plan.host, plan.port, timeout)), own,
                      {.timeout = timeout});
   }
   const bool one = is_own_address(plan.host);
   auto store =
       serve_store(one ? plan.host : "127.0.0.1", listen_on(one ? plan.host : "0.0.0.0", plan.port), timeout);
-  return meet_over(under(plan.prefix, store), own,
+  return join_over(under(plan.prefix, store), own,
                    {.timeout = timeout, .address = one ? plan.host : "", .serves = true});
 }
 
-Exchange meet_by_file(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
+Exchange join_by_file(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   if (own.rank != 0) {
-    const auto place = *wait_for_file(plan, own, timeout, kRetry, find_place);
-    return meet_over(under(place.word, connect_store(own, place.host, place.port, timeout)), own,
+    const auto place = *wait_for_file(plan, own, timeout, kRetry, find_store_location);
+    return join_over(under(place.token, connect_store(own, place.host, place.port, timeout)), own,
                      {.timeout = timeout});
   }
-  MeetingPlace place{.host = own_interface(true).address, .word = base::random_word()};
+  StoreLocation place{.host = own_interface(true).address, .token = base::random_word()};
   Listener listener = listen_on(place.host);
   place.port = listener.port;
   auto store = serve_store(place.host, std::move(listener), timeout);
   const PrivateFile file = publish(plan.path, place);
-  return meet_over(under(place.word, store), own,
+  return join_over(under(place.token, store), own,
                    {.timeout = timeout, .address = place.host, .serves = true});
 }
 
 // torchrun's agent keeps its store over restarts, and a process may join more than once.
-Exchange meet_in_agents_store(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
+Exchange join_over_agent_store(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const auto agents = connect_store(own, plan.host, plan.port, timeout);
   const int64_t turn = agents->add(format("{}/turn/{}", plan.prefix, own.rank), 1);
-  return meet_over(under(format("{}/{}", plan.prefix, turn), agents), own, {.timeout = timeout});
+  return join_over(under(format("{}/{}", plan.prefix, turn), agents), own, {.timeout = timeout});
 }
 
 Exchange meet(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   log::debug(format("rendezvous: {}", plan.because));
-  switch (plan.how) {
-    case Meeting::agent:
-      return meet_in_agents_store(plan, own, timeout);
-    case Meeting::address:
-      return meet_at_address(plan, own, timeout);
-    case Meeting::file:
-      return meet_by_file(plan, own, timeout);
+  switch (plan.kind) {
+    case RendezvousKind::agent:
+      return join_over_agent_store(plan, own, timeout);
+    case RendezvousKind::address:
+      return join_at_address(plan, own, timeout);
+    case RendezvousKind::file:
+      return join_by_file(plan, own, timeout);
     default:
-      return meet_locally(plan, own, timeout);
+      return join_locally(plan, own, timeout);
   }
 }
 
@@ -175,8 +177,8 @@ Exchange move_exchange(const launch::Runtime& runtime, Milliseconds timeout) {
 
 // Without MPI each rank knows only its own place.
 void agree_on_layout(launch::Runtime& runtime) {
-  const auto seats = runtime.gather(launch::pack_seat(launch::own_seat(runtime.job())));
-  const auto layout = runtime.from_first([&] { return launch::pack_layout(seats); });
+  const auto texts = runtime.gather(launch::pack_reported_place(launch::reported_place(runtime.job())));
+  const auto layout = runtime.from_first([&] { return launch::pack_layout(texts); });
   runtime.set_place(launch::place_in(layout, runtime.job().rank));
 }
 
@@ -187,9 +189,9 @@ Facts facts_of_job(const Job& job) {
 }  // namespace
 
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job) {
-  const auto name = launch::text_of(environment, "LOCKSTEP_MEETING");
+  const auto name = launch::text_of(environment, "LOCKSTEP_RENDEZVOUS");
   if (!name.empty() && job.launcher == "as_world")
-    return by_name(environment, job, name, "LOCKSTEP_MEETING is set");
+    return by_name(environment, job, name, "LOCKSTEP_RENDEZVOUS is set");
   const bool address = !launch::text_of(environment, "MASTER_ADDR").empty();
   const bool port = !launch::text_of(environment, "MASTER_PORT").empty();
   if (address && port) return by_address(environment, job);
@@ -219,10 +221,10 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
     const QuietJoin quiet;
     make_room_for_files(files_for(job));
     const Rendezvous plan = plan_rendezvous(launch::current_environment(), job);
-    runtime.meet_in(meet(plan, member_of(job), timeout));
+    runtime.set_exchange(meet(plan, member_of(job), timeout));
     agree_on_layout(runtime);
-    if (plan.how == Meeting::address || plan.how == Meeting::file)
-      runtime.meet_in(move_exchange(runtime, timeout));
+    if (plan.kind == RendezvousKind::address || plan.kind == RendezvousKind::file)
+      runtime.set_exchange(move_exchange(runtime, timeout));
   }
   agree(runtime, [&] { return facts_of_job(job); });
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/comm/meet/exchange.h"
+#include "lockstep/comm/rendezvous/exchange.h"
 #include "lockstep/launch/identify.h"
 
 namespace lockstep::comm {
@@ -27,8 +27,7 @@ class PrivateFile {
   /// Throws Error if rank 0 of another job has locked the file at this path.
   PrivateFile(const std::string& path, bool locked, const Fill& fill);
   ~PrivateFile();
-  PrivateFile(const PrivateFile&) = delete;
-  PrivateFile& operator=(const PrivateFile&) = delete;
+  PrivateFile(PrivateFile&&) = delete;
 
  private:
   std::string path_;
@@ -52,15 +51,15 @@ class LocalStore {
 /// Opens rank 0's store; null if there is none.
 StorePtr find_local_store(const std::string& path);
 
-/// Where rank 0 listens, and a random word that names this start of the job.
-struct MeetingPlace {
+/// Where rank 0 listens, and a random token that identifies this start of the job.
+struct StoreLocation {
   std::string host = {};
   std::uint16_t port = 0;
-  std::string word = {};
+  std::string token = {};
 };
 /// Rank 0 publishes it in a file. The file has no lock: not every shared file system has locks.
-PrivateFile publish(const std::string& path, const MeetingPlace& place);
+PrivateFile publish(const std::string& path, const StoreLocation& place);
 /// Nothing if rank 0 has not published it yet.
-std::optional<MeetingPlace> find_place(const std::string& path);
+std::optional<StoreLocation> find_store_location(const std::string& path);
 
 }  // namespace lockstep::comm
