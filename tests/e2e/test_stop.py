@@ -155,6 +155,16 @@ def test_a_rank_that_dies_while_data_is_loaded_ends_the_others(start, lockstep, 
     time.sleep(2)  # twice as long as a collective may take
     assert [rank.poll() for rank in ranks] == [None] * 3
     ranks[lost].kill()
+@pytest.mark.mpi
+def test_ranks_that_fail_together_leave_with_the_status_of_the_first(lockstep, mpirun, mpi, slow, tmp_path):
+    """Rank 1 meets bad data, and rank 0 the end of rank 1. Rank 0's process ends first, so that mpirun has its status."""
+    script = (f'[ ${mpi.rank} = 0 ] || export BAD_BATCH=1; "$0" "$@"; status=$?; [ ${mpi.rank} = 1 ] || touch left; '
+              "until [ -e left ]; do sleep 0.05; done; exit $status")
+    result = mpirun(2, "sh", "-c", script, lockstep, "train", slow, cwd=tmp_path, quiet=True)
+    assert result.returncode == 2 and result.stderr.count("error: ") == result.stderr.count("error: a bad batch") == 1, result.output
+    assert status(tmp_path / "runs/slow")["state"] == "failed"
+
+
     begin = time.monotonic()
     ends = ends_of(ranks)
     assert time.monotonic() - begin < 20
