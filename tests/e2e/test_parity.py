@@ -24,7 +24,7 @@ WORLDS = (1, 2, 3, 4)
 QUICK = {
     2: """mlp_sgd mlp_adam mlp_adamw cnn_sgd batchnorm batchnorm_local batchnorm_first dropout tied frozen sparse sequence
           cnn_one_bucket cnn_two_buckets cnn_many_buckets cnn_cap_list cnn_batched cnn_lazy bucket_view branch
-          branch_accumulate outputs skip_unused static accumulate last_batch join join_bn join_remaining join_unused
+          branch_accumulate outputs skip_unused static accumulate last_batch join join_bn join_remaining join_unused join_hook
           hook_builtin hook_fp16 hook_bf16 hook_user powersgd powersgd_rank4_qr
           powersgd_batched""".split(),
     3: "mlp_sgd cnn_many_buckets branch join hook_bf16 powersgd".split(),
