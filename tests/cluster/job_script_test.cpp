@@ -38,6 +38,8 @@ TEST(JobScript, OfTotalsSumsOverTheNodes) {
                            "#PBS -l mem=760GB", "#PBS -l storage=scratch/a00+gdata/a00",
                            "export LOCKSTEP_RANKS_PER_NODE=4", "export LOCKSTEP_CPUS_PER_RANK=12"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  wanted.nodes = wanted.gpus_per_node = 1;
+  EXPECT_TRUE(has_line(render(totals(), wanted), "#PBS -l mem=95GB")) << "a quarter of the node";
 }
 
 TEST(JobScript, AsksForThreadsWhereTheSchedulerCountsThem) {
