@@ -55,15 +55,6 @@ TEST(CliFailure, OfWrongUseRankZeroAloneSpeaks) {
   EXPECT_EQ(left.said, "");
 }
 
-void throw_in_a_thread(const std::string& what) {
-  never_abort();
-  std::thread([&] { throw std::runtime_error(what); }).join();
-}
-
-TEST(CliFailureDeathTest, WhatNobodyCatchesIsSaidAndIsNoAbort) {
-  EXPECT_EXIT(throw_in_a_thread("lost"), ExitedWithCode(1), "^error: lost\n");
-}
-
 TEST(CliFailureDeathTest, ATraceNamesTheFunctionThatThrew) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // whether to trace is asked once a process
   ::setenv("LOCKSTEP_TRACE", "1", 1);

@@ -148,9 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
                   job.gpus_per_node = 2;
                 }},
         TooMuch{"has no queue gpuu", [](JobRequest& job) { job.queue = "gpuu"; }},
-        TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }},
-        TooMuch{"is not one word", [](JobRequest& job) { job.dependency = "afterok:1\n#PBS -l x"; }},
-        TooMuch{"is not a job name", [](JobRequest& job) { job.name = "a/b"; }}));
+        TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }}));
 
 struct Worded {
   const char* what;

@@ -55,13 +55,6 @@ def cases(world, backend="gloo"):
             if str(world) in case["worlds"].split(",") and case.get("backends", backend) == backend]
 
 
-def run_cpp(build_dir, mpiexec, world, out, backend, case_file):
-    peer = build_dir / "bin/parity_peer"
-    if not peer.exists():
-        pytest.fail(f"{peer} is not built")
-    run_process([mpiexec, "-n", world, peer, case_file, out, backend], check=True)
-
-
 @pytest.fixture(scope="module")
 def runs(request, build_dir, python, mpiexec, tmp_path_factory):
     """runs(world, kind) -> the folder with that side's results, run once and shared by the tests."""
@@ -84,7 +77,7 @@ def runs(request, build_dir, python, mpiexec, tmp_path_factory):
         if kind == "python":
             python_ranks(python, world, out, PARITY / "peer.py", lines_for(world, "shared"), out, out / "store")
         else:
-            run_cpp(build_dir, mpiexec, world, out, backend=kind, case_file=lines_for(world, kind))
+            run_process([mpiexec, "-n", world, build_dir / "bin/parity_peer", lines_for(world, kind), out, kind], check=True)
         return out
     yield folder
     shutil.rmtree(home, ignore_errors=True)
