@@ -162,7 +162,6 @@ def test_ranks_that_fail_together_leave_with_the_status_of_the_first(lockstep, m
               "until [ -e left ]; do sleep 0.05; done; exit $status")
     result = mpirun(2, "sh", "-c", script, lockstep, "train", slow, cwd=tmp_path, quiet=True)
     assert result.returncode == 2 and result.stderr.count("error: ") == result.stderr.count("error: a bad batch") == 1, result.output
-    assert status(tmp_path / "runs/slow")["state"] == "failed"
 
 
 def test_the_second_of_its_kind_leaves_at_once(train, tmp_path):
