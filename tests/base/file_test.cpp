@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
+#include "refusal.h"
 #include "temp_folder.h"
 
 namespace lockstep {
@@ -33,14 +32,10 @@ class File : public ::testing::Test {
   }
   void TearDown() override { alarm(0); }
   std::string refusal(const fs::path& path) {
-    try {
-      base::RegularFile(path.string(), "the thing", "do it well");
-      return "was opened";
-    } catch (const InputError& error) {
-      EXPECT_EQ(error.where(), path.string());
-      EXPECT_FALSE(error.hint().empty());
-      return error.what();
-    }
+    const auto error = test::error_from([&] { base::RegularFile(path.string(), "the thing", "do it well"); });
+    EXPECT_EQ(error.where(), path.string());
+    EXPECT_FALSE(error.hint().empty());
+    return error.what();
   }
   test::TempFolder temp_;
   fs::path folder_ = temp_.path();

@@ -28,12 +28,7 @@ Tree unpickled(const std::string& pickle) {
 }
 
 std::string refusal(const std::string& pickle) {
-  try {
-    unpickled(pickle);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of([&] { unpickled(pickle); });
 }
 
 /// A pickled tensor: four floats' storage under `shape`.
@@ -65,6 +60,19 @@ TEST(Hostile, EveryFlippedBitOfASealedFileIsSeen) {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
     EXPECT_THROW(test::read_bytes(folder, bytes), InputError) << "byte " << at << " of " << whole.size();
   }
+}
+
+// As torch.save leaves a file: without our checksum, but with one of each record.
+TEST(Hostile, AFlippedByteOfARecordIsSeenWithoutASeal) {
+  const TempFolder folder;
+  auto bytes = test::pt_bytes(make_dict({{"w", at::full({64}, 'U', at::kByte)}}));
+  bytes.resize(bytes.rfind("lockstep crc32"));
+  bytes[bytes.size() - 2] = 0;  // the length of the comment
+  ASSERT_NO_THROW(test::read_bytes(folder, bytes));
+  bytes[bytes.find(std::string(64, 'U')) + 20] ^= 1;
+  const auto error = test::error_from([&] { test::read_bytes(folder, bytes); });
+  EXPECT_TRUE(test::has(error.what(), "data/0 is damaged"));
+  EXPECT_EQ(error.where(), folder / "bytes.pt");
 }
 
 TEST(Hostile, EveryTruncationIsSeen) {

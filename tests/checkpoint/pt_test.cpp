@@ -8,6 +8,7 @@
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/checkpoint/zip.h"
+#include "refusal.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -82,12 +83,7 @@ std::vector<std::string> names(const Tree& tree) {
 }
 
 std::string load_refusal(Net& net, const Tree& state) {
-  try {
-    load_module_state_dict(net, state, "file.pt");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of([&] { load_module_state_dict(net, state, "file.pt"); });
 }
 
 TEST(StateDict, HasPythonsNamesInPythonsOrder) {

@@ -38,6 +38,8 @@ TEST(JobScript, OfTotalsSumsOverTheNodes) {
                            "#PBS -l mem=760GB", "#PBS -l storage=scratch/a00+gdata/a00",
                            "export LOCKSTEP_RANKS_PER_NODE=4", "export LOCKSTEP_CPUS_PER_RANK=12"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  wanted.nodes = wanted.gpus_per_node = 1;
+  EXPECT_TRUE(has_line(render(totals(), wanted), "#PBS -l mem=95GB")) << "a quarter of the node";
 }
 
 TEST(JobScript, AsksForThreadsWhereTheSchedulerCountsThem) {
@@ -76,6 +78,7 @@ TEST(JobScript, OfASweepGivesEachTaskItsOwnSettings) {
       << slurm;
   const auto pbs = render(parse_site("scheduler: pbs\n", "p.yaml"), wanted);
   EXPECT_TRUE(has_line(pbs, "#PBS -J 0-1"));
+  EXPECT_TRUE(test::has(pbs, "\nunset SET CONFIG ")) << "or a variable of the user's would change the job";
   wanted.sweep.pop_back();  // PBS knows no array of one
   EXPECT_EQ(render(parse_site("scheduler: pbs\n", "p.yaml"), wanted).find("#PBS -J"), std::string::npos);
 }
@@ -145,9 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
                   job.gpus_per_node = 2;
                 }},
         TooMuch{"has no queue gpuu", [](JobRequest& job) { job.queue = "gpuu"; }},
-        TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }},
-        TooMuch{"is not one word", [](JobRequest& job) { job.dependency = "afterok:1\n#PBS -l x"; }},
-        TooMuch{"is not a job name", [](JobRequest& job) { job.name = "a/b"; }}));
+        TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }}));
 
 struct Worded {
   const char* what;

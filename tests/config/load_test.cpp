@@ -5,7 +5,6 @@
 #include "config/support.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/load.h"
 
 namespace lockstep::test {
 namespace {

@@ -1,5 +1,4 @@
 // The rows that this room's tests choose: the real ones stand in rooms that config does not know.
-#include <gtest/gtest.h>
 
 #include "lockstep/base/plugins/tables.h"
 

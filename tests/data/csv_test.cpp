@@ -222,6 +222,12 @@ TEST_F(TextRowsTest, ReadsTheSameRowsInEveryDress) {
             wanted);
 }
 
+TEST_F(TextRowsTest, AFieldInQuotesMayHaveSeveralLines) {
+  EXPECT_EQ(read("a.csv", "text,label\n\"two\n\nlines\",good\nx,bad\n"),
+            (Rows{{"two\n\nlines", "good"}, {"x", "bad"}}));
+  EXPECT_EQ(lines, (std::vector<int64_t>{2, 5}));
+}
+
 TEST_F(TextRowsTest, WritesNumbersAndTruthsOfJsonAsTexts) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"\\u00e9\", \"label\": 1}\n{\"text\": 2.50, \"label\": true}\n"),
             (Rows{{"\u00e9", "1"}, {"2.50", "true"}}));

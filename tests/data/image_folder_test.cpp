@@ -2,7 +2,6 @@
 #include "lockstep/data/image_folder.h"
 
 #include <ATen/ATen.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>

@@ -15,13 +15,10 @@ SIZES = dict(vocab_size=120, hidden_size=48, num_hidden_layers=3, num_attention_
 LABELS = ["entailment", "neutral", "contradiction"]
 
 
-def config_of(**more):
-    return transformers.BertConfig(**{**SIZES, "id2label": dict(enumerate(LABELS)), **more})
-
-
 def make_model(seed=0, **more):
     torch.manual_seed(seed)
-    return transformers.BertForSequenceClassification(config_of(**more))
+    config = transformers.BertConfig(**{**SIZES, "id2label": dict(enumerate(LABELS)), **more})
+    return transformers.BertForSequenceClassification(config)
 
 
 def spread(model, seed=1):

@@ -14,7 +14,8 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
-from process_kit import PENDING, has_signal, shared_library, status_of, wait_for
+from process_kit import PENDING, executable, has_signal, shared_library, status_of, wait_for
+from train_kit import metrics
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -116,9 +117,8 @@ def waiting_program(folder, lockstep, library):
     """The program for the jobs of `folder`: rank 0 waits where wait_at() says; else it is the program alone."""
     program = folder.parent / f"{folder.name} bin" / "lockstep"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n[ \"$1\" != train ] || [ ! -e '{folder / WAIT_AT}' ] ||\n"
-                       f"  export LD_PRELOAD='{library}' TEST_WAIT_AT='{folder / WAIT_AT}'\nexec '{lockstep}' \"$@\"\n")
-    program.chmod(0o755)
+    executable(program, f"#!/bin/sh\n[ \"$1\" != train ] || [ ! -e '{folder / WAIT_AT}' ] ||\n"
+                        f"  export LD_PRELOAD='{library}' TEST_WAIT_AT='{folder / WAIT_AT}'\nexec '{lockstep}' \"$@\"\n")
     return program
 
 
@@ -208,11 +208,7 @@ def start_lab(folder, scheduler, **how):
 
 def runs(work):
     """The run folders under work/runs, oldest first."""
-    return sorted((p for p in (work / "runs").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime)
-
-
-def metrics(run):
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return sorted((p for p in (work / "runs").iterdir() if p.is_dir() and p.name != ".jobs"), key=lambda p: p.stat().st_ctime)
 
 
 def steps_logged(work):

@@ -23,7 +23,7 @@ import time
 import pytest
 
 import dealing_kit
-from process_kit import LONG_PATIENCE, PATIENCE
+from process_kit import LONG_PATIENCE, PATIENCE, executable
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
@@ -283,6 +283,12 @@ def lockstep(build_dir):
     return program
 
 
+@pytest.fixture
+def peer(build_dir):
+    """tests/comm/peer/peer.cpp."""
+    return build_dir / "bin/comm_peer"
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, request):
     """once(name, make) -> a folder of that name, which make(folder) fills for all workers of this run; the others wait."""
@@ -369,8 +375,7 @@ def mpi_on_path(mpi, mpiexec, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mpi")
     for name in ("mpirun", "mpiexec"):
         # no link: hydra looks for its proxy beside itself
-        (folder / name).write_text(f'#!/bin/sh\nexec {shutil.which(mpiexec)} "$@"\n')
-        (folder / name).chmod(0o755)
+        executable(folder / name, f'#!/bin/sh\nexec {shutil.which(mpiexec)} "$@"\n')
     return f"{folder}:{os.environ['PATH']}"
 
 

@@ -7,7 +7,7 @@ import typing
 
 import pytest
 from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
-from process_kit import PATIENCE, wait_for
+from process_kit import PATIENCE, executable, wait_for
 
 SCRIPTS = SOURCE / "job_scripts"
 DDP = str(SCRIPTS / "ddp.pbs")
@@ -67,26 +67,21 @@ def qsub(pbs, work, site, lockstep):
     return submit
 
 
-def make_quick_program(folder, lockstep):
+@pytest.fixture
+def quick_program(tmp_path, lockstep):
     """In the program's place where a test is about its job: done at once."""
-    program = folder / "program"
-    program.write_text(f"""#!/bin/bash
+    program = tmp_path / "program"
+    executable(program, f"""#!/bin/bash
 case $1 in
   job) exec '{lockstep}' "$@" ;;
   train)
-    mkdir -p {folder}/run
-    echo '{{"state": "done"}}' >{folder}/run/status.json
+    mkdir -p {tmp_path}/run
+    echo '{{"state": "done"}}' >{tmp_path}/run/status.json
     until [ "$1" = --run-file ]; do shift; done
-    echo {folder}/run >"$2" ;;
+    echo {tmp_path}/run >"$2" ;;
 esac
 """)
-    program.chmod(0o755)
     return str(program)
-
-
-@pytest.fixture
-def quick_program(tmp_path, lockstep):
-    return make_quick_program(tmp_path, lockstep)
 
 
 @dataclasses.dataclass

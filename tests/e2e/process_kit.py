@@ -101,6 +101,12 @@ def read_only(prefix):
     return words
 
 
+def executable(path, text):
+    """A program of this text."""
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def shared_library(folder, name, source, *flags):
     """FOLDER/NAME, compiled from C: a text, or a file's path. For LD_PRELOAD and LD_LIBRARY_PATH."""
     compiler = shutil.which("cc") or shutil.which("gcc")

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from cluster_kit import SOURCE, folder_of_submission, waiting_program
+from process_kit import executable
 
 # of a user's own environment, what sbatch is told of it and what it is not
 HEARD = {"SBATCH_CONSTRAINT": "a100", "SBATCH_RESERVATION": "r", "SLURM_CONF": "/etc/slurm.conf",
@@ -21,8 +22,7 @@ def fake(folder, **programs):
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
     for name, text in programs.items():
-        (bin_folder / name).write_text("#!/bin/sh\n" + text)
-        (bin_folder / name).chmod(0o755)
+        executable(bin_folder / name, "#!/bin/sh\n" + text)
     plain = folder / "plain"
     plain.mkdir(exist_ok=True)
     for name in ("cat", "sh", "sleep", "touch"):

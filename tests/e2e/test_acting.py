@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from conftest import run_process
 from train_kit import assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 
 pytestmark = pytest.mark.about("tasks", "loop")
@@ -28,7 +29,6 @@ def command_of(lockstep, mpiexec, world, *words):
 
 @pytest.fixture
 def train(lockstep, mpiexec):
-    from conftest import run_process
 
     def train(folder, world, *words, text=CARTPOLE):
         folder.mkdir(exist_ok=True)
@@ -41,7 +41,6 @@ def train(lockstep, mpiexec):
 
 @pytest.fixture(scope="session")
 def unbroken(once, lockstep, mpiexec):
-    from conftest import run_process
 
     def make(folder):
         run_process(command_of(lockstep, mpiexec, 2, "train", write_config(folder, CARTPOLE)), cwd=folder,

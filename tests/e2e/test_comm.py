@@ -17,14 +17,6 @@ STEPS_FOR_EVER = 1_000_000
 
 
 @pytest.fixture
-def peer(build_dir):
-    program = build_dir / "bin/comm_peer"
-    if not program.exists():
-        pytest.fail(f"{program} is not built: run scripts/test")
-    return program
-
-
-@pytest.fixture
 def ranks(start, peer, free_port):
     """ranks(world, backend, timeout_ms, ...) -> the processes of a job as torchrun starts them, without mpirun,
     which would end the survivors before they can say what they saw."""
@@ -55,14 +47,6 @@ def ready_pids(job, ranks):
         if line.startswith("ready"):
             pids[int(line.split()[1])] = int(line.split()[2])
     return pids
-
-
-def never_came_up(job):
-    """A skip where the machine has no network namespaces, else a failure in the job's own words."""
-    err = job.stderr.read()
-    if job.wait() == 77 or "unshare" in err:
-        pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
-    pytest.fail(err)
 
 
 def waited(err):
@@ -190,7 +174,9 @@ def two_nodes(start, peer, free_port):
                     stderr=subprocess.PIPE, text=True)
         pids = ready_pids(job, 4)
         if len(pids) < 4:
-            never_came_up(job)
+            err = job.stderr.read()
+            assert job.wait() == 77 or "unshare" in err, err
+            pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
         return job, pids
     return begin
 

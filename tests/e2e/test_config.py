@@ -57,19 +57,6 @@ def test_configs_are_found_from_any_folder(run, lockstep, tmp_path):
     assert values(result.stdout)["train.epochs"][0] == "7"
 
 
-def test_an_error_says_what_where_and_what_to_do_and_leaves_with_2(run, lockstep, tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text("train:\n  epoch: 3\n")
-    result = run(lockstep, "config", path)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.splitlines() == [
-        "error: unknown key train.epoch",
-        f"  --> {path}:2:3",
-        "  hint: did you mean train.epochs? every key: docs/reference/config.md, or lockstep config",
-    ]
-
-
 def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
     """Each rank has a working directory of its own, and the file lies in rank 0's alone."""
     script = tmp_path / "rank.sh"

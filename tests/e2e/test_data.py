@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from process_kit import executable
+
 pytestmark = pytest.mark.about("data", "tasks")
 
 MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
@@ -186,8 +188,7 @@ def test_only_the_first_rank_opens_data_files(lockstep, mpirun, source_dir, tmp_
     if not strace:
         pytest.skip("strace is not there to watch the ranks' files")
     script = tmp_path / "rank"
-    script.write_text(f"#!/bin/sh\nexec {strace} -f -e trace=openat -o {tmp_path}/trace.$OMPI_COMM_WORLD_RANK \"$@\"\n")
-    script.chmod(0o755)
+    executable(script, f"#!/bin/sh\nexec {strace} -f -e trace=openat -o {tmp_path}/trace.$OMPI_COMM_WORLD_RANK \"$@\"\n")
     result = mpirun(2, script, lockstep, "train", source_dir / "configs/pima.yaml", "--set", "train.epochs=1",
                     cwd=tmp_path, env={"LOCKSTEP_HOME": source_dir})
     assert result.returncode == 0, result.output

@@ -77,16 +77,10 @@ def probes_in(folder):
     return [path for path in folder.iterdir() if path.name.startswith(".lockstep-doctor-")]
 
 
-def held(start, lockstep, faults, folder, *words, **env):  # noqa: F811
-    """A doctor that hangs in its look at the run folder, with its probe there."""
-    process = start(lockstep, "doctor", "--runs", folder, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                    text=True, env={"LD_PRELOAD": faults, "FAULT_HANG": "write", **env})
-    wait_for(lambda: probes_in(folder), what="its probe")
-    return process
-
-
 def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(start, lockstep, faults, tmp_path):  # noqa: F811
-    process = held(start, lockstep, faults, tmp_path)
+    process = start(lockstep, "doctor", "--runs", tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env={"LD_PRELOAD": faults, "FAULT_HANG": "write"})
+    wait_for(lambda: probes_in(tmp_path), what="its probe")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM, (out, err)

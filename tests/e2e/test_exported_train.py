@@ -73,7 +73,8 @@ def test_evaluating_and_predicting_take_the_run_alone(place, trained, run, locks
     trained("evaluated", "exported", 1, {"train.epochs": 1, "train.max_steps": 0})
     assert "accuracy" in run(lockstep, "eval", "runs/evaluated", cwd=place, check=True).stdout
     (place / "new.csv").write_text("6,148,72,35,0,33.6,0.627,50\n")
-    predicted = run(lockstep, "predict", "runs/evaluated", "--input", "new.csv", cwd=place, check=True).stdout
+    words = ["runs/evaluated", "--input", "new.csv", *sets(train__precision="bf16")]
+    predicted = run(lockstep, "predict", *words, cwd=place, check=True).stdout
     assert len(predicted.strip().splitlines()) == 2
 
 

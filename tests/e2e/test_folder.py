@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from conftest import run_process
 from train_kit import assert_same_run, sets, write_config
 from process_kit import PATIENCE
 
@@ -44,7 +45,6 @@ def write_images(root, train=12, val=5):
 @pytest.fixture(scope="module")
 def lacks(lockstep, tmp_path_factory):
     """Skips where this build reads no JPEG."""
-    from conftest import run_process
     folder = tmp_path_factory.mktemp("lacks")
     config = write_config(folder, CONFIG.format(name="lacks", root=write_images(folder / "images", train=4, val=1)))
     result = run_process([lockstep, "train", config, "--dry-run"], cwd=folder)
@@ -61,7 +61,6 @@ def images(lacks, tmp_path):
 @pytest.fixture
 def train(lockstep, mpiexec, images, tmp_path):
     """train("name", world, key=value, ...) on them; the process's end."""
-    from conftest import run_process
 
     def run(name, world=1, check=True, words=(), timeout=PATIENCE, **values):
         config = tmp_path / f"{name}.yaml"
@@ -81,7 +80,6 @@ def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_
 
 
 def test_eval_and_predict_need_no_training_images(train, images, lockstep, tmp_path):
-    from conftest import run_process
     train("shapes")
     shutil.rmtree(images / "train")
     for number in range(3):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from cluster_kit import QUICK
 from conftest import clean_environment
-from process_kit import PATIENCE, wait_for
+from process_kit import PATIENCE, executable, wait_for
 
 pytestmark = pytest.mark.about("job", "job_scripts")
 
@@ -44,8 +44,7 @@ def job(lockstep, run, tmp_path):
     (folder / "bin").mkdir()
     for name, text in (("ranks", PROGRAM), ("qstat", QSTAT), ("mpirun", '#!/bin/bash\n[ "$1" = --version ] && { echo "Open MPI"; exit; }\n'
                                                       'until [ "$1" = "$LOCKSTEP_PROGRAM" ]; do shift; done\nexec "$@"\n')):
-        (folder / "bin" / name).write_text(text)
-        (folder / "bin" / name).chmod(0o755)
+        executable(folder / "bin" / name, text)
     (folder / "nodes").write_text(f"{os.uname().nodename}\n" * 4)
 
     def environment(**variables):
@@ -118,8 +117,7 @@ AGAIN = "lockstep job: to continue, submit again: cd . && qsub -l select=1 job.p
     ("done", [NAN], "", "failed", AGAIN),
     ("done", [LOST[0]], "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "failed: out of memory: slurmstepd: ", AGAIN)])
 def test_its_last_lines_say_what_happened_and_what_continues(state, faults, says, first, last, job):
-    (job.folder / "bin/qstat").write_text(QSTAT)
-    (job.folder / "bin/qstat").chmod(0o755)
+    executable(job.folder / "bin/qstat", QSTAT)
     done = job(*([faults] if faults else []), TEST_STATE=state, TEST_SAYS=says)
     lines = done.stdout.splitlines()
     (report,) = [number for number, line in enumerate(lines) if line.startswith(first)]

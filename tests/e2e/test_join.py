@@ -8,13 +8,9 @@ import time
 
 import pytest
 from process_kit import PATIENCE, ends_of, shared_library, wait_for
+from train_kit import PIMA, sets, write_config
 
 pytestmark = pytest.mark.about("comm/rendezvous")
-
-
-@pytest.fixture
-def peer(build_dir):
-    return build_dir / "bin/comm_peer"
 
 
 @pytest.fixture
@@ -107,24 +103,17 @@ def test_an_mpirun_that_only_wraps(mpirun, mpi, lockstep, free_port):
     assert [(rank["local_rank"], rank["local_world"]) for rank in report["ranks"]] == [(0, 2), (1, 2)]
 
 
-def refusal_of(ends):
-    """What ranks that all leave with 2 have said; one may speak for all."""
-    assert [status for status, out, err in ends] == [2] * len(ends), ends
-    return "".join(err for status, out, err in ends)
-
-
-def pima(source_dir, lockstep, *sets):
-    args = [lockstep, "train", source_dir / "configs/pima.yaml"]
-    for each in ("train.max_steps=2", "train.eval_every=0", *sets):
-        args += ["--set", each]
-    return args
+def pima(source_dir, lockstep, *settings):
+    more = [word for setting in settings for word in ("--set", setting)]
+    return [lockstep, "train", source_dir / "configs/pima.yaml", *sets(train__max_steps=2, train__eval_every=0), *more]
 
 
 def test_ranks_that_were_told_different_things_do_not_train(by_hand, lockstep, source_dir, tmp_path):
     place = f"run.dir={tmp_path}"
     ends = by_hand(pima(source_dir, lockstep, place), pima(source_dir, lockstep, place),
                    pima(source_dir, lockstep, place, "optim.lr=0.5", "data.batch_size=7"))
-    said = refusal_of(ends)
+    assert [status for status, _, _ in ends] == [2] * 3, ends
+    said = "".join(err for _, _, err in ends)  # one may speak for all
     assert "optim.lr is 0.01 on rank 0, 0.5 on rank 2" in said, said
     assert "data.batch_size is " in said and "7 on rank 2" in said and "hint:" in said
     assert not list(tmp_path.iterdir()), "nothing was trained"
@@ -183,27 +172,15 @@ def test_without_rank_zero_the_wait_ends(start, peer, tmp_path):
     assert status == 1 and "rank 0 did not join within 1 s" in err, err
 
 
-def config_with(tmp_path, source_dir, launcher):
-    text = (source_dir / "configs/pima.yaml").read_text()
-    assert "launch:" not in text
-    path = tmp_path / "config.yaml"
-    path.write_text(f"launch: {{launcher: {launcher}}}\n{text}")
-    return path
-
-
-def short(lockstep, config, tmp_path, *more):
-    return [lockstep, "train", config, "--set", "train.max_steps=1", "--set", "train.eval_every=0", "--set",
-            f"run.dir={tmp_path}/runs", *more]
-
-
-def test_the_configs_launcher_overrides_the_environment(run, lockstep, source_dir, tmp_path):
-    config = config_with(tmp_path, source_dir, "none")
+def test_the_configs_launcher_overrides_the_environment(run, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA + "launch: {launcher: none}\n")
+    args = [lockstep, "train", config, *sets(train__max_steps=1, train__eval_every=0, run__dir=tmp_path / "runs")]
     # as an sbatch script without srun, and with exports whose other rank never comes
     for env in (dict(SLURM_JOB_ID=1, SLURM_NTASKS=4, SLURM_PROCID=0), dict(RANK=0, WORLD_SIZE=2)):
-        result = run(*short(lockstep, config, tmp_path), env={**env, "PATH": "/usr/bin:/bin"})
+        result = run(*args, env={**env, "PATH": "/usr/bin:/bin"})
         assert result.returncode == 0, result.output
         assert "on 1 rank" in result.output
-    result = run(*short(lockstep, config, tmp_path, "--launcher", "torchrun"), env={})
+    result = run(*args, "--launcher", "torchrun", env={})
     assert result.returncode == 2 and "'torchrun' was chosen" in result.stderr, "--launcher comes first"
 
 

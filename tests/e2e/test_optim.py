@@ -356,6 +356,8 @@ def test_states_of_groups_go_to_python_and_back(cpp):
         train_python_groups(optimizer, schedule, trained, grads[:half], GROUP_METRICS[:half])
         torch.save([optimizer.state_dict(), schedule.state_dict()], buffer := io.BytesIO())
         asked[name] = {**case, "params": [param.detach().clone() for param in trained]}
+        for group in asked[name]["groups"]:
+            group["optim"] = {**group["optim"], "lr": 0.5}  # the states have another rate
         asked[name]["state"], asked[name]["schedule_state"] = torch.load(io.BytesIO(buffer.getvalue()))
         rates, momenta = train_python_groups(optimizer, schedule, trained, grads[half:], GROUP_METRICS[half:])
         expected[name] = trained, optimizer, schedule, rates, momenta

@@ -10,6 +10,7 @@ from conftest import run_process
 from pbs_kit import ended
 from pbs_kit import log_of as pbs_log
 from pbs_kit import pbs, qsub  # noqa: F401  (fixtures)
+from process_kit import executable
 from slurm_kit import environment, lab, sbatch  # noqa: F401  (fixtures)
 from slurm_kit import finished
 from slurm_kit import log_of as slurm_log
@@ -79,8 +80,7 @@ def test_the_slurm_script_runs_it(course, twin, lab, environment):  # noqa: F811
 
 
 def test_arguments_go_to_a_named_program_and_else_to_lockstep(work, lab, environment):  # noqa: F811
-    (work / "mine").write_text('#!/bin/sh\necho "told: $#, $2"\n')
-    (work / "mine").chmod(0o755)
+    executable(work / "mine", '#!/bin/sh\necho "told: $#, $2"\n')
     script = str(SOURCE / f"job_scripts/{NAME}.slurm")
     job = lab.submit(script, "one", "and two", cwd=work, env={**environment, "OWN_PROGRAM": "mine"})
     finished(lab, work, job)
@@ -98,7 +98,6 @@ def test_a_program_that_is_not_there_is_refused(work, pbs, qsub):  # noqa: F811
 
 
 def test_a_job_fails_with_its_program(work, pbs, qsub):  # noqa: F811
-    (work / "mine").write_text("#!/bin/sh\nexit 5\n")
-    (work / "mine").chmod(0o755)
+    executable(work / "mine", "#!/bin/sh\nexit 5\n")
     job = qsub(script=str(SOURCE / f"job_scripts/{NAME}.pbs"), OWN_PROGRAM="mine")
     assert ended(pbs, job) not in (0, 75), pbs_log(work, job)

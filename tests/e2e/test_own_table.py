@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from train_kit import checkpoints, metrics, sets, status
+from train_kit import checkpoints, metrics, sets
 
 pytestmark = pytest.mark.about("data", "tasks", "loop")
 
@@ -72,15 +72,12 @@ def prices(count=300):
         yield rooms, f"{age:.2f}", round(200_000 + 40_000 * rooms - 2_000 * age + draw.gauss(0, 1000))
 
 
-def last_epoch(folder):
-    return [row for row in metrics(folder) if row["event"] == "epoch"][-1]
-
-
 def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lockstep, run, mpirun):
     write_table(place / "t.csv", ("rooms", "age", "price"), prices())
     result = train(task__kind="regression", train__epochs=20)
     assert result.returncode == 0, result.output
-    last, folder = last_epoch(place / "runs/own"), place / "runs/own"
+    folder = place / "runs/own"
+    last = [row for row in metrics(folder) if row["event"] == "epoch"][-1]
     assert last["mae"] < 20_000 and last["eval_loss"] < 0.1, last  # the prices' deviation is 107,000
     assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2)
     assert chosen(folder, "normalize_label") == "standard"
@@ -117,29 +114,3 @@ def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, plac
     write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
     result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
     assert result.returncode == (0 if rule == "mean" else 2), result.output
-
-
-@pytest.mark.full
-def test_a_run_of_a_lockstep_that_took_the_last_column_keeps_it(train, place):
-    write_table(place / "t.csv", ("target", "a", "b", "kind"), [row[1:] + row[:1] for row in flowers()])
-    assert "label: kind (column 3)" in train(train__max_steps=4, task__label=-1).stderr
-    config = place / "runs/own/config.yaml"
-    lines = [line for line in config.read_text().splitlines() if "normalize_label:" not in line]
-    config.write_text("\n".join(lines).replace('label: "-1"', 'label: ""') + "\n")
-    result = train("--resume", "auto")
-    assert result.returncode == 0 and "resuming after step 4" in result.stderr, result.output
-    assert "label: kind (column 3)" in result.stderr and status(place / "runs/own")["attempt"] == 2
-
-
-@pytest.mark.full
-def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(train, place):
-    write_table(place / "t.csv", ("rooms", "age", "price"), [(*row[:2], row[2] / 100_000) for row in prices()])
-    settings = {"task__kind": "regression", "task__eval_fraction": 0.5}
-    assert train(train__max_steps=10, task__normalize_label="none", **settings).returncode == 0
-    config = place / "runs/own/config.yaml"
-    config.write_text("\n".join(line for line in config.read_text().splitlines() if "normalize_label:" not in line) + "\n")
-    result = train("--resume", "auto", **settings)
-    assert result.returncode == 0 and "resuming after step 10" in result.stderr, result.output
-    last = last_epoch(place / "runs/own")
-    assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
-    assert chosen(place / "runs/own", "normalize_label") == "none"

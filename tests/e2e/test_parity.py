@@ -24,7 +24,7 @@ WORLDS = (1, 2, 3, 4)
 QUICK = {
     2: """mlp_sgd mlp_adam mlp_adamw cnn_sgd batchnorm batchnorm_local batchnorm_first dropout tied frozen sparse sequence
           cnn_one_bucket cnn_two_buckets cnn_many_buckets cnn_cap_list cnn_batched cnn_lazy bucket_view branch
-          branch_accumulate outputs skip_unused static accumulate last_batch join join_bn join_remaining join_unused
+          branch_accumulate outputs skip_unused static accumulate last_batch join join_bn join_remaining join_unused join_hook
           hook_builtin hook_fp16 hook_bf16 hook_user powersgd powersgd_rank4_qr
           powersgd_batched""".split(),
     3: "mlp_sgd cnn_many_buckets branch join hook_bf16 powersgd".split(),
@@ -55,13 +55,6 @@ def cases(world, backend="gloo"):
             if str(world) in case["worlds"].split(",") and case.get("backends", backend) == backend]
 
 
-def run_cpp(build_dir, mpiexec, world, out, backend, case_file):
-    peer = build_dir / "bin/parity_peer"
-    if not peer.exists():
-        pytest.fail(f"{peer} is not built")
-    run_process([mpiexec, "-n", world, peer, case_file, out, backend], check=True)
-
-
 @pytest.fixture(scope="module")
 def runs(request, build_dir, python, mpiexec, tmp_path_factory):
     """runs(world, kind) -> the folder with that side's results, run once and shared by the tests."""
@@ -84,7 +77,7 @@ def runs(request, build_dir, python, mpiexec, tmp_path_factory):
         if kind == "python":
             python_ranks(python, world, out, PARITY / "peer.py", lines_for(world, "shared"), out, out / "store")
         else:
-            run_cpp(build_dir, mpiexec, world, out, backend=kind, case_file=lines_for(world, kind))
+            run_process([mpiexec, "-n", world, build_dir / "bin/parity_peer", lines_for(world, kind), out, kind], check=True)
         return out
     yield folder
     shutil.rmtree(home, ignore_errors=True)

@@ -27,13 +27,6 @@ def test_a_file_of_settings_keeps_spaces_commas_and_quotes_below_a_relative_home
     assert runs(work)[0].name == "it's \"mine\""
 
 
-def test_quotes_that_qsub_took_are_rejected(pbs, qsub, work):  # noqa: F811
-    job = qsub(CONFIG="quick.yaml", SET="run.name=bob's optim.lr=0.5")
-    assert ended(pbs, job) == 2
-    assert "SET cannot contain quotes" in log_of(work, job) and "SET=@FILE" in log_of(work, job)
-    assert not (work / "runs").exists()
-
-
 def test_the_workshops_job_from_its_own_folder(pbs, qsub, tmp_path):
     """cd job_scripts && qsub distributed_data_parallel.pbs, in a tree whose runs are its own."""
     tree = tmp_path / "tree"

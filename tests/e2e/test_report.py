@@ -7,27 +7,17 @@ import shutil
 import pytest
 
 from conftest import SOURCE, run_process
-from train_kit import ANY_CPU, PIMA, write_config, write_small_mnist
+from train_kit import ANY_CPU, MNIST, PIMA, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("report")
-
-MNIST = """
-run: {{name: mnist}}
-task: {{name: mnist}}
-data: {{root: {root}, batch_size: 128, workers: 0}}
-model: {{name: simple_cnn}}
-optim: {{name: sgd, lr: 0.01, momentum: 0.9}}
-train: {{epochs: 1, log_every: 1, eval_every: 1}}
-"""
-
 
 @pytest.fixture(scope="module")
 def mnist(lockstep, mpiexec, tmp_path_factory):
     """A run of two ranks on a few images, and its report."""
     place = tmp_path_factory.mktemp("mnist")
     root = write_small_mnist(place / "data", train=1024, test=255)
-    config = write_config(place, MNIST.format(root=root))
-    run_process([mpiexec, "-n", 2, lockstep, "train", config], cwd=place, env=ANY_CPU, check=True)
+    words = sets(data__root=root, data__workers=0, train__log_every=1, train__eval_every=1)
+    run_process([mpiexec, "-n", 2, lockstep, "train", write_config(place, MNIST), *words], cwd=place, env=ANY_CPU, check=True)
     run_process([lockstep, "report", "runs/mnist"], cwd=place, check=True)
     return place / "runs/mnist"
 

@@ -99,14 +99,3 @@ def test_a_removed_folder_ends_the_run(train, tmp_path):
     assert job.wait(PATIENCE) == 1
     assert "was removed while it trained" in job.stderr.read()
     assert not folder.exists()
-
-
-def test_a_pipe_is_refused_and_never_waited_for(lockstep, run, tmp_path):
-    config, folder = write_config(tmp_path, PIMA), tmp_path / "runs/pima"
-    run(lockstep, "train", config, *sets(train__max_steps=30), cwd=tmp_path, check=True)
-    odd = folder / "metrics.jsonl"
-    odd.unlink()
-    os.mkfifo(odd)
-    for resume in (folder, "auto"):
-        result = run(lockstep, "train", config, "--resume", resume, *sets(train__max_steps=40), cwd=tmp_path)
-        assert result.returncode == 2 and "metrics.jsonl" in result.stderr and "is a pipe" in result.stderr, result.output

@@ -3,24 +3,15 @@
 import pytest
 
 from process_kit import LONG_PATIENCE
-from train_kit import DATA, checkpoints, status
+from train_kit import PIMA, checkpoints, sets, status, write_config
 
 pytestmark = pytest.mark.about("comm/rendezvous", "launch")
-
-PIMA = f"""
-run: {{name: pima}}
-task: {{name: pima}}
-data: {{root: {DATA}/pima, batch_size: 8, workers: 0}}
-ddp: {{find_unused_parameters: true}}
-train: {{epochs: 1, max_steps: 1, eval_every: 0}}
-"""
-
 
 def one_step(mpirun, lockstep, folder, world):
     """One step in a folder of its own -> (the lines that were printed, the run's folder)."""
     folder.mkdir()
-    (folder / "config.yaml").write_text(PIMA)
-    result = mpirun(world, lockstep, "train", "config.yaml", cwd=folder, timeout=LONG_PATIENCE, check=True)
+    words = sets(data__batch_size=8, ddp__find_unused_parameters=True, train__max_steps=1, train__eval_every=0)
+    result = mpirun(world, lockstep, "train", write_config(folder, PIMA), *words, cwd=folder, timeout=LONG_PATIENCE, check=True)
     runs = list((folder / "runs").iterdir())
     assert len(runs) == 1, runs
     return result.output.splitlines(), runs[0]

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
-from process_kit import LONG_PATIENCE, wait_for
+from process_kit import LONG_PATIENCE, executable, wait_for
 
 pytestmark = pytest.mark.about("scripts", "cmake")
 
@@ -21,10 +21,7 @@ def ready(build_dir):
 
 
 def fake(folder, name, text):
-    program = folder / name
-    program.write_text("#!/bin/bash\n" + text)
-    program.chmod(0o755)
-    return folder
+    executable(folder / name, "#!/bin/bash\n" + text)
 
 
 def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(ready, run, lockstep, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
+from train_kit import PIMA, assert_same_tensors, metrics, newest, sets, write_config
 
 pytestmark = pytest.mark.about("zero")
 
@@ -58,6 +58,11 @@ def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
     assert_same_state(whole, mixed)
     # at 3 ranks, from the same file: shared and plain alike
     file = sorted((tmp_path / "whole/runs/pima/checkpoints").glob("step-*.pt"))[-2]
+    content = torch.load(file, weights_only=True)
+    content["lockstep"]["losses"] = torch.tensor([[1000.0, 1.0], [0.0, 0.0]], dtype=torch.float64)  # a sum and a count a rank
+    torch.save(content, file)
     left = train(3, PIMA, "left", *sets(train__epochs=5), "--resume", file)
+    first = next(line["train_loss"] for line in metrics(tmp_path / "left/runs/pima") if "train_loss" in line)
+    assert first == pytest.approx((1000 + 9 * 0.5) / (1 + 9), abs=1)  # what was summed counts once; then 3 batches a rank
     right = train(3, PIMA, "right", *sets(train__epochs=5), "--resume", file, *SHARDED)
     assert_same_state(left, right)

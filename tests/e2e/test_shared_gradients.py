@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENT, run_process
 from process_kit import PATIENCE
-from test_comm import STEPS_FOR_EVER, peer, ready_pids  # noqa: F401
+from test_comm import STEPS_FOR_EVER, ready_pids
 from train_kit import PIMA, assert_same_run, sets, write_config
 
 pytestmark = pytest.mark.about("comm/mpi", "comm/shm")
@@ -18,7 +18,7 @@ LARGE = sets(launch__backend="mpi", model__name="mlp", model__hidden="[1024,1024
 SLOWER = "gradients are summed more slowly"
 
 
-def test_a_rank_killed_amid_sums_is_named(start, mpiexec, peer):  # noqa: F811
+def test_a_rank_killed_amid_sums_is_named(start, mpiexec, peer):
     process = start(mpiexec, "-n", 3, peer, "mpi", 20_000, 20_000, STEPS_FOR_EVER, 0, env=PATIENT, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
     pids = ready_pids(process, 3)
@@ -38,7 +38,7 @@ def in_small_memory(size, mpiexec, *words, **how):
 
 
 @pytest.mark.parametrize("size", ["64k", "64m,huge=always"])
-def test_with_any_room_sums_are_right_or_the_error_names_the_place(mpiexec, peer, size):  # noqa: F811
+def test_with_any_room_sums_are_right_or_the_error_names_the_place(mpiexec, peer, size):
     done = in_small_memory(size, mpiexec, peer, "mpi", 20_000, 20_000, 50)
     if done.returncode == 0:
         assert "done 0" in done.stdout and "done 1" in done.stdout

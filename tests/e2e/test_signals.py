@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import OPEN_MPI, PATIENT, free_port
+from conftest import OPEN_MPI, PATIENT, free_port, members
 from process_kit import PATIENCE, has_signal, status_of, wait_for
 from train_kit import PIMA, checkpoints, metrics, newest, sets, status, write_config
 
@@ -24,7 +24,6 @@ def lines_of(folder):
 
 def ranks_of(process):
     """The pids of the job's ranks, by rank."""
-    from conftest import members
     found = {}
     for pid in members(process):
         try:

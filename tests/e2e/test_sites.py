@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import SOURCE
+from process_kit import executable
 
 pytestmark = pytest.mark.about("cluster")
 
@@ -14,8 +15,7 @@ def commands(tmp_path):
 
     def make(**programs):
         for name, text in programs.items():
-            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-            (folder / name).chmod(0o755)
+            executable(folder / name, f"#!/bin/sh\n{text}\n")
         return {"PATH": str(folder)}
     return make
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from cluster_kit import SOURCE, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
+from process_kit import executable
 from slurm_kit import DDP, log_of, finished
 from slurm_kit import environment, lab, sbatch  # noqa: F401  (fixtures)
 
@@ -15,8 +16,7 @@ pytestmark = pytest.mark.about("job_scripts")
     ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("mpirun", ["-N2", "-n5", "--exclusive"], 5, 10)])
 def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work, lockstep):  # noqa: F811
     """A program that only says who it is, so that many ranks cost nothing."""
-    (work / "who").write_text(f'#!/bin/sh\n[ "$1" != job ] || exec "{lockstep}" "$@"\necho "I am ${{OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}, $OMP_NUM_THREADS threads"\n')
-    (work / "who").chmod(0o755)
+    executable(work / "who", f'#!/bin/sh\n[ "$1" != job ] || exec "{lockstep}" "$@"\necho "I am ${{OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}, $OMP_NUM_THREADS threads"\n')
     job = sbatch(*asked, DDP, env={"LOCKSTEP_PROGRAM": str(work / "who"), "LOCKSTEP_START": start})
     lab.wait(job)
     said = sorted(line for line in log_of(work, job).splitlines() if line.startswith("I am"))

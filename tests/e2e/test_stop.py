@@ -84,17 +84,7 @@ def test_a_stop_inside_an_evaluation_loses_nothing(train, lockstep, mpirun, slow
 
 
 @pytest.mark.mpi
-def test_a_stopped_run_resumes_exactly(train, lockstep, mpirun, slow, straight, tmp_path):
-    process = train(2, FOUR, {"SLOW_STEP": "0.1"})
-    wait_for(lambda: steps_of(tmp_path / "runs/slow") > 3)
-    process.send_signal(signal.SIGUSR1)  # mpirun forwards it to every rank
-    assert process.wait(PATIENCE) == 75
-    mpirun(2, lockstep, "train", slow, *FOUR, "--resume", "auto", cwd=tmp_path, check=True)
-    assert_same_run(tmp_path / "runs/slow", straight)
-
-
-@pytest.mark.mpi
-def test_ctrl_c_under_mpirun_says_how_to_go_on(train, mpi, tmp_path):
+def test_ctrl_c_under_mpirun_says_how_to_go_on_and_that_is_exact(train, mpi, lockstep, mpirun, slow, straight, tmp_path):
     folder = tmp_path / "runs/slow"
     process = train(2, FOUR, {"SLOW_STEP": "0.1"})
     wait_for(lambda: steps_of(folder) > 3)
@@ -104,6 +94,8 @@ def test_ctrl_c_under_mpirun_says_how_to_go_on(train, mpi, tmp_path):
     assert said.count("stopping with a checkpoint; --resume auto resumes from it") == 1, said
     sent = "SIGTERM from mpi" if mpi is OPEN_MPI else "SIGINT from hydra"  # one translates it, the other passes it on
     assert status(folder)["state"] == "stopped early" and sent in status(folder)["reason"], status(folder)
+    mpirun(2, lockstep, "train", slow, *FOUR, "--resume", "auto", cwd=tmp_path, check=True)
+    assert_same_run(folder, straight)
 
 
 def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, tmp_path):
@@ -161,6 +153,15 @@ def test_a_rank_that_dies_while_data_is_loaded_ends_the_others(start, lockstep, 
     left = [end for rank, end in enumerate(ends) if rank != lost]
     assert all(status == 1 for status, _, _ in left), ends
     assert f"rank {lost}" in "".join(err for _, _, err in left), ends
+
+
+@pytest.mark.mpi
+def test_ranks_that_fail_together_leave_with_the_status_of_the_first(lockstep, mpirun, mpi, slow, tmp_path):
+    """Rank 1 meets bad data, and rank 0 the end of rank 1. Rank 0's process ends first, so that mpirun has its status."""
+    script = (f'[ ${mpi.rank} = 0 ] || export BAD_BATCH=1; "$0" "$@"; status=$?; [ ${mpi.rank} = 1 ] || touch left; '
+              "until [ -e left ]; do sleep 0.05; done; exit $status")
+    result = mpirun(2, "sh", "-c", script, lockstep, "train", slow, cwd=tmp_path, quiet=True)
+    assert result.returncode == 2 and result.stderr.count("error: ") == result.stderr.count("error: a bad batch") == 1, result.output
 
 
 def test_the_second_of_its_kind_leaves_at_once(train, tmp_path):

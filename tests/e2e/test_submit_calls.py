@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from cluster_kit import work  # noqa: F401  (fixture)
-from process_kit import PATIENCE, line_with, wait_for
+from process_kit import PATIENCE, executable, line_with, wait_for
 from submit_kit import HEARD, PIPES, UNHEARD, fake
 
 pytestmark = pytest.mark.about("cluster", "submit")
@@ -56,8 +56,7 @@ def test_a_dry_run_shows_the_qsub_that_is_off_the_path(lockstep, run, work):  # 
     folder = work.parent / "pbs"
     env = {**fake(work.parent), "PBS_EXEC": str(folder)}
     (folder / "bin").mkdir(parents=True)
-    (folder / "bin/qsub").write_text("#!/bin/sh\necho \"$0 $*\" >asked; echo 7.x\n")
-    (folder / "bin/qsub").chmod(0o755)
+    executable(folder / "bin/qsub", "#!/bin/sh\necho \"$0 $*\" >asked; echo 7.x\n")
     shown = run(lockstep, "submit", "quick.yaml", "--dry-run", cwd=work, env=env, check=True).stdout
     assert shown.startswith(f"{folder}/bin/qsub $'{work}/runs/.jobs/lockstep-")
     run(lockstep, "submit", "quick.yaml", cwd=work, env=env, check=True)

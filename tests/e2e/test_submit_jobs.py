@@ -1,12 +1,11 @@
 """lockstep submit: jobs submitted, followed through requeues, chained and swept, on Slurm and on the stand-in for PBS."""
 
-import json
 import re
 
 import pytest
-from cluster_kit import start_lab, told, wait_at
+from cluster_kit import first_steps, runs, start_lab, told, wait_at
 from cluster_kit import site, wait_at_step  # noqa: F401  (fixtures)
-from process_kit import PATIENCE, line_with, wait_for
+from process_kit import PATIENCE, line_with
 from submit_kit import submit, work  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("cluster", "submit", "cli")
@@ -30,23 +29,9 @@ def lab(request, tmp_path_factory):
 
 def stop_early(lab, job, work):
     """The run is told to stop with a checkpoint, by its scheduler."""
-    wait_for(lambda: steps_of(work) >= 6, what="the first steps")
+    first_steps(work)
     command, name = ("scancel", "SLURM_JOB_ID") if lab.scheduler == "slurm" else ("qsig", "PBS_JOBID")
     told(lab, f"{name}={job}", [command, "-s", "USR1", job], work)
-
-
-def run_folders(work):
-    return sorted(path for path in (work / "runs").iterdir() if path.name != ".jobs")
-
-
-def steps_of(work):
-    if not run_folders(work):
-        return 0
-    try:
-        lines = (run_folders(work)[0] / "metrics.jsonl").read_text().splitlines()
-        return max((json.loads(line)["step"] for line in lines), default=0)
-    except (FileNotFoundError, ValueError):
-        return 0
 
 
 def ended(process, within=PATIENCE):
@@ -63,11 +48,11 @@ def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa
     status, out, err = ended(process)
     assert status == 0, out + err
     last = out.splitlines()[-1]
-    assert re.search(rf"job \S+: done.* \({re.escape(str(run_folders(work)[0]))}\)", last), out
+    assert re.search(rf"job \S+: done.* \({re.escape(str(runs(work)[0]))}\)", last), out
     assert "restart 1 of at most 10" in out and "Epoch 0" in out
     assert f"job {job} runs" in err and "(restart 1)" in err
     assert last.startswith(f"job {job}: ") == (lab.scheduler == "slurm")
-    assert len(run_folders(work)) == 1
+    assert len(runs(work)) == 1
 
 
 @first_on("slurm")
@@ -86,7 +71,7 @@ def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
     status, out, err = ended(process)
     assert status == 0, out + err
     assert f"job {first}: stopped early" in out and f"job {second}: done" in out
-    assert len(run_folders(work)) == 1
+    assert len(runs(work)) == 1
 
 
 @first_on("slurm", "pbs")
@@ -94,7 +79,7 @@ def test_a_sweep_ends_in_a_table(lab, submit, work):  # noqa: F811
     status, out, err = ended(submit(*SHORT, "--sweep", "optim.lr=0.1,0.01"))
     assert status == 0, out + err
     names = ["quick-lr0.01", "quick-lr0.1"]
-    assert [path.name for path in run_folders(work)] == names
+    assert sorted(path.name for path in runs(work)) == names
     head, *rows = out[out.index("\n\n") + 2:].splitlines()
     assert {"run", "eval_loss", "optim.lr"} <= set(head.split())
     assert sorted(row.split()[0] for row in rows) == names and all(" done " in row for row in rows)

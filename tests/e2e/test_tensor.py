@@ -10,7 +10,7 @@ import pytest
 from conftest import PATIENT, SOURCE
 from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
-from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist, losses
+from train_kit import metrics, newest, sets, status, write_config, write_small_mnist, losses
 
 pytestmark = pytest.mark.about("parallel", "loop")
 

@@ -1,7 +1,5 @@
 """The tasks of texts through the program: files to tokens, training, what is kept, eval, predict, and bad input."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -9,7 +7,7 @@ import re
 import pytest
 
 from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
-from train_kit import checkpoints, metrics, sets
+from train_kit import assert_predicted, checkpoints, metrics, sets
 
 pytestmark = pytest.mark.about("text", "tasks", "data")
 
@@ -94,15 +92,6 @@ def probabilities(place, texts):
     model = torch.jit.load(str(place / "model.pt"))
     model.load_state_dict(torch.load(checkpoints(place / "runs/text")[-1], weights_only=True)["model"])
     return model(model_inputs(place, texts)).softmax(1)
-
-
-def assert_predicted(printed, wanted, names):
-    header, *rows = csv.reader(io.StringIO(printed))
-    assert header == ["sample", "class"] + [f"p({name})" for name in names]
-    assert [int(row[0]) for row in rows] == list(range(len(wanted)))
-    given = torch.tensor([[float(p) for p in row[2:]] for row in rows])
-    assert (given - wanted).abs().max() <= 1e-6
-    assert [row[1] for row in rows] == [names[i] for i in wanted.argmax(1)]
 
 
 def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpirun):

@@ -60,7 +60,8 @@ def test_tensorboard_reads_the_event_file(pima_run):
 
 
 def test_run_folder(pima_run, lockstep, run):
-    folder, _, _ = pima_run
+    folder, _, config = pima_run
+    assert (config.parent / "run-file").read_text() == f"{folder}\n"  # for a job script; run.dir was relative
     assert {"config.yaml", "metrics.jsonl", "status.json", "checkpoints"} <= {path.name for path in folder.iterdir()}
     text = (folder / "config.yaml").read_text()
     assert re.findall(r"backend: *(\w+)", text) == ["shared"]
@@ -71,11 +72,6 @@ def test_run_folder(pima_run, lockstep, run):
     assert checkpoints(folder)[-1].name == f"step-{steps:08}.pt"
     state = newest(folder)
     assert state["iter_no"] == steps and set(state) >= {"iter_no", "epoch", "model", "optimizer"}
-
-
-def test_a_job_script_learns_the_folder(pima_run):
-    folder, _, config = pima_run  # run.dir was relative
-    assert (config.parent / "run-file").read_text() == f"{folder}\n"
 
 
 def test_the_folders_config_trains_the_same(pima_run, lockstep, mpirun, tmp_path):
@@ -92,13 +88,6 @@ def test_max_steps_leaves_a_checkpoint_and_evaluates(lockstep, run, tmp_path):
     assert metrics(folder)[-1]["event"] == "epoch" and "accuracy" in metrics(folder)[-1]
     run(lockstep, "train", config, *sets(train__max_steps=5, train__eval_every=0), cwd=tmp_path, check=True)
     assert "accuracy" not in metrics(tmp_path / "runs/pima-2")[-1]
-
-
-def test_max_seconds_ends_as_done(lockstep, mpirun, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    mpirun(2, lockstep, "train", config, *sets(train__max_seconds=0.5, train__epochs=1000000), cwd=tmp_path,
-                    check=True)
-    assert status(tmp_path / "runs/pima")["reason"] == "max_seconds"
 
 
 def test_early_stop(lockstep, run, tmp_path):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import left_behind, run_process
-from process_kit import LONG_PATIENCE, PATIENCE, read_only, wait_for
+from process_kit import LONG_PATIENCE, PATIENCE, executable, read_only, wait_for
 
 pytestmark = pytest.mark.about("workshop", "lesson")
 
@@ -54,10 +54,8 @@ def built(prepared, once):
             "#include <lockstep/workshop.h>\n#include <unistd.h>\n#include <csignal>\n" +
             program(f'const std::string wanted = std::getenv("TEST_WORK");\n    {cases}').split("\n", 1)[1])
         run_process([prepared, "workshop", "build", "cases.cpp"], cwd=folder / "course", check=True)
-        (folder / "compiler").write_text(f"#!/bin/sh\n[ \"$1\" != --version ] || exit 0\n"
-                                         f"while [ \"$1\" != -o ]; do shift; done\n"
-                                         f"cp '{folder}/course/build/cases' \"$2\"\n")
-        (folder / "compiler").chmod(0o755)
+        executable(folder / "compiler", f"#!/bin/sh\n[ \"$1\" != --version ] || exit 0\nwhile [ \"$1\" != -o ]; do shift; done\n"
+                                        f"cp '{folder}/course/build/cases' \"$2\"\n")
     return once("workshop-cases", build) / "compiler"
 
 

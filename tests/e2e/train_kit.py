@@ -1,7 +1,9 @@
 """What the tests of training share: small configs, runs of the program, and looking into what they left."""
 
+import csv
 import gzip
 import hashlib
+import io
 import json
 import pathlib
 import struct
@@ -92,6 +94,17 @@ def checkpoints(run):
 def newest(run):
     import torch
     return torch.load(checkpoints(run)[-1], weights_only=True)
+
+
+def assert_predicted(text, wanted, names):
+    """The CSV that predict printed has these probabilities, and the classes that are likeliest."""
+    header, *rows = csv.reader(io.StringIO(text))
+    assert header == ["sample", "class"] + [f"p({name})" for name in names]
+    assert [int(row[0]) for row in rows] == list(range(len(wanted)))
+    assert [row[1] for row in rows] == [names[i] for i in wanted.argmax(1)]
+    given = wanted.new_tensor([[float(p) for p in row[2:]] for row in rows])
+    assert (given - wanted).abs().max() <= 1e-6
+    assert len(rows) == 1 or given.std() > 0.01  # a model that says something
 
 
 def assert_same_tensors(left, right):

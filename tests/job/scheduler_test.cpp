@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
 #include <optional>
 #include <tuple>
 

@@ -91,12 +91,7 @@ inline const std::string kPbsNodeFile = "n1\nn1\nn2\nn2\n";
 inline std::string refusal(const launch::Environment& environment,
                            const std::optional<launch::MpiFacts>& mpi = {},
                            const std::string& choice = "auto", const launch::HostFacts& around = {}) {
-  try {
-    launch::identify(environment, mpi, choice, around);
-  } catch (const InputError& error) {
-    return describe(error);
-  }
-  return "";
+  return refusal_of([&] { launch::identify(environment, mpi, choice, around); });
 }
 
 /// The text holds every one of the parts.

@@ -3,7 +3,6 @@
 #include "lockstep/launch/process/mpi.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>

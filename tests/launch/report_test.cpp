@@ -1,6 +1,5 @@
 #include "lockstep/launch/process/report.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,11 +14,11 @@
 #include <functional>
 #include <future>
 #include <new>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/launch/process/alarm.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/stop_signal.h"
@@ -52,10 +51,8 @@ TEST(Report, GoesToTheFileThatTheEnvironmentNames) {
   ::setenv("LOCKSTEP_ERRORS", (folder.path() / "no/such/folder").c_str(), 1);
   note_fault(Error("three"));  // said on the screen all the same
   ::unsetenv("LOCKSTEP_ERRORS");
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_EQ(text.str(), fault_as_json(Error("one")) + "\n" + fault_as_json(Error("two\nlines")) + "\n");
+  EXPECT_EQ(base::read_text(file),
+            fault_as_json(Error("one")) + "\n" + fault_as_json(Error("two\nlines")) + "\n");
 }
 
 TEST(Report, FollowsNoLinkOfAnotherUserAndWaitsForNoReader) {

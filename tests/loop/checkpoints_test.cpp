@@ -147,6 +147,7 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   auto state = at(3, 1);
   state.consumed = 96;
   state.best_loss = 0.25;
+  state.epochs_without_better = 2;
   log_.step(state, 1, 0.1);
   after([&](auto& checkpoints) { checkpoints.save(state, losses_); });
   const auto found = CheckpointStore(folder()).latest();
@@ -156,6 +157,7 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   EXPECT_EQ(back.epoch, 1);
   EXPECT_EQ(back.consumed, 96);
   EXPECT_EQ(back.best_loss, 0.25);
+  EXPECT_EQ(back.epochs_without_better, 2);
   EXPECT_EQ(back.loss_sum, 2.5);
   EXPECT_EQ(back.loss_count, 7);
   EXPECT_EQ(back.metrics_offset, static_cast<int64_t>(fs::file_size(run_.folder() / "metrics.jsonl")));

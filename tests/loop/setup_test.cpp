@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
@@ -104,13 +102,11 @@ namespace lockstep::test {
 namespace {
 
 TEST(Reference, IsWhatTheDocsHold) {
-  std::ifstream file("docs/reference/config.md");
-  std::stringstream page;
-  page << file.rdbuf();
+  const auto page = base::read_text("docs/reference/config.md");
   const std::string begin = "<!-- generated: reference -->\n";
-  const size_t at = page.str().find(begin);
+  const size_t at = page.find(begin);
   ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(page.str().substr(at + begin.size()), "\n" + config::reference() + "<!-- end -->\n")
+  EXPECT_EQ(page.substr(at + begin.size()), "\n" + config::reference() + "<!-- end -->\n")
       << "run: build/release/bin/lockstep config --reference, and put it there";
 }
 

@@ -156,36 +156,6 @@ Tree run_optimizer(const Tree& given) {
                     {"scaler", scaler.state_dict()}});
 }
 
-/// {"optim", "schedule", "steps", "epochs", "metrics", "break_at"} -> rates and momenta, before each step and
-/// after the last. At break_at both go through their state_dicts into new objects.
-Tree run_schedule(const Tree& given) {
-  const std::vector<at::Tensor> params = {at::zeros({1})};
-  const auto optim = optim_settings(get(given, "optim"));
-  const auto settings = schedule_settings(get(given, "schedule"));
-  const auto steps = whole(given, "steps", 0), epochs = whole(given, "epochs", steps);
-  auto optimizer = optimizer_of(optim, params);
-  auto schedule = make_schedule(settings, *optimizer, steps, epochs);
-  const auto metrics = elements(get(given, "metrics"));
-  auto rates = make_list(), momenta = make_list();
-  for (int64_t i = 0; i < steps; ++i) {
-    append(rates, optimizer->lr());
-    append(momenta, optimizer->momentum(0));
-    if (i == whole(given, "break_at", -1)) {
-      const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
-      schedule.reset();
-      optimizer = optimizer_of(optim, params);
-      schedule = make_schedule(settings, *optimizer, steps, epochs);
-      optimizer->load_state_dict(optimizer_state);
-      schedule->load_state_dict(schedule_state);
-    }
-    const auto metric =
-        schedule->wants_metric() ? std::optional(metrics[static_cast<size_t>(i)].toDouble()) : std::nullopt;
-    schedule->step(metric);
-  }
-  append(rates, optimizer->lr());
-  return make_dict({{"rates", rates}, {"momenta", momenta}, {"state", schedule->state_dict()}});
-}
-
 SgdOptions sgd_options(const OptimSettings& s) {
   return {.lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay, .nesterov = s.nesterov};
 }
@@ -259,19 +229,13 @@ Tree train_groups(const Tree& given) {
                     {"momenta", momenta}});
 }
 
-Tree answer(const Tree& given) {
-  if (find(given, "groups")) return train_groups(given);
-  return find(given, "schedule") ? run_schedule(given) : run_optimizer(given);
-}
-
 TEST(Peer, DoesWhatPythonAsks) {
   const char* input = std::getenv("LOCKSTEP_PEER_IN");
   const char* output = std::getenv("LOCKSTEP_PEER_OUT");
   if (!input || !output) GTEST_SKIP() << "run by tests/e2e/test_optim.py";
   auto results = make_dict();
-  for (const auto& [name, given] : items(read_pt(input))) {
-    put(results, name, answer(given));
-  }
+  for (const auto& [name, given] : items(read_pt(input)))
+    put(results, name, find(given, "groups") ? train_groups(given) : run_optimizer(given));
   write_pt(output, results);
 }
 

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "refusal.h"
 #include "temp_folder.h"
@@ -98,8 +98,7 @@ TEST_F(Report, NoNameOfARunIsMarkup) {
             "scheduler":"X","phases":{"names":["X"],"ranks":[[1.5]]}}],
             "evaluation":{"step":1,"values":{"X":1},"classes":["X","X"],"confusion":[[1,2],[3,4]],
             "worst":[{"sample":1,"loss":null,"truth":0,"told":1,"shape":["X"],"pixels":"X"}]}})");
-  auto text = std::ifstream(folder / "report.json");
-  std::string json((std::istreambuf_iterator<char>(text)), {});
+  auto json = base::read_text(folder / "report.json");
   for (auto at = json.find('X'); at != std::string::npos; at = json.find('X', at + evil.size()))
     json.replace(at, 1, evil);
   write(folder, "report.json", json);

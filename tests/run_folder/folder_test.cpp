@@ -1,7 +1,6 @@
 #include "trainer/run_folder/folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

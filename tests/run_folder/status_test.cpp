@@ -12,7 +12,6 @@
 #include "refusal.h"
 #include "temp_folder.h"
 #include "trainer/run_folder/folder.h"
-#include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
 namespace {

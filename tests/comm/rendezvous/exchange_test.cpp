@@ -2,7 +2,6 @@
 #include "lockstep/comm/rendezvous/exchange.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

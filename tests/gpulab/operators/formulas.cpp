@@ -6,7 +6,6 @@
 
 #include <optional>
 #include <tuple>
-#include <vector>
 
 #include "batch_norm.h"
 #include "boxed.h"

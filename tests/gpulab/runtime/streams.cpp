@@ -8,10 +8,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
