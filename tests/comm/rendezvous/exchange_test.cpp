@@ -2,6 +2,7 @@
 #include "lockstep/comm/rendezvous/exchange.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
