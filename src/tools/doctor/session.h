@@ -7,11 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/json.h"
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/scheduler.h"
