@@ -25,7 +25,7 @@ struct ExportedValue {
 
 /// The metadata of an exported file.
 struct ExportedFacts {
-  std::string torch_version = {};  ///< that wrote the file; empty = unknown
+  std::string torch_version = {};  ///< the torch that wrote the file; empty = unknown
   std::string schema = {};         ///< "8.20"
   std::vector<ExportedValue> inputs = {}, outputs = {};
   std::map<std::string, std::pair<int64_t, int64_t>> sizes =
