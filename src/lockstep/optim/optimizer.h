@@ -103,7 +103,8 @@ class Optimizer {
   virtual Tree state_of(size_t index) const = 0;  // the state of a parameter; None before its first step
   /// Sets a parameter's state; None if it has no state yet.
   virtual void set_state_of(size_t index, const Tree& state) = 0;
-  virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;  // except lr, params, extras
+  /// The options of a group, without lr, params and extras.
+  virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;
   /// Sets options from an entry of param_groups. Throws InputError if it does not match.
   virtual void set_options_of(size_t group, const Tree& options) = 0;
   /// A buffer shaped like `like`, valid until the next call; saves an allocation per parameter and step.
