@@ -68,7 +68,7 @@ class DataParallelCore {
 /// The weight of a device's loss in the mean: a 0-d tensor.
 using LossWeight = std::function<at::Tensor(const at::Tensor& target)>;
 
-/// A module replicated over the devices of one process. Made by data_parallel().
+/// A module replicated over the devices of one process. Created by data_parallel().
 template <class M>
 class DataParallel {
  public:

@@ -65,7 +65,7 @@ class [[nodiscard]] NoSync {
   bool before_;
 };
 
-/// A module whose gradients are averaged over the ranks of a group. Made by ddp().
+/// A module whose gradients are averaged over the ranks of a group. Created by ddp().
 template <class M>
 class DistributedDataParallel : public DdpCore {
  public:

@@ -84,15 +84,15 @@ class DdpCore {
   /// As given to the constructor.
   const DdpOptions& options() const;
 
-  /// Runs `training` if ranks may have different numbers of batches. Ranks that have finished join the
-  /// others' collectives, and all end with the model of the rank that ran longest.
+  /// Runs `training` for ranks with different numbers of batches. Ranks that have finished join the others'
+  /// collectives, and all end with the model of the rank that ran longest.
   void join(const std::function<void()>& training, const JoinOptions& options = {});
 
   /// Sets how buckets are reduced; once, before the first backward. `name` is for messages and checkpoints.
   void register_comm_hook(CommHook hook, const std::string& name = "user");
   /// The hook that was registered; empty without one.
   const CommHook& comm_hook() const;
-  /// Its name.
+  /// The name of that hook.
   const std::string& comm_hook_name() const;
 
   /// Every parameter once, also shared ones: for an optimiser.

@@ -26,8 +26,8 @@ namespace parallel {
 struct SessionSetup;
 }
 
-/// This process as a rank of its job; one per process. Make it first in main: with a GPU it loads the
-/// CUDA plug-in, which must happen before anything else uses libtorch.
+/// This process as a rank of its job; one per process. Create it first in main: with a GPU it loads the CUDA
+/// plug-in, which must happen before anything else uses libtorch.
 class Session {
  public:
   /// `gpus`: for a module on several GPUs, the indices of a rank's own GPUs: {0, 1} gives local rank 1 the
