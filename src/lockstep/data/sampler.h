@@ -76,7 +76,7 @@ class DistributedSampler : public Sampler {
   /// The epoch set by set_epoch() or resume().
   int64_t epoch() const { return position_.epoch; }
   /// Continues with the rest of an epoch, also from another world size; no sample is missing or repeated. As
-  /// in every epoch, its first samples pad the last batch unless drop_last is set.
+  /// in every epoch, its first samples fill up the ranks with too few unless drop_last is set.
   void resume(EpochPosition position);
   /// The job's position after each rank has used `samples` of this pass.
   EpochPosition position_after(int64_t samples) const;
