@@ -18,8 +18,8 @@ DOCS = modules.ROOT / "docs"
 REFERENCE = DOCS / "reference"
 API_HEAD = """# The API, name by name
 
-Written by `python3 scripts/docs` from the `///` comments of the public headers; a test compares the two. All names are
-in namespace `lockstep`. Include a header as `<lockstep/MODULE/NAME.h>`; `<lockstep/lockstep.h>` includes those marked ●.
+`python3 scripts/docs` generates this page from the `///` comments in the public headers. All names are in namespace
+`lockstep`. Include a header as `<lockstep/MODULE/NAME.h>`; `<lockstep/lockstep.h>` includes those marked ●.
 A name that is not listed here is internal and may change at any time ([versions](versions.md)). Overview:
 [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
 """

@@ -264,7 +264,7 @@ class Reader:
         if not name.comment and names and names[-1] is self.last and not self.gap:
             overload = names[-1].name == name.name and name.kind == "function"
             if overload or self.scopes[-1].kind == "namespace":
-                name.comment = names[-1].comment and "As the one before."
+                name.comment = names[-1].comment
         hidden = self.scopes[-1].functions_alone and name.kind not in ("function", "class")
         if name.kind == "macro":
             self.names.append(name)

@@ -1,7 +1,7 @@
 #include <lockstep/workshop.h>
 
-// The numbers are cut into as many chunks as there are ranks; some may be empty. chunk(k) is one of them, and it
-// goes round: chunk(-1) is the last, chunk(world) is chunk(0).
+// The numbers are divided into as many chunks as there are ranks; some may be empty. chunk(k) returns one of them. The
+// index wraps around: chunk(-1) is the last chunk, chunk(world) is chunk(0).
 struct Chunks {
   std::vector<float>& numbers;
   int world;
@@ -12,11 +12,11 @@ struct Chunks {
   }
 };
 
-// One step: send a chunk to the right, get one from the left into `place`, both at the same time.
+// One step: sends a chunk to the right and receives one from the left into `place`, both at the same time.
 void pass(lockstep::Messenger& messenger, std::span<const float> mine, std::span<float> place) {
   const int rank = messenger.rank(), world = messenger.world();
   const int right = (rank + 1) % world, left = (rank + world - 1) % world;
-  // TODO: exchange(Outgoing, Incoming) of lockstep::Messenger; std::as_bytes(mine), std::as_writable_bytes(place)
+  // TODO: use exchange(Outgoing, Incoming) of lockstep::Messenger; std::as_bytes(mine), std::as_writable_bytes(place)
   (void)right, (void)left, (void)mine, (void)place;
 }
 
@@ -25,15 +25,15 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   const Chunks chunk{numbers, world};
   std::vector<float> theirs(numbers.size());
 
-  // First half: a chunk starts at each rank, and every rank on its way adds its own.
-  // TODO: how many steps? In each: pass() a chunk on, and add what came into `theirs` to the chunk that it is of
+  // First half: a chunk starts at each rank, and every rank on its way adds its own numbers.
+  // TODO: how many steps? In each, pass() on a chunk, and add what arrived in `theirs` to the matching chunk
   (void)rank, (void)chunk;
 
-  // Second half: the finished chunks go round, and take the place of what is there.
-  // TODO: as many steps; which chunk does a rank have whole when it begins?
+  // Second half: the finished chunks go around the ring and replace the chunks of each rank.
+  // TODO: the same number of steps. Which chunk is complete on this rank at the start?
 }
 
-// Hands on all messages, and counts what leaves: for whom, and how many bytes.
+// Passes on all messages, and records the receiver and size of each message sent.
 struct Counting : lockstep::Messenger {
   lockstep::Messenger& inner;
   std::vector<double> bytes;
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     for (const size_t size : {7, 1, 64, 0}) {
       std::vector<std::vector<float>> results(static_cast<size_t>(world));
       std::vector<std::vector<double>> sent(static_cast<size_t>(world));
-      lockstep::run_as_ranks(world, [&](lockstep::Messenger& messenger) {  // a thread is a rank
+      lockstep::run_as_ranks(world, [&](lockstep::Messenger& messenger) {  // one thread per rank
         const auto own = static_cast<size_t>(messenger.rank());
         std::vector<float> numbers(size);
         for (size_t i = 0; i < size; ++i)  // rank 0: 1 2 3 ..., rank 1: 10 20 30 ..., rank 2: 100 200 300 ...

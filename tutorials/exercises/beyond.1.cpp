@@ -2,35 +2,35 @@
 
 #include <random>
 
-// Texts have lengths, and a tensor has one width: what is missing is filled up with padding, which the model
-// must not read, and which costs as much time as words do.
+// Texts have different lengths, but a tensor has one width. Padding fills the rest. The model must ignore it, and it
+// takes as much time as real tokens.
 
-using Text = std::vector<int64_t>;  // its tokens, each by its number
-using List = std::vector<int64_t>;  // of texts, each by its place
+using Text = std::vector<int64_t>;  // token ids
+using List = std::vector<int64_t>;  // indices of texts
 
 constexpr int64_t kPadding = 0;
 constexpr uint64_t kSeed = 7;
 
-// The chosen texts as one tensor of int64 [texts, 3, tokens], with three rows for each text:
+// The selected texts as one tensor, int64 [texts, 3, tokens], with three rows for each text:
 //
-//   the tokens             101 2009 102   0   0     as many as the longest chosen text has, by padding
-//   which sentence it is     0    0   0   0   0     all 0 here: one sentence a text
-//   the mask                 1    1   1   0   0     1 where there is a token to be read
+//   the tokens             101 2009 102   0   0     padded to the length of the longest selected text
+//   which sentence it is     0    0   0   0   0     all 0 here: one sentence per text
+//   the mask                 1    1   1   0   0     1 for a token, 0 for padding
 torch::Tensor batch_of(const std::vector<Text>& texts, const List& chosen) {
   size_t tokens = 0;
-  // TODO: this is too wide
+  // TODO: this is wider than the selected texts need
   for (const auto& text : texts) tokens = std::max(tokens, text.size());
   auto batch = torch::full({int64_t(chosen.size()), 3, int64_t(tokens)}, kPadding, torch::kLong);
   for (size_t i = 0; i < chosen.size(); ++i) {
     const auto& text = texts.at(chosen[i]);
     for (size_t j = 0; j < std::min(text.size(), tokens); ++j) batch[i][0][j] = text[j];
-    // TODO: this says that all of it is to be read
+    // TODO: this marks the padding as tokens, too
     batch[i][2].fill_(1);
   }
   return batch;
 }
 
-// 0 to size - 1 in an order drawn from the seed: who calls it with the same two numbers gets the same.
+// 0 to size - 1 in a random order, which depends only on the two arguments.
 List shuffled(size_t size, uint64_t seed) {
   List list(size);
   std::iota(list.begin(), list.end(), 0);
@@ -39,14 +39,14 @@ List shuffled(size_t size, uint64_t seed) {
   return list;
 }
 
-// The list that all ranks take turns along in an epoch, as in chapter 5: another one in each epoch. It is cut into
-// windows of `window` places, and each window has its texts in order of length, the shortest first. So neighbours,
-// who come into one batch, are about as long, and still nobody knows who they will be.
+// The order of an epoch, from which all ranks take turns, as in chapter 5. It differs in each epoch. It is divided into
+// windows of `window` places, and the texts in each window are sorted by length, shortest first. So texts in a batch
+// have similar lengths, but the order is still random.
 List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, const lockstep::Session& session) {
   const auto shorter = [&](int64_t a, int64_t b) { return texts.at(a).size() < texts.at(b).size(); };
-  // TODO: it is shuffled, but is it one list?
+  // TODO: this is shuffled, but is it the same list on all ranks?
   auto list = shuffled(texts.size(), kSeed + epoch + session.rank());
-  // TODO: the windows
+  // TODO: sort the windows
   (void)window, (void)shorter;
   return list;
 }
@@ -62,7 +62,7 @@ std::vector<Text> made(const std::string& lengths) {
   return texts;
 }
 
-// What this rank takes: places r, r + world, ... of the list, which goes on from its front where it does not divide.
+// This rank's texts: places r, r + world, ... of the list, which continues from its start if it is too short.
 List share_of(const List& list, const lockstep::Session& session) {
   List mine;
   const auto world = static_cast<size_t>(session.world());

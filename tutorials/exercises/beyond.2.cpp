@@ -2,11 +2,11 @@
 
 #include <random>
 
-// Nobody hands out samples here: each rank plays with environments of its own, and all learn one policy.
+// Here no sampler distributes samples: each rank acts in its own environments, and all ranks train one policy.
 
-// What this environment of this rank draws its chances from, in a run with this seed. No two environments of a run
-// have the same, and no two runs share one, if their seeds differ: with seeds, ranks and environments up to 999. The same
-// again, when the run is repeated.
+// The seed for the random numbers of one environment on one rank, in a run with this seed. It is unique among all
+// environments, ranks and runs with different seeds, for seeds, ranks and environments up to 999. A repeated run gets
+// the same seed.
 uint64_t seed_of(uint64_t seed, int rank, int environment) {
   // TODO
   (void)rank;
@@ -15,11 +15,11 @@ uint64_t seed_of(uint64_t seed, int rank, int environment) {
 
 struct Step {
   double reward;
-  bool ended;  // it was the last of its episode: the next step begins another
+  bool ended;  // the last step of an episode: the next step begins another
 };
 
-// What each step was good for: its reward, and what came of it in the same episode, where what comes a step later
-// counts gamma as much, two steps later gamma * gamma, ...
+// The return of each step: its reward, plus the later rewards in the same episode. A reward one step later is
+// multiplied by gamma, two steps later by gamma * gamma, and so on.
 std::vector<double> returns_of(const std::vector<Step>& steps, double gamma) {
   std::vector<double> returns(steps.size());
   // TODO
@@ -28,15 +28,15 @@ std::vector<double> returns_of(const std::vector<Step>& steps, double gamma) {
   return returns;
 }
 
-// The returns of all ranks with a mean of 0 and a deviation (the root of the mean of the squares) of 1: each rank
-// gets its own back. Above 0 is a step that was better than usual. The ranks need not have equally many.
+// Normalises the returns over all ranks to mean 0 and deviation 1 (root of the mean square). Each rank gets its own
+// returns back. Above 0 means better than average. The ranks may have different numbers of returns.
 std::vector<double> normalised(std::vector<double> returns, const lockstep::Session& session) {
   // TODO
   (void)session;
   return returns;
 }
 
-// The seeds of players far apart: of each seed of a run, rank and environment among these numbers.
+// Seeds that are far apart: for each combination of run seed, rank and environment among these numbers.
 std::string far_seeds() {
   const std::vector<int> numbers = {0, 1, 10, 16, 31, 32, 37, 64, 100, 128, 256, 512, 999};
   std::string seeds;
@@ -49,7 +49,7 @@ std::string far_seeds() {
   return seeds;
 }
 
-// What rank r has played. Its last episode has not come to its end: nothing is known of what follows.
+// The steps of rank r. Its last episode has not ended, so nothing is known of what follows.
 std::vector<Step> played(int rank, size_t steps) {
   std::vector<Step> all;
   const auto r = static_cast<size_t>(rank);

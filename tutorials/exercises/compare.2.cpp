@@ -1,10 +1,10 @@
 #include <lockstep/workshop.h>
 
-// DataParallel against DDP on this machine: which trains faster, and by how much?
+// DataParallel and DDP on this machine: which one trains faster, and by how much?
 
 enum Way { kDp, kDdp };
 
-// The order in which both ways are run, `repeats` times each.
+// The order in which to run both, `repeats` times each.
 std::vector<Way> order_of_runs(int repeats) {
   std::vector<Way> order;
   // TODO: order.push_back(kDp) ...
@@ -12,21 +12,21 @@ std::vector<Way> order_of_runs(int repeats) {
   return order;
 }
 
-constexpr size_t kWarmUp = 2;  // steps at a run's begin that are not counted
+constexpr size_t kWarmUp = 2;  // steps at the start of a run that do not count
 
-// What a step usually takes: the median of the steps' times, without those that warm up. Of an even number of times
-// it is the mean of the two in the middle.
+// The typical time of a step: the median of the step times without the warm-up. For an even count, it is the mean of
+// the middle two.
 double usual_step(std::vector<double> milliseconds) {
   // TODO
   return milliseconds.front();
 }
 
 struct Measured {
-  int64_t samples_a_step;  // of all devices, or all ranks, together
+  int64_t samples_a_step;  // of all devices or ranks together
   std::vector<double> milliseconds;
 };
 
-// How many times as fast DDP is: 2 where it trains with twice as many samples/s.
+// How many times as fast DDP is: 2 if it trains twice as many samples/s.
 double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   // TODO
   (void)dp;
@@ -34,7 +34,7 @@ double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   return 0;
 }
 
-// "40 31.5 12" to numbers
+// Converts "40 31.5 12" to numbers.
 std::vector<double> numbers(const std::string& words) {
   std::istringstream text(words);
   return {std::istream_iterator<double>(text), {}};

@@ -1,8 +1,8 @@
 #include <lockstep/workshop.h>
 
-// A line is fitted to 12 points, by one process. Let several do it together, so that the line comes out the
-// same: each has a share of the points, and what they learn is averaged in every step. The line that says how
-// many points a rank has seen stays.
+// One process fits a line to 12 points. Change it so that several processes do this together, with the same result:
+// each has a share of the points, and their gradients are averaged in every step. Keep the line that says how many
+// points a rank has seen.
 
 struct Line : torch::nn::Module {
   torch::Tensor slope = register_parameter("slope", torch::zeros(1));
@@ -13,7 +13,7 @@ int main() {
   return lockstep::run([] {
     const auto x = torch::arange(12) / 10., y = 3 * x + torch::sin(5 * x);
 
-    // TODO: join the job; take this rank's share of the points, not all of them
+    // TODO: join the job, and use only this rank's share of the points
     lockstep::DistributedSampler sampler(12, {.rank = 0, .world = 1, .shuffle = false});
     const auto mine = torch::tensor(sampler.indices());
 

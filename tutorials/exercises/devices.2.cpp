@@ -1,15 +1,15 @@
 #include <lockstep/workshop.h>
 
-// Each device has computed the loss of its own part: a mean over its samples. What comes to device 0 is a number a
-// device: losses[i], a tensor without dimensions, over samples[i] samples. Make of them the mean over the whole
-// batch. backward() goes through it, so stay with tensors: losses[i].item() would cut the way back.
+// Each device has computed the loss of its own part, a mean over its samples. Device 0 gets one number per device:
+// losses[i], a 0-d tensor, over samples[i] samples. Compute the mean over the whole batch from them. Use only tensors,
+// because backward() needs the graph: losses[i].item() would break it.
 at::Tensor whole_loss(const std::vector<at::Tensor>& losses, const std::vector<int64_t>& samples) {
-  // TODO: the mean over the samples of all devices
+  // TODO: return the mean over the samples of all devices
   (void)samples;
   return losses.front();
 }
 
-// A model of one number, on a batch of samples x = 1, 2, 3, ... that are to become x * x.
+// A model with one number, and a batch of samples x = 1, 2, 3, ... with targets x * x.
 void try_batch(int64_t size, int64_t devices) {
   const auto weight = torch::full({}, 1.5, torch::dtype(at::kDouble).requires_grad(true));
   std::vector<at::Tensor> losses;

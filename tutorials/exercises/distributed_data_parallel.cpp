@@ -1,9 +1,9 @@
 #include <lockstep/workshop.h>
 
-// The workshop's program: a network learns from 8 measurements who has diabetes. Each step has 64 patients, shared by
-// the ranks, and all ranks train one model. programs/single_process.cpp is the same for one process.
+// The workshop's program: a network learns to predict diabetes from 8 measurements. Each step has 64 patients, divided
+// over the ranks, and all ranks train one model. programs/single_process.cpp is the version for one process.
 
-constexpr int64_t kBatch = 64;  // a step
+constexpr int64_t kBatch = 64;  // samples per step
 
 struct PimaNet : torch::nn::Module {
   torch::nn::Linear fc1{register_module("fc1", torch::nn::Linear(8, 64))};
@@ -18,7 +18,7 @@ int main() {
     lockstep::Session session;
     const auto pima = lockstep::data::pima("data/pima", session);
     torch::manual_seed(0);
-    // TODO: one model, and for each rank its share. Now each rank trains a model of its own on all patients.
+    // TODO: one model, and a share of the patients for each rank. Now each rank trains its own model on all patients.
     auto model = std::make_shared<PimaNet>();
     lockstep::DistributedSampler sampler(pima.train.size(), {.rank = 0, .world = 1});
     auto batches = lockstep::loader(pima.train, sampler, {.batch_size = kBatch / session.world()});
@@ -34,7 +34,7 @@ int main() {
         optimizer.step();
         loss_mean.add(loss);
       }
-      // TODO: the mean over all ranks
+      // TODO: log the mean over all ranks
       const double average = loss_mean.value();
       session.print("Epoch {} | Average Loss: {:.4f}", epoch, average);
       lockstep::show("average", average);

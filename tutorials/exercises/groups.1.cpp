@@ -1,15 +1,15 @@
 #include <lockstep/workshop.h>
 
-// Each rank has worked on other samples and has a loss of its own. The log wants one number: the mean over all
-// ranks, the same on every rank.
+// Each rank has a loss for its own samples. The log needs one number: the mean over all ranks, which is the same on
+// every rank.
 
 double mean_over_ranks(const lockstep::Session& session, double loss) {
-  // TODO: the mean over all ranks
+  // TODO: return the mean over all ranks
   (void)session;
   return loss;
 }
 
-// LOSSES: of rank 0, of rank 1, ...; without them 1, 2, ...
+// LOSSES: the losses of rank 0, rank 1, ...; by default 1, 2, ...
 int main(int count, char** words) {
   return lockstep::run([&] {
     lockstep::Session session;

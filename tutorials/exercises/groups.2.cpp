@@ -1,15 +1,15 @@
 #include <lockstep/workshop.h>
 
-// How long a step took differs from rank to rank, and all wait for the slowest. Which one is it?
+// Ranks take different times for a step, and all wait for the slowest one. Which rank is it?
 
 int slowest_rank(const lockstep::Session& session, double seconds) {
-  // TODO: the rank that took longest; of two that took as long, the lower one. The same answer on every rank.
+  // TODO: return the slowest rank, the same on every rank. If two ranks take the same time, return the lower one.
   (void)seconds;
   return session.rank();
 }
 
-// Nothing to do from here on. Each of these is a call that all ranks make, and none gets ahead without the others.
-// SECONDS: of rank 0, of rank 1, ...
+// You need not change anything below. Each of these is a collective: all ranks call it, and each waits for the others.
+// SECONDS: the times of rank 0, rank 1, ...
 int main(int argc, char** argv) {
   return lockstep::run([&] {
     lockstep::Session session;
@@ -27,9 +27,9 @@ int main(int argc, char** argv) {
 
     std::string from_all;
     for (const auto& text : team.all_gather("r" + std::to_string(rank))) from_all += text + " ";
-    lockstep::show("all_gather", from_all);  // every rank's text, in rank order
+    lockstep::show("all_gather", from_all);  // every rank's string, in rank order
     lockstep::show("broadcast", team.broadcast(rank == 0 ? "lr 0.1" : "nobody asks me"));
-    team.barrier();  // nothing is exchanged: all are here
+    team.barrier();  // exchanges no data, only waits for all ranks
 
     constexpr std::array<double, 4> kSeconds = {4, 4.25, 3, 4.25};
     const bool given = argc > 1 + rank;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iostream>
 
-// What a Session does first: find out from the environment which rank this process is. Here you do it.
+// What a Session does first: determine from the environment which rank this process is. Here you write it yourself.
 
 using Environment = std::map<std::string, std::string>;
 
@@ -28,7 +28,7 @@ int number(const Environment& said, const std::string& name) {
   }
 }
 
-// The job's first node, as its scheduler tells it: "n[3-4,7]" begins with n3.
+// The job's first node, from the scheduler's variable: "n[3-4,7]" begins with n3.
 std::string first_node(const Environment& said) {
   std::string node = "127.0.0.1";
   if (said.contains("SLURM_JOB_NODELIST")) {
@@ -43,14 +43,14 @@ std::string first_node(const Environment& said) {
 
 Who who_am_i(const Environment& said) {
   Who who;
-  if (said.contains("RANK")) {  // torchrun says everything
+  if (said.contains("RANK")) {  // torchrun sets all of them
     who = {number(said, "RANK"), number(said, "WORLD_SIZE"), text(said, "MASTER_ADDR")};
   }
-  // TODO: mpirun of Open MPI says OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
-  // TODO: srun says SLURM_PROCID, and how many it has started in SLURM_STEP_NUM_TASKS. (SLURM_NTASKS is what the
-  //       job asked for.)
-  // Neither says where to meet; first_node() does.
-  // TODO: throw lockstep::InputError("...") where this rank cannot be, so that nobody waits for it
+  // TODO: mpirun of Open MPI sets OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
+  // TODO: srun sets SLURM_PROCID, and SLURM_STEP_NUM_TASKS to the number of ranks. (SLURM_NTASKS is the number that
+  //       the job requested.)
+  // Neither sets the node of rank 0: call first_node().
+  // TODO: throw lockstep::InputError("...") if this rank is invalid, so that no other rank waits for it
   return who;
 }
 

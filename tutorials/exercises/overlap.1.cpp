@@ -1,29 +1,29 @@
 #include <lockstep/workshop.h>
 
-// DDP sends gradients in buckets, while backward still computes. Its rules:
+// DDP sends gradients in buckets while backward is still running. Its rules:
 //
-//   1. Gradients come in reverse: the last parameter's first.
-//   2. A gradient goes into the open bucket, whole. A float has 4 bytes.
+//   1. Gradients arrive in reverse order: the last parameter's first.
+//   2. A gradient is never split: it goes into the open bucket. A float has 4 bytes.
 //   3. A bucket that has reached its cap is closed; the next gradient opens a new one.
-//   4. The first bucket has a smaller cap, so that something travels soon.
+//   4. The first bucket has a smaller cap, so that communication starts early.
 //
-// In: each parameter's number of elements, in the model's order.
-// Out: the parameters' numbers, bucket by bucket.
+// Input: the number of elements of each parameter, in the model's order.
+// Output: the indices of the parameters, bucket by bucket.
 //
-// Elements {3, 300, 300, 9} with a first cap of 40 bytes and a cap of 1210 make {{3, 2}, {1, 0}}: 36 bytes have not
-// reached 40, and 36 + 1200 have; 1200 have not reached 1210, and 1200 + 12 have.
+// Elements {3, 300, 300, 9} with a first cap of 40 bytes and a cap of 1210 give {{3, 2}, {1, 0}}: 36 bytes are below
+// 40, but 36 + 1200 are not; 1200 bytes are below 1210, but 1200 + 12 are not.
 
 using Bucket = std::vector<int64_t>;
 
 std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap, int64_t cap) {
-  // TODO: the four rules. As it stands, each gradient has a bucket of its own.
+  // TODO: apply the four rules. At present each gradient has its own bucket.
   std::vector<Bucket> buckets;
   for (int64_t i = 0; i < std::ssize(elements); ++i) buckets.push_back({i});
   (void)first_cap, (void)cap;
   return buckets;
 }
 
-// Linear layers of these widths, one after the other.
+// Linear layers of these widths, in sequence.
 struct Net : torch::nn::Module {
   explicit Net(const std::vector<int64_t>& widths) {
     for (size_t i = 1; i < widths.size(); ++i)
@@ -37,7 +37,7 @@ struct Net : torch::nn::Module {
   std::vector<torch::nn::Linear> layers;
 };
 
-// Two steps of it, and the buckets that DDP itself made.
+// Runs two steps and returns DDP's own buckets.
 std::vector<Bucket> ddp_buckets(const lockstep::Session& session, const std::vector<int64_t>& widths) {
   auto model = lockstep::ddp(Net(widths), session);
   for (int step = 0; step < 2; ++step) {  // DDP arranges its buckets after the first

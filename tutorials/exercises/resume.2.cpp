@@ -1,15 +1,15 @@
 #include <lockstep/workshop.h>
 
-// Before a job's time is up, a scheduler sends a signal: stop, and save. It may come to one rank alone, or to
-// each at another moment. A rank that simply leaves lets the others wait in their next all-reduce, and no
-// checkpoint is made. So the ranks have to agree: after the same step all of them stop, and save together.
+// Before a job's time limit, the scheduler sends a signal. It may reach only one rank, or reach ranks at different
+// times. If a rank simply exits, the others wait in their next all-reduce and no checkpoint is saved. So the ranks have
+// to agree: all stop after the same step, and save together.
 //
-// Here a "signal" comes to rank `who` (-1: to all) during step `when`. Each step has an all-reduce, as
-// backward has.
+// Here a simulated signal reaches rank `who` (-1: all ranks) during step `when`. Each step has an all-reduce, like
+// backward.
 
-// Shall we stop now? Each rank asks at the end of each step; `noticed`: this rank has had a signal.
+// Whether to stop now. Each rank calls this at the end of each step; `noticed`: this rank has received a signal.
 bool shall_stop(const lockstep::Session& session, bool noticed) {
-  // TODO: ask the others, too
+  // TODO: include the other ranks
   (void)session;
   return noticed;
 }

@@ -1,18 +1,18 @@
 #include <lockstep/workshop.h>
 
-// A run of 8 ranks that goes on with fewer processes: each of them carries some of the ranks. It has to end with the
-// bits that it has with a process for each rank. There the gradients are added one rank after the other: rank 0's and
-// rank 1's, to this sum rank 2's, to this rank 3's. Each addition rounds, so another order has other bits. (gloo's ring
-// cuts the numbers into pieces and begins each with another rank; piece by piece it is the same.)
+// A run of 8 ranks that resumes with fewer processes: each process runs some of the ranks. The results must equal those
+// with one process per rank, bit for bit. There the gradients are added in rank order: rank 0's and rank 1's, then rank
+// 2's, then rank 3's, and so on. Each addition rounds, so a different order gives different bits. (gloo's ring does the
+// same for chunks of the numbers, and starts each chunk at a different rank.)
 //
-// Here a process is a thread, and the messenger calls it a rank: messenger.rank() is the process's number,
-// messenger.world() how many processes there are.
+// Here a process is a thread, and the messenger calls it a rank: messenger.rank() is the index of the process,
+// messenger.world() the number of processes.
 
-// The ranks that a process carries, of 0 ... ranks - 1. Each rank is carried by one process. They stand in a row: those
-// of process 0 are the first, those of process 1 come next. No process carries two more than another.
+// The ranks, from 0 to ranks - 1, that a process runs. Each rank belongs to exactly one process. Process 0 has the
+// first ranks, process 1 the next, and so on. The numbers of ranks per process differ by at most one.
 std::vector<int64_t> carried_by(int64_t process, int64_t processes, int64_t ranks) {
   std::vector<int64_t> mine;
-  // TODO: only the ranks of this process. For now it takes them all.
+  // TODO: return only the ranks of this process. At present it returns all ranks.
   (void)process, (void)processes;
   for (int64_t rank = 0; rank < ranks; ++rank) mine.push_back(rank);
   return mine;
@@ -22,12 +22,12 @@ void add(std::vector<float>& sum, const std::vector<float>& numbers) {
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += numbers[i];
 }
 
-// The sum over all ranks, on each process, to the same bits with any number of processes. `own`: the numbers of each
-// rank that this process carries, in order; a process may carry none.
+// The sum over all ranks, on each process, with the same bits for any number of processes. `own`: the numbers of each
+// rank on this process, in order; empty if the process has no ranks.
 std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vector<std::vector<float>>& own, size_t size) {
   const int process = messenger.rank(), processes = messenger.world();
   std::vector<float> sum(size);  // zeros
-  // TODO: the ranks of the other processes, too, in the right order:
+  // TODO: add the ranks of the other processes, too, in the right order:
   //   messenger.receive(from, std::as_writable_bytes(std::span(sum))) and messenger.send(to, std::as_bytes(std::span(sum)))
   (void)process, (void)processes;
   for (const auto& numbers : own) add(sum, numbers);
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
       return numbers;
     };
     std::vector<std::vector<float>> sums(static_cast<size_t>(processes));
-    lockstep::run_as_ranks(processes, [&](lockstep::Messenger& messenger) {  // a thread is a process
+    lockstep::run_as_ranks(processes, [&](lockstep::Messenger& messenger) {  // one thread per process
       std::vector<std::vector<float>> own;
       for (const auto rank : carried_by(messenger.rank(), processes, ranks)) own.push_back(numbers_of(rank));
       sums[static_cast<size_t>(messenger.rank())] = sum_over_ranks(messenger, own, kSize);

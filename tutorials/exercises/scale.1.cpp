@@ -1,8 +1,8 @@
 #include <lockstep/workshop.h>
 
-// A training was timed on one rank, and again on several. What are they worth?
+// The training time was measured on one rank, and on several. What do the additional ranks gain?
 
-// Strong scaling: the work stays, more ranks share it. How many times as fast are they?
+// Strong scaling: more ranks share the same work. How many times as fast are they?
 double speed_up(double seconds_alone, double seconds_together) {
   // TODO
   (void)seconds_alone;
@@ -10,7 +10,7 @@ double speed_up(double seconds_alone, double seconds_together) {
   return 0;
 }
 
-// And which share of the ranks' time was of use?
+// Which fraction of the ranks' time was useful?
 double strong_efficiency(double seconds_alone, double seconds_together, int ranks) {
   // TODO
   (void)seconds_alone;
@@ -19,7 +19,7 @@ double strong_efficiency(double seconds_alone, double seconds_together, int rank
   return 0;
 }
 
-// Weak scaling: each rank has as much work as the one alone had, so that all of it grows with the ranks.
+// Weak scaling: each rank has as much work as the single rank had, so the total work grows with the ranks.
 double weak_efficiency(double seconds_alone, double seconds_together, int ranks) {
   // TODO
   (void)seconds_alone;
@@ -30,19 +30,19 @@ double weak_efficiency(double seconds_alone, double seconds_together, int ranks)
 
 struct Plan {
   int64_t batch_a_rank;    // data.batch_size
-  int64_t batch_together;  // the samples behind one optimiser's step
+  int64_t batch_together;  // samples per optimiser step
   double lr;
 };
 
-// Under weak scaling a rank's batch stays. Which plan follows on so many ranks, with the linear rule: a batch K times
-// as large takes a learning rate K times as large?
+// With weak scaling, the batch per rank does not change. Return the plan for this many ranks with the linear rule: a
+// batch that is K times as large needs a learning rate that is K times as large.
 Plan weak_plan(Plan alone, int ranks) {
   // TODO
   (void)ranks;
   return alone;
 }
 
-// RANKS ALONE STRONG WEAK BATCH LR: the ranks, three times in seconds, and the plan of one alone
+// RANKS ALONE STRONG WEAK BATCH LR: the number of ranks, three times in seconds, and the plan for a single rank
 int main(int count, char** words) {
   return lockstep::run([&] {
     const std::vector<std::string> given(words + 1, words + count);

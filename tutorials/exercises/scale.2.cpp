@@ -1,11 +1,11 @@
 #include <lockstep/workshop.h>
 
-// outputs = inputs * weight^T + bias, with a weight of [outputs, inputs] that is too large for one rank:
-// what travels between ranks is outputs, and gradients.
+// outputs = inputs * weight^T + bias, with a weight of [outputs, inputs] that is too large for one rank. The ranks
+// exchange outputs and gradients, not weights.
 
 using torch::Tensor;
 
-// The session's team, which counts the numbers that this rank gives the others.
+// The session's team, which counts the numbers that this rank sends.
 class Team {
  public:
   explicit Team(const lockstep::Team& team) : team_(team) {}
@@ -26,32 +26,32 @@ class Team {
   int64_t given_ = 0;
 };
 
-// Column-parallel: each rank has some of the outputs, that is some rows of the weight, and their biases. Every rank
-// has all inputs. What is wanted, on every rank, is all outputs.
+// Column-parallel: each rank has some of the outputs, that is some rows of the weight and their biases. Every rank has
+// all inputs. Return all outputs, on every rank.
 Tensor column_forward(Team& team, const Tensor& weight_part, const Tensor& bias_part, const Tensor& inputs) {
   const Tensor part = torch::matmul(inputs, weight_part.t()) + bias_part;
-  // TODO: all outputs, in the order of the ranks
+  // TODO: return all outputs, in the order of the ranks
   (void)team;
   return part;
 }
 
-// Its backward: from the loss's gradient for all outputs to that for the inputs.
+// Its backward: takes the loss's gradient for all outputs and returns that for the inputs.
 Tensor column_backward(Team& team, const Tensor& weight_part, const Tensor& output_gradient) {
   const Tensor own = output_gradient.chunk(team.world(), 1)[static_cast<size_t>(team.rank())];
   const Tensor part = torch::matmul(own, weight_part);
-  // TODO: what all outputs say about the inputs
+  // TODO: the gradient for the inputs depends on all outputs
   return part;
 }
 
-// Row-parallel: each rank has some of the inputs, that is some columns of the weight, and the whole bias. Every rank
-// wants all outputs.
+// Row-parallel: each rank has some of the inputs, that is some columns of the weight, and the whole bias. Return all
+// outputs, on every rank.
 Tensor row_forward(Team& team, const Tensor& weight_part, const Tensor& bias, const Tensor& inputs_part) {
-  // TODO: outputs to which all ranks' inputs have come
+  // TODO: outputs depend on the inputs of all ranks
   (void)team;
   return torch::matmul(inputs_part, weight_part.t()) + bias;
 }
 
-// Small whole numbers, so that no order of a sum rounds.
+// Small integers, so that sums are exact in any order.
 Tensor numbers(int64_t rows, int64_t columns, int64_t step) {
   return torch::remainder(torch::arange(rows * columns) * step, 7).sub(3).to(torch::kFloat).reshape({rows, columns});
 }

@@ -1,12 +1,12 @@
 #include <lockstep/workshop.h>
 
-// A job has `world` ranks. The launcher fills the first node with `ranks_per_node` of them, then the next one:
-// with 5 ranks and 2 a node, node 0 has the ranks 0 and 1, node 1 has 2 and 3, node 2 has rank 4 alone.
+// A job has `world` ranks. The launcher fills the first node with `ranks_per_node` ranks, then the next one. With 5
+// ranks and 2 per node, node 0 has ranks 0 and 1, node 1 has 2 and 3, and node 2 has only rank 4.
 
 struct Place {
   int node;           // from 0
-  int local_rank;     // the rank's place on its node, from 0: a GPU is chosen by it
-  int ranks_on_node;  // how many ranks this node has
+  int local_rank;     // the rank's index on its node, from 0; it selects the GPU
+  int ranks_on_node;  // the number of ranks on this node
 };
 
 Place place_of(int rank, int world, int ranks_per_node) {
@@ -15,7 +15,7 @@ Place place_of(int rank, int world, int ranks_per_node) {
   return {0, rank, world};
 }
 
-// Each rank runs all of this, and is told apart by session.rank() alone.
+// Each rank runs all of this; only session.rank() differs.
 int main(int argc, char** argv) {
   return lockstep::run([&] {
     const int ranks_per_node = argc > 1 ? std::stoi(argv[1]) : 2;

@@ -6,14 +6,14 @@
 //@ unsolved   seconds_a_byte is still 0
 #include <lockstep/workshop.h>
 
-// A network: a message of n bytes takes latency + n * seconds_a_byte. Ranks that send at the same time do not
-// disturb each other, but a rank has one line out and one line in: bytes that share it come one after the other.
+// A network: a message of n bytes takes latency + n * seconds_a_byte. Ranks that send at the same time do not slow each
+// other down, but a rank has one link out and one link in: bytes on the same link are sent one after the other.
 struct Network {
   double latency;          // alpha, seconds
-  double bits_per_second;  // as networks are sold: 1 Gbit/s is 1e9
+  double bits_per_second;  // the bandwidth in bits: 1 Gbit/s is 1e9
 };
 
-// Beta.
+// The time per byte, beta.
 double seconds_a_byte(const Network& network) {
   //@ todo
   (void)network;
@@ -25,8 +25,8 @@ double seconds_a_byte(const Network& network) {
   //@ end
 }
 
-// All send their n bytes to rank 0, which sends the sums to all. Messages that a rank sends or gets together share
-// a latency, not its line. To add takes no time here.
+// All ranks send n bytes to rank 0, which sends the sums to all. Messages that a rank sends or receives together share
+// one latency, but not the bandwidth of its link. Adding takes no time here.
 double reduce_broadcast(double ranks, double n, const Network& network) {
   //@ todo
   (void)ranks, (void)n, (void)network;
@@ -40,12 +40,12 @@ double reduce_broadcast(double ranks, double n, const Network& network) {
   //@ end
 }
 
-// Everybody sends its n bytes to everybody, all at once.
+// Every rank sends its n bytes to every other rank, all at the same time.
 double all_to_all(double ranks, double n, const Network& network) {
   return network.latency + (ranks - 1) * n * seconds_a_byte(network);
 }
 
-// Chunks of n / ranks bytes, in steps, twice round.
+// The ring: chunks of n / ranks bytes, in steps, twice around.
 double ring(double ranks, double n, const Network& network) {
   //@ todo
   (void)ranks, (void)n, (void)network;
@@ -61,7 +61,7 @@ double ring(double ranks, double n, const Network& network) {
   //@ end
 }
 
-// From how many bytes on is the ring faster than all_to_all? For 3 ranks and more.
+// The number of bytes from which the ring is faster than all_to_all, for 3 or more ranks.
 double crossover(double ranks, const Network& network) {
   //@ todo
   (void)ranks, (void)network;

@@ -8,17 +8,17 @@
 
 #include <lockstep/models/exported.h>
 
-// Somebody has written a line in Python (models/line.py) and exported it twice: as it is in training, where 0.5 is added
-// to it, and as it is in evaluation, where it is not. Train it on all ranks together, and evaluate it after each epoch.
+// A line, written in Python (models/line.py) and exported twice: in training mode, which adds 0.5, and in evaluation
+// mode, which does not. Train it on all ranks together, and evaluate it after each epoch.
 
-// How far from y the model is.
+// The distance of the model's output from y.
 template <class Model>
 torch::Tensor loss_of(Model& model, const torch::Tensor& x, const torch::Tensor& y) {
   const auto found = model.forward(x);
   return (found - y.to(found.device())).square().mean();
 }
 
-// The loss of all points, from which nothing is learned, and whether the model believes that it is in training.
+// The loss of all points, without training, and whether the model is in training mode.
 template <class Model>
 void evaluate(Model& model, const torch::Tensor& x, const torch::Tensor& y) {
   const torch::NoGradGuard no_grad;
@@ -37,7 +37,7 @@ int main(int count, char** words) {
     const auto x = torch::arange(12) / 10., y = 3 * x + torch::sin(5 * x);
 
     //@ todo
-    // TODO: there are two files
+    // TODO: load both files
     const auto net = lockstep::load_exported(train_file);
     //@ solution
     const auto net = lockstep::load_exported(train_file, eval_file);
@@ -50,7 +50,7 @@ int main(int count, char** words) {
     //@ end
 
     //@ todo
-    // TODO: each rank has a model of its own
+    // TODO: each rank trains its own model
     const auto model = net;
     //@ solution
     const auto model = lockstep::ddp(net, session);
@@ -65,7 +65,7 @@ int main(int count, char** words) {
       loss_of(*model, x.index_select(0, mine), y.index_select(0, mine)).backward();
       optimizer.step();
       //@ todo
-      // TODO: this is still the model in training
+      // TODO: the model is still in training mode
       evaluate(*model, x, y);
       //@ solution
       model->eval();

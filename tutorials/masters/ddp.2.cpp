@@ -4,9 +4,9 @@
 //@ hint       Fill the vector with every parameter's grad(), sum, then divide each by session.world(): grad.div_(...).
 #include <lockstep/workshop.h>
 
-// What DDP does in every backward(), without DDP: afterwards each rank's gradients are the mean over all ranks.
-// The gradients lie in parameter.grad(); what is done to that tensor in place (with a _ at the end of the name,
-// such as div_) is done to the gradient.
+// What DDP does in every backward(), but without DDP: afterwards each rank's gradients are the mean over all ranks.
+// parameter.grad() is the gradient. In-place functions (with a _ at the end of the name, such as div_) on that tensor
+// change the gradient.
 
 void average_gradients(const std::vector<torch::Tensor>& parameters, const lockstep::Session& session) {
   //@ todo
@@ -51,7 +51,7 @@ int main() {
     lockstep::Session session;
     const auto weight = torch::tensor({1., -1.}).requires_grad_();
     const auto bias = torch::tensor(0.5).requires_grad_();
-    const auto x = torch::tensor({1. + session.rank(), 2.});  // each rank has another sample
+    const auto x = torch::tensor({1. + session.rank(), 2.});  // a different sample on each rank
     (weight.dot(x) + bias).square().backward();
     average_gradients({weight, bias}, session);
     lockstep::show("gradient of weight", weight.grad());

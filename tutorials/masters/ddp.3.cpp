@@ -4,8 +4,8 @@
 //@ hint       lockstep::ddp(Net(), session, {.find_unused_parameters = true})
 #include <lockstep/workshop.h>
 
-// A net has a special weight for rare samples. In each step one rank has such a sample, the others have not,
-// and their loss never meets that weight. Fix the call of ddp(), so that both weights are trained.
+// A net has a separate weight for rare samples. In each step only one rank has such a sample; the loss of the other
+// ranks does not depend on that weight. Fix the call of ddp(), so that both weights are trained.
 
 struct Net : torch::nn::Module {
   torch::Tensor common = register_parameter("common", torch::ones(1));
@@ -17,7 +17,7 @@ int main() {
   return lockstep::run([] {
     lockstep::Session session;
     //@ todo
-    // TODO: what must be said here?
+    // TODO: which option does this need?
     auto model = lockstep::ddp(Net(), session);
     //@ solution
     auto model = lockstep::ddp(Net(), session, {.find_unused_parameters = true});

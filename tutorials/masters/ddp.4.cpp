@@ -6,12 +6,12 @@
 //@ unsolved   exchanges
 #include <lockstep/workshop.h>
 
-// A batch of 3 does not fit into memory, so it comes in small batches of 1: forward, backward, and then the next. The
-// step shall be the one of the whole batch, and the ranks shall exchange their gradients once in it, not three times.
+// A batch of 3 does not fit into memory, so the loop runs forward and backward for small batches of 1. The step must
+// equal a step with the whole batch, and the ranks must exchange gradients once per step, not three times.
 
 struct Line : torch::nn::Module {
   torch::Tensor slope = register_parameter("slope", torch::ones(1));
-  int64_t kept = 0, most = 0;  // outputs whose backward is still to come: memory
+  int64_t kept = 0, most = 0;  // outputs in memory that wait for backward
   torch::Tensor forward(double x) {
     const auto output = slope * x;
     most = std::max(most, ++kept);
@@ -29,7 +29,7 @@ torch::Tensor loss_of(Model& model, double x) {
 void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>& batch) {
   optimizer.zero_grad();
   //@ todo
-  // TODO: the mean of the batch; and only the last backward exchanges
+  // TODO: use the mean of the batch, and exchange gradients only in the last backward
   for (const double x : batch) loss_of(model, x).backward();
   optimizer.step();
   //@ solution
@@ -113,7 +113,7 @@ int main(int count, char** words) {
     const size_t size = count > 1 ? std::stoul(words[1]) : 3;
     lockstep::Session session;
     auto model = lockstep::ddp(Line(), session);
-    int exchanges = 0;  // the hook is what DDP calls to average a bucket: here it counts, too
+    int exchanges = 0;  // DDP calls the hook to average a bucket; this one also counts
     const auto mean = lockstep::hooks::allreduce(session.group());
     model->register_comm_hook([&](lockstep::GradBucket& bucket) { return ++exchanges, mean(bucket); }, "count");
 

@@ -5,11 +5,11 @@
 //@ hint       To gather, put the outputs of device d at index d of a vector, and join them with torch::cat(vector).
 #include <lockstep/workshop.h>
 
-// A batch of 7 samples on 3 devices is cut into parts of 3, 3 and 1: the first devices get as many as 7 / 3
-// rounded up, the next what is left. Whoever gets nothing is not in the list: 3 samples on 4 devices are 1, 1, 1.
+// A batch of 7 samples on 3 devices is split into parts of 3, 3 and 1: the first devices get 7 / 3 samples rounded up,
+// the next one gets the rest. Devices without samples are not in the list: 3 samples on 4 devices are 1, 1, 1.
 std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
   //@ todo
-  // TODO: a number for each device that has work
+  // TODO: add the number of samples for each device that has any
   (void)devices;
   return {samples};
   //@ solution
@@ -43,7 +43,7 @@ std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
   //@ end
 }
 
-// What a device has computed. Whoever is done first comes first: the order says nothing about the samples.
+// The output of a device. The list has them in the order in which devices finish, not in the order of the samples.
 struct Output {
   size_t device;
   at::Tensor values;
@@ -52,7 +52,7 @@ struct Output {
 // The outputs of the whole batch, in the order of its samples.
 at::Tensor gather(const std::vector<Output>& finished) {
   //@ todo
-  // TODO: all of them, in the order of the devices
+  // TODO: return all outputs, in the order of the devices
   return finished.front().values;
   //@ solution
   std::vector<at::Tensor> values(finished.size());
@@ -94,7 +94,7 @@ int main() {
       std::vector<Output> finished;
       int64_t begin = 0;
       for (const int64_t size : sizes) {
-        if (size < 0 || begin + size > samples) break;                     // more than there is
+        if (size < 0 || begin + size > samples) break;                     // more than all samples
         const auto part = torch::arange(samples).slice(0, begin, begin + size);  // sample 0, 1, 2, ...
         const Output output = {finished.size(), 7 * part % 10};
         finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with four: 1, 3, 2, 0

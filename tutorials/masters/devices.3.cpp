@@ -5,15 +5,15 @@
 //@ hint       In reduce(), first.weight.mutable_grad() is the sum of replica.weight.grad() * (its samples / all samples).
 #include <lockstep/workshop.h>
 
-// A line through points: weight * x + bias. One process and no threads: the devices take turns.
+// A line: weight * x + bias. One process without threads: the devices take turns.
 struct Line {
   at::Tensor weight = torch::zeros({}, torch::dtype(at::kDouble).requires_grad(true));
   at::Tensor bias = torch::zeros({}, torch::dtype(at::kDouble).requires_grad(true));
 };
 
-// Before the forward: the replica becomes what the first model is now.
+// Before the forward: copies the first model's parameters to the replica.
 void refresh(Line& replica, const Line& first) {
-  const torch::NoGradGuard no_gradient;  // a copy is no part of the model
+  const torch::NoGradGuard no_gradient;  // autograd must not record the copy
   //@ todo
   // TODO: copy both parameters
   (void)replica;
@@ -32,15 +32,15 @@ void refresh(Line& replica, const Line& first) {
   //@ end
 }
 
-// After the backward: each replica has the gradients of its own part's mean, in weight.grad() and bias.grad(), and
-// samples[i] says of how many samples. The first model gets the gradients of the whole batch's mean.
+// After the backward: each replica has the gradients of the mean of its own part in weight.grad() and bias.grad(), and
+// samples[i] is the number of its samples. Sets the first model's gradients to those of the whole batch's mean.
 void reduce(Line& first, const std::vector<Line>& replicas, const std::vector<int64_t>& samples) {
   const auto all = static_cast<double>(std::accumulate(samples.begin(), samples.end(), int64_t{0}));
   first.weight.mutable_grad() = torch::zeros({}, at::kDouble);
   first.bias.mutable_grad() = torch::zeros({}, at::kDouble);
   for (size_t i = 0; i < samples.size(); ++i) {
     //@ todo
-    // TODO: add replica i's gradients, for as much as its part is of the batch
+    // TODO: add replica i's gradients, weighted by its share of the batch
     (void)replicas;
     (void)all;
     //@ solution

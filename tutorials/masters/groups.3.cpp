@@ -5,20 +5,20 @@
 //@ unsolved   two different calls: rank 0 in all-reduce, rank 1 in barrier
 #include <lockstep/workshop.h>
 
-// Every rank has looked at samples of its own, and some it got right. The accuracy counts all samples of all
-// ranks, so it takes a collective.
+// Every rank has classified its own samples, some of them correctly. The accuracy is over all samples of all ranks, so
+// it needs a collective.
 
 double evaluate(const lockstep::Session& session) {
   const int rank = session.rank();
-  std::vector<double> counts = {3.0 + rank, 10.0 * (1 + rank)};  // right, seen
+  std::vector<double> counts = {3.0 + rank, 10.0 * (1 + rank)};  // correct, all
   session.team().sum(counts);
   return counts[0] / counts[1];
 }
 
-// After an epoch the log gets one line, from rank 0.
+// After an epoch, rank 0 writes one line to the log.
 void after_epoch(const lockstep::Session& session) {
   //@ todo
-  // TODO: this hangs. Fix it: one line, from rank 0, and the accuracy is that of all ranks' samples.
+  // TODO: this hangs. Fix it: rank 0 writes one line, and the accuracy is over the samples of all ranks.
   if (session.rank() == 0) {
     const double accuracy = evaluate(session);
     lockstep::show("accuracy", accuracy);

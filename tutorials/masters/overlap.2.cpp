@@ -4,12 +4,11 @@
 //@ hint       Keep `until`, the time up to which you have counted. A span adds the time after max(begin, until).
 #include <lockstep/workshop.h>
 
-// A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
-// What an exchange costs is not how long it takes, but what of it is exposed: what is left when backward has
-// ended.
+// A trace has the time span of each bucket's all-reduce, and the time at which backward ended on this rank. Only
+// exposed communication makes a step longer: the part after the end of backward.
 //
-//   exchange   how long at least one bucket was on its way (two at once: that time counts once)
-//   exposed    how much of that came after the end of backward
+//   exchange   the time during which at least one bucket was in transit (if two overlap, count that time once)
+//   exposed    the part of that time after the end of backward
 
 struct Span {
   double begin, end;  // ms
@@ -19,10 +18,10 @@ struct Cost {
   double exchange, exposed;
 };
 
-// The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
+// The spans are sorted by their begin. There may be none: a single rank exchanges nothing.
 Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   //@ todo
-  // TODO: both numbers
+  // TODO: compute both numbers
   (void)buckets, (void)backward_end;
   return {0, 0};
   //@ solution
@@ -85,8 +84,7 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   //@ end
 }
 
-// Each rank has a trace of its own. The numbers are the end of backward, then a begin and an end for each
-// bucket.
+// Each rank has its own trace. The arguments are the end of backward, then a begin and an end for each bucket.
 int main(int argc, char** argv) {
   return lockstep::run([&] {
     lockstep::Session session;
@@ -94,7 +92,7 @@ int main(int argc, char** argv) {
     if (argc > 1) numbers.clear();
     for (int i = 1; i < argc; ++i) numbers.push_back(std::stod(argv[i]));
 
-    const double late = 2 * session.rank();  // rank 1 computes a little longer
+    const double late = 2 * session.rank();  // rank 1 takes a little longer
     std::vector<Span> buckets;
     for (size_t i = 1; i + 1 < numbers.size(); i += 2)
       buckets.push_back({numbers[i] + late, numbers[i + 1] + late});

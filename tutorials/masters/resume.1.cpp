@@ -6,8 +6,8 @@
 //@ unsolved   begins with epoch 0
 #include <lockstep/workshop.h>
 
-// A training of four epochs that may be stopped after any of them. Started again, it has to end with the very
-// same bits as one that nobody stopped. The check runs it whole, then in two halves, and compares.
+// A training run of four epochs that may be stopped after any epoch. A resumed run must end with the same results, bit
+// for bit, as an uninterrupted one. The check runs it once in full and once in two parts, and compares.
 
 struct Net : torch::nn::Module {
   torch::nn::Linear fc{register_module("fc", torch::nn::Linear(8, 16))};
@@ -16,7 +16,7 @@ struct Net : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return head(drop(torch::relu(fc(x)))); }
 };
 
-// What the next step depends on, in a few numbers.
+// The state that the next step depends on, as a few numbers.
 void show_state(const std::string& when, const torch::Tensor& weights, lockstep::Sgd& optimizer) {
   double momentum = 0;
   const auto held = optimizer.held_state();
@@ -44,7 +44,7 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
   auto batches = lockstep::loader(pima.train, sampler, {.batch_size = 32});
 
   //@ todo
-  // TODO: name all that the next step depends on, load it if it is there, and go on with the right epoch
+  // TODO: list everything that the next step depends on, load it if the file exists, and continue with the right epoch
   const lockstep::CheckpointParts parts{.model = model};
   const int64_t begin = 0;
   //@ solution
@@ -97,7 +97,7 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
     }
     schedule->step();
     //@ todo
-    // TODO: in which order?
+    // TODO: which order is right?
     lockstep::save(file, session, parts);
     sampler.set_epoch(epoch + 1);
     //@ solution

@@ -4,17 +4,17 @@
 //@ hint       Each takes (size + world - 1) / world indices. An index of `size` or more starts again at the front: index % size.
 #include <lockstep/workshop.h>
 
-// What DistributedSampler does, without the shuffle. The ranks take turns along the list of samples:
+// What DistributedSampler does without shuffling. The ranks take turns along the list of samples:
 //
 //   10 samples, 2 ranks:   rank 0: 0 2 4 6 8     rank 1: 1 3 5 7 9
 //
-// Every rank gets the same number of samples. Where they do not divide, the list goes on from its front: the
-// ranks that would be short take sample 0, then 1, and so on, a second time.
+// Every rank gets the same number of samples. If they cannot be divided evenly, the list continues from its start:
+// ranks with too few take sample 0, then 1, and so on, a second time.
 
 std::vector<int64_t> share_of(int64_t rank, int64_t world, int64_t size) {
   std::vector<int64_t> mine;
   //@ todo
-  // TODO: only the samples of this rank. For now it takes them all.
+  // TODO: return only the samples of this rank. At present it returns all samples.
   (void)rank, (void)world;
   for (int64_t sample = 0; sample < size; ++sample) mine.push_back(sample);
   //@ solution

@@ -5,9 +5,9 @@
 //@ unsolved   the same order
 #include <lockstep/workshop.h>
 
-// Twelve samples and three epochs. With `.shuffle = true` the list is shuffled before it is shared out; all
-// ranks draw the same shuffle, so that nobody takes what is another's. But look at the output: every epoch has
-// the order of the first one. Fix it.
+// Twelve samples and three epochs. With `.shuffle = true`, the list is shuffled before it is divided. All ranks use the
+// same shuffled list, so no two ranks take the same sample. But look at the output: every epoch has the order of the
+// first one. Fix it.
 
 int main() {
   return lockstep::run([] {
@@ -25,7 +25,7 @@ int main() {
     //@ end
     for (int64_t epoch = 0; epoch < 3; ++epoch) {
       //@ todo
-      // TODO: one line
+      // TODO: add one line
       //@ solution
       sampler.set_epoch(epoch);
       //@ wrong first

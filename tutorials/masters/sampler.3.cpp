@@ -6,13 +6,13 @@
 //@ unsolved   counted twice
 #include <lockstep/workshop.h>
 
-// A model has given ten answers; 1 is a right one, 0 a wrong one. What share of them is right? The ranks look at
-// them together: each answer is looked at once, by one rank, and all ranks come to the same share.
+// A model has given ten answers: 1 is correct, 0 is wrong. What is the fraction of correct answers? The ranks divide
+// the work: one rank looks at each answer, once, and all ranks get the same result.
 
 class Answers {
  public:
   explicit Answers(std::string right) : right_(std::move(right)) {}
-  Answers(const Answers&) = delete;  // who looks at a copy is not seen
+  Answers(const Answers&) = delete;  // reads from a copy would not be counted
   int64_t size() const { return std::ssize(right_); }
   double look(int64_t answer) {
     looked_at_.push_back(answer);
@@ -28,7 +28,7 @@ class Answers {
 double share_of_right(Answers& answers, const lockstep::Session& session) {
   const int64_t size = answers.size();
   //@ todo
-  // TODO: this is right where the ranks divide the ten. Run it on three.
+  // TODO: this is correct only if ten is divisible by the number of ranks. Run it on three.
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
   //@ solution
   const lockstep::ShardSampler mine(size, session.rank(), session.world());

@@ -5,9 +5,9 @@
 //@ hint       The speed-up is alone / together, the efficiency is that divided by ranks, and for weak scaling it is alone / together.
 #include <lockstep/workshop.h>
 
-// A training was timed on one rank, and again on several. What are they worth?
+// The training time was measured on one rank, and on several. What do the additional ranks gain?
 
-// Strong scaling: the work stays, more ranks share it. How many times as fast are they?
+// Strong scaling: more ranks share the same work. How many times as fast are they?
 double speed_up(double seconds_alone, double seconds_together) {
   //@ todo
   // TODO
@@ -23,7 +23,7 @@ double speed_up(double seconds_alone, double seconds_together) {
   //@ end
 }
 
-// And which share of the ranks' time was of use?
+// Which fraction of the ranks' time was useful?
 double strong_efficiency(double seconds_alone, double seconds_together, int ranks) {
   //@ todo
   // TODO
@@ -38,7 +38,7 @@ double strong_efficiency(double seconds_alone, double seconds_together, int rank
   //@ end
 }
 
-// Weak scaling: each rank has as much work as the one alone had, so that all of it grows with the ranks.
+// Weak scaling: each rank has as much work as the single rank had, so the total work grows with the ranks.
 double weak_efficiency(double seconds_alone, double seconds_together, int ranks) {
   //@ todo
   // TODO
@@ -56,12 +56,12 @@ double weak_efficiency(double seconds_alone, double seconds_together, int ranks)
 
 struct Plan {
   int64_t batch_a_rank;    // data.batch_size
-  int64_t batch_together;  // the samples behind one optimiser's step
+  int64_t batch_together;  // samples per optimiser step
   double lr;
 };
 
-// Under weak scaling a rank's batch stays. Which plan follows on so many ranks, with the linear rule: a batch K times
-// as large takes a learning rate K times as large?
+// With weak scaling, the batch per rank does not change. Return the plan for this many ranks with the linear rule: a
+// batch that is K times as large needs a learning rate that is K times as large.
 Plan weak_plan(Plan alone, int ranks) {
   //@ todo
   // TODO
@@ -83,7 +83,7 @@ Plan weak_plan(Plan alone, int ranks) {
   //@ end
 }
 
-// RANKS ALONE STRONG WEAK BATCH LR: the ranks, three times in seconds, and the plan of one alone
+// RANKS ALONE STRONG WEAK BATCH LR: the number of ranks, three times in seconds, and the plan for a single rank
 int main(int count, char** words) {
   return lockstep::run([&] {
     const std::vector<std::string> given(words + 1, words + count);

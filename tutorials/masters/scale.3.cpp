@@ -6,17 +6,17 @@
 //@ unsolved   does nothing
 #include <lockstep/workshop.h>
 
-// A pipeline's stages hold some layers each. A batch goes through them in micro-batches: forward from stage 0 to the
-// last, backward the other way. A stage keeps a micro-batch's activations from its forward to its backward.
+// Each stage of a pipeline has some of the layers. A batch is divided into micro-batches: forward from stage 0 to the
+// last one, backward in the other direction. A stage keeps a micro-batch's activations from forward to backward.
 
 struct Work {
   char kind;  // 'F' or 'B'
   int micro_batch;
 };
 
-// What a stage does, in its order: each micro-batch forward once and backward once, both in the order 0, 1, 2, ...
-// One forward, one backward (1F1B): as many forwards as are needed to fill the stages behind this one, then one of
-// each in turn, then the backwards that are left. So stage s never keeps more than stages - s micro-batches.
+// The work of a stage, in order: each micro-batch forward once and backward once, both in the order 0, 1, 2, ... One
+// forward, one backward (1F1B): as many forwards as are needed to fill the stages after this one, then one of each in
+// turn, then the remaining backwards. So stage s keeps at most stages - s micro-batches.
 std::vector<Work> order_of(int stage, int stages, int micro_batches) {
   std::vector<Work> order;
   //@ todo
@@ -70,8 +70,8 @@ std::vector<Work> order_of(int stage, int stages, int micro_batches) {
   return order;
 }
 
-// The bubble: which share of the time does a stage wait, where a forward costs a stage as much as any other, and a
-// backward too?
+// The bubble: the fraction of time that a stage waits, if a forward takes the same time on every stage, and so does a
+// backward.
 double bubble(int stages, int micro_batches) {
   //@ todo
   // TODO

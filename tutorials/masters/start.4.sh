@@ -3,17 +3,17 @@
 #@ hint       Three lines are harmful. What would each rank use without them? lockstep chooses the number of threads itself.
 #@ hint       Remove OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. NCCL_DEBUG=WARN is harmless.
 #!/bin/bash
-# start.4.sh PROGRAM WORD...: what a job does on each rank before its program begins. It came with a script from
-# another cluster, and every line was of use there, once. Ask the doctor, in the environment that it makes:
+# start.4.sh PROGRAM WORD...: what a job does on each rank before it starts the program. The script is from another
+# cluster, where each line was useful once. Run the doctor in the environment that it sets:
 #   mpirun -n 2 bash exercises/start.4.sh lockstep doctor
 #@ todo
-# TODO: fix what the doctor names
-export OMP_NUM_THREADS=$(nproc --all)  # all cores for us
-export NCCL_DEBUG=WARN                 # NCCL says its errors
+# TODO: fix the problems that the doctor reports
+export OMP_NUM_THREADS=$(nproc --all)  # use all cores
+export NCCL_DEBUG=WARN                 # NCCL prints errors
 export TORCH_DISTRIBUTED_DEBUG=DETAIL  # a run hung in March
 ulimit -n 256                          # the file server was slow
 #@ solution
-export NCCL_DEBUG=WARN                 # NCCL says its errors
+export NCCL_DEBUG=WARN                 # NCCL prints errors
 #@ wrong threads
 export OMP_NUM_THREADS=$(nproc --all)
 export NCCL_DEBUG=WARN
@@ -34,7 +34,7 @@ export TORCH_DISTRIBUTED_DEBUG=DETAIL
 export NCCL_DEBUG="WARN
 #@ end
 
-# Then this shell becomes the program, whatever it is: its words stay as they are, and the launcher sees its end.
+# Then the shell becomes the program, with its arguments unchanged, so that the launcher sees its exit status.
 #@ todo
 exec "$@"
 #@ solution

@@ -130,7 +130,7 @@ class FormatText {
 
 namespace lockstep {
 
-/// An argument of format(): a number, a text, a boolean or a pointer to void.
+/// An argument of format(): a number, a string, a boolean or a pointer to void.
 class FormatArgument {
  public:
   template <class T>
@@ -172,14 +172,14 @@ class FormatArgument {
   Value value_ = {};
 };
 
-/// The same without the check at compile time.
+/// Like format(), but without the check at compile time.
 std::string vformat(std::string_view text, std::initializer_list<FormatArgument> arguments);
 
-/// A text for these arguments.
+/// A format string for arguments of these types.
 template <class... Args>
 using FormatText = base::FormatText<std::type_identity_t<Args>...>;
 
-/// format("{} of {}", 1, 2), in fmt's syntax.
+/// Formats arguments in fmt's syntax: format("{} of {}", 1, 2).
 template <class... Args>
 std::string format(FormatText<Args...> text, const Args&... args) {
   return vformat(text.text(), {FormatArgument(args)...});

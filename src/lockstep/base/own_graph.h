@@ -1,5 +1,5 @@
 #pragma once
-// A module whose computation comes from a file.
+// A module with a computation graph that comes from a file.
 
 #include <string>
 

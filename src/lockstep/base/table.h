@@ -1,6 +1,6 @@
 #pragma once
-// Open tables: rows of one kind (task, model, optimiser, ...) by name. The file that defines a row adds it,
-// in the program or in a shared library that it loads. The config, help and docs read rows without libtorch.
+// Tables of rows of one kind (task, model, optimiser, ...) by name. The file that defines a row adds it, in
+// the program or in a shared library that it loads. The config, help and docs read rows without libtorch.
 
 #include <any>
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace lockstep {
 
 /// A key that a row requires, and the hint if it is not set.
 struct RowNeed {
-  std::string key;   ///< of the row's section: "max_lr"
+  std::string key;   ///< the key in the row's section: "max_lr"
   std::string hint;  ///< "set schedule.max_lr, for example ten times optim.lr"
 };
 
 /// The properties of a row.
 struct RowFacts {
   std::string help;                     ///< one line
-  std::vector<std::string> reads = {};  ///< keys of its section; "options.NAME"; "*" = any
+  std::vector<std::string> reads = {};  ///< keys that it reads in its section; "options.NAME"; "*" = any
   std::vector<RowNeed> needs = {};      ///< the keys that must be set
   std::map<std::string, std::string> defaults =
-      {};  ///< the value for `default` or an empty text of a key ("optim.weight_decay")
+      {};  ///< values for keys that are `default` or empty ("optim.weight_decay")
 };
 
-/// A row in the tables.
+/// A row of a table.
 struct TableRow {
   std::string kind;     ///< "optimiser"
-  std::string name;     ///< as a config names it
+  std::string name;     ///< the name in a config
   std::string library;  ///< the shared library that added it; empty = the program
-  RowFacts facts;       ///< its description
+  RowFacts facts;       ///< the row's properties
   std::any typed;       ///< the module's row type, with its factory
 };
 
@@ -51,7 +51,7 @@ struct RowOf {
 /// The values under `optim.options`, `model.options`, ...
 using RowOptions = std::map<std::string, std::string>;
 
-/// One of them as a number, a boolean or a text; `otherwise` if it is not set. InputError for another type.
+/// An option as a number, boolean or string, or `otherwise` if unset. Throws InputError for a wrong type.
 template <class T>
 T option(const RowOptions& options, const std::string& name, T otherwise);
 template <>
@@ -73,13 +73,13 @@ void fill_row(void* into, Typed typed) {
 
 }  // namespace lockstep
 
-/// Adds a row to the table of its kind. Plain C, so that a library built for another version is detected by
-/// its `abi` before `fill` uses C++ types.
+/// Adds a row to the table of its kind. The function uses plain C, so that `abi` reveals a library built for
+/// another version before `fill` uses C++ types.
 extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* name,
                                  void (*fill)(void* row));
 
-/// What a shared library and the program must have in common. A macro, because the dynamic linker would merge
-/// an inline function of both.
+/// Describes what a shared library and the program must have in common. A macro, because the dynamic linker
+/// would merge an inline function of both.
 #define LOCKSTEP_ABI(SIZE)                                                                 \
   [] {                                                                                     \
     static char text[128];                                                                 \

@@ -1,6 +1,6 @@
 #pragma once
-// The .pt format: what torch.load(path, weights_only=True) reads is written, what torch.save writes is read,
-// and nothing in a file is ever executed.
+// Writes files that torch.load(path, weights_only=True) reads, and reads files that torch.save writes. Never
+// executes code from a file.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace lockstep {
 
-/// The bytes of a .pt file. Its end carries a checksum over the whole file, in the zip archive's comment.
+/// Writes a .pt file to `sink`. The zip archive's comment, at the end, has a checksum over the whole file.
 void write_pt(const std::function<void(const void* data, size_t size)>& sink, const Tree& tree);
 
-/// Into a file, whole or not at all: a temporary file, fsync, rename.
+/// Writes the file atomically: temporary file, fsync, rename.
 void write_pt(const std::string& path, const Tree& tree);
 
-/// Reads and verifies a .pt or safetensors file. Tensors arrive on the CPU whatever device they were saved
-/// from. InputError that names the file and the flaw for anything damaged, unknown or unsafe.
+/// Reads and verifies a .pt or safetensors file. Tensors are on the CPU, whatever device they were saved
+/// from. Throws InputError, with file and reason, if the file is damaged, unsupported or unsafe.
 Tree read_pt(const std::string& path);
 
-/// The same from memory. `name` is what errors call it.
+/// The same from memory. Errors call the file `name`.
 Tree read_pt(std::span<const uint8_t> bytes, const std::string& name);
 
-/// What protects a checkpoint file's bytes. With none, a flipped bit is not detected.
+/// The kind of checksum in a checkpoint file. With none, a flipped bit is not detected.
 enum class Checksum { none, each_record, whole_file };
 
-/// A file's content, and what is known about the file.
+/// The content of a file, its format and its checksum.
 struct CheckpointFile {
   Tree tree;
   std::string format;  // "pt" or "safetensors"
   Checksum checksum = Checksum::none;
 };
 
-/// As read_pt().
+/// Like read_pt().
 CheckpointFile open_checkpoint_file(const std::string& path);
 Tree read_checkpoint_file(const std::string& path);
 

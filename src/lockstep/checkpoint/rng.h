@@ -1,14 +1,14 @@
 #pragma once
-// A device's default generator: the CPU's state is interchangeable with torch.get_rng_state(), a GPU's with
-// torch.cuda.get_rng_state().
+// The state of a device's default generator: the same bytes as torch.get_rng_state() for the CPU, and as
+// torch.cuda.get_rng_state() for a GPU.
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// A ByteTensor on the CPU: 5,056 bytes of the CPU's generator.
+/// Returns the state as a ByteTensor on the CPU, 5,056 bytes for the CPU's generator.
 at::Tensor rng_state(at::Device device = at::kCPU);
-/// InputError where the tensor is no such state.
+/// Sets the state. Throws InputError if the tensor is not a state of this device's generator.
 void set_rng_state(const at::Tensor& state, at::Device device = at::kCPU);
 
 }  // namespace lockstep

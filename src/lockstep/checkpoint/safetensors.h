@@ -1,5 +1,5 @@
 #pragma once
-// safetensors, both ways: a flat dictionary of named tensors and a little text.
+// Reads and writes safetensors files: named tensors and string metadata.
 
 #include <sys/types.h>
 
@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-/// Writes {"name": tensor, ...}, whole or not at all, with a checksum over the whole file among the metadata.
-/// `mode` is open's.
+/// Writes {"name": tensor, ...} atomically, with a checksum over the whole file in the metadata. `mode`: the
+/// file's permission bits.
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata = {}, mode_t mode = 0644);
 
-/// InputError that names the flaw where the header, an offset or our own checksum is wrong.
+/// Reads a file. Throws InputError with the reason if the header, an offset or the checksum is invalid.
 Tree read_safetensors(const std::string& path);
 
-/// The same from memory. `name` is what errors call the file; `has_checksum` is set if it has our own.
+/// The same from memory. Errors call the file `name`; `has_checksum`: whether it has lockstep's checksum.
 Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bool& has_checksum);
 
-/// By its first bytes.
+/// Whether the first bytes are those of a safetensors file.
 bool is_safetensors(std::span<const uint8_t> file);
 
 }  // namespace lockstep

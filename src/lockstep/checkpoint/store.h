@@ -1,6 +1,6 @@
 #pragma once
-// A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the last good one
-// never deleted; and a writer that works in the background.
+// A folder of checkpoints named step-00000470.pt and so on. Each is written atomically, and the newest is
+// never deleted. CheckpointWriter writes in the background.
 
 #include <atomic>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A checkpoint that was found whole.
+/// A checkpoint that was read and verified.
 struct FoundCheckpoint {
   std::string path;
   int64_t step = 0;  // the tree's "iter_no"
@@ -25,25 +25,25 @@ struct FoundCheckpoint {
 /// The files of one folder.
 class CheckpointStore {
  public:
-  /// `keep` files stay; 0 keeps all. The folder is made at the first save. `check` is called before a file is
-  /// put in its place or deleted, and throws where the folder is no longer ours.
+  /// Keeps the newest `keep` files, or all if 0. save() creates the folder. `check` runs before a file is
+  /// renamed or deleted; it should throw if another process has taken over the folder.
   explicit CheckpointStore(std::string folder, int64_t keep = 3, std::function<void()> check = {});
 
-  /// Where they lie.
+  /// The path of the folder.
   const std::string& folder() const { return folder_; }
-  /// Where the checkpoint of a step lies, or would.
+  /// The path for the checkpoint of a step, whether or not it exists.
   std::string path_of(int64_t step) const;
-  /// best.pt, which nothing deletes and latest() passes over.
+  /// The path of best.pt, which is never deleted and which latest() ignores.
   std::string best_path() const;
 
-  /// Under which name a checkpoint is saved: its step's, as the best so far, or both.
+  /// The name to save under: step-*.pt, best.pt, or both.
   enum class Name { step, best, both };
-  /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
+  /// Writes `tree` (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
   std::string save(const Tree& tree, Name name = Name::step) const;
 
-  /// The newest checkpoint, by its name, that is whole; damaged ones are skipped with a warning that says
-  /// why. Nothing only where there is none: an InputError where none of them is whole, or the system cannot
-  /// read the folder or a newer file.
+  /// Returns the newest valid checkpoint, by step, and logs a warning for each damaged one. Returns nullopt
+  /// if there is no checkpoint. Throws InputError if all are damaged, or if the folder or a newer file cannot
+  /// be read.
   std::optional<FoundCheckpoint> latest() const;
 
  private:
@@ -55,28 +55,28 @@ class CheckpointStore {
   std::function<void()> check_;
 };
 
-/// The checkpoints of a run's folder, or of a folder that holds them itself.
+/// The checkpoints of a run folder, or of a folder that contains checkpoints directly.
 CheckpointStore checkpoints_of(const std::string& folder);
 
-/// Saves a snapshot while training continues. At most one save is in flight.
+/// Saves a snapshot while training continues. At most one save is in progress.
 class CheckpointWriter {
  public:
-  /// In the writer's thread: each save calls `store`, and then `saved` with the path, unless it is the best
-  /// one alone.
+  /// For each save, the writer's thread calls `store`, and then `saved` with the path. It does not call
+  /// `saved` for a save that only updates best.pt.
   explicit CheckpointWriter(
       std::function<CheckpointStore()> store,
       std::function<void(const std::string&)> saved = [](const std::string&) {});
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = delete;
 
-  /// Waits for the save before, copies the tree's tensors and returns. An error of the save before is thrown
-  /// here, and this one is not started.
+  /// Waits for the previous save, copies the tensors and returns. Throws the previous save's error, if any,
+  /// and then does not start a new save.
   void submit(const Tree& tree, CheckpointStore::Name name = CheckpointStore::Name::step);
 
-  /// Waits for the save in flight and throws its error, if it had one.
+  /// Waits for the save in progress and throws its error, if any.
   void wait();
 
-  /// Whether no save is in flight.
+  /// Whether no save is in progress.
   bool idle() const { return !is_saving_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A group of ranks, as libtorch knows it.
+// libtorch's type for a group of ranks.
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

@@ -16,9 +16,9 @@ namespace lockstep {
 struct Batch {
   at::Tensor input;
   at::Tensor target;                  // undefined if the samples have no label
-  std::vector<int64_t> indices = {};  // of the samples; the Loader fills them in
+  std::vector<int64_t> indices = {};  // indices of the samples; the Loader sets them
 
-  /// The input for 0, the target for 1: for structured bindings.
+  /// The input for 0, the target for 1; for structured bindings.
   template <std::size_t I>
   at::Tensor& get() {
     return I == 0 ? input : target;
@@ -30,7 +30,7 @@ struct Batch {
   }
 };
 
-/// A set's tensors. The first dimension is the sample.
+/// The tensors of a set. The first dimension is the sample.
 struct DatasetTensors {
   at::Tensor samples;  // a batch's input, or bytes for `table`
   at::Tensor targets;  // a batch's target; may be undefined
@@ -39,20 +39,20 @@ struct DatasetTensors {
 /// Deprecated.
 using WholeSet [[deprecated("use DatasetTensors")]] = DatasetTensors;
 
-/// Samples by number. Several threads call `get` at once.
+/// Access to samples by index. Several threads call `get` at the same time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   /// The number of samples.
   virtual int64_t size() const = 0;
-  /// These samples, in this order. `pinned`: in page-locked memory if the set can do so.
+  /// Returns these samples, in this order. `pinned`: in page-locked memory if the set supports it.
   virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;
-  /// For data.resident: all of the set, if it is in memory.
+  /// For data.resident: the tensors of the whole set, if it is in memory.
   virtual std::optional<DatasetTensors> whole() const { return std::nullopt; }
-  /// The set with the augmentation of that epoch, which depends only on the epoch and the sample's number.
-  /// nullptr: this set in every epoch.
+  /// The set with the augmentation for that epoch, which depends only on the epoch and the sample's index.
+  /// nullptr: this set is the same in every epoch.
   virtual std::shared_ptr<const Dataset> in_epoch(int64_t /*epoch*/) const { return nullptr; }
-  /// A name for people, such as the sample's file. Empty: only the number.
+  /// A name for messages, such as the sample's file; if empty, messages show only the index.
   virtual std::string name_of(int64_t /*index*/) const { return {}; }
   /// For data.bucket: the length of each sample, if lengths differ.
   virtual std::vector<int64_t> lengths() const { return {}; }

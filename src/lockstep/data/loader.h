@@ -1,5 +1,5 @@
 #pragma once
-// Batches in the sampler's order, prepared by background workers. Their number never changes the order.
+// Batches in the sampler's order, prepared by background workers. Their number does not affect the order.
 
 #include <concepts>
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace lockstep {
 
-/// How a Loader makes batches.
+/// How a Loader assembles batches.
 struct LoaderOptions {
   int64_t batch_size = 1;
-  int64_t workers = 0;  // background threads; 0 = the calling thread makes the batches
+  int64_t workers = 0;  // background threads; 0 = the calling thread assembles the batches
   bool pin_memory = false;
-  bool drop_last = false;  // the last batch, if it is not full
-  int64_t prefetch = 2;    // batches ahead, per worker
+  bool drop_last = false;  // drops the last batch if it is not full
+  int64_t prefetch = 2;    // batches prepared in advance, per worker
 };
 
-/// `for (auto& [x, y] : loader)`. Each begin() is a new pass over sampler.order() and ends the one before.
-/// The sampler must outlive the loader.
+/// Iterates over batches: `for (auto& [x, y] : loader)`. Each begin() starts a pass over sampler.order() and
+/// ends the previous pass. The sampler must outlive the loader.
 class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, const Sampler& sampler, LoaderOptions options);
   Loader(Loader&&) noexcept;
   ~Loader();
 
-  /// How many batches a whole pass has.
+  /// The number of batches in a full pass.
   int64_t batches() const;
 
   /// One pass over the batches.
@@ -53,9 +53,9 @@ class Loader {
     Loader* loader_ = nullptr;
     Batch* batch_ = nullptr;  // null = past the end
   };
-  /// A new pass.
+  /// Starts a new pass.
   iterator begin();
-  /// The samples of the current pass; none outside of a pass.
+  /// The samples of the current pass; empty outside of a pass.
   SampleOrder order() const;
   /// Whether a worker has finished the next batch.
   bool is_ahead() const;
@@ -70,7 +70,7 @@ class Loader {
   std::unique_ptr<Pass> pass_;
 };
 
-/// `auto batches = lockstep::loader(set, sampler, {.batch_size = 32});`
+/// Creates a loader: `auto batches = lockstep::loader(set, sampler, {.batch_size = 32});`
 inline Loader loader(std::shared_ptr<const Dataset> set, const Sampler& sampler, LoaderOptions options = {}) {
   return Loader(std::move(set), sampler, options);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Data read once per node: the node's first rank loads, the others map the same memory.
+// Data that is read once per node: the first rank loads it, the others map the same memory.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,22 +10,22 @@
 
 namespace lockstep {
 
-/// This process's place in the job, and how the job's ranks exchange texts.
+/// This process's place in the job, and how the job's ranks exchange strings.
 struct NodeShare {
   int local_rank = 0;
   int local_world = 1;
   int node_rank = 0;
-  /// Every rank's text on every rank, without a time limit. Collective. Empty: this process loads for itself.
+  /// Returns every rank's string on every rank, without a time limit. Collective. Empty: each process loads.
   std::function<std::vector<std::string>(const std::string& text)> exchange;
 };
 
-/// The memory that a set is loaded into: private, or a file in memory that the other ranks of the node map.
+/// The memory that a set is loaded into: private, or an in-memory file that the other ranks of the node map.
 class Arena {
  public:
   Arena();
   ~Arena();
   Arena(Arena&&) = delete;
-  /// A tensor of that shape and type, its values not set.
+  /// An uninitialised tensor of that shape and type.
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type);
 
  private:
@@ -34,14 +34,14 @@ class Arena {
   std::unique_ptr<File> file_;  // null: private memory
 };
 
-/// A loaded set: tensors, which are copied into the arena if they are not from it, and any other data.
+/// A loaded set: tensors, which are copied into the arena if they are not in it, and any other data.
 struct SharedSet {
   std::vector<at::Tensor> tensors;
   std::string text;
 };
 
-/// Calls `load` on each node's first rank and returns its result on all ranks of that node. An error on any
-/// of them is thrown on every rank of the job. Collective. A killed job leaves no file behind.
+/// Calls `load` on each node's first rank and returns its result on all ranks of that node. If one fails,
+/// every rank of the job throws its error. Collective. A killed job leaves no file behind.
 SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The samples of a rank, in Python's order, resumable inside an epoch.
+// A rank's samples, in Python's order. A run can resume inside an epoch.
 
 #include <cstdint>
 #include <memory>
@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// A rank's sample indices for one pass, with random access. Without a shuffle they are computed on demand.
+/// A rank's sample indices for one pass, with random access; computed on demand if not shuffled.
 class SampleOrder {
  public:
-  /// Every `stride`-th place of an epoch's list from `first` on; place p holds list[p % size].
+  /// `indices`, or list[p % size] of an epoch's list for `count` positions p: first, first + stride, ...
   SampleOrder(int64_t first, int64_t stride, int64_t count, int64_t size)
       : first_(first), stride_(stride), count_(count), size_(size) {}
   explicit SampleOrder(std::vector<int64_t> indices);
@@ -37,35 +37,35 @@ class Sampler {
   virtual int64_t num_samples() const = 0;
   /// The samples, in order.
   virtual SampleOrder order() const = 0;
-  /// The same as a list.
+  /// The same as a vector.
   std::vector<int64_t> indices() const;
 };
 
-/// This rank's share, with Python's names and defaults.
+/// Options with Python's names and defaults.
 struct SamplerOptions {
   int64_t rank = 0;
   int64_t world = 1;
   bool shuffle = true;
   int64_t seed = 0;
   bool drop_last = false;
-  /// Not in Python: sorts this many samples of an epoch's list at a time by length, longest first and last in
-  /// turn, so that a batch has samples of similar length. 0 = off.
+  /// Not in Python: sorts each run of this many samples of an epoch's list by length, in ascending and
+  /// descending order in turn, so that samples in a batch have similar lengths. 0 = off.
   int64_t bucket = 0;
-  std::shared_ptr<const std::vector<int64_t>> lengths = {};  ///< of all samples; for `bucket`
+  std::shared_ptr<const std::vector<int64_t>> lengths = {};  ///< lengths of all samples; for `bucket`
 };
 
 /// A position inside an epoch, for any world size.
 struct EpochPosition {
   int64_t epoch = 0;
-  int64_t consumed = 0;  // samples, of all ranks together
+  int64_t consumed = 0;  // samples used by all ranks together
 };
 
-/// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch, shuffle and
+/// Python's DistributedSampler: the same indices for any size, world size, seed, epoch, shuffle and
 /// drop_last.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(int64_t size, SamplerOptions options);
-  /// With the rank and the world of a Session or a Team.
+  /// Takes rank and world size from a Session or a Team.
   template <class Ranks>
   requires requires(const Ranks& ranks) { ranks.rank(), ranks.world(); }
   DistributedSampler(int64_t size, const Ranks& ranks, SamplerOptions options = {})
@@ -73,17 +73,17 @@ class DistributedSampler : public Sampler {
 
   /// Starts at this epoch's first sample.
   void set_epoch(int64_t epoch) { position_ = {epoch, 0}; }
-  /// As set by set_epoch() or resume().
+  /// The epoch set by set_epoch() or resume().
   int64_t epoch() const { return position_.epoch; }
-  /// Continues with the rest of an epoch, also from another world size, without missing or repeating a
-  /// sample. As in every epoch, samples from the head of its list pad the last round unless drop_last is set.
+  /// Continues with the rest of an epoch, also from another world size; no sample is missing or repeated. As
+  /// in every epoch, its first samples fill up the ranks with too few unless drop_last is set.
   void resume(EpochPosition position);
-  /// The job's position after each rank has taken `samples` of this pass.
+  /// The job's position after each rank has used `samples` of this pass.
   EpochPosition position_after(int64_t samples) const;
 
   int64_t num_samples() const override;
   SampleOrder order() const override;
-  /// As given to the constructor.
+  /// The options given to the constructor.
   const SamplerOptions& options() const { return options_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of floats with a label each.
+// Rows of floats, each with a label.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Texts as tokens, padded to the longest of a batch: what a model of language reads.
+// Texts as token ids, padded to the longest in a batch: the input of a language model.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,23 +9,23 @@
 
 namespace lockstep {
 
-/// Encoded texts laid end to end.
+/// The token ids of all texts, concatenated.
 struct Tokens {
   at::Tensor ids;      ///< int32 [tokens of all samples]
-  at::Tensor starts;   ///< int64 [samples + 1]: where each begins, and the end
-  at::Tensor seconds;  ///< int32 [samples]: how many tokens come before those of the second text
+  at::Tensor starts;   ///< int64 [samples + 1]: where each text begins, and the end
+  at::Tensor seconds;  ///< int32 [samples]: number of tokens before the second text
   at::Tensor targets;  ///< int64 [samples], float [samples, 1], or undefined
 
-  /// How many samples there are.
+  /// The number of samples.
   int64_t size() const { return seconds.size(0); }
 };
 
-/// Batches of int64 [samples, 3, tokens]: input_ids, token_type_ids, attention_mask.
+/// A set with batches of int64 [samples, 3, tokens]: input_ids, token_type_ids, attention_mask.
 class TokenSet : public Dataset {
  public:
-  /// `parts` follow one another; `pad` is the number of [PAD].
+  /// All `parts`, one after the other; `pad` is the id of [PAD].
   TokenSet(std::vector<Tokens> parts, int64_t pad);
-  /// Some rows of one part, in that order.
+  /// These rows of one part, in this order.
   TokenSet(Tokens part, std::vector<int64_t> rows, int64_t pad);
   int64_t size() const override { return size_; }
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;

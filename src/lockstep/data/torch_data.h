@@ -1,5 +1,5 @@
 #pragma once
-// A sampler's order for torch's data loaders.
+// A lockstep sampler's order for torch's data loaders.
 
 #include <torch/data/samplers/base.h>
 
@@ -11,18 +11,18 @@
 
 namespace lockstep {
 
-/// A rank's share in torch's loader: `torch::data::make_data_loader(set, TorchSampler(sampler), 64)`. Each
+/// A rank's samples in torch's loader: `torch::data::make_data_loader(set, TorchSampler(sampler), 64)`. Each
 /// pass has the sampler's current order, so set_epoch() takes effect. The sampler must outlive the loader.
 class TorchSampler : public torch::data::samplers::Sampler<> {
  public:
   explicit TorchSampler(const lockstep::Sampler& sampler) : sampler_(&sampler), order_(sampler.order()) {}
 
-  /// A new pass.
+  /// Starts a new pass.
   void reset(std::optional<size_t> /*size*/ = std::nullopt) override {
     order_ = sampler_->order();
     taken_ = 0;
   }
-  /// The next samples; none when the pass is over.
+  /// Returns the next samples, or nullopt at the end of the pass.
   std::optional<std::vector<size_t>> next(size_t batch_size) override {
     const auto count = std::min(static_cast<int64_t>(batch_size), order_.size() - taken_);
     if (count == 0) return std::nullopt;

@@ -1,13 +1,13 @@
 #pragma once
-// A linear layer with relu as one node of autograd's graph, to the bits of libtorch's three nodes.
+// A linear layer with relu as one autograd node; same results as libtorch's three nodes, bit for bit.
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// Equal to at::relu(at::linear(x, weight, bias)) in every bit of its result and its gradients, with the
-/// gradients in the same order. For a small layer a node costs more than the products. Other devices, element
-/// types, dimensions and autocast use libtorch's own functions.
+/// Returns at::relu(at::linear(x, weight, bias)); the result, the gradients and their order are the same, bit
+/// for bit. For a small layer, a node takes longer than the products. Uses libtorch's functions for other
+/// devices, element types, dimensions and autocast.
 at::Tensor linear_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// The same without the relu.

@@ -22,10 +22,10 @@ struct Job {
   std::string mpi = {};  // the MPI library in use, "Open MPI v4.1.4"; empty without MPI
   std::map<std::string, std::string> because =
       {};                         // field name -> the variable or MPI call that gave its value
-  std::string phantom = {};       // why this process is not a rank of its own; only with Phantoms::allow
+  std::string phantom = {};       // why this process is not a rank; only with Phantoms::allow
   std::string phantom_hint = {};  // what to do about that
   std::vector<std::string> warnings = {};
-  std::vector<std::string> guessed = {};  // fields that no variable gives: known once the ranks have met
+  std::vector<std::string> guessed = {};  // fields not set by a variable; known after ranks connect
 };
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 #pragma once
-// BERT with a classifier, as transformers' BertForSequenceClassification: its names, its arithmetic, its
-// bits.
+// BERT with a classifier, with the same parameter names and the same results, bit for bit, as transformers'
+// BertForSequenceClassification.
 
 #include <torch/nn/module.h>
 
@@ -18,27 +18,27 @@ namespace lockstep {
 
 // One layer of BERT's encoder, of layers that ranks may share: attention by heads, then two linear layers.
 
-/// The widths of an encoder layer, and what it drops out.
+/// The sizes of an encoder layer, and its dropout rates.
 struct BertShape {
-  int64_t width = 64;                            ///< of a token
-  int64_t heads = 4;                             ///< of attention, each width / heads wide
-  int64_t intermediate = 256;                    ///< between the two linear layers
-  double dropout = 0;                            ///< of attention's weights, and of what each half gives
-  double norm_eps = 1e-12;                       ///< BERT's own
-  std::optional<double> attention_dropout = {};  ///< of attention's weights, where it is another
-  std::string activation = "gelu";               ///< between the two linear layers, as hidden_act names it
-  bool fused_attention = false;  ///< scaled_dot_product_attention's; for layers that no ranks share
+  int64_t width = 64;                            ///< the size of a token's vector
+  int64_t heads = 4;                             ///< attention heads, each of size width / heads
+  int64_t intermediate = 256;                    ///< size between the two linear layers
+  double dropout = 0;                            ///< for the attention weights, and after both sublayers
+  double norm_eps = 1e-12;                       ///< epsilon of layer normalisation
+  std::optional<double> attention_dropout = {};  ///< for the attention weights, if different
+  std::string activation = "gelu";               ///< between the two linear layers: a value of hidden_act
+  bool fused_attention = false;  ///< use scaled_dot_product_attention; only for layers that are not split
 };
 
 class BertAttention;
 
-/// A whole encoder layer: attention.*, intermediate.dense, output.dense, output.LayerNorm. InputError if the
-/// heads do not divide the width, or the ranks cannot share them.
+/// An encoder layer: attention.*, intermediate.dense, output.dense, output.LayerNorm. Throws InputError if
+/// the width cannot be divided by the heads, or the heads by the ranks.
 class BertLayer : public torch::nn::Module {
  public:
   BertLayer(const BertShape& shape, std::shared_ptr<const Layers> layers);
-  /// This rank's tokens, [n, tokens, width], to the same. `mask` is added to the scores; fused attention
-  /// takes one that is false where a token is hidden. [n, 1, 1 or all tokens, all tokens], or undefined.
+  /// Takes and returns this rank's tokens, [n, tokens, width]. `mask`: [n, 1, 1 or all tokens, all tokens],
+  /// or undefined. It is added to the scores; for fused attention it is false for hidden tokens.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& mask = {});
 
  private:
@@ -51,7 +51,7 @@ class BertLayer : public torch::nn::Module {
 
 // What BERT is made of, by the names of Hugging Face's config.json.
 
-/// BERT-base unless said otherwise, as transformers' BertConfig is.
+/// A BERT model's configuration. The defaults are BERT-base, as in transformers' BertConfig.
 struct BertConfig {
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
@@ -64,53 +64,53 @@ struct BertConfig {
   std::string hidden_act = "gelu";
   double hidden_dropout_prob = 0.1;
   double attention_probs_dropout_prob = 0.1;
-  std::optional<double> classifier_dropout = {};  ///< hidden_dropout_prob where there is none
+  std::optional<double> classifier_dropout = {};  ///< unset = hidden_dropout_prob
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
 };
 
-/// What hidden_act may be.
+/// Returns the supported values of hidden_act.
 std::vector<std::string> bert_activations();
 
-/// From a folder's config.json. InputError where it is missing, no JSON, of another architecture, or says
-/// what cannot be.
+/// Reads a folder's config.json. Throws InputError if it is missing, is not JSON, describes another
+/// architecture, or has invalid values.
 BertConfig read_bert_config(const std::string& folder);
 
-/// The classes' names in a folder's config.json (id2label), in order; none where it does not say.
+/// Reads the class names (id2label) from a folder's config.json, in order; empty if there are none.
 std::vector<std::string> read_bert_labels(const std::string& folder);
 
-/// `config` with what model.options say otherwise. InputError for what cannot be.
+/// Applies model.options to `config`. Throws InputError for an invalid value.
 BertConfig with_options(BertConfig config, const RowOptions& options);
 
 class BertModel;
 
-/// Takes text as one tensor, int64 [n, 3, tokens]: input_ids, token_type_ids, attention_mask; gives logits
+/// Takes text as one tensor, int64 [n, 3, tokens]: input_ids, token_type_ids, attention_mask. Returns logits,
 /// [n, classes].
 class BertForSequenceClassification : public Net {
  public:
-  /// Its parameters are not drawn: draw(), or read_bert_weights().
+  /// Leaves the parameters uninitialised: call draw() or read_bert_weights() next.
   BertForSequenceClassification(const BertConfig& config, int64_t classes);
-  /// InputError for what is no such text, or does not fit the config.
+  /// Throws InputError if the input has another type or shape, or more tokens than the config allows.
   at::Tensor forward(const at::Tensor& input) override;
-  /// Checks as forward does, and finds out whether a token is missing.
+  /// Checks the input as forward() does, and whether it contains padding.
   void prefetch(const at::Tensor& input, const at::Tensor& on_host) override;
   /// Initialises all parameters as transformers does after torch.manual_seed.
   void draw();
-  /// Only those of some modules ("classifier", "bert.pooler"), as from_pretrained does for missing ones.
+  /// The same for some modules only ("classifier", "bert.pooler"), like from_pretrained if a file lacks them.
   void draw(const std::vector<std::string>& modules);
   /// Deprecated.
   [[deprecated("use draw")]] void draw_anew(const std::vector<std::string>& modules) { draw(modules); }
-  /// From now on backward computes each encoder layer's activations again: the same bits, less memory.
+  /// Recomputes each encoder layer's activations in backward: same results bit for bit, less memory.
   void use_checkpointing(bool on);
-  /// From now on its logits are multiplied by `factor`, then shifted: the last layer takes that in.
+  /// Multiplies the logits by `factor` and adds `shift`, by changing the last layer's parameters.
   void scale_logits(double factor, double shift);
-  /// A line to log at the first forward in training.
+  /// Sets a message to log at the first forward() in training mode.
   void set_training_note(std::string note) { note_ = std::move(note); }
   /// Deprecated.
   [[deprecated("use set_training_note")]] void say_when_learning(std::string note) {
     note_ = std::move(note);
   }
-  /// What it was made of.
+  /// The model's configuration.
   const BertConfig& config() const { return config_; }
 
  private:

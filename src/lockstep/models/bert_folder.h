@@ -1,5 +1,5 @@
 #pragma once
-// BERT as a Hugging Face folder, which transformers loads.
+// A BERT model as a Hugging Face folder, which transformers can load.
 
 #include <string>
 #include <vector>
@@ -8,26 +8,26 @@
 
 namespace lockstep {
 
-/// What is in the folder beside the weights.
+/// The content of the folder besides the weights.
 struct BertFolder {
-  std::vector<std::string> labels;  ///< the classes' names; of a regression what its number is
+  std::vector<std::string> labels;  ///< class names; for a regression, the name of the predicted value
   bool regression = false;
   std::string pretrained =
-      {};  ///< the folder that training began with: what else its config.json says is kept
-  std::string tokenizer = {};  ///< the folder whose vocab.txt and tokenizer's files are copied
+      {};  ///< the folder that training started from; other keys of its config.json are copied
+  std::string tokenizer = {};  ///< the folder from which vocab.txt and other tokenizer files are copied
 };
 
-/// Writes config.json, model.safetensors and the tokenizer's files, whole or not at all. InputError where
-/// `path` is there and not an empty folder, or the labels are not as many as the model's classes.
+/// Writes config.json, model.safetensors and the tokenizer files atomically. Throws InputError if `path`
+/// exists and is not an empty folder, or if the number of labels is not the model's number of classes.
 void write_bert_folder(const BertForSequenceClassification& net, const BertFolder& folder,
                        const std::string& path);
 
 // BERT's weights from a Hugging Face folder.
 
-/// Reads the folder's model.safetensors or pytorch_model.bin, of a whole classifier or of a base model
-/// alone. What the file lacks of the pooler and the classifier is drawn, and the model says so when it
-/// learns; `new_classifier`: the classifier is drawn in any case. InputError where there is no such file, it
-/// is damaged, or of another model.
+/// Reads model.safetensors or pytorch_model.bin from the folder, saved with or without a classifier.
+/// Initialises missing pooler and classifier parameters and logs this at the first training step; with
+/// `new_classifier`, always initialises the classifier. Throws InputError if the file is missing, is damaged,
+/// or belongs to another model.
 void read_bert_weights(BertForSequenceClassification& net, const std::string& folder, bool new_classifier);
 
 }  // namespace lockstep

@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// embed and position make tokens of the rows, layer is BERT's, and classifier sees the tokens' mean.
+/// `embed` and `position` turn rows into tokens, `layer` is BERT's, `classifier` gets the tokens' mean.
 class BertLayerNet : public Net {
  public:
-  /// `input_shape` is of one image, [channels, rows, columns]; InputError for anything else.
+  /// `input_shape`: the shape of one image, [channels, rows, columns]. Throws InputError for another shape.
   BertLayerNet(const std::vector<int64_t>& input_shape, int64_t classes, const BertShape& shape,
                std::shared_ptr<const Layers> layers = std::make_shared<Layers>());
-  /// [n, channels, rows, columns] to [n, classes].
+  /// Maps [n, channels, rows, columns] to [n, classes].
   at::Tensor forward(const at::Tensor& input) override;
 
  private:

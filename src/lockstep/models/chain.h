@@ -1,5 +1,5 @@
 #pragma once
-// A model as a chain of parts: what a pipeline cuts into stages.
+// A model as a sequence of parts that a pipeline can split into stages.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-/// A link of the chain.
+/// One part of the sequence.
 struct Part {
-  /// The child module whose parameters and buffers it holds, as it is in their names: "fc1", "layers.0".
+  /// The child module with the part's parameters and buffers, as in their names: "fc1", "layers.0".
   std::string name;
-  /// What the part before it gave, or the batch, to what the next one takes.
+  /// Maps the previous part's output, or the batch, to the next part's input.
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
 
-/// A Net that says so can be trained as a pipeline: struct Mine : lockstep::Net, lockstep::Chain { ... };
+/// Derive from it to train a Net as a pipeline: struct Mine : lockstep::Net, lockstep::Chain { ... };
 class Chain {
  public:
   virtual ~Chain() = default;
-  /// In order: one after the other they do what forward() does, to the bit. They live as long as the model.
+  /// The parts in order; together they equal forward(), bit for bit. Valid as long as the model exists.
   virtual std::vector<Part> chain() = 0;
 };
 

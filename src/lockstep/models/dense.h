@@ -1,5 +1,5 @@
 #pragma once
-// A model that is linear layers with ReLU between them: what train.kernels: fast trains without a graph.
+// A model of linear layers with ReLU between them, which train.kernels: fast trains without autograd.
 
 #include <torch/nn/modules/linear.h>
 
@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-/// In the order of the forward pass.
+/// Linear layers in the order of the forward pass.
 using DenseLayers = std::vector<std::shared_ptr<torch::nn::LinearImpl>>;
 
-/// A Net that says so: struct Mine : lockstep::Net, lockstep::Dense { ... };
+/// Derive from it to describe a Net: struct Mine : lockstep::Net, lockstep::Dense { ... };
 class Dense {
  public:
   virtual ~Dense() = default;
-  /// forward() is these with ReLU between them, over a batch with its samples flattened; empty where it is
-  /// more than that.
+  /// The layers that forward() applies, with ReLU between them, to the batch with its samples flattened.
+  /// Return an empty list if forward() does anything else.
   virtual DenseLayers dense_layers() = 0;
 };
 
-/// relu(layer(x)), and layer(x), in one node of the graph each, to the same bits.
+/// with_relu() is relu(layer(x)), alone() is layer(x): one autograd node, the same result bit for bit.
 inline at::Tensor with_relu(const torch::nn::LinearImpl& layer, const at::Tensor& x) {
   return linear_relu(x, layer.weight, layer.bias);
 }
@@ -31,8 +31,8 @@ inline at::Tensor alone(const torch::nn::LinearImpl& layer, const at::Tensor& x)
   return linear_alone(x, layer.weight, layer.bias);
 }
 
-/// Is this net a Dense whose layers hold all its parameters, each of them once? Then every one gets a
-/// gradient in every step.
+/// Whether the net is a Dense whose layers contain each of its parameters exactly once. If so, every
+/// parameter gets a gradient in every step.
 bool is_all_dense(Net& net);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// A model that Python wrote with torch.export.save, trained like any other model and without Python.
+// A model written by Python's torch.export.save. It trains like any other model, without Python.
 
 #include <ATen/core/ivalue.h>
 
@@ -16,42 +16,42 @@
 
 namespace lockstep {
 
-/// An input or an output of an exported model, as its file describes it.
+/// An input or output of an exported model, as described in its file.
 struct ExportedValue {
-  std::string name = {};                ///< of the argument of Python's forward
-  std::string kind = {};                ///< "float32", or "None", "int", ... of what is no tensor
-  std::vector<std::string> sizes = {};  ///< "28", or a name ("s31") where the size may change
+  std::string name = {};                ///< name of the argument of Python's forward
+  std::string kind = {};                ///< "float32" for a tensor; "None", "int", ... for other values
+  std::vector<std::string> sizes = {};  ///< "28", or a name ("s31") if the size may change
 };
 
-/// What an exported file holds besides its weights.
+/// The metadata of an exported file.
 struct ExportedFacts {
-  std::string torch_version = {};  ///< that wrote it; empty = not said
+  std::string torch_version = {};  ///< the torch that wrote the file; empty = unknown
   std::string schema = {};         ///< "8.20"
   std::vector<ExportedValue> inputs = {}, outputs = {};
   std::map<std::string, std::pair<int64_t, int64_t>> sizes =
-      {};                                         ///< least and most of each size that may change
-  std::map<std::string, int64_t> operators = {};  ///< by name, how often each is in the graph
-  std::vector<std::string> notes = {};            ///< what may differ from Python, a sentence each
+      {};                                         ///< minimum and maximum of each variable size
+  std::map<std::string, int64_t> operators = {};  ///< number of uses of each operator in the graph
+  std::vector<std::string> notes = {};            ///< possible differences from Python, one sentence each
 };
 
-/// Parameters and buffers stand under Python's names, parameters in Python's order; train() and eval() choose
-/// what dropout and norms do. Without an eval_path, eval() turns off the training flags of the one graph.
+/// An exported model. Parameters and buffers have Python's names and order. train() and eval() affect dropout
+/// and normalisation. Without an eval_path, eval() turns off the training flags in the graph.
 class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
  public:
-  /// InputError for a file that is missing, damaged, not of torch.export.save, or calls what cannot be run.
+  /// Throws InputError if a file is missing, damaged, not from torch.export.save, or uses unknown operators.
   explicit ExportedNet(const std::string& path, const std::string& eval_path = {});
   ~ExportedNet() override;
   ExportedNet(ExportedNet&&) = delete;
 
-  /// For tasks: one tensor in, one out. Text as one tensor, int64 [n, 3, tokens], reaches inputs called
-  /// input_ids, token_type_ids and attention_mask as one of its rows; a model of several inputs else takes
-  /// input[:, 0], input[:, 1], ...
+  /// For tasks: takes and returns one tensor. Text, int64 [n, 3, tokens], is split into the inputs input_ids,
+  /// token_type_ids and attention_mask. Any other model with several inputs gets input[:, 0], input[:, 1],
+  /// ...
   torch::Tensor forward(const torch::Tensor& input) override;
-  /// The leaves of Python's arguments in, the leaves of its result out. InputError for another number, dtype
-  /// or shape.
+  /// Takes the tensors and values in Python's arguments, and returns those in its result. Throws InputError
+  /// if their number, dtype or shape is wrong.
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs);
 
-  /// What the file says of itself.
+  /// The metadata of the file.
   const ExportedFacts& facts() const;
 
   const std::vector<std::pair<std::string, std::string>>& tied() const override;
@@ -63,11 +63,11 @@ class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
   std::unique_ptr<State> state_;
 };
 
-/// A model that torch.export.save wrote to `path`; `eval_path`: the same model, exported after eval().
+/// Loads a file from torch.export.save; `eval_path`: the same model, exported after eval().
 std::shared_ptr<ExportedNet> load_exported(const std::string& path, const std::string& eval_path = {});
 
-/// A copy of the file `original` with the module's parameters and buffers in place of its own: what Python's
-/// torch.export.load opens. InputError where names or shapes differ.
+/// Writes a copy of `original` with the module's parameters and buffers, which torch.export.load can read.
+/// Throws InputError if names or shapes differ.
 void save_exported(const torch::nn::Module& module, const std::string& original, const std::string& path);
 
 }  // namespace lockstep

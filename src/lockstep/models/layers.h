@@ -1,6 +1,6 @@
 #pragma once
-// What a model is made of, whole or shared among ranks: a model asks here for its layers and knows of no
-// ranks.
+// The layers of a model: a model creates its layers through this interface, so the same code works if they
+// are split over ranks.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/container/any.h>
@@ -10,59 +10,59 @@
 
 namespace lockstep {
 
-/// A layer as a model holds it: register_module(name, layer.ptr()), then layer.forward(x).
+/// A layer of a model: register_module(name, layer.ptr()), then layer.forward(x).
 using Layer = torch::nn::AnyModule;
 
-/// Which side of a linear layer ranks may share out.
+/// The dimension of a linear layer that may be split over ranks.
 enum class Split { none, outputs, inputs };
 
 /// Where a linear layer is in its model.
 struct LinearPlace {
   Split split = Split::none;
-  bool entered = false;  ///< of outputs: what comes in has been through enter()
-  bool tokens = false;   ///< of inputs: what goes out is of tokens, dimension 1, which ranks may share out
+  bool entered = false;  ///< for Split::outputs: the input is a result of enter()
+  bool tokens = false;   ///< for Split::inputs: the output's dimension 1 is tokens and may be split
 };
 
-/// What of a tensor that is dropped out a rank may hold a share of.
+/// The dimension of dropout's input that may be split over ranks.
 enum class Shared { nothing, heads, tokens };
 
-/// Whole layers, each drawn from torch's generator as torch::nn draws it. Ranks that share a model override
-/// all of it: between a layer split by outputs and the next, split by inputs, a rank then has its share of
-/// the width.
+/// Layers that are not split, initialised like torch::nn's from torch's generator. An implementation for
+/// split layers overrides every function: between a layer with split outputs and the next one, with split
+/// inputs, each rank has its part of the width.
 class Layers {
  public:
   virtual ~Layers() = default;
-  /// Do ranks share these?
+  /// Whether layers are split over ranks.
   virtual bool shared() const { return false; }
 
-  /// Outputs that are split make a part of the width on each rank, inputs that are split take it.
+  /// A linear layer. With split outputs a rank computes its part of the width; split inputs take that part.
   virtual Layer linear(int64_t in, int64_t out, LinearPlace place = {}) const;
-  /// Token numbers, the same on every rank, to whole vectors.
+  /// Maps token ids, which are the same on every rank, to full vectors.
   virtual Layer embedding(int64_t count, int64_t width) const;
   /// Layer normalisation of tokens.
   virtual Layer norm(int64_t width, double eps) const;
 
-  /// How many of `count` things this rank has. InputError where they do not split; `what` names them.
+  /// This rank's part of `count`. Throws InputError, which names `what`, if `count` cannot be divided evenly.
   virtual int64_t own(int64_t count, const std::string& what) const;
-  /// Tokens on their way into layers that are split by outputs and `entered`.
+  /// Prepares tokens as the input of layers with split outputs and `entered`.
   virtual at::Tensor enter(const at::Tensor& tokens) const { return tokens; }
-  /// This rank's share of all tokens, ...
+  /// Returns this rank's part of all tokens.
   virtual at::Tensor own_tokens(const at::Tensor& tokens) const { return tokens; }
-  /// ... and all of them from the ranks' shares.
+  /// Returns all tokens, given each rank's part.
   virtual at::Tensor all_tokens(const at::Tensor& tokens) const { return tokens; }
-  /// Heads and tokens are dimension 1. What is dropped does not depend on who shares what.
+  /// Dropout. Heads and tokens are dimension 1. The mask does not depend on how the tensor is split.
   virtual at::Tensor dropout(const at::Tensor& x, double p, bool training, Shared shared) const;
 };
 
-/// While it lives, the models that make_model() makes on this thread are made of these layers; of whole ones
-/// otherwise. (A task makes its model by an interface of its own, which says nothing of ranks.)
+/// While this guard exists, make_model() on this thread creates models from these layers. A guard, because a
+/// task's interface for creating its model has no argument for layers.
 class LayersGuard {
  public:
   explicit LayersGuard(std::shared_ptr<const Layers> layers);
   ~LayersGuard();
   LayersGuard(LayersGuard&&) = delete;
 
-  /// What make_model() hands on.
+  /// The layers that make_model() passes to models.
   static std::shared_ptr<const Layers> current();
 
  private:

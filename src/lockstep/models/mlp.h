@@ -15,9 +15,8 @@ namespace lockstep {
 /// Named like Python's nn.Sequential(Linear, ReLU, Linear, ...) in a member `layers`: layers.0, layers.2, ...
 class Mlp : public Net, public Chain, public Dense {
  public:
-  /// Inputs of more than one dimension are flattened to `inputs` numbers a sample. Of layers that ranks
-  /// share, each second one sums what the one before it has shared out; a last one that is left over is
-  /// whole.
+  /// Flattens each sample to `inputs` numbers. If layers are split over ranks, they alternate between split
+  /// outputs and split inputs; with an odd number of layers the last one is not split.
   Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes, const Layers& layers = {});
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;

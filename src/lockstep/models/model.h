@@ -1,5 +1,5 @@
 #pragma once
-// The models that a config can name: a row each, added by the file that defines the model.
+// The models that a config can name: a table with one row per model, which the model's own file adds.
 
 #include <torch/version.h>
 
@@ -14,40 +14,40 @@
 
 namespace lockstep {
 
-/// What a model is made for.
+/// The request to create a model.
 struct ModelRequest {
   const ModelSettings& settings;
-  const std::vector<int64_t>& input_shape;  ///< of one sample
-  int64_t classes;                          ///< the outputs that the task wants
-  std::shared_ptr<const Layers> layers;     ///< what a model that splits is made of
+  const std::vector<int64_t>& input_shape;  ///< shape of one sample
+  int64_t classes;                          ///< number of outputs
+  std::shared_ptr<const Layers> layers;     ///< layers for a model that supports splitting
 };
 
-/// Makes a model; its parameters are drawn from torch's generator as the caller seeded it.
+/// Creates a model and initialises its parameters from torch's generator, which the caller has seeded.
 using ModelFactory = std::function<std::shared_ptr<Net>(const ModelRequest&)>;
 /// Deprecated.
 using WantedModel [[deprecated("use ModelRequest")]] = ModelRequest;
 using MakeModel [[deprecated("use ModelFactory")]] = ModelFactory;
 
-/// A row of the table of models: RowOf's fields, and what the model takes where it takes one thing alone.
+/// A row of the table of models: RowOf's fields, and the input shape of a model that accepts only one.
 struct ModelRow {
   std::string help = {};
   std::vector<std::string> reads = {};
   std::vector<RowNeed> needs = {};
   std::map<std::string, std::string> defaults = {};
   ModelFactory make = {};
-  std::vector<int64_t> input_shape = {};  ///< empty = anything
-  int64_t classes = 0;                    ///< with an input_shape
-  bool splits = false;                    ///< made of ModelRequest's layers, which ranks may share
+  std::vector<int64_t> input_shape = {};  ///< empty = any shape
+  int64_t classes = 0;                    ///< number of outputs, if input_shape is set
+  bool splits = false;                    ///< uses ModelRequest's layers, which may be split
 };
 
-/// .make for a model that is always the same.
+/// A factory for a model without settings.
 template <class Model>
 std::shared_ptr<Net> made(const ModelRequest&) {
   return std::make_shared<Model>();
 }
 
-/// The model that settings.name says, or where it says nothing `task_model`. InputError where it does not
-/// exist, takes other samples or classes, or cannot be shared by the ranks that are to.
+/// Creates the model settings.name, or `task_model` if it is empty. Throws InputError if it does not exist,
+/// does not accept these samples or classes, or cannot be split over ranks as configured.
 std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
                                 const std::vector<int64_t>& input_shape, int64_t classes);
 

@@ -1,6 +1,5 @@
 #pragma once
-// The Pima network: 8 numbers in, 64 and 32 units, a two-class head; and a variant with a branch that is
-// never used.
+// The Pima network: 8 inputs, 64 and 32 hidden units, two classes. A variant has a branch that is never used.
 
 #include <torch/nn/modules/linear.h>
 
@@ -16,7 +15,7 @@ namespace lockstep {
 class PimaNet : public Net, public Chain, public Dense {
  public:
   PimaNet();
-  /// [n, 8] to [n, 2].
+  /// Maps [n, 8] to [n, 2].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
   DenseLayers dense_layers() override { return {fc1_.ptr(), fc2_.ptr(), head_.ptr()}; }
@@ -25,7 +24,7 @@ class PimaNet : public Net, public Chain, public Dense {
   torch::nn::Linear fc1_, fc2_, head_;
 };
 
-/// Holds a second head that no forward reaches: DDP trains it only with find_unused_parameters.
+/// Has a second head that forward() never uses, so DDP needs find_unused_parameters.
 class PimaNetBranch : public PimaNet {
  public:
   PimaNetBranch();

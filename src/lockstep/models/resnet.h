@@ -1,5 +1,5 @@
 #pragma once
-// torchvision's resnet18, to its bits: parameters drawn in its order, under its names.
+// torchvision's resnet18: the same names, initial parameters and results, bit for bit.
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -14,14 +14,14 @@
 
 namespace lockstep {
 
-/// 18 layers with weights, 11.7 million parameters for 1,000 classes. Images of any size from 1 x 1 on.
+/// 18 layers with weights, 11.7 million parameters for 1,000 classes. Images of any size from 1 x 1.
 class ResNet18 : public Net, public Chain {
  public:
   explicit ResNet18(int64_t classes);
-  /// [n, 3, h, w] to [n, classes].
+  /// Maps [n, 3, h, w] to [n, classes].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
-  /// From now on backward computes each block's activations again: the same bits, less memory.
+  /// Recomputes each block's activations in backward: same results bit for bit, less memory.
   void use_checkpointing(bool on) { checkpointing_ = on; }
 
  private:
@@ -36,8 +36,8 @@ class ResNet18 : public Net, public Chain {
   torch::nn::Linear fc_ = nullptr;
 };
 
-/// A state_dict of torchvision's, .pt, .pth or .safetensors, into the model. A last layer for other classes
-/// than the model's is not taken: true where it was. InputError where anything else does not fit.
+/// Loads torchvision's state_dict (.pt, .pth, .safetensors), except for the last layer if the number of
+/// classes differs. Returns whether it loaded that layer. Throws InputError if anything else does not match.
 bool load_pretrained(ResNet18& model, const std::string& path);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The workshop's MNIST network: two convolutions, two linear layers, 421,642 parameters under Python's names.
+// The course's MNIST network: two convolutions, two linear layers, 421,642 parameters with Python's names.
 
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// Two convolutions of 3 x 3 with pooling, conv1 and conv2, then fc1 and fc2.
+/// Convolutions conv1 and conv2 (3 x 3) with pooling, then linear layers fc1 and fc2.
 class SimpleCNN : public Net, public Chain {
  public:
-  /// Layers are made in Python's order, so that the same seed gives the same parameters.
+  /// Creates the layers in Python's order, so that the same seed gives the same parameters.
   SimpleCNN();
-  /// [n, 1, 28, 28] to [n, 10].
+  /// Maps [n, 1, 28, 28] to [n, 10].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
   bool use_own_kernels() override { return own_kernels_ = true; }

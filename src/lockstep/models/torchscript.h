@@ -1,5 +1,5 @@
 #pragma once
-// A module exported by Python's torch.jit.save, trained like any other model and without Python.
+// A module saved by Python's torch.jit.save. It trains like any other model, without Python.
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Parameters and buffers stand under Python's names; train() and eval() reach into the script.
+/// Parameters and buffers have Python's names; train() and eval() also apply to the script.
 class TorchScriptNet : public Net {
  public:
-  /// Throws InputError for a file that is missing or not a TorchScript module.
+  /// Throws InputError if the file is missing or is not a TorchScript module.
   explicit TorchScriptNet(const std::string& path);
   torch::Tensor forward(const torch::Tensor& input) override;
   void train(bool on = true) override;

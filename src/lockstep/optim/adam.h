@@ -1,11 +1,11 @@
 #pragma once
-// Adam and AdamW, as torch.optim's compute them (libtorch's own differ from Python's in the last bits).
+// Adam and AdamW with torch.optim's results (libtorch's own differ from Python's in the last bits).
 
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep {
 
-/// Python's parameter names, and its defaults for Adam; AdamW's weight_decay is 0.01 in Python.
+/// Python's parameter names and Adam's defaults; the default weight_decay of Python's AdamW is 0.01.
 struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -71,7 +71,7 @@ class AdamW : public Adam {
   /// One group.
   explicit AdamW(std::vector<at::Tensor> params, const AdamWOptions& options = {})
       : Adam(std::move(params), of_adam(options)) {}
-  /// Several, as Adam's.
+  /// Several groups, as for Adam.
   explicit AdamW(const std::vector<ParameterGroup<AdamWOptions>>& groups) : Adam(of_adam(groups)) {}
 
  private:

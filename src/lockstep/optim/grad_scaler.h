@@ -1,5 +1,5 @@
 #pragma once
-// Dynamic loss scaling for fp16 by the rules of torch.amp.GradScaler.
+// Dynamic loss scaling for fp16 with the rules of torch.amp.GradScaler.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,30 +18,30 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;
 };
 
-/// scale(loss).backward(); unscale_(optimizer) if gradients are clipped; step(optimizer); update(). All ranks
-/// skip the same steps, because they check the same all-reduced gradients.
+/// Call scale(loss).backward(); unscale_(optimizer) before clipping, if any; step(optimizer); update(). All
+/// ranks skip the same steps, because they check the same all-reduced gradients.
 class GradScaler {
  public:
   explicit GradScaler(at::Device device, GradScalerOptions options = {});
 
   /// The loss to call backward() on.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// For ranks with different parameters: `share` replaces `found` (not 0 if a gradient was not finite) by
-  /// the largest of all ranks. Collective.
+  /// For ranks with different parameters: `share` replaces `found` by its maximum over the ranks. `found` is
+  /// nonzero if a gradient is not finite. Collective.
   void share_with(std::function<void(at::Tensor& found)> share) { share_ = std::move(share); }
   /// Divides the gradients by the scale and notes whether one is not finite.
   void unscale_(Optimizer& optimizer);
-  /// Unscales if that has not been done, and steps unless a gradient was not finite. Returns whether it
+  /// Unscales if unscale_() was not called, and steps unless a gradient is not finite. Returns whether it
   /// stepped.
   bool step(Optimizer& optimizer);
   /// Updates the scale after step().
   void update();
-  /// Waits for the device.
+  /// The current scale. Waits for the device.
   double current_scale() const;
 
-  /// As Python's.
+  /// The state in Python's format.
   Tree state_dict() const;
-  /// Takes Python's, too.
+  /// Loads a state, also one from Python.
   void load_state_dict(const Tree& state);
 
  private:

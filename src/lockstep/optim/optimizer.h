@@ -1,6 +1,5 @@
 #pragma once
-// Optimisers that update as Python's torch.optim does, bit for bit on the CPU, and whose state torch.optim
-// loads.
+// Optimisers that update like Python's torch.optim, bit for bit on the CPU. torch.optim can load their state.
 
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
@@ -25,7 +24,7 @@ struct ParameterGroup {
   Options options;
 };
 
-/// The base of all optimisers: groups of parameters, their rates, and a state that torch.optim reads.
+/// The base of all optimisers: groups of parameters, their rates, and a state that torch.optim can load.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -33,52 +32,52 @@ class Optimizer {
 
   /// One update. Parameters without a gradient do not change.
   virtual void step();
-  /// Drops the gradients, or fills them with zeros.
+  /// Deletes the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
-  /// Those of all groups, group after group.
+  /// The parameters of all groups, group after group.
   const std::vector<at::Tensor>& parameters() const { return params_; }
   /// The number of parameter groups.
   size_t group_count() const { return groups_.size(); }
-  /// A group's current rate.
+  /// The current learning rate of a group.
   virtual double lr(size_t group = 0) const { return groups_.at(group).lr; }
-  /// Sets a group's rate.
+  /// Sets the learning rate of a group.
   virtual void set_lr(double lr, size_t group);
-  /// Of every group.
+  /// Sets the learning rate of every group.
   void set_lr(double lr);
   /// SGD's momentum or Adam's first beta, which OneCycleLR cycles.
   virtual double momentum(size_t group) const = 0;
-  /// Sets what momentum() gives.
+  /// Sets the value that momentum() returns.
   virtual void set_momentum(double momentum, size_t group) = 0;
-  /// Is momentum() a beta?
+  /// Whether momentum() is a beta.
   virtual bool has_betas() const { return false; }
 
-  /// The bytes of a parameter's state after its first gradient; a dry run calls it before there is one.
+  /// The size of a parameter's state in bytes, also before the first step (for dry runs).
   virtual int64_t state_bytes(size_t index) const = 0;
 
-  /// True if the update of an element depends only on that element's gradient and state: then ranks may
+  /// Whether the update of an element depends only on that element's gradient and state. If so, ranks may
   /// divide a parameter (ShardedOptimizer).
   virtual bool elementwise() const { return false; }
 
-  /// From the next step on, updates all parameters in one kernel, with a rate on their device, so that a
-  /// captured step follows set_lr(). As Python's fused=True with the rate as a tensor. Returns false, and
-  /// changes nothing, if the optimiser cannot.
+  /// From the next step on, updates all parameters in one kernel, with the rate stored on their device, so
+  /// that a captured step follows set_lr(). Like Python's fused=True with the rate as a tensor. Returns false
+  /// and changes nothing if the optimiser does not support this.
   virtual bool fuse() { return false; }
 
-  /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied. For a
-  /// sharded optimiser: collective, and complete on rank 0.
+  /// Returns {"state": {0: {...}}, "param_groups": [{...}]} as torch.optim does. Does not copy tensors. For a
+  /// sharded optimiser: collective, and complete only on rank 0.
   virtual Tree state_dict() const;
-  /// Takes a state_dict of this class or of the same torch.optim class. InputError where it doesn't fit.
+  /// Loads a state_dict of this class or its torch.optim class. Throws InputError if it does not match.
   virtual void load_state_dict(const Tree& state);
-  /// The states that this process holds, by the parameter's number.
+  /// The states in this process, by parameter index.
   Tree held_state() const;
 
-  /// What schedules store in a parameter group, in order: initial_lr, max_lr, ...
+  /// The values that schedules store in a parameter group, in order: initial_lr, max_lr, ...
   std::vector<std::pair<std::string, double>>& extras(size_t group) { return groups_.at(group).extras; }
 
  protected:
-  /// A parameter that appears twice in a group (tied weights) counts once; one in two groups is an
-  /// InputError, as in Python. Options need a member lr.
+  /// A parameter that appears twice in a group (tied weights) counts once. As in Python, a parameter must not
+  /// be in two groups: throws InputError. Options need a member lr.
   template <typename Options>
   explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
     std::vector<ParameterGroup<double>> rates;
@@ -94,28 +93,29 @@ class Optimizer {
 
   /// A parameter that has a gradient.
   struct Slot {
-    size_t index;  // of the parameter, over all groups
+    size_t index;  // index of the parameter over all groups
     at::Tensor param, grad;
   };
-  /// Error if a gradient is local to this rank although ddp() averages it; for your own step().
+  /// Throws Error if a gradient is local to this rank although ddp() averages it; for your own step().
   void refuse_local_gradients() const;
-  /// Slots of one group.
+  /// Updates the parameters of one group.
   virtual void update(const std::vector<Slot>& slots, size_t group) = 0;
-  virtual Tree state_of(size_t index) const = 0;  // None where there is none yet
-  /// None: there is none yet.
+  virtual Tree state_of(size_t index) const = 0;  // the state of a parameter; None before its first step
+  /// Sets a parameter's state; None if it has no state yet.
   virtual void set_state_of(size_t index, const Tree& state) = 0;
-  virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;  // not lr, params and extras
-  /// Takes an entry of param_groups, or throws an InputError.
+  /// The options of a group, without lr, params and extras.
+  virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;
+  /// Sets options from an entry of param_groups. Throws InputError if it does not match.
   virtual void set_options_of(size_t group, const Tree& options) = 0;
-  /// Memory shaped like `like`, valid until the next call: saves an allocation per parameter and step.
+  /// A buffer shaped like `like`, valid until the next call; saves an allocation per parameter and step.
   at::Tensor scratch(const at::Tensor& like);
   /// For fuse(): keeps rates on the parameters' device, too.
   void keep_rates_on_device();
-  /// A group's, float [], after keep_rates_on_device().
+  /// The rate of a group, float [], after keep_rates_on_device().
   const at::Tensor& rate_on_device(size_t group) const { return rates_.at(group); }
-  /// The group that a parameter is in.
+  /// The group of a parameter.
   size_t group_of(size_t index) const;
-  /// A state tensor with the parameter's dtype, device and shape, or InputError.
+  /// Returns `value` with the parameter's dtype and device. Throws InputError if the shape differs.
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
  private:
@@ -137,8 +137,8 @@ class Optimizer {
   at::Tensor scratch_;
 };
 
-/// What updates as Python's optimisers do: one tensor at a time on the CPU, all of a device and type in a few
-/// kernels on a GPU, and after fuse() in one.
+/// Base of the optimisers with Python's results: updates one tensor at a time on the CPU, all of a device and
+/// type in a few kernels on a GPU, or in one after fuse().
 class KernelOptimizer : public Optimizer {
  public:
   bool elementwise() const override { return true; }
@@ -147,16 +147,16 @@ class KernelOptimizer : public Optimizer {
  protected:
   using Optimizer::Optimizer;
   void update(const std::vector<Slot>& slots, size_t group) override;
-  /// On the CPU.
+  /// Updates one parameter on the CPU.
   virtual void update_one(const Slot& slot, size_t group) = 0;
-  /// On a GPU; slots of one device and type.
+  /// Updates parameters of one device and type on a GPU.
   virtual void update_together(const std::vector<Slot>& slots, size_t group) = 0;
-  /// After fuse(); slots of one device and type.
+  /// The same in one kernel, after fuse().
   virtual void update_fused(const std::vector<Slot>& slots, size_t group) = 0;
-  /// The gradient with the parameter's strides, on which libtorch's fused kernels insist: itself where only
-  /// dimensions of one element differ, else a copy.
+  /// The gradient with the parameter's strides, which libtorch's fused kernels require: a view if strides
+  /// differ only in dimensions of size one, else a copy.
   static at::Tensor laid_out_as(const at::Tensor& param, const at::Tensor& grad);
-  /// Was fuse() called?
+  /// Whether fuse() was called.
   bool is_fused() const { return fused_; }
 
  private:
@@ -181,10 +181,10 @@ struct OptimizerRow {
   std::vector<RowNeed> needs = {};
   std::map<std::string, std::string> defaults = {};
   std::function<std::unique_ptr<Optimizer>(const OptimSettings&, std::vector<at::Tensor>)> make = {};
-  std::function<std::unique_ptr<Optimizer>(const OptimGroups&)> make_groups = {};  ///< in place of make
+  std::function<std::unique_ptr<Optimizer>(const OptimGroups&)> make_groups = {};  ///< used instead of make
 };
 
-/// The optimiser that a config names, with one parameter group. InputError for values that Python refuses.
+/// Creates a config's optimiser with one parameter group. Throws InputError for values that Python rejects.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
 /// The same with one or more groups, all with the same name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups);
@@ -192,8 +192,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups);
 /// A parameter and its name in the model.
 using NamedParameter = std::pair<std::string, at::Tensor>;
 
-/// Divides the parameters by settings.no_decay: first those that decay, then, without weight decay, those
-/// whose name contains one of its texts. One group if either is empty. InputError if no name contains a text.
+/// Divides the parameters by settings.no_decay: first those with weight decay, then, without it, those whose
+/// name contains one of its strings. One group if either is empty. Throws InputError for a string in no name.
 OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedParameter>& parameters);
 
 }  // namespace lockstep

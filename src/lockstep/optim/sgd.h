@@ -1,5 +1,5 @@
 #pragma once
-// SGD with momentum, Nesterov and weight decay, as torch.optim.SGD computes it.
+// SGD with momentum, Nesterov and weight decay, with the results of torch.optim.SGD.
 
 #include "lockstep/optim/optimizer.h"
 

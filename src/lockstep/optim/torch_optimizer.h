@@ -1,9 +1,5 @@
 #pragma once
-// libtorch's own optimisers for save(), load(), make_schedule() and GradScaler.
-//
-//   torch::optim::Adagrad adagrad(model->parameters(), 0.01);
-//   lockstep::TorchOptimizer optimizer(adagrad);
-//   lockstep::save("run.pt", session, {.model = model, .optimizer = &optimizer});
+// An adapter for libtorch's own optimisers, for save(), load(), make_schedule() and GradScaler.
 
 #include "lockstep/optim/optimizer.h"
 
@@ -14,7 +10,7 @@ class Optimizer;
 namespace lockstep {
 
 /// Wraps SGD, Adam, AdamW, RMSprop or Adagrad of torch::optim, or a class derived from them. Their state has
-/// Python's form.
+/// Python's format.
 class TorchOptimizer : public Optimizer {
  public:
   /// `optimizer` must outlive it and must already have all its parameter groups.

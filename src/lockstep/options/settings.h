@@ -1,5 +1,5 @@
 #pragma once
-// Which samples, and how they come in batches.
+// The sections of a config as structs: data, model, optim, schedule and task.
 
 #include <array>
 #include <cstddef>
@@ -15,8 +15,8 @@ struct DataSettings {
   std::string root;
   int64_t batch_size = 128;
   bool shuffle = true;
-  bool drop_last = false;        // the sampler's
-  bool drop_last_batch = false;  // the loader's
+  bool drop_last = false;        // drop_last of the sampler
+  bool drop_last_batch = false;  // drop_last of the loader
   int64_t workers = 2;
   bool pin_memory = true;
   bool resident = false;  // the training set is in the rank's device memory
@@ -34,9 +34,9 @@ struct ModelSettings {
   std::string path = {};                            // exported, torchscript, and pretrained models
   std::string eval_path = {};                       // exported: the same model after eval()
   std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
-  std::vector<int64_t> devices = {};                // of one rank, a stage each
+  std::vector<int64_t> devices = {};                // the devices of one rank, one per stage
   bool checkpointing = false;                       // recompute activations in backward
-  std::map<std::string, std::string> options = {};  // for a model of the user's own
+  std::map<std::string, std::string> options = {};  // for a user-defined model
 
   bool operator==(const ModelSettings&) const = default;
 };
@@ -48,20 +48,20 @@ struct OptimSettings {
   std::string name = "sgd";  // a row of the table of optimisers
   double lr = 0.01;
   double momentum = 0.9;
-  double weight_decay = 0;  // resolved from `default`: the optimiser's row says what it is
+  double weight_decay = 0;  // `default` becomes the value in the optimiser's row
   bool nesterov = false;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
-  bool sharded = false;                             // each rank keeps its share of the state
-  std::vector<std::string> no_decay = {};           // parts of names: no weight decay for these parameters
-  std::map<std::string, std::string> options = {};  // for an optimiser of the user's own
+  bool sharded = false;                             // each rank stores only its part of the state
+  std::vector<std::string> no_decay = {};           // no weight decay for names that contain one of these
+  std::map<std::string, std::string> options = {};  // for a user-defined optimiser
 
   bool operator==(const OptimSettings&) const = default;
 };
 
 // What a schedule of the learning rate is made from.
 
-/// The section `schedule` of a config, by Python's parameter names; each schedule reads its own.
+/// The section `schedule` of a config, with Python's parameter names; each schedule reads its own.
 struct ScheduleSettings {
   std::string name = "none";  // a row of the table of schedules
   int64_t step_size = 1;
@@ -90,7 +90,7 @@ struct ScheduleSettings {
   int64_t cooldown = 0;
   double min_lr = 0;
   double eps = 1e-8;
-  std::map<std::string, std::string> options = {};  // for a schedule of the user's own
+  std::map<std::string, std::string> options = {};  // for a user-defined schedule
 
   bool operator==(const ScheduleSettings&) const = default;
 };
@@ -106,9 +106,9 @@ struct TaskSettings {
   std::string label;                             // csv, text: name or index, -1 = the last
   std::vector<std::string> text;                 // text: the columns of one text, or of two
   std::string vocabulary;                        // text: a folder with vocab.txt; empty = model.path
-  std::string cache;                             // text: where tokens are kept; empty = beside the file
-  int64_t max_length = 128;                      // text: tokens
-  std::vector<int64_t> size;                     // folder: rows and columns of an image
+  std::string cache;                             // text: folder of the token cache; empty = beside the file
+  int64_t max_length = 128;                      // text: maximum number of tokens
+  std::vector<int64_t> size;                     // folder: image size, rows and columns
   std::vector<std::string> augment;              // folder: crop, flip
   std::string damaged = "refuse";                // folder: refuse | skip
   std::vector<std::string> features;             // csv: empty = every other column
@@ -119,27 +119,27 @@ struct TaskSettings {
   int64_t classes = 0;                 // 0 = counted from the labels
   std::string normalize = "standard";  // standard | none | mean_std
   std::vector<double> mean, std;
-  std::string normalize_label = "auto";        // csv, text: auto | standard | none; of a regression
+  std::string normalize_label = "auto";        // csv, text: auto | standard | none; for a regression
   std::string class_weights = "none";          // none | balanced
-  std::map<std::string, std::string> options;  // for a task of the user's own: whatever it reads
+  std::map<std::string, std::string> options;  // for a user-defined task
 
-  /// Its labels are numbers, not classes.
+  /// Whether the labels are numbers, not classes.
   bool is_regression() const { return kind == "regression"; }
-  /// The loss weights rare classes more.
+  /// Whether the loss gives rare classes a higher weight.
   bool weighs_classes() const { return class_weights != "none"; }
   bool operator==(const TaskSettings&) const = default;
 };
 
-/// The parts of a config that a task may read, by reference; valid during the call.
+/// References to the parts of a config that a task may read. They are valid only during the call.
 struct TaskConfig {
   const TaskSettings& task;
   const DataSettings& data;
   const ModelSettings& model;
   int64_t seed;    // run.seed
-  bool evaluates;  // there are evaluations while it trains
+  bool evaluates;  // whether the run evaluates during training
 };
 
-/// The size of the settings layout that a plug-in was compiled with; another layout is rejected.
+/// The size of the settings that a plug-in was compiled with; lockstep rejects another size.
 constexpr size_t kTaskSettingsBytes =
     sizeof(TaskSettings) + sizeof(DataSettings) + sizeof(ModelSettings) + sizeof(TaskConfig);
 

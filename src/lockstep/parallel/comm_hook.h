@@ -27,7 +27,7 @@ namespace lockstep {
 /// The future of a reduced bucket.
 using GradFuture = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/// A bucket of gradients as a hook gets it: a flat buffer and the parameters it belongs to.
+/// A bucket of gradients as passed to a hook: a flat buffer and the parameters it belongs to.
 class GradBucket {
  public:
   explicit GradBucket(c10d::GradBucket& bucket) : bucket_(bucket) {}
@@ -37,7 +37,7 @@ class GradBucket {
   bool is_last() const;
   /// All gradients of the bucket in one flat tensor; writing to it changes them.
   at::Tensor buffer() const;
-  /// Replaces the buffer, also by one of another type or size: for hooks that wrap another hook.
+  /// Replaces the buffer, also by one of another type or size, for hooks that wrap another hook.
   void set_buffer(at::Tensor buffer);
   /// Views of the buffer, one per parameter, in the parameters' shapes.
   std::vector<at::Tensor> gradients() const;
@@ -57,8 +57,8 @@ struct HookMemory {
   std::function<void(const HookState&)> load = {};  ///< restores what `state` returned on the same rank
 };
 
-/// Called for each full bucket; its future holds the tensor that becomes the gradients. The hook divides by
-/// the world size, as in Python. Any function of a GradBucket& converts to it.
+/// A function that DDP calls for each full bucket; its future holds the tensor that becomes the gradients.
+/// The hook divides by the world size, as in Python. Any function of a GradBucket& converts to it.
 class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
  public:
   /// The function.
@@ -71,15 +71,15 @@ class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
            std::is_invocable_r_v<GradFuture, F&, GradBucket&>) CommHook(F call)
       : call_(std::move(call)) {}
   // NOLINTEND(google-explicit-constructor)
-  /// A hook with its state, so that a resumed run has the same bits.
+  /// A hook with its state, so that a resumed run gives the same results, bit for bit.
   CommHook(Call call, HookMemory memory)
       : call_(std::move(call)), memory_(std::make_shared<const HookMemory>(std::move(memory))) {}
-  /// A hook around another one, whose state is saved.
+  /// A hook that wraps another one, whose state is saved.
   CommHook(Call call, const CommHook& inner) : call_(std::move(call)), memory_(inner.memory_) {}
 
   GradFuture operator()(GradBucket& bucket) const { return call_(bucket); }
   explicit operator bool() const { return static_cast<bool>(call_); }
-  /// Null where the hook's state cannot be saved.
+  /// Null if the hook's state cannot be saved.
   const HookMemory* memory() const { return memory_.get(); }
 
  private:
@@ -90,7 +90,7 @@ class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
 /// The built-in hooks, and helpers for your own.
 namespace hooks {
 
-/// Sums over the ranks; the future holds the tensor given.
+/// Sums `tensor` over the ranks; the future holds the sum.
 GradFuture all_reduce(const ProcessGroup& group, at::Tensor tensor);
 /// A future that is already complete.
 GradFuture ready(at::Tensor tensor);
@@ -122,8 +122,8 @@ struct PowerSgdOptions {
 /// Low-rank compression of each weight's gradient (Vogels et al. 2019, Python's powerSGD_hook).
 CommHook powersgd(ProcessGroup group, PowerSgdOptions options = {});
 
-/// A hook by its name in the table of hooks, with the texts of `ddp.options`; empty for `none`. InputError
-/// for an unknown name.
+/// The hook with this name in the table of hooks, with the values under `ddp.options`; empty for `none`.
+/// Throws InputError for an unknown name.
 CommHook by_name(const std::string& name, ProcessGroup group, const RowOptions& options = {});
 
 }  // namespace hooks

@@ -30,20 +30,20 @@
 
 namespace lockstep {
 
-/// Every GPU that this process sees; without a GPU two logical devices of the CPU, each a thread with its own
-/// replica.
+/// Every GPU that is visible to this process. Without a GPU, two logical CPU devices, each a thread with its
+/// own replica.
 std::vector<c10::Device> visible_devices();
 
-/// The first `count` GPUs if `first` is a GPU, otherwise `count` logical devices of the CPU; 0 = all GPUs, or
-/// two logical devices. InputError if there are fewer.
+/// The first `count` GPUs if `first` is a GPU, otherwise `count` logical CPU devices; 0 = all GPUs, or two
+/// logical devices. Throws InputError if there are fewer.
 std::vector<c10::Device> devices_like(c10::Device first, int count);
 
-/// DataParallel without its module's type; made and called by it.
+/// The part of DataParallel that does not depend on the module's type; DataParallel creates and calls it.
 class DataParallelCore {
  public:
-  /// Makes a replica of the module for a device.
+  /// Creates a replica of the module on a device.
   using MakeReplica = std::function<std::shared_ptr<torch::nn::Module>(c10::Device)>;
-  /// A device's forward: its replica, and its part of the tensors.
+  /// The forward on one device: its replica, and its part of the tensors.
   using Forward = std::function<std::vector<at::Tensor>(size_t device, torch::nn::Module& replica,
                                                         const std::vector<at::Tensor>& inputs)>;
 
@@ -65,14 +65,14 @@ class DataParallelCore {
   std::unique_ptr<State> state_;
 };
 
-/// The weight of a device's loss in the mean: a tensor without dimensions.
+/// The weight of a device's loss in the mean: a 0-d tensor.
 using LossWeight = std::function<at::Tensor(const at::Tensor& target)>;
 
-/// A module replicated over the devices of one process. Made by data_parallel().
+/// A module replicated over the devices of one process. Created by data_parallel().
 template <class M>
 class DataParallel {
  public:
-  /// `another` makes a replica; unset, the module is cloned.
+  /// `another` creates a replica; if unset, the module is cloned.
   DataParallel(std::shared_ptr<M> module, std::vector<c10::Device> devices,
                const std::function<std::shared_ptr<M>()>& another = {})
       : module_(std::move(module)),
@@ -138,15 +138,15 @@ class DataParallel {
   const std::shared_ptr<M>& module() const { return module_; }
   /// The replicas' devices.
   const std::vector<c10::Device>& devices() const { return core_.devices(); }
-  /// The module's own.
+  /// Forwards to the module.
   std::vector<at::Tensor> parameters() const { return module_->parameters(); }
-  /// The module's own; each forward updates the replicas.
+  /// Forwards to the module; each forward() updates the replicas.
   void train(bool on = true) { module_->train(on); }
-  /// The module's own.
+  /// Forwards to the module.
   void eval() { module_->eval(); }
-  /// The module's own.
+  /// Forwards to the module.
   void zero_grad(bool set_to_none = true) { module_->zero_grad(set_to_none); }
-  /// The part that does not know the module's type.
+  /// The part that does not depend on the module's type.
   const DataParallelCore& core() const { return core_; }
 
   /// The default weight: the number of samples.

@@ -1,9 +1,6 @@
 #pragma once
-// DistributedDataParallel over libtorch's own c10d::Reducer: the same buckets, overlap and bits as Python's.
-//
-//   auto model = lockstep::ddp(Net(), session, {.find_unused_parameters = true});
-//   auto loss = torch::nll_loss(model->forward(input), target);
-//   loss.backward();                        // gradients are averaged over the ranks while this runs
+// DistributedDataParallel with libtorch's c10d::Reducer: the same buckets, overlap and results as Python's,
+// bit for bit.
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -55,7 +52,7 @@ auto shared(Held&& held) {
 
 }  // namespace parallel
 
-/// While it lives, gradients stay local and add up; the forward must run inside, too.
+/// While this guard exists, gradients stay local and add up. The forward must run inside, too.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(DdpCore& core) : core_(core), before_(core.syncs()) { core_.set_syncs(false); }
@@ -68,7 +65,7 @@ class [[nodiscard]] NoSync {
   bool before_;
 };
 
-/// A module whose gradients are averaged over the ranks of a group. Made by ddp().
+/// A module whose gradients are averaged over the ranks of a group. Created by ddp().
 template <class M>
 class DistributedDataParallel : public DdpCore {
  public:
@@ -81,7 +78,7 @@ class DistributedDataParallel : public DdpCore {
     return call([](M& module, auto&&... its) { return module.forward(std::forward<decltype(its)>(its)...); },
                 std::forward<Args>(args)...);
   }
-  /// `model->forward({a, b})`, if the module's takes a list of tensors.
+  /// `model->forward({a, b})`, if the module's forward takes a list of tensors.
   auto forward(std::initializer_list<at::Tensor> tensors) {
     using List = std::vector<at::Tensor>;
     constexpr bool takes_list = requires(M & module, List list) {
@@ -124,20 +121,20 @@ class DistributedDataParallel : public DdpCore {
     return forward(std::forward<Args>(args)...);
   }
 
-  /// The module itself: a forward through it is not synchronised.
+  /// The module itself. Calls to its forward are not synchronised.
   const std::shared_ptr<M>& module() const { return module_; }
   /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
   NoSync no_sync() { return NoSync(*this); }
 
-  /// The module's own.
+  /// Forwards to the module.
   void train(bool on = true) { module_->train(on); }
-  /// The module's own.
+  /// Forwards to the module.
   void eval() { module_->eval(); }
-  /// The module's own.
+  /// Forwards to the module.
   bool is_training() const { return module_->is_training(); }
-  /// The module's own.
+  /// Forwards to the module.
   auto named_buffers() const { return module_->named_buffers(); }
-  /// The part that does not know the module's type.
+  /// The part that does not depend on the module's type.
   DdpCore& core() { return *this; }
 
  private:
@@ -164,8 +161,8 @@ auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
   return ddp(std::move(shared), session.group(), std::move(options));
 }
 
-/// torch::save(model, path) and torch::load(model, path) for the module. Save on one rank if all see the
-/// file.
+/// Support torch::save(model, path) and torch::load(model, path) for the module. If all ranks share the file
+/// system, save on one rank only.
 template <class M>
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                             const std::shared_ptr<DistributedDataParallel<M>>& model) {

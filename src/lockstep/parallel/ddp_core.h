@@ -20,7 +20,7 @@ namespace lockstep {
 struct DdpOptions {
   /// Parameters may have no gradient in some steps or on some ranks; costs a walk over the graph per step.
   bool find_unused_parameters = false;
-  /// The graph is the same in every step: unused parameters and reuse are learned in the first one.
+  /// The graph is the same in every step: unused and reused parameters are recorded in the first step.
   bool static_graph = false;
   /// Gradients are views into the buckets: no copy, less memory.
   bool gradient_as_bucket_view = false;
@@ -60,7 +60,7 @@ struct JoinOptions {
   bool divide_by_initial_world_size = true;
   /// False: join() only runs the training.
   bool enable = true;
-  /// As soon as one rank runs out, every rank throws.
+  /// Every rank throws as soon as one rank runs out of input.
   bool throw_on_early_termination = false;
 };
 
@@ -84,24 +84,24 @@ class DdpCore {
   /// As given to the constructor.
   const DdpOptions& options() const;
 
-  /// Runs `training` where ranks may have different numbers of batches: those that have finished join the
-  /// others' collectives, and all end with the model of the rank that ran longest.
+  /// Runs `training` for ranks with different numbers of batches. Ranks that have finished join the others'
+  /// collectives, and all end with the model of the rank that ran longest.
   void join(const std::function<void()>& training, const JoinOptions& options = {});
 
   /// Sets how buckets are reduced; once, before the first backward. `name` is for messages and checkpoints.
   void register_comm_hook(CommHook hook, const std::string& name = "user");
   /// The hook that was registered; empty without one.
   const CommHook& comm_hook() const;
-  /// Its name.
+  /// The name of that hook.
   const std::string& comm_hook_name() const;
 
   /// Every parameter once, also shared ones: for an optimiser.
   std::vector<at::Tensor> parameters() const;
   /// The same with the module's names.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
-  /// Works also with gradient_as_bucket_view, where Optimizer::zero_grad throws.
+  /// Also works with gradient_as_bucket_view, unlike Optimizer::zero_grad.
   void zero_grad(bool set_to_none = true);
-  /// For programs that move their model: an error unless its parameters are already there.
+  /// For code that moves its model: throws InputError unless the parameters are already on `device`.
   void to(c10::Device device);
 
   /// Discards a step that an exception interrupted; call it on every rank before the next step.
@@ -112,23 +112,23 @@ class DdpCore {
   std::vector<std::vector<std::string>> bucket_names() const;
   /// The same for the next step, to be saved with a checkpoint. Collective.
   std::vector<std::vector<std::string>> settle_buckets();
-  /// Starts with these buckets. Beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its
-  /// bucket, so a resumed run must continue with the saved ones to get the same bits.
+  /// Starts with these buckets. With more than two ranks, gloo's and NCCL's sums depend on a gradient's place
+  /// in its bucket, so a resumed run needs the saved ones for results that are equal bit for bit.
   void restore_buckets(const std::vector<std::vector<std::string>>& names);
 
   // What a forward calls.
 
   /// Synchronises buffers and prepares the Reducer.
   void before_forward();
-  /// True if after_forward needs the outputs.
+  /// Whether after_forward() needs the outputs.
   bool watches_outputs() const;
-  /// Replaces the outputs by watched tensors.
+  /// Replaces outputs by copies that report to the Reducer the parameters which the loss does not use.
   void after_forward(const std::vector<at::Tensor*>& outputs);
-  /// Are gradients exchanged in a backward pass? Not while a NoSync lives.
+  /// Whether backward exchanges gradients; false while a NoSync exists.
   bool syncs() const;
-  /// For NoSync.
+  /// Turns the exchange on or off; for NoSync.
   void set_syncs(bool syncs);
-  /// The Reducer measures no further steps: that would wait for the GPU, which a captured step cannot.
+  /// Stops the Reducer's timing, which would synchronise with the GPU. A captured step must not do that.
   void stop_timing();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Session: joins the job, chooses the device, shares the cores, opens the group, and leaves in the right
-// order.
+// Session: joins the job, chooses the device, divides the cores, creates the process group, and ends in the
+// right order.
 
 #include <c10/core/Device.h>
 
@@ -26,14 +26,14 @@ namespace parallel {
 struct SessionSetup;
 }
 
-/// This process as a rank of its job; one per process. Make it first in main: with a GPU it loads the
-/// CUDA plug-in, which must happen before anything else uses libtorch.
+/// This process as a rank of its job; one per process. Create it first in main: with a GPU it loads the CUDA
+/// plug-in, which must happen before anything else uses libtorch.
 class Session {
  public:
   /// `gpus`: for a module on several GPUs, the indices of a rank's own GPUs: {0, 1} gives local rank 1 the
   /// node's GPUs 2 and 3. The first is the rank's device. Ignored on CPUs.
   explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
-  /// For the program, which reads its options after the runtime has started.
+  /// For `lockstep` itself, which reads its options after the runtime has started.
   Session(std::unique_ptr<launch::Runtime> runtime, const parallel::SessionSetup& setup);
   ~Session();
   Session(Session&&) = delete;
@@ -48,20 +48,20 @@ class Session {
   c10::Device device() const { return team().device(); }
   /// How many threads libtorch uses here: this rank's share of the cores.
   int threads() const;
-  /// All ranks, for whatever takes a c10d::ProcessGroup.
+  /// The process group of all ranks, for any API that takes a c10d::ProcessGroup.
   const ProcessGroup& group() const { return team().group(); }
-  /// Small exchanges: sums, texts, and errors that all ranks throw.
+  /// The team of all ranks, for small exchanges: sums, strings, and errors that all ranks throw.
   const Team& team() const;
-  /// The ranks that give the same part, in rank order, as a team with its own group. Each call needs another
-  /// `name`. Collective.
+  /// Returns the ranks that pass the same `part`, in rank order, as a team with its own group. Each call
+  /// needs a different `name`. Collective.
   Team split(int part, const std::string& name) const;
 
-  /// A line on rank 0's standard output: session.print("Epoch {}", epoch).
+  /// Prints a line on rank 0's standard output: session.print("Epoch {}", epoch).
   template <class... Args>
   void print(FormatText<Args...> text, const Args&... args) const {
     if (rank() == 0) print_line(vformat(text.text(), {FormatArgument(args)...}));
   }
-  /// The mean over everything that every rank has added; collective.
+  /// The mean of all values that all ranks have added. Collective.
   double all_reduce(const Mean& mean) const;
 
  private:
@@ -71,8 +71,8 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-/// Runs a program's body and returns the exit status. An exception is printed once for the job, and no rank
-/// is left waiting. `int main() { return lockstep::run([] { ... }); }`
+/// Runs a program's body and returns the exit status. Prints an exception once for the job; other ranks do
+/// not keep waiting. `int main() { return lockstep::run([] { ... }); }`
 int run(const std::function<void()>& body);
 
 }  // namespace lockstep

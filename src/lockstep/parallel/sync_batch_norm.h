@@ -1,5 +1,5 @@
 #pragma once
-// Batch normalisation over the global batch as a layer, and in place of a module's own layers.
+// Batch normalisation over the global batch: as a layer, or by converting a module's own layers.
 
 #include <torch/nn/module.h>
 
@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-/// From now on every BatchNorm1d, 2d and 3d in `module` (also inside a TorchScript module) normalises over
-/// the group while it trains, in its place: names, parameters and the user's class stay as they are.
-/// Evaluation is untouched. The group is not kept alive. With a TorchScript module, scripts that this thread
-/// runs are no longer optimised: libtorch's optimiser would put its own batch normalisation back.
-///
-/// How: a C++ module's forward is not virtual, so a layer cannot be exchanged behind a typed member. Instead
-/// aten::batch_norm is given a kernel of ours that knows the converted layers by their parameters or buffers
-/// and leaves all others to libtorch. A layer with neither (affine and track_running_stats both off) is
-/// refused.
+/// Converts every BatchNorm1d, 2d and 3d in `module` (also inside a TorchScript module), so that it
+/// normalises over the group in training mode. Names, parameters and the layer's class do not change, nor
+/// does evaluation. The caller must keep the group alive. Throws InputError for a layer with neither
+/// parameters nor buffers (affine and track_running_stats are both off). With a TorchScript module, libtorch
+/// no longer optimises scripts in this thread, because its optimiser would restore its own batch
+/// normalisation.
+//
+// A C++ module's forward is not virtual, so lockstep registers a kernel for aten::batch_norm that recognises
+// converted layers by their parameters or buffers.
 void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group);
 
 /// The same for a holder or a pointer.
@@ -38,12 +38,12 @@ struct SyncBatchNormOptions {
   bool track_running_stats = true;
 };
 
-/// The layer itself, for a new module; names and numbers as in torch.nn.SyncBatchNorm. Unlike a converted
-/// BatchNorm1d it also takes a rank's batch of one sample.
+/// The layer for a new module, with names and numerical results as in torch.nn.SyncBatchNorm. Unlike a
+/// converted BatchNorm1d, it accepts a batch of one sample on a rank.
 class SyncBatchNorm : public torch::nn::Module {
  public:
   SyncBatchNorm(int64_t features, ProcessGroup group, SyncBatchNormOptions options = {});
-  /// [n, features, ...], normalised over the whole group's batch while training.
+  /// Takes [n, features, ...]; in training mode normalises over the batch of the whole group.
   at::Tensor forward(const at::Tensor& input);
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks that train together, and the few small exchanges that training needs besides the gradients.
+// The ranks that train together, and the small exchanges that training needs besides gradients.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-/// Every call except the getters is collective. With one rank the calls cost nothing.
+/// A group of ranks. Every call except the getters is collective. With one rank, calls cost nothing.
 class Team {
  public:
-  /// Without a group each process is alone. `device`: where the group's backend expects its tensors.
+  /// Without a group each process is a team of its own. `device`: the device of the group's tensors.
   Team(Job job, ProcessGroup group, at::Device device)
       : job_(std::move(job)), group_(std::move(group)), device_(device) {}
 
@@ -24,43 +24,43 @@ class Team {
   int rank() const { return group_ ? group_->getRank() : 0; }
   /// How many ranks there are.
   int world() const { return group_ ? group_->getSize() : 1; }
-  /// Is this rank 0?
+  /// Whether this is rank 0.
   bool first() const { return rank() == 0; }
   /// This process's place in its job.
   const Job& job() const { return job_; }
-  /// Null where each process is alone.
+  /// The process group; null if this process is alone.
   const ProcessGroup& group() const { return group_; }
-  /// Where tensors are exchanged and computed with.
+  /// The device on which collectives take and return tensors.
   at::Device device() const { return device_; }
 
-  /// Where to exchange data of the host: on the CPU, if the group has a backend for it.
+  /// The device for collectives on host data: the CPU, if the group has a backend for it.
   at::Device host_device() const;
 
-  /// In place, element by element, over the ranks.
+  /// Sums over the ranks, element by element, in place.
   void sum(std::vector<double>& values) const { reduce(values, /*max=*/false); }
-  /// As sum(), the largest of each.
+  /// The maximum over the ranks, element by element, in place.
   void max(std::vector<double>& values) const { reduce(values, /*max=*/true); }
-  /// In place; CPU tensors.
+  /// Sums CPU tensors over the ranks, in place.
   void sum(std::vector<at::Tensor>& tensors) const;
   /// Every rank's tensor (CPU, the same shape on all), in rank order.
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) const;
-  /// Every rank's text, in rank order.
+  /// Every rank's string, in rank order.
   std::vector<std::string> all_gather(const std::string& text) const;
-  /// Rank 0's text on every rank.
+  /// Returns rank 0's string on every rank.
   std::string broadcast(const std::string& text) const;
   /// Returns when every rank has called it.
   void barrier() const;
-  /// Starts a sum on the GPU and does not wait for it. NCCL's watchdog times it and everything queued before
-  /// it, such as a captured step, which is not timed itself. Does nothing on a CPU.
+  /// Starts an asynchronous sum on the GPU, so that NCCL's watchdog also detects a hang in work queued
+  /// earlier, such as a captured step. Does nothing on a CPU.
   void time_queued_work() const;
   /// Deprecated.
   [[deprecated("use time_queued_work")]] void time_what_is_under_way() const { time_queued_work(); }
 
-  /// What rank 0's work returns, on every rank. Every rank throws its error, of the same kind and with the
-  /// same text.
+  /// Runs `work` on rank 0 and returns its result on every rank. If it throws, every rank throws an error of
+  /// the same type and text.
   std::string from_first(const std::function<std::string()>& work) const;
-  /// Work that may fail on any rank: then all throw the error of the first such rank, of the same kind and
-  /// with the same text.
+  /// Runs `work` on every rank. If it fails on any, all ranks throw the error of the lowest failing rank,
+  /// with the same type and text.
   void together(const std::function<void()>& work) const;
 
  private:
@@ -73,15 +73,15 @@ class Team {
 
 // A running mean that ranks can merge.
 
-/// `mean.add(loss)` in the loop, `session.all_reduce(mean)` for the log. add() does not wait for a GPU.
+/// A mean: `mean.add(loss)`, then `session.all_reduce(mean)`. add() does not synchronise with a GPU.
 class Mean {
  public:
-  /// A scalar, or a tensor whose elements are all counted.
+  /// Adds all elements of a tensor, or `count` values with the mean `value`.
   void add(const at::Tensor& value);
   void add(double value, double count = 1);
-  /// This rank's mean; NaN where nothing was added.
+  /// This rank's mean; NaN if nothing was added.
   double value() const;
-  /// The sum of what was added, and how much that was.
+  /// The sum and the number of the values added on this rank.
   std::pair<double, double> total() const;
 
  private:

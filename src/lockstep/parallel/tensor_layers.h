@@ -1,5 +1,5 @@
 #pragma once
-// Layers that the ranks of a team share: each rank holds a part, and together they compute the whole layer.
+// Layers that are split over the ranks of a team: each rank has a part, and together they compute the layer.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -10,29 +10,29 @@
 
 namespace lockstep {
 
-/// A layer that holds a share of its parameters, under the whole layer's names. It draws the initial values
-/// of the whole layer from torch's generator and keeps its share.
+/// A layer with a part of its parameters, under the full layer's names. It computes the full layer's initial
+/// values from torch's generator and keeps its part.
 class SplitLayer {
  public:
   virtual ~SplitLayer() = default;
-  /// The dimension along which one of its parameters is split; negative where each rank has all of it.
+  /// The dimension along which a parameter is split; negative if each rank has all of it.
   virtual int64_t split_of(const std::string& parameter) const = 0;
 };
 
 /// Options of ColumnParallelLinear.
 struct ColumnParallelOptions {
   bool bias = true;
-  bool copy_input = true;      ///< false: the input came through copy_to_group or gather_to_group
+  bool copy_input = true;      ///< false: the input is from copy_to_group or gather_to_group
   bool gather_output = false;  ///< every rank gets all outputs
 };
 
-/// A linear layer whose outputs are divided: each rank has some rows of the weight. All ranks give the same
-/// input.
+/// A linear layer with split outputs: each rank has some rows of the weight. The input must be the same on
+/// all ranks.
 class ColumnParallelLinear : public torch::nn::Module, public SplitLayer {
  public:
-  /// InputError if the outputs cannot be divided evenly.
+  /// Throws InputError if the outputs cannot be divided evenly.
   ColumnParallelLinear(int64_t in, int64_t out, const Team& team, ColumnParallelOptions options = {});
-  /// [..., in] to this rank's [..., out / ranks].
+  /// Maps [..., in] to this rank's [..., out / ranks].
   at::Tensor forward(const at::Tensor& input);
   int64_t split_of(const std::string&) const override { return 0; }
 
@@ -46,17 +46,17 @@ class ColumnParallelLinear : public torch::nn::Module, public SplitLayer {
 /// Options of RowParallelLinear.
 struct RowParallelOptions {
   bool bias = true;
-  bool input_is_parallel = true;  ///< false: every rank gives the whole input
+  bool input_is_parallel = true;  ///< false: every rank passes the whole input
   bool scatter_tokens = false;    ///< each rank gets its part of the output's dimension 1 (the tokens)
 };
 
-/// A linear layer whose inputs are divided: each rank has some columns of the weight, and the outputs are
-/// summed. Each rank has the whole bias; it is added once.
+/// A linear layer with split inputs: each rank has some columns of the weight, and the outputs are summed.
+/// Each rank has the whole bias; it is added once.
 class RowParallelLinear : public torch::nn::Module, public SplitLayer {
  public:
-  /// InputError if the inputs cannot be divided evenly.
+  /// Throws InputError if the inputs cannot be divided evenly.
   RowParallelLinear(int64_t in, int64_t out, const Team& team, RowParallelOptions options = {});
-  /// This rank's [..., in / ranks] to the whole [..., out].
+  /// Maps this rank's [..., in / ranks] to the whole [..., out].
   at::Tensor forward(const at::Tensor& input);
   int64_t split_of(const std::string& parameter) const override { return parameter == "weight" ? 1 : -1; }
 
@@ -67,12 +67,12 @@ class RowParallelLinear : public torch::nn::Module, public SplitLayer {
   RowParallelOptions options_;
 };
 
-/// An embedding whose rows are divided: each rank looks up the tokens that it has, and the ranks sum.
+/// An embedding with split rows: each rank looks up the tokens that it has, and the ranks sum.
 class VocabParallelEmbedding : public torch::nn::Module, public SplitLayer {
  public:
-  /// InputError if the rows cannot be divided evenly.
+  /// Throws InputError if the rows cannot be divided evenly.
   VocabParallelEmbedding(int64_t count, int64_t width, const Team& team);
-  /// Token numbers, the same on every rank, to [..., width]. InputError for a number outside the table.
+  /// Maps token ids, the same on every rank, to [..., width]. Throws InputError for an unknown id.
   at::Tensor forward(const at::Tensor& tokens);
   int64_t split_of(const std::string&) const override { return 0; }
 
@@ -90,7 +90,7 @@ class VocabParallelEmbedding : public torch::nn::Module, public SplitLayer {
 class SequenceParallelNorm : public torch::nn::Module {
  public:
   SequenceParallelNorm(int64_t width, const Team& team, double eps = 1e-5);
-  /// [..., width].
+  /// Takes and returns [..., width].
   at::Tensor forward(const at::Tensor& input);
 
   at::Tensor weight, bias;
@@ -103,21 +103,21 @@ class SequenceParallelNorm : public torch::nn::Module {
 // What connects layers that ranks share, forward and backward. Each function takes the same shape on every
 // rank, is collective in both directions, and does nothing in a team of one.
 
-/// Into split layers: the tensor itself. Backward sums its gradient over the ranks.
+/// Use before split layers. Returns the tensor unchanged; backward sums its gradient over the ranks.
 at::Tensor copy_to_group(const at::Tensor& tensor, const Team& team);
-/// Out of split layers: the sum over the ranks. Backward passes the gradient on.
+/// Use after split layers. Returns the sum over the ranks; backward passes the gradient on.
 at::Tensor reduce_from_group(const at::Tensor& tensor, const Team& team);
-/// This rank's part of a tensor that all have. Backward concatenates the parts of the gradient.
+/// Returns this rank's part of a tensor that all have. Backward concatenates the parts of the gradient.
 at::Tensor split_to_group(const at::Tensor& tensor, const Team& team, int64_t dim);
-/// The ranks' parts concatenated, for what all ranks compute alike. Backward takes this rank's part.
+/// Concatenates the ranks' parts for an identical computation on all ranks. Backward takes this rank's part.
 at::Tensor gather_from_group(const at::Tensor& tensor, const Team& team, int64_t dim);
-/// The ranks' parts concatenated, into split layers. Backward sums over the ranks and takes this rank's part.
+/// For split layers: concatenates the ranks' parts. Backward sums over ranks and takes this rank's part.
 at::Tensor gather_to_group(const at::Tensor& tensor, const Team& team, int64_t dim);
-/// Out of split layers: this rank's part of the sum. Backward concatenates the parts of the gradient.
+/// Use after split layers. Returns this rank's part of the sum. Backward concatenates the gradient's parts.
 at::Tensor reduce_scatter_from_group(const at::Tensor& tensor, const Team& team, int64_t dim);
 
-/// `count` divided by the number of ranks. InputError if there is a remainder; `what` names the things, such
-/// as "outputs of a linear layer".
+/// Returns `count` divided by the number of ranks. Throws InputError if there is a remainder; `what` names
+/// the things, such as "outputs of a linear layer".
 int64_t share_of(int64_t count, const Team& team, const std::string& what);
 
 }  // namespace lockstep

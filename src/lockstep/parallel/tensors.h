@@ -1,5 +1,5 @@
 #pragma once
-// Finds the tensors in a value that a module's forward takes or returns, in Python's order.
+// Finds the tensors in an argument or result of a module's forward, in Python's order.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -21,11 +21,11 @@
 
 namespace lockstep {
 
-/// Called with each tensor of a value; may replace it.
+/// A function that is called with each tensor and may replace it.
 using TensorVisitor = std::function<void(at::Tensor&)>;
 
-/// The value TorchScript returns, with its lists, tuples and dicts. `copies`: lists and dicts are shared, so
-/// they are copied before their tensors are replaced.
+/// Visits the tensors in a value from TorchScript, with its lists, tuples and dicts. `copies`: lists and
+/// dicts are shared, so copy them before replacing their tensors.
 void for_each_tensor(c10::IValue& value, const TensorVisitor& visit, bool copies = false);
 
 namespace tensors {
@@ -223,8 +223,8 @@ void walk(T& value, const TensorVisitor& visit) {
 
 }  // namespace tensors
 
-/// An argument of a forward with its tensors on a device: a copy where it has tensors and a device is given,
-/// otherwise the argument itself. Tensors behind a pointer stay where they are.
+/// An argument of a forward with its tensors moved to a device: a copy if it has tensors and a device is
+/// given, otherwise the argument itself. Does not move tensors behind a pointer.
 template <class Arg>
 class DeviceArg {
  public:
@@ -259,8 +259,8 @@ class DeviceArg {
 template <class Arg>
 using Placed [[deprecated("use DeviceArg")]] = DeviceArg<Arg>;
 
-/// Walks tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of these
-/// (up to eight fields), a PackedSequence, and any type with a member `void for_each_tensor(const
+/// Visits tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of
+/// these (up to eight fields), a PackedSequence, and any type with a member `void for_each_tensor(const
 /// TensorVisitor&)` or a function `void visit_tensors(T&, const TensorVisitor&)` in its namespace.
 template <class T>
 void for_each_tensor(T& value, const TensorVisitor& visit) {

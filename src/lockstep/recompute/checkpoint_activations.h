@@ -1,6 +1,6 @@
 #pragma once
-// Activation checkpointing: drops what a part of a model would keep for backward, and computes it again in
-// backward. Saves memory, costs time; the bits are the same.
+// Activation checkpointing: discards a part's activations in forward and recomputes them in backward. Saves
+// memory and costs time; the results are the same, bit for bit.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -66,15 +66,14 @@ void compute(Function& function, const std::vector<at::Tensor>& inputs, std::ind
 
 }  // namespace recompute
 
-/// What `function` gives for the inputs, with less memory: autograd keeps only the inputs, and backward
-/// computes the rest again, with the same random numbers and autocast. As Python's
-/// torch.utils.checkpoint(use_reentrant=False): it works with DDP, find_unused_parameters and several
+/// Calls `function` and returns its result; autograd keeps only the inputs, and backward calls `function`
+/// again with the same random numbers and autocast. Like Python's
+/// torch.utils.checkpoint(use_reentrant=False), it works with DDP, find_unused_parameters and several
 /// backwards. `function` is a module (std::shared_ptr, or a holder such as torch::nn::Linear) or any copyable
-/// callable; it returns a tensor, or anything with tensors in it. Capture arguments that are not tensors. It
-/// is called twice, and must do the same both times: a module's buffers (BatchNorm's statistics) are restored
-/// after the second time; other side effects happen twice. Error in backward where an input was changed in
-/// place, by the function or after it, or where the second time differs from the first. A backward that the
-/// function itself runs must stay on one GPU.
+/// callable. It returns a tensor, or anything with tensors in it. Capture arguments that are not tensors.
+/// Both calls must do the same: a module's buffers (BatchNorm's statistics) are restored after the second
+/// call, but other side effects happen twice. Backward throws Error if an input was changed in place, or if
+/// the second call differs from the first. If `function` itself runs a backward, that must stay on one GPU.
 template <class Function, std::same_as<at::Tensor>... Inputs>
 auto checkpoint_activations(Function function, const Inputs&... inputs) {
   const auto again = [function](const std::vector<at::Tensor>& kept) mutable {

@@ -1,7 +1,5 @@
 #pragma once
-// ZeRO stage 1: ranks with the same parameters divide the optimiser's state; the results have the same bits.
-//
-//   auto optimizer = lockstep::sharded<lockstep::Adam>(model->parameters(), session, {.lr = 1e-3});
+// ZeRO stage 1: ranks with the same parameters divide the optimiser's state; same results, bit for bit.
 
 #include <functional>
 #include <memory>
@@ -13,16 +11,16 @@
 
 namespace lockstep {
 
-/// An optimiser whose state the ranks divide: each updates its share and then gets the others' updates. A
-/// checkpoint has the plain optimiser's state, so a run resumes with or without sharing, and at another world
-/// size. step(), state_dict() and load_state_dict() are collective. The gradients must be the same on all
-/// ranks, as after DDP.
+/// An optimiser whose state the ranks divide: each updates its part and then receives the others' updates. A
+/// checkpoint has the plain optimiser's state, so a run resumes with or without sharding, and at another
+/// world size. step(), state_dict() and load_state_dict() are collective. The gradients must be the same on
+/// all ranks, as after DDP.
 class ShardedOptimizer : public Optimizer {
  public:
-  /// Makes an optimiser over these groups of parameters, each with that group's options.
+  /// Creates an optimiser over these groups of parameters, each with that group's options.
   using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
 
-  /// Cuts the parameters into equal shares. InputError if the optimiser is not elementwise().
+  /// Divides the parameters evenly. Throws InputError if the optimiser is not elementwise().
   ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups, const Team& team);
   ~ShardedOptimizer() override;
 
@@ -32,7 +30,7 @@ class ShardedOptimizer : public Optimizer {
   double momentum(size_t group) const override;
   void set_momentum(double momentum, size_t group) override;
   bool has_betas() const override;
-  /// This rank's share.
+  /// The size of this rank's part.
   int64_t state_bytes(size_t index) const override;
 
  protected:
@@ -52,8 +50,8 @@ class ShardedOptimizer : public Optimizer {
   std::unique_ptr<Share> share_;
 };
 
-/// An optimiser over groups of parameters that the team's ranks share; the plain one where a rank is alone.
-/// `make` makes an optimiser over such groups.
+/// An optimiser over groups of parameters, divided over the team's ranks; the plain one if the team has one
+/// rank. `make` creates an optimiser over such groups.
 template <class Options, class MakeOptimizer>
 std::unique_ptr<Optimizer> sharded_with(const MakeOptimizer& make,
                                         const std::vector<ParameterGroup<Options>>& groups,
@@ -87,7 +85,7 @@ std::unique_ptr<Optimizer> sharded(std::vector<at::Tensor> params, const Session
   return sharded<O>({{std::move(params), options}}, session.team());
 }
 
-/// The optimiser that a config names, shared by the team; the plain one where a rank is alone.
+/// The optimiser that a config names, divided over the team; the plain one if the team has one rank.
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimGroups& groups, const Team& team);
 
 }  // namespace lockstep

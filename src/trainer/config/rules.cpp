@@ -91,7 +91,7 @@ const std::vector<Conflict>& conflicts() {
       {kAsWorld, kNotDdp, "train.as_world reproduces DDP ranks", "set train.mode to ddp"},
       {kAsWorld,
        {"launch.backend", "nccl or mpi", WHEN(s.launch.backend == "nccl" || s.launch.backend == "mpi")},
-       "its ranks are not MPI processes, and may share a GPU, which NCCL does not support",
+       "lockstep starts its ranks without MPI, and they may share a GPU",
        "leave launch.backend at auto: shared and gloo give the same results"},
       {kAsWorld,
        {"train.layout", "auto", WHEN(s.train.layout == ImageLayout::automatic)},

@@ -1,5 +1,5 @@
 #pragma once
-// What a learner's program shows: a line for the learner, and a fact for `lockstep check`.
+// Prints a result for the learner, or reports it to `lockstep check`.
 
 #include <cstdint>
 #include <string>
@@ -12,16 +12,16 @@ class Tensor;
 
 namespace lockstep {
 
-/// "rank 1: mean = 1.5" on standard output; where the program is run by `lockstep check`, it is told the
-/// value instead.
+/// Prints "rank 1: mean = 1.5" on standard output. Under `lockstep check`, sends the value to the check
+/// instead.
 void show(std::string_view name, double value);
-/// A row of numbers.
+/// The same for a list of numbers.
 void show(std::string_view name, const std::vector<double>& values);
-/// Of whole numbers: indices, say.
+/// The same for a list of integers, for example indices.
 void show(std::string_view name, const std::vector<int64_t>& values);
-/// Of any tensor: its numbers, row after row.
+/// The same for the elements of a tensor, row by row.
 void show(std::string_view name, const at::Tensor& values);
-/// A text.
+/// The same for a string.
 void show(std::string_view name, const std::string& text);
 
 }  // namespace lockstep

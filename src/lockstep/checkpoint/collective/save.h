@@ -1,9 +1,6 @@
 #pragma once
-// A training program's checkpoints: saved by all ranks together, and loaded so that training resumes with the
-// same bits.
-//
-//   lockstep::save("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
-//   lockstep::load("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
+// Checkpoints of a training program: all ranks save together, and all load, so that training resumes with the
+// same results, bit for bit.
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -26,10 +23,10 @@
 
 namespace lockstep {
 
-/// A module, wrapped or not. The file has its tensors under the module's own names.
+/// A module, wrapped or not. Its tensors have the module's own names in the file.
 class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
  public:
-  /// A model that ddp() wraps; the file also has its buckets.
+  /// A model that ddp() wraps; the file also contains its buckets.
   template <class M>
   SavedModule(const std::shared_ptr<DistributedDataParallel<M>>& model)
       : module_(model->module().get()), core_(&model->core()) {}
@@ -39,17 +36,17 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
       : module_(model->module().get()), replicas_(model->devices()) {}
   /// Any other module.
   SavedModule(torch::nn::Module& module) : module_(&module) {}
-  /// The same by its pointer.
+  /// The same from a shared pointer.
   template <std::derived_from<torch::nn::Module> M>
   SavedModule(const std::shared_ptr<M>& module) : module_(module.get()) {}
-  /// The same by its holder.
+  /// The same from a holder.
   template <class M>
   SavedModule(const torch::nn::ModuleHolder<M>& module) : module_(module.ptr().get()) {}
 
   // NOLINTEND(google-explicit-constructor)
   /// The module itself.
   torch::nn::Module& module() const { return *module_; }
-  /// Null without DDP.
+  /// The DDP wrapper's core; null without DDP.
   DdpCore* core() const { return core_; }
   /// The devices of its tensors.
   std::vector<c10::Device> devices() const;
@@ -60,8 +57,8 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
   std::vector<c10::Device> replicas_ = {};  // of data_parallel()
 };
 
-/// The parts of a checkpoint. An omitted part is neither saved nor loaded; each rank's random state always
-/// is.
+/// The parts of a checkpoint. An omitted part is neither saved nor loaded. Each rank's random state is always
+/// included.
 struct CheckpointParts {
   SavedModule model;
   Optimizer* optimizer = nullptr;
@@ -70,22 +67,22 @@ struct CheckpointParts {
   DistributedSampler* sampler = nullptr;
   /// For save(): how many samples this rank has used since the sampler's set_epoch() or resume().
   int64_t samples = 0;
-  /// For save(), on rank 0: other values that load() returns: make_dict({{"best", 0.93}}).
+  /// For save(), on rank 0: other values, which load() returns: make_dict({{"best", 0.93}}).
   Tree more = {};
 };
 
-/// Writes a .pt file that Python's torch.load(weights_only=True) reads: "model" and "optimizer" as PyTorch
-/// writes them, the rest under "session". Rank 0 writes it, whole or not at all; where it cannot, every rank
-/// throws the same error and an older file of that name is untouched. Collective.
+/// Writes a .pt file that Python's torch.load(weights_only=True) reads: "model" and "optimizer" in PyTorch's
+/// format, the rest under "session". Rank 0 writes it atomically. If that fails, every rank throws the same
+/// error, and an older file of that name does not change. Collective.
 void save(const std::string& path, const Session& session, const CheckpointParts& parts);
 
-/// Puts everything back and returns what save() was given as `more` (None where nothing was). Reads a
-/// checkpoint of `lockstep train`, too. InputError, the same on every rank, for a file that is missing,
-/// damaged or another model's; then the program should end, for a part of the state may be back already.
-/// At another world size the sampler deals the epoch's rest out again, and the bits differ. Collective.
+/// Restores all parts and returns save()'s `more`, or None. Also reads checkpoints of `lockstep train`. Every
+/// rank throws the same InputError if the file is missing, damaged or from another model. In that case end
+/// the program: some parts may already be loaded. With another world size the sampler distributes the rest of
+/// the epoch again, and results differ in the last bits. Collective.
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts);
 
-/// The same where there is such a file; false where there is none, as rank 0 sees it. Collective.
+/// Calls load() and returns true if rank 0 finds the file; otherwise returns false on every rank. Collective.
 bool load_if_there(const std::string& path, const Session& session, const CheckpointParts& parts);
 
 }  // namespace lockstep

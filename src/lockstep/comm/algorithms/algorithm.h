@@ -1,7 +1,5 @@
 #pragma once
-// All-reduce (the sum over all ranks, on all ranks) by messages: the algorithms, and what each costs.
-//
-//   lockstep::all_reduce(lockstep::algorithms::ring, messenger, std::span(gradients));
+// All-reduce (the sum over all ranks, on all ranks) with messages: the algorithms and their costs.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,14 +14,14 @@ namespace lockstep {
 
 // What an all-reduce works on: numbers in a row, and how two of them become one.
 
-/// Element by element: out[i] = (sources[0][i] op sources[1][i]) op ...; out may be one of the sources.
+/// An elementwise operation: out[i] = (sources[0][i] op sources[1][i]) op ...; out may be one of the sources.
 struct Operation {
-  std::size_t item_bytes = 0;  ///< of one number
+  std::size_t item_bytes = 0;  ///< size of one element
   void (*combine)(const std::byte* const* sources, std::size_t count, std::byte* out,
                   std::size_t items) = nullptr;  ///< in the order of the sources
 };
 
-/// The sum of numbers of one type.
+/// The sum of elements of type T.
 template <class T>
 Operation sum_of() {
   return {sizeof(T),
@@ -38,24 +36,24 @@ Operation sum_of() {
           }};
 }
 
-/// A rank's own numbers, which become the result.
+/// A rank's elements, which the all-reduce replaces by the result.
 struct Numbers {
-  std::byte* data;      ///< the first of them
-  std::size_t items;    ///< how many
-  Operation operation;  ///< combines two numbers into one
+  std::byte* data;      ///< the first element
+  std::size_t items;    ///< the number of elements
+  Operation operation;  ///< combines two elements into one
 
   /// The bytes of items `begin` to `end`.
   std::span<std::byte> bytes(std::size_t begin, std::size_t end) const {
     return {data + begin * operation.item_bytes, (end - begin) * operation.item_bytes};
   }
-  /// All of them.
+  /// The bytes of all items.
   std::span<std::byte> bytes() const { return bytes(0, items); }
-  /// Items `begin` to `end` as numbers of their own.
+  /// Items `begin` to `end`.
   Numbers part(std::size_t begin, std::size_t end) const {
     return {bytes(begin, end).data(), end - begin, operation};
   }
-  /// this = this op others: `this` is the left operand. Ranks that must agree to the last bit add the numbers
-  /// in the same order.
+  /// this = this op others: `this` is the left operand. For results that are equal bit for bit, all ranks
+  /// must add in the same order.
   void add(std::span<const std::byte> others) const { combine(data, others.data()); }
   /// this = others op this.
   void add_to(std::span<const std::byte> others) const { combine(others.data(), data); }
@@ -71,28 +69,28 @@ struct Numbers {
 
 namespace lockstep {
 
-/// An all-reduce: every rank calls it with the same count of numbers, and all end with the same bits.
+/// An all-reduce. Every rank passes the same number of elements; all get the same result, bit for bit.
 using AllReduce = void(Messenger& messenger, const Numbers& numbers);
 
-/// The algorithms, one file of comm/algorithms each, for any world size and any count of numbers.
+/// The all-reduce algorithms, for any world size and any number of elements.
 namespace algorithms {
 /// Reduces on rank 0, then broadcasts.
 void reduce_broadcast(Messenger& messenger, const Numbers& numbers);
 /// Every rank sends everything to every other rank at once.
 void all_to_all(Messenger& messenger, const Numbers& numbers);
-/// Chunks pass twice around a ring; the same bits as gloo's all-reduce.
+/// Chunks pass twice around a ring; gives the same result as gloo's all-reduce, bit for bit.
 void ring(Messenger& messenger, const Numbers& numbers);
-/// Pairs swap everything, then pairs of pairs.
+/// Pairs of ranks exchange everything, then pairs of pairs.
 void recursive_doubling(Messenger& messenger, const Numbers& numbers);
-/// Pairs swap halves, then quarters, and back.
+/// Pairs of ranks exchange halves, then quarters, and back.
 void halving_doubling(Messenger& messenger, const Numbers& numbers);
-/// Up a binomial tree and down.
+/// Reduces up a binomial tree, then broadcasts down.
 void tree(Messenger& messenger, const Numbers& numbers);
-/// A tree in each node, a ring over the nodes.
+/// A tree in each node, and a ring across the nodes.
 void two_level(Messenger& messenger, const Numbers& numbers);
 }  // namespace algorithms
 
-/// Hockney's model of a network: a message of n bytes takes alpha + n beta seconds, and to add n bytes takes
+/// Hockney's model of a network: a message of n bytes takes alpha + n beta seconds, and adding n bytes takes
 /// n gamma.
 struct Network {
   double alpha = 0;  ///< seconds
@@ -100,30 +98,30 @@ struct Network {
   double gamma = 0;  ///< seconds a byte
 };
 
-/// The participants: P ranks on N nodes.
+/// The size of the job: P ranks on N nodes.
 struct Ranks {
   int world = 1;  ///< P
   int nodes = 1;  ///< N
 };
 
-/// A row of the table.
+/// An algorithm in the table.
 struct Algorithm {
   std::string name;                                                      ///< the value of launch.allreduce
   std::string summary;                                                   ///< one line
-  AllReduce* run;                                                        ///< the sum itself
-  double (*seconds)(Ranks ranks, double bytes, const Network& network);  ///< what it costs
-  std::string formula;  ///< of `seconds`: P ranks, N nodes, n bytes, in alpha, beta and gamma
-  /// Whether its sums have the bits of gloo's all-reduce. With two ranks all have, because addition is
-  /// commutative.
+  AllReduce* run;                                                        ///< the function that computes it
+  double (*seconds)(Ranks ranks, double bytes, const Network& network);  ///< its predicted time
+  std::string formula;  ///< formula of `seconds`: P ranks, N nodes, n bytes, in alpha, beta and gamma
+  /// Whether its sums equal those of gloo's all-reduce, bit for bit. With two ranks all algorithms do,
+  /// because addition is commutative.
   bool (*has_bits_of_gloo)(int world);
 };
 
-/// In the order in which they are explained.
+/// The algorithms, in the order in which the docs explain them.
 const std::vector<Algorithm>& all_reduce_algorithms();
-/// The algorithm of this name. InputError, with the nearest name, if there is none.
+/// The algorithm with this name. Throws InputError, with the nearest name, if there is none.
 const Algorithm& find_all_reduce(std::string_view name);
 
-/// data[i] becomes the sum of all ranks' data[i]. Collective.
+/// Replaces data[i] by the sum of all ranks' data[i]. Collective.
 template <class T>
 void all_reduce(AllReduce& algorithm, Messenger& messenger, std::span<T> data) {
   algorithm(messenger, {reinterpret_cast<std::byte*>(data.data()), data.size(), sum_of<T>()});

@@ -1,5 +1,5 @@
 #pragma once
-// A simulated slow network, so that a laptop sees what a cluster sees.
+// A simulated slow network, to reproduce a cluster's network on a laptop.
 
 #include <chrono>
 
@@ -10,10 +10,10 @@ namespace lockstep {
 /// The additional cost of each message.
 struct Delay {
   double latency = 0;           ///< seconds
-  double bytes_per_second = 0;  ///< of a rank's link, each way; 0 = unlimited
+  double bytes_per_second = 0;  ///< of a rank's link, in each direction; 0 = unlimited
 
   bool operator==(const Delay&) const = default;
-  /// How long a link is busy with so many bytes.
+  /// How long a link is busy with this many bytes.
   double seconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
 };
 

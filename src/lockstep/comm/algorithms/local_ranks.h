@@ -12,7 +12,7 @@ namespace lockstep {
 /// receiver, as over a network. The first exception ends all waits and is thrown. If all ranks wait, or one
 /// waits for ten seconds, the exception says which rank waits for which.
 void run_as_ranks(const std::vector<int>& nodes, const std::function<void(Messenger&)>& body);
-/// All on one node.
+/// The same with all ranks on one node.
 void run_as_ranks(int world, const std::function<void(Messenger&)>& body);
 
 }  // namespace lockstep
