@@ -152,12 +152,9 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   const auto found = CheckpointStore(folder()).latest();
   ASSERT_TRUE(found);
   const auto back = from_checkpoint(run_.mesh, found->tree, found->path, learner_);
-  EXPECT_EQ(back.step, 3);
-  EXPECT_EQ(back.epoch, 1);
-  EXPECT_EQ(back.consumed, 96);
-  EXPECT_EQ(back.best_loss, 0.25);
-  EXPECT_EQ(back.loss_sum, 2.5);
-  EXPECT_EQ(back.loss_count, 7);
+  EXPECT_EQ((std::vector<int64_t>{back.step, back.epoch, back.consumed, back.loss_count}),
+            (std::vector<int64_t>{3, 1, 96, 7}));
+  EXPECT_EQ((std::vector{back.best_loss, back.loss_sum}), (std::vector{0.25, 2.5}));
   EXPECT_EQ(back.metrics_offset, static_cast<int64_t>(fs::file_size(run_.folder() / "metrics.jsonl")));
   for (const int64_t impossible : {int64_t{-5}, int64_t{1} << 62}) {
     put(found->tree, "iter_no", impossible);

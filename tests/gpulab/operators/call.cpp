@@ -8,7 +8,6 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>

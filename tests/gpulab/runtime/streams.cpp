@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
