@@ -1,6 +1,5 @@
 #pragma once
-// One error policy: an exception type with what, where, what to do, and a code for programs. Only main prints
-// it.
+// An exception type with what, where, what to do, and a code for programs. Only main prints it.
 
 #include <cstdint>
 #include <exception>

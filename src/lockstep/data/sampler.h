@@ -60,8 +60,7 @@ struct EpochPosition {
   int64_t consumed = 0;  // samples, of all ranks together
 };
 
-/// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch, shuffle and
-/// drop_last.
+/// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch and option.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(int64_t size, SamplerOptions options);

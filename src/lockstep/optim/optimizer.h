@@ -1,6 +1,5 @@
 #pragma once
-// Optimisers that update as Python's torch.optim does, bit for bit on the CPU, and whose state torch.optim
-// loads.
+// Optimisers that update as Python's torch.optim does, bit for bit on the CPU; torch.optim loads their state.
 
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
