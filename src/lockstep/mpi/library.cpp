@@ -158,10 +158,6 @@ std::string wanted(const Wish& wish) {
                           kSetting));
 }
 
-bool is_missing(const std::string& file, const std::string& why) {
-  return why.starts_with(file + ": cannot open");
-}
-
 LibraryHandle search(const Wish& wish) {
   std::string broken;
   LibraryHandle library;
@@ -169,7 +165,7 @@ LibraryHandle search(const Wish& wish) {
     library = open(file);
     if (!library.file.empty()) return true;
     const std::string why = library.handle ? file + ": it has no MPI_Init_thread" : ::dlerror();
-    if (broken.empty() && !is_missing(file, why)) broken = why;
+    if (broken.empty() && !why.starts_with(file + ": cannot open")) broken = why;
     return false;
   };
   if (!any_candidate(wish, opens)) refuse(wish, broken);

@@ -1,6 +1,5 @@
 #pragma once
-// Session: joins the job, chooses the device, shares the cores, opens the group, and leaves in the right
-// order.
+// Session: joins the job, chooses the device, shares the cores, opens the group, and leaves in order.
 
 #include <c10/core/Device.h>
 
@@ -64,6 +63,8 @@ class Session {
   }
   /// The mean over everything that every rank has added; collective.
   double all_reduce(const Mean& mean) const;
+  /// Sums the tensor over the ranks, in place; collective.
+  void all_reduce(const at::Tensor& tensor) const;
 
  private:
   static void print_line(const std::string& line);
