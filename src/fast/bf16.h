@@ -5,7 +5,8 @@
 
 namespace lockstep::kernels {
 
-/// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch may use them.
+/// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch was not told to
+/// use less.
 bool multiplies_bf16();
 
 /// To the nearest, of two the even one; what is too small for a normal number is zero.

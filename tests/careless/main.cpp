@@ -1,4 +1,5 @@
-// Programs in which rank 1 goes another way than the others: tests/e2e/test_careless.py. Library only.
+// Programs in which rank 1 goes another way than the others: tests/e2e/test_careless.py. By the library
+// alone.
 #include <lockstep/base/error.h>
 #include <lockstep/parallel/ddp.h>
 #include <torch/nn/modules/linear.h>

@@ -1,4 +1,5 @@
-// DataParallel on logical devices of the CPU: what it computes against the bare module, and its errors.
+// DataParallel on logical devices of the CPU: what it computes against the bare module, and what it says
+// where it cannot.
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/autocast_mode.h>

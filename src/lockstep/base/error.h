@@ -1,5 +1,6 @@
 #pragma once
-// An exception type with what, where, what to do, and a code for programs. Only main prints it.
+// One error policy: an exception type with what, where, what to do, and a code for programs. Only main prints
+// it.
 
 #include <cstdint>
 #include <exception>

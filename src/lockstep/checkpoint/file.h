@@ -1,5 +1,6 @@
 #pragma once
-// A file that somebody else may have written: mapped, read within its bounds, its tensors checked first.
+// A file that somebody else may have written: mapped, read within its bounds, its tensors checked before they
+// are made.
 
 #include <ATen/core/Tensor.h>
 

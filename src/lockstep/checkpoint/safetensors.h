@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-/// Writes {"name": tensor, ...}, whole or not at all, with a checksum in the metadata. `mode` is open's.
+/// Writes {"name": tensor, ...}, whole or not at all, with a checksum over the whole file among the metadata.
+/// `mode` is open's.
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata = {}, mode_t mode = 0644);
 

@@ -21,7 +21,8 @@ class OwnStateDict {
   virtual const std::vector<std::string>& unsaved() const = 0;
 };
 
-/// {"conv1.weight": tensor, ...} in Python's order; of an OwnStateDict as that says. Tensors are not copied.
+/// {"conv1.weight": tensor, ...} in the order of Python's state_dict; of an OwnStateDict as that says.
+/// Tensors are not copied.
 Tree module_state_dict(const torch::nn::Module& module);
 
 /// Finds the model's tensors in what a file held: a state_dict itself, or one under "model", "state_dict" or

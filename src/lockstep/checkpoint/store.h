@@ -61,7 +61,8 @@ CheckpointStore checkpoints_of(const std::string& folder);
 /// Saves a snapshot while training continues. At most one save is in flight.
 class CheckpointWriter {
  public:
-  /// In the writer's thread: each save calls `store`, then `saved` with the path, unless it is only the best.
+  /// In the writer's thread: each save calls `store`, and then `saved` with the path, unless it is the best
+  /// one alone.
   explicit CheckpointWriter(
       std::function<CheckpointStore()> store,
       std::function<void(const std::string&)> saved = [](const std::string&) {});

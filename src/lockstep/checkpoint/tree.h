@@ -34,7 +34,8 @@ std::vector<std::pair<Tree, Tree>> items(const Tree& dict);
 /// Of a list or a tuple.
 std::vector<Tree> elements(const Tree& list);
 
-/// Numbers as Python takes them: a bool, an int, a float or a tensor with one element. InputError otherwise.
+/// Numbers as Python would take them: a bool, an int, a float or a tensor with one element. InputError
+/// otherwise.
 double as_double(const Tree& value, const std::string& name);
 int64_t as_int(const Tree& value, const std::string& name);
 bool as_bool(const Tree& value, const std::string& name);

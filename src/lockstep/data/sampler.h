@@ -60,7 +60,8 @@ struct EpochPosition {
   int64_t consumed = 0;  // samples, of all ranks together
 };
 
-/// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch and option.
+/// torch.utils.data.DistributedSampler: the same indices for any size, world, seed, epoch, shuffle and
+/// drop_last.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(int64_t size, SamplerOptions options);

@@ -1,5 +1,6 @@
 #pragma once
-// A 3 x 3 convolution, 2 x 2 pool and relu as one, forward and backward, by liblockstep_fast.so.
+// A convolution of 3 x 3, a pool of 2 x 2 and relu as one, forward and backward, by the plug-in
+// liblockstep_fast.so.
 
 #include <ATen/core/Tensor.h>
 

@@ -55,12 +55,14 @@ bool needs_mpi(const Environment& environment, const std::string& choice = "auto
 /// Throws InputError for half-set pairs and impossible values, before MPI_Init.
 void check_environment(const Environment& environment, const std::string& choice = "auto");
 
-/// Throws InputError for phantom ranks, half-set pairs, impossible values, and if MPI contradicts it.
+/// Throws InputError for phantom ranks, half-set pairs, impossible values, and where MPI contradicts the
+/// environment.
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
              const std::string& choice = "auto", const Surroundings& surroundings = {},
              Phantoms phantoms = Phantoms::refuse);
 
-/// When a process started by this launcher may call MPI_Init. Without a PMI, it aborts or says "0 of 1".
+/// When a process started by this launcher may call MPI_Init. Without a PMI, MPI_Init aborts or says "0 of
+/// 1".
 enum class UsesMpi { never, always, when_wired };
 
 /// Names of variables; nullptr where the launcher sets none.

@@ -1,5 +1,6 @@
 #pragma once
-// BERT with a classifier, as transformers' BertForSequenceClassification: its names, arithmetic and bits.
+// BERT with a classifier, as transformers' BertForSequenceClassification: its names, its arithmetic, its
+// bits.
 
 #include <torch/nn/module.h>
 
@@ -71,7 +72,8 @@ struct BertConfig {
 /// What hidden_act may be.
 std::vector<std::string> bert_activations();
 
-/// From a folder's config.json. InputError if missing, no JSON, of another architecture, or impossible.
+/// From a folder's config.json. InputError where it is missing, no JSON, of another architecture, or says
+/// what cannot be.
 BertConfig read_bert_config(const std::string& folder);
 
 /// The classes' names in a folder's config.json (id2label), in order; none where it does not say.

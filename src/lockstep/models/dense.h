@@ -31,7 +31,8 @@ inline at::Tensor alone(const torch::nn::LinearImpl& layer, const at::Tensor& x)
   return linear_alone(x, layer.weight, layer.bias);
 }
 
-/// Is this net a Dense whose layers hold all its parameters once? Then each gets a gradient in every step.
+/// Is this net a Dense whose layers hold all its parameters, each of them once? Then every one gets a
+/// gradient in every step.
 bool is_all_dense(Net& net);
 
 }  // namespace lockstep

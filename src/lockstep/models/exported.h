@@ -48,7 +48,8 @@ class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
   /// input_ids, token_type_ids and attention_mask as one of its rows; a model of several inputs else takes
   /// input[:, 0], input[:, 1], ...
   torch::Tensor forward(const torch::Tensor& input) override;
-  /// The leaves of Python's arguments in, the leaves of its result out. InputError for any other.
+  /// The leaves of Python's arguments in, the leaves of its result out. InputError for another number, dtype
+  /// or shape.
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs);
 
   /// What the file says of itself.

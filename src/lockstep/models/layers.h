@@ -1,5 +1,6 @@
 #pragma once
-// What a model is made of, whole or shared among ranks, of which the model knows nothing.
+// What a model is made of, whole or shared among ranks: a model asks here for its layers and knows of no
+// ranks.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/container/any.h>
@@ -26,7 +27,8 @@ struct LinearPlace {
 enum class Shared { nothing, heads, tokens };
 
 /// Whole layers, each drawn from torch's generator as torch::nn draws it. Ranks that share a model override
-/// all of it: between a layer split by outputs and the next, split by inputs, a rank has its share.
+/// all of it: between a layer split by outputs and the next, split by inputs, a rank then has its share of
+/// the width.
 class Layers {
  public:
   virtual ~Layers() = default;

@@ -16,7 +16,8 @@ namespace lockstep {
 class Mlp : public Net, public Chain, public Dense {
  public:
   /// Inputs of more than one dimension are flattened to `inputs` numbers a sample. Of layers that ranks
-  /// share, each second one sums what the one before it has shared out; a last one alone is whole.
+  /// share, each second one sums what the one before it has shared out; a last one that is left over is
+  /// whole.
   Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes, const Layers& layers = {});
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;

@@ -1,5 +1,6 @@
 #pragma once
-// The Pima network: 8 numbers in, 64 and 32 units, a two-class head; and a variant with an unused branch.
+// The Pima network: 8 numbers in, 64 and 32 units, a two-class head; and a variant with a branch that is
+// never used.
 
 #include <torch/nn/modules/linear.h>
 

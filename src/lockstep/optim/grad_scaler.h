@@ -31,7 +31,8 @@ class GradScaler {
   void share_with(std::function<void(at::Tensor& found)> share) { share_ = std::move(share); }
   /// Divides the gradients by the scale and notes whether one is not finite.
   void unscale_(Optimizer& optimizer);
-  /// Unscales if that has not been done, and steps unless a gradient was not finite. Whether it stepped.
+  /// Unscales if that has not been done, and steps unless a gradient was not finite. Returns whether it
+  /// stepped.
   bool step(Optimizer& optimizer);
   /// Updates the scale after step().
   void update();

@@ -1,5 +1,6 @@
 #pragma once
-// Optimisers that update as Python's torch.optim does, bit for bit on the CPU; torch.optim loads their state.
+// Optimisers that update as Python's torch.optim does, bit for bit on the CPU, and whose state torch.optim
+// loads.
 
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>

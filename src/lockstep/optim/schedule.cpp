@@ -205,7 +205,8 @@ LOCKSTEP_SCHEDULE(
       return started<CosineAnnealingLR>(s, optimizer);
     })
 
-// transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Per step.
+// transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Steps once an
+// optimiser step.
 
 namespace {
 

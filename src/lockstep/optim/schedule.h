@@ -16,7 +16,8 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  /// Call after every optimiser step if per_step(), else after every epoch. A plateau needs the metric.
+  /// Call after every optimiser step if per_step(), otherwise after every epoch. The plateau schedule needs
+  /// the metric.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
   /// True if it steps once per optimiser step, not once per epoch.
   virtual bool per_step() const { return false; }

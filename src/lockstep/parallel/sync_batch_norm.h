@@ -18,7 +18,8 @@ namespace lockstep {
 ///
 /// How: a C++ module's forward is not virtual, so a layer cannot be exchanged behind a typed member. Instead
 /// aten::batch_norm is given a kernel of ours that knows the converted layers by their parameters or buffers
-/// and leaves all others to libtorch. A layer with neither is refused.
+/// and leaves all others to libtorch. A layer with neither (affine and track_running_stats both off) is
+/// refused.
 void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group);
 
 /// The same for a holder or a pointer.

@@ -54,7 +54,8 @@ class Team {
   /// it, such as a captured step, which is not timed itself. Does nothing on a CPU.
   void time_what_is_under_way() const;
 
-  /// What rank 0's work returns, on every rank. Every rank throws its error, of the same kind and text.
+  /// What rank 0's work returns, on every rank. Every rank throws its error, of the same kind and with the
+  /// same text.
   std::string from_first(const std::function<std::string()>& work) const;
   /// Work that may fail on any rank: then all throw the error of the first such rank, of the same kind and
   /// with the same text.

@@ -26,7 +26,8 @@ struct ColumnParallelOptions {
   bool gather_output = false;  ///< every rank gets all outputs
 };
 
-/// A linear layer whose outputs are divided: each rank has rows of the weight. All ranks give the same input.
+/// A linear layer whose outputs are divided: each rank has some rows of the weight. All ranks give the same
+/// input.
 class ColumnParallelLinear : public torch::nn::Module, public SplitLayer {
  public:
   /// InputError if the outputs cannot be divided evenly.

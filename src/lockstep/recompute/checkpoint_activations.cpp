@@ -241,7 +241,8 @@ class KeepHooks : public SavedVariableHooks {
   at::Tensor tensor_;
 };
 
-// A part of a forward whose activations are dropped, and computed again when backward asks for the first.
+// A part of a forward whose activations are dropped, and computed again when backward asks for the first of
+// them.
 class Region {
  public:
   explicit Region(RecomputedPart part) {

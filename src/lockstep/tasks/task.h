@@ -63,7 +63,8 @@ class Task {
   virtual ~Task() = default;
   /// The sets, read once per node.
   virtual TaskData data(const TaskConfig& settings, const NodeShare& node) = 0;
-  /// The model, with initial parameters from torch's generator. By default the row's model, or mlp.
+  /// The model, with initial parameters from torch's generator. Without model.name it is the row's default,
+  /// or mlp.
   virtual std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data);
   /// Unless overridden, the mean squared error if known_loss() says so, and cross-entropy otherwise.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target,

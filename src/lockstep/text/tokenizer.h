@@ -1,5 +1,6 @@
 #pragma once
-// BERT's tokenizer (WordPiece), cased and uncased: the tokens and offsets of Hugging Face's `tokenizers`.
+// BERT's tokenizer (WordPiece), cased and uncased: what Hugging Face's `tokenizers` gives, token for token
+// and offset for offset.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,7 +60,8 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// A text, or two. InputError for a text that is not UTF-8, or cannot be truncated as `options` require.
+  /// A text, or two. InputError for a text that is not UTF-8, or that cannot be truncated as `options`
+  /// require.
   void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
   /// The same for one text, with memory of its own.
   Encoding encode(const TextPair& text, const EncodeOptions& options = {}) const;

@@ -34,7 +34,8 @@ class Vocabulary {
   std::string where_;
 };
 
-// A tokenizer as a Hugging Face folder has it: vocab.txt, and tokenizer_config.json or tokenizer.json.
+// A tokenizer as a Hugging Face folder has it: vocab.txt, and what tokenizer_config.json or tokenizer.json
+// say of it.
 
 struct TokenizerFolder {
   Vocabulary vocabulary;

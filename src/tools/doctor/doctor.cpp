@@ -158,7 +158,8 @@ class Output {
     tag_ = cluster_.complete() ? "" : format("[rank {}] ", rank);
   }
 
-  /// Once: the heading, `early`, and what the rules find in the cluster's facts. Skips checks in `early`.
+  /// Once: the heading, `early`, and what the rules find in the cluster's facts. Checks in `early` are
+  /// skipped.
   void add_facts(const Findings& early) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(has_facts_, true)) return;

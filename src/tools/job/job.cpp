@@ -1,4 +1,5 @@
-// `lockstep job`: reads the allocation, starts the ranks, restarts lost ones, and continues stopped runs.
+// `lockstep job`: reads the allocation, starts the ranks, restarts lost ones, and continues a run that
+// stopped.
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>

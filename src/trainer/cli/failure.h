@@ -1,5 +1,6 @@
 #pragma once
-// The one place where an exception becomes text, once for the job, and an exit status; no rank waits on.
+// The one place where an exception becomes text, once for the job, and an exit status; nobody is left
+// waiting.
 
 #include <functional>
 #include <string>

@@ -16,7 +16,8 @@
 
 namespace lockstep::train {
 
-// When a GPU went from phase to phase: events in the stream that computes, read after another wait.
+// When a GPU went from phase to phase: events in the stream that computes, read after a wait that happens
+// anyway.
 class DeviceClock {
  public:
   using Clock = std::chrono::steady_clock;

@@ -99,7 +99,8 @@ class Traced {
   Tracer::Clock::time_point begin_;
 };
 
-/// `hook`, or DDP's mean without one, with a span for each bucket: from full to summed. Same bits.
+/// `hook`, or DDP's mean without one, with a span for each bucket: from full to summed. The bits stay the
+/// same.
 CommHook traced(CommHook hook, const ProcessGroup& group, std::shared_ptr<Tracer> tracer);
 
 // Named ranges for Nsight Systems (NVTX), through the hooks of libtorch's own profiler: no header of CUDA's.

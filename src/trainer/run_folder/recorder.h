@@ -59,7 +59,8 @@ class MetricsFile {
 
 class Recorder {
  public:
-  /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json.
+  /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json at each
+  /// beat.
   Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
   ~Recorder() { folder_->on_beat(nullptr); }
   Recorder(const Recorder&) = delete;

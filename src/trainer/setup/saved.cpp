@@ -111,7 +111,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a person wants of a run that kept its best; a damaged one is skipped, as the newest would be.
+// What a person wants of a run that kept its best; one that is damaged is skipped, as the newest would
+// be.
 std::optional<Saved> best_in(const CheckpointStore& store) {
   std::error_code none;
   if (!fs::exists(store.best_path(), none)) return std::nullopt;
@@ -130,7 +131,8 @@ std::optional<Saved> newest_in(const CheckpointStore& store) {
   return Saved{found->path, found->tree};
 }
 
-// Starting from the first step in the folder of a run that had come further would end what is left.
+// Whoever started from the first step in the folder of a run that had come further would end what is left of
+// it.
 void check_never_saved(const fs::path& run_folder) {
   std::string last;
   try {

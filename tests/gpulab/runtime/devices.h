@@ -1,5 +1,6 @@
 #pragma once
-// The GPUs that this process sees, in its order, for the runtime and the driver, and their calls' errors.
+// The GPUs that this process sees, in its order, for the runtime and the driver alike, and the errors of its
+// calls.
 
 #include <cuda_runtime_api.h>
 
@@ -11,7 +12,8 @@ namespace pretended {
 
 using Uuid = std::array<unsigned char, 16>;
 
-/// What CUDA can count as a device: a GPU, or with LAB_MIG=1 a slice of one, with a UUID of its own.
+/// What CUDA can count as a device: a GPU, or with LAB_MIG=1 a slice of one, with a UUID of its own and its
+/// GPU's bus id.
 struct Device {
   int gpu = 0;     // in the order of the bus
   int slice = -1;  // of a divided GPU

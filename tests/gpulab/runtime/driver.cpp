@@ -1,4 +1,5 @@
-// The pretended driver, libcuda.so.1: it knows the pretended runtime's devices, and refuses the rest.
+// The pretended driver, libcuda.so.1: it knows the devices that the pretended runtime sees, and says a loud
+// no to the rest.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

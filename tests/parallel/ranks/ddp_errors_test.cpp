@@ -111,7 +111,8 @@ TEST(DdpErrors, StaticGraphCannotBeginWithoutSync) {
   model->check_finalized();
 }
 
-// The first of two backwards dies half way on every rank; after reset() training goes on.
+// The first of two backwards dies half way on every rank; after reset() training goes on as if it had not
+// been.
 void fails_and_recovers(const DdpOptions& options) {
   auto net = std::make_shared<TwoLayers>(5);
   const auto model = ddp(net, group(), options);

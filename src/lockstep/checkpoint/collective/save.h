@@ -1,5 +1,6 @@
 #pragma once
-// A training program's checkpoints: saved by all ranks together; training resumes with the same bits.
+// A training program's checkpoints: saved by all ranks together, and loaded so that training resumes with the
+// same bits.
 //
 //   lockstep::save("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
 //   lockstep::load("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
@@ -59,7 +60,8 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
   std::vector<c10::Device> replicas_ = {};  // of data_parallel()
 };
 
-/// The parts of a checkpoint. An omitted part is neither saved nor loaded; each rank's random state is.
+/// The parts of a checkpoint. An omitted part is neither saved nor loaded; each rank's random state always
+/// is.
 struct CheckpointParts {
   SavedModule model;
   Optimizer* optimizer = nullptr;

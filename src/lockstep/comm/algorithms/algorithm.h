@@ -92,7 +92,8 @@ void tree(Messenger& messenger, const Numbers& numbers);
 void two_level(Messenger& messenger, const Numbers& numbers);
 }  // namespace algorithms
 
-/// Hockney's model of a network: a message of n bytes takes alpha + n beta seconds, and adding them n gamma.
+/// Hockney's model of a network: a message of n bytes takes alpha + n beta seconds, and to add n bytes takes
+/// n gamma.
 struct Network {
   double alpha = 0;  ///< seconds
   double beta = 0;   ///< seconds a byte
@@ -112,7 +113,8 @@ struct Algorithm {
   AllReduce* run;                                                        ///< the sum itself
   double (*seconds)(Ranks ranks, double bytes, const Network& network);  ///< what it costs
   std::string formula;  ///< of `seconds`: P ranks, N nodes, n bytes, in alpha, beta and gamma
-  /// Whether its sums have the bits of gloo's all-reduce. With two ranks all have: addition is commutative.
+  /// Whether its sums have the bits of gloo's all-reduce. With two ranks all have, because addition is
+  /// commutative.
   bool (*has_bits_of_gloo)(int world);
 };
 

@@ -21,7 +21,8 @@ double bytes_of(std::span<const Message> messages) {
 
 }  // namespace
 
-// The sender waits before it sends; the receiver only while its own line is busy with an earlier message.
+// The sender waits before it sends; the receiver only while its own line is still busy with an earlier
+// message.
 void Delayed::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
   if (!out.empty()) std::this_thread::sleep_for(duration(delay_.latency + delay_.seconds(bytes_of(out))));
   messenger_.exchange(out, in);

@@ -1,5 +1,6 @@
 #pragma once
-// Timeouts that act from the process's timer thread. They do not count time in which it was suspended.
+// Timeouts that act from the process's timer thread. They count time in which this process ran, not time in
+// which it was suspended.
 
 #include <atomic>
 #include <chrono>
@@ -22,7 +23,8 @@ class Alarm {
   std::unique_ptr<base::Timer> timer_;
 };
 
-/// Acts if work that reports progress has reported none for too long, even if the host thread is blocked.
+/// Acts if work that reports progress has reported none for too long, even if the host thread is blocked in a
+/// call.
 class StallWatch {
  public:
   struct Limits {

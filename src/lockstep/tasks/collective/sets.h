@@ -42,7 +42,8 @@ Sets pima(const std::string& path = "data/pima");
 /// Handwritten digits, 28 x 28 and normalised.
 Sets mnist(const std::string& path = "data/mnist");
 
-/// The same, read once per node: its ranks share the memory, and all ranks throw the same error. Collective.
+/// The same, read once on each node: its ranks share the memory, and all ranks throw the same error.
+/// Collective.
 Sets pima(const std::string& path, const Session& session);
 /// As pima(path, session).
 Sets mnist(const std::string& path, const Session& session);

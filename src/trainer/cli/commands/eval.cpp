@@ -101,7 +101,8 @@ int run_eval(const std::vector<std::string>& args) {
   return train::print_metrics_of(saved.command("eval"), checkpoint, json);
 }
 
-// lockstep export: a checkpoint's model as what Python reads: a .pt2, or a folder of Hugging Face's.
+// lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging
+// Face's.
 
 namespace {
 
