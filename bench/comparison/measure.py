@@ -11,8 +11,7 @@ import verify
 
 
 class Results:
-    """figures: {JOB.WHAT: [one a window or run]}; runs: what the machine did meanwhile; failed, late: {JOB: why};
-    wrong, right: sentences."""
+    """figures: {JOB.WHAT: [one a window or run]}; runs: the machine's; failed, late: {JOB: why}; wrong, right: sentences."""
 
     def __init__(self):
         self.figures, self.runs, self.failed, self.late = {}, [], {}, {}

@@ -13,10 +13,11 @@ CHECK_OF("groups.1", attempt) {
     const auto run = attempt.run({.world = static_cast<int>(losses.size()), .args = as_words(losses)});
     const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
     for (const auto& rank : run.ranks) {
-      const double is = rank.number("mean");
-      rank.expect_number("mean", sum / static_cast<double>(losses.size()),
-                         "combine the ranks' own losses, whatever they are",
+      const double is = rank.number("mean"), mean = sum / static_cast<double>(losses.size());
+      rank.expect_number("mean", mean, "combine the ranks' own losses, whatever they are",
                          {{near(is, sum), "that is the sum of all losses", "divide the sum to get the mean"},
+                          {near(is * static_cast<double>(losses.size()), mean), "it is divided twice"},
+                          {near(run.ranks[0].number("mean"), mean), "only rank 0 returns the mean"},
                           {near(is, losses[static_cast<size_t>(rank.rank())]), "that is its own loss"}});
     }
   }

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <regex>
 
 #include "course/workshop/attempt.h"
@@ -58,11 +57,13 @@ std::string list(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + base::join(words, " and ");
 }
 
-// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier"; empty for another error.
+// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier", or how their equal calls
+// differ; empty for another error.
 std::string different_calls(const Fault& error) {
   std::map<std::string, std::vector<int>> ranks;  // by call
   for (const auto& seen : error.seen) ranks[seen.call].push_back(seen.rank);
-  if (error.code != Code::calls_differ || ranks.size() < 2) return "";
+  if (error.code != Code::calls_differ) return "";
+  if (ranks.size() < 2) return error.met_in.waited > 0 ? "" : error.what;  // the sizes differ
   Words words;
   for (const auto& [call, those] : ranks) words.push_back(list(those) + " in " + call);
   const auto count = ranks.size() == 2 ? std::string("two") : std::to_string(ranks.size());

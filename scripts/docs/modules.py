@@ -57,8 +57,7 @@ def folder_of(name):
 
 
 def included_by(name):
-    """The declared modules whose headers a folder that is no declared module (cli, cuda) includes, but for those that stand
-    below another of them."""
+    """The topmost declared modules whose headers a folder that is no declared module (cli, cuda) includes."""
     modules = declared()
     text = "".join(file.read_text() for file in folder_of(name).iterdir() if file.suffix in (".h", ".cpp"))
     named = set(re.findall(rf'#include "(?:{"|".join(layer.removeprefix("src/") for layer in LAYERS)})/([\w/]+)/\w+\.h"', text)) & set(modules)

@@ -12,8 +12,7 @@ import zlib
 from paths import BUILD, PYTHON, REPORTS, ROOT, workers
 
 E2E = "tests/e2e"
-# Where tests write: a name for each checkout and user, and a number for each call of pytest. It is short, because paths of
-# sockets are.
+# Where tests write: a name for each checkout and user, and a number for each call of pytest. Paths of sockets are short.
 SCRATCH = pathlib.Path(tempfile.gettempdir(), f"lt-{zlib.crc32(f'{os.getuid()} {ROOT}'.encode()) & 0xFFFFFF:06x}")
 NUMBERS = itertools.count(1)
 NOTHING_CHOSEN = 5  # pytest's status where no test is left

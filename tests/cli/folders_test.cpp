@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "lockstep/base/text.h"
 #include "support.h"
 #include "temp_folder.h"
 #include "trainer/cli/commands.h"
@@ -136,6 +137,7 @@ TEST(CliCommands, EachHasALineOfItsOwnAndHelp) {
     EXPECT_TRUE(has(text, "\n\nusage: lockstep " + name + " "));
     EXPECT_TRUE(has(text, "\n  -h, --help "));
     EXPECT_TRUE(has(text, "\nexamples:\n  "));
+    for (const auto& line : base::split(text, '\n')) EXPECT_LE(base::letters(line), 100u) << line;
   }
 }
 

@@ -89,7 +89,8 @@ TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
   const std::pair<const char*, std::string> rows[] = {
       {"", "CONFIG.yaml is missing"},
       {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
-      {"a --steps", "--steps needs a value"},
+      {"--resume a.yaml", "CONFIG.yaml is missing: --resume took the file's name as its value"},
+      {"a --steps", "--steps needs a value: A-LONG-PLACEHOLDER"},
       {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'"},
       {"a --steps two", "--steps needs an integer, not 'two'"},
       {"a --steps 1e3", "--steps needs an integer, not '1e3'"},

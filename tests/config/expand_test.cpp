@@ -32,16 +32,17 @@ TEST(Expand, ADefaultInADefaultHasAnEnd) {
 }
 
 TEST(Expand, PutsVariablesIn) {
-  EXPECT_EQ(expanded("runs"), "runs");
-  EXPECT_EQ(expanded("/scratch/${JOB}/x"), "/scratch/17.pbs/x");
-  EXPECT_EQ(expanded("${JOB}${JOB}"), "17.pbs17.pbs");
-  EXPECT_EQ(expanded("${SCRATCH:-runs}"), "runs");
-  EXPECT_EQ(expanded("${EMPTY:-runs}"), "runs");
-  EXPECT_EQ(expanded("${JOB:-runs}"), "17.pbs");
-  EXPECT_EQ(expanded("${SCRATCH:-}"), "");
-  EXPECT_EQ(expanded("${EMPTY}"), "");
-  EXPECT_EQ(expanded("cost$$5"), "cost$5");
-  EXPECT_EQ(expanded("$${JOB}"), "${JOB}");
+  const std::pair<const char*, const char*> rows[] = {{"runs", "runs"},
+                                                      {"/scratch/${JOB}/x", "/scratch/17.pbs/x"},
+                                                      {"${JOB}${JOB}", "17.pbs17.pbs"},
+                                                      {"${SCRATCH:-runs}", "runs"},
+                                                      {"${EMPTY:-runs}", "runs"},
+                                                      {"${JOB:-runs}", "17.pbs"},
+                                                      {"${SCRATCH:-}", ""},
+                                                      {"${EMPTY}", ""},
+                                                      {"cost$$5", "cost$5"},
+                                                      {"$${JOB}", "${JOB}"}};
+  for (const auto& [text, wanted] : rows) EXPECT_EQ(expanded(text), wanted) << text;
 }
 
 TEST(Expand, ADefaultMayHoldReferencesOfItsOwn) {
@@ -81,12 +82,9 @@ TEST(Numbers, ReadsWholeNumbersInOneWayOnly) {
 }
 
 TEST(Numbers, ReadsFiniteNumbers) {
-  EXPECT_EQ(parse_number("0.1"), 0.1);
-  EXPECT_EQ(parse_number("-1e-8"), -1e-8);
-  EXPECT_EQ(parse_number("1.0e-8"), 1e-8);
-  EXPECT_EQ(parse_number("+.5"), 0.5);
-  EXPECT_EQ(parse_number("5."), 5.0);
-  EXPECT_EQ(parse_number("7"), 7.0);
+  const std::pair<const char*, double> rows[] = {{"0.1", 0.1}, {"-1e-8", -1e-8}, {"1.0e-8", 1e-8},
+                                                 {"+.5", 0.5}, {"5.", 5},        {"7", 7}};
+  for (const auto& [text, wanted] : rows) EXPECT_EQ(parse_number(text), wanted) << text;
   for (const char* text : {"", ".", "-", "e5", "1e", "inf", ".inf", "nan", ".nan", "-.inf", "1e400", "1e-400",
                            "0x1p3", "0,1", "1_0", "1.2.3", "1e5.5"}) {
     EXPECT_EQ(parse_number(text), std::nullopt) << text;

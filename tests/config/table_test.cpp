@@ -50,18 +50,14 @@ size_t rows(const std::string& section) {
 
 TEST(Table, HasARowForEveryFieldOfTheSettings) {
   EXPECT_EQ(fields<Settings>(), sections().size());
-  EXPECT_EQ(fields<RunSettings>(), rows("run"));
-  EXPECT_EQ(fields<LaunchOptions>(), rows("launch"));
-  EXPECT_EQ(fields<TaskSettings>(), rows("task"));
-  EXPECT_EQ(fields<DataSettings>(), rows("data"));
-  EXPECT_EQ(fields<ModelSettings>(), rows("model"));
-  EXPECT_EQ(fields<DdpSettings>(), rows("ddp"));
-  EXPECT_EQ(fields<ParallelSettings>(), rows("parallel"));
-  EXPECT_EQ(fields<DataParallelSettings>(), rows("data_parallel"));
-  EXPECT_EQ(fields<OptimSettings>(), rows("optim"));
-  EXPECT_EQ(fields<ScheduleSettings>(), rows("schedule"));
-  EXPECT_EQ(fields<TrainSettings>(), rows("train"));
-  EXPECT_EQ(fields<CheckpointSettings>(), rows("checkpoint"));
+  const std::pair<const char*, size_t> found[] = {
+      {"run", fields<RunSettings>()},           {"launch", fields<LaunchOptions>()},
+      {"task", fields<TaskSettings>()},         {"data", fields<DataSettings>()},
+      {"model", fields<ModelSettings>()},       {"ddp", fields<DdpSettings>()},
+      {"parallel", fields<ParallelSettings>()}, {"data_parallel", fields<DataParallelSettings>()},
+      {"optim", fields<OptimSettings>()},       {"schedule", fields<ScheduleSettings>()},
+      {"train", fields<TrainSettings>()},       {"checkpoint", fields<CheckpointSettings>()}};
+  for (const auto& [section, count] : found) EXPECT_EQ(count, rows(section)) << section;
 }
 
 TEST(Table, HasNoKeyAndNoFieldTwice) {

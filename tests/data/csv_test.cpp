@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -78,7 +79,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
   refused("a,b\n1,0\nthree,0\n", "in 1 column: a 1 of text (three)", ":3");
   refused("a,b\n1,0\n1x,0\n", "a 1 of text (1x)", ":3");
-  for (const char* missing : {"", "nan", " NA", "?"})
+  for (const char* missing : {"", "nan", " NA", "?", "-"})
     refused("a,b\n" + std::string(missing) + ",0\n", "a 1 missing", ":2");
   for (const char* endless : {"-inf", "1e39", "1e999"})
     refused("a,b\n" + std::string(endless) + ",0\n", "a 1 not finite", ":2");
@@ -95,6 +96,37 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n1,elk\n", "not one of the 2 classes", ":2", {.class_names = {"ant", "dog"}});
   refused("a,b\n1,0\n", "0 1 of text (a)", ":1", {.header = false});
   refused(std::string("a,b\n1\0,0\n", 9), "a 1 of text", ":2");
+}
+
+TEST_F(Csv, ReadsBooleansAndDecimalCommas) {
+  const CsvOptions semicolons{.delimiter = ';'};
+  const auto table = read("a;b;y\n1,5;True;True\n-2;FALSE;False\n", semicolons);
+  EXPECT_EQ(floats(table.features), (std::vector<float>{1.5, 1, -2, 0}));
+  EXPECT_EQ(table.class_names, (std::vector<std::string>{"False", "True"}));
+  EXPECT_TRUE(table.decimal_commas);
+  refused("a;b;y\n1,5;2.5;0\n", "1,5 has a decimal comma, and 2.5 a decimal point", "", semicolons);
+  refused("a,b\n\"1,234\",0\n", "a 1 of text (1,234)", ":2");
+  for (const auto& [text, delimiter] : std::map<std::string, char>{{"a;b\n1,5;2,5\n", ';'},
+                                                                   {"1,5;2,5\n1,5;2,5\n", ';'},
+                                                                   {"a\tb\n\"1;\"\t2\n", '\t'},
+                                                                   {"a,b\n\"1;2\",3\n", ','},
+                                                                   {"a,b;c\n1,2\n", ','}})
+    EXPECT_EQ(find_delimiter(folder.write("d.csv", text)), delimiter) << text;
+}
+
+TEST_F(Csv, CategoriesBecomeAColumnPerValue) {
+  const auto table = read("n,c,a,y\n10,x,1,0\n9,,2,1\n10,w,3,1\n",
+                          {.categories = {"c", "n"}, .missing = MissingValues::mean});
+  EXPECT_EQ(table.feature_names(), (std::vector<std::string>{"n=9", "n=10", "c=w", "c=x", "a"}));
+  EXPECT_TRUE(table.features[1].narrow(0, 2, 2).isnan().all().item<bool>());
+  EXPECT_EQ(floats(table.features[2].contiguous()), (std::vector<float>{0, 1, 1, 0, 3}));
+  EXPECT_EQ(table.missing, (std::vector<std::pair<std::string, int64_t>>{{"c", 1}}));
+  refused("c,y\nx,0\n,1\n", "c 1 missing", ":3", {.categories = {"c"}});
+  refused("c,y\nz,0\n", "column c: 'z' is not one of the 2", ":2", {.values = {{"w", "x"}}});
+  refused("c,y\nx,0\n", "'y' in task.categories is not a feature", "", {.categories = {"y"}});
+  std::string names = "name,y\n";
+  for (int i = 0; i < 1001; ++i) names += format("Name {},0\n", i);
+  refused(names, "column name: has more than 1000 different values", ":1002", {.categories = {"name"}});
 }
 
 TEST_F(Csv, RefusesALabelThatIsAMeasurement) {
@@ -132,7 +164,8 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
       "cells without a number in 4 columns: age 2 missing; sex 5 of text (f, m); cabin 3 missing, 1 not "
       "finite, 1 of text (A1); the label y 1 missing");
   EXPECT_EQ(error.where(), folder / "t.csv:2");
-  for (const auto* part : {"task.ignore: [sex, cabin]", "one-hot", "task.missing to drop", "missing labels"})
+  for (const auto* part : {"task.ignore: [sex, cabin]", "task.categories: [sex, cabin]",
+                           "task.missing to drop", "missing labels"})
     EXPECT_NE(error.hint().find(part), std::string::npos) << part << ": " << error.hint();
 }
 

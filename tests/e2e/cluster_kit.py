@@ -126,8 +126,7 @@ WAIT_AT = ".wait-at"
 
 
 def wait_at(work, step):
-    """When rank 0 of a run of `work` has logged that step, it waits until go_on(work): so it is met there, however busy the
-    machine."""
+    """When rank 0 of a run of `work` has logged that step, it waits until go_on(work)."""
     (work / WAIT_AT).write_text(f"{step}\n")
 
 

@@ -231,8 +231,7 @@ def start_process(args, env=None, cwd=None, **popen):
 
 
 def run_process(args, env=None, cwd=None, timeout=PATIENCE, check=False, input=None, grace=10.0):
-    """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails; what outlives it has
-    `grace` seconds to go."""
+    """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails. `grace`: for leftovers."""
     begin = time.monotonic()
     process = start_process(args, env, cwd, stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")

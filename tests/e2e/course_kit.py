@@ -109,13 +109,11 @@ def wrong(shown, out, err="", any_order=False):
 
 
 class Shell:
-    """One bash that is handed command after command, as a terminal is: folder, variables and jobs last. `popen(words, how)`
-    starts it."""
+    """One bash that is handed command after command, as a terminal is: folder, variables and jobs last. popen() starts it."""
 
     def __init__(self, popen):
         self.mark = uuid.uuid4().hex
-        self.process = popen(["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
+        self.process = popen(["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.streams = {self.process.stdout: b"", self.process.stderr: b""}
 
     def run(self, command, within):

@@ -27,8 +27,7 @@ def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextr
 
 @pytest.fixture(scope="session")
 def precompiled(installed, build_dir, once):
-    """A word for CMake that puts lockstep.h, compiled once for all workers, in front of each source of a project: it is most of
-    what compiling one costs."""
+    """A word for CMake that puts lockstep.h, compiled once for all workers, in front of each source of a project."""
     def build(folder):
         (folder / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.24)\nproject(pch LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"

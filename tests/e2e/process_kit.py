@@ -94,8 +94,7 @@ def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=PATIENCE):
 
 def read_only(prefix):
     """The words that run a command with `prefix` mounted read-only; root walks through file modes."""
-    words = ["unshare", "--mount", "sh", "-c",
-             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', prefix]
+    words = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', prefix]
     if subprocess.run([*words, "true"], capture_output=True).returncode != 0:
         pytest.skip("may not mount here")
     return words

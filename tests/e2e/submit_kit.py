@@ -40,8 +40,7 @@ def work(tmp_path):
 
 @pytest.fixture
 def submit(lab, work, lockstep, site, wait_at_step):
-    """submit(WORDS..., env={}) -> a submit --wait that has begun in the lab, with its site where WORDS name none. Its jobs have a
-    waiting_program."""
+    """submit(WORDS..., env={}) -> a submit --wait of waiting_program that has begun in the lab, with its site by default."""
     lasting = f"directives: [-S {SOURCE}/job_scripts/pbs_shell.sh]" if lab.scheduler == "pbs" else ""  # outlives qsig
     (work / "lab.yaml").write_text(f"scheduler: {lab.scheduler}\n{lasting}\n")
     program = waiting_program(work, lockstep, wait_at_step)

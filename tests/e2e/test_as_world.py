@@ -61,8 +61,7 @@ def train(lockstep, run, mpirun, tmp_path):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("processes, world", [
-    (2, 3), pytest.param(3, 8, marks=pytest.mark.full)])
+@pytest.mark.parametrize("processes, world", [(2, 3), pytest.param(3, 8, marks=pytest.mark.full)])
 def test_the_parameters_are_those_of_pythons_ddp_at_that_world(processes, world, peers, train, mnist_root):
     for name, (_, text, words) in VARIANTS.items():
         root = sets(data__root=mnist_root) if text is MNIST else []

@@ -79,8 +79,7 @@ def config_for(build_dir, tmp_path):
 def train(config_for, lockstep, run, tmp_path):
     """train(folder, **settings) -> the losses that lockstep logs, and its last checkpoint."""
     def ask(folder, **settings):
-        run(lockstep, "train", config_for(folder), *sets(**settings), cwd=tmp_path, check=True,
-            env={"OMP_NUM_THREADS": "1"})
+        run(lockstep, "train", config_for(folder), *sets(**settings), cwd=tmp_path, check=True, env={"OMP_NUM_THREADS": "1"})
         left = tmp_path / "runs" / settings.get("run__name", "bert")
         return [line["loss"] for line in metrics(left) if line["event"] == "step"], newest(left)
     return ask
@@ -137,8 +136,7 @@ def test_an_exported_folder_is_transformers_own(train, logits, lockstep, run, tm
     export = [lockstep, "export", tmp_path / "config.yaml", "--checkpoint", tmp_path / "runs/bert", "--output", "out"]
     run(*export, cwd=tmp_path, check=True)
     out = tmp_path / "out"
-    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors", "tokenizer_config.json",
-                                                           "vocab.txt"]
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
     loaded, info = transformers.AutoModelForSequenceClassification.from_pretrained(out, output_loading_info=True)
     assert type(loaded).__name__ == "BertForSequenceClassification" and not any(info.values())
     assert loaded.config.id2label == dict(enumerate(LABELS)) and loaded.config.classifier_dropout == 0.3
@@ -154,8 +152,7 @@ def test_a_resumed_run_is_the_run_that_never_stopped(train, lockstep, run, tmp_p
     """Two groups of parameters, the warm-up's place and dropout's draws are in the checkpoint."""
     folder = tmp_path / "folder"
     make_model().save_pretrained(folder)
-    settings = dict(schedule__name="linear_warmup", schedule__warmup_steps=6, schedule__total_steps=20,
-                    optim__weight_decay=0.3)
+    settings = dict(schedule__name="linear_warmup", schedule__warmup_steps=6, schedule__total_steps=20, optim__weight_decay=0.3)
     _, whole = train(folder, **settings)
     _, stopped = train(folder, run__name="parts", train__max_steps=7, **settings)
     assert stopped["iter_no"] == 7 and len(stopped["optimizer"]["param_groups"]) == 2

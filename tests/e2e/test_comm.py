@@ -20,8 +20,7 @@ STEPS_FOR_EVER = 1_000_000
 def ranks(start, peer, free_port):
     """ranks(world, backend, timeout_ms, ...) -> the processes of a job as torchrun starts them, without mpirun,
     which would end the survivors before they can say what they saw."""
-    def begin(world, backend="gloo", timeout=60_000, join=120_000, steps=STEPS_FOR_EVER, pause=5, only=None, env=None,
-              nodes=1):
+    def begin(world, backend="gloo", timeout=60_000, join=120_000, steps=STEPS_FOR_EVER, pause=5, only=None, env=None, nodes=1):
         port = free_port()
         started = []
         for rank in range(world) if only is None else only:

@@ -13,8 +13,7 @@ from process_kit import executable
 
 pytestmark = pytest.mark.about("data", "tasks")
 
-MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
-         "t10k-labels-idx1-ubyte.gz"]
+MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
 
 
 class RangeHandler(http.server.SimpleHTTPRequestHandler):
@@ -177,8 +176,7 @@ def test_a_branch_without_gradients_needs_find_unused_parameters(train, source_d
     good, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", ranks=2)
     assert good.returncode == 0, good.output
     for ranks in (1, 2):  # a learner's first run is alone, and hears it there
-        bad, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", "ddp.find_unused_parameters=false",
-                       ranks=ranks)
+        bad, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", "ddp.find_unused_parameters=false", ranks=ranks)
         assert bad.returncode == 1
         assert "branch.weight" in bad.stderr
 

@@ -114,8 +114,7 @@ def test_files_go_both_ways(way, python, trained, lockstep, run, mnist_root, tmp
 def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     page = tmp_path / "dp.html"
-    result = run(lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path,
-                 check=True)
+    result = run(lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path, check=True)
     rows = [line for line in result.stdout.splitlines() if line.startswith(("dp", "ddp", "wide"))]
     assert "Losses of 5 steps agree" in result.stdout and "18.31" in result.stdout and len(rows) >= 5
     assert page.read_text().count('{"bars":') == 2
@@ -128,7 +127,6 @@ def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
 def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_path):
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     page = tmp_path / "dp.html"
-    result = mpirun(2, lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page,
-                    cwd=tmp_path, check=True)
+    result = mpirun(2, lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path, check=True)
     assert result.stdout.count("The losses of") == 1 and "1 run of each variant" in result.stdout, result.output
     assert "Peak memory per device" in page.read_text()

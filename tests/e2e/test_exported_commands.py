@@ -12,7 +12,6 @@ from train_kit import PIMA, checkpoints, newest, sets, write_config
 pytestmark = pytest.mark.about("cli", "model_check", "exported")
 
 torch = pytest.importorskip("torch", reason="needs Python's torch to export with")
-safetensors = pytest.importorskip("safetensors.torch")
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -98,10 +97,10 @@ def test_the_script_writes_what_its_options_say(made):
     files = {name: sorted(path.name for path in (made / name).iterdir() if path.is_file()) for name in CASES}
     more = ["export.py", "my_model.py"]
     assert files == {
-        "image": sorted(["model.pt2", "model.eval.pt2", "model.sample.safetensors", *more]),
-        "text": sorted(["text.pt2", "text.sample.safetensors", *more]),
+        "image": sorted(["model.pt2", "model.eval.pt2", "model.sample.pt", *more]),
+        "text": sorted(["text.pt2", "text.sample.pt", *more]),
         "pima": sorted(["model.pt2", "model.eval.pt2", *more]),
-        "rounding": sorted(["model.pt2", "model.sample.safetensors", *more])}
+        "rounding": sorted(["model.pt2", "model.sample.pt", *more])}
 
 
 def test_check_says_what_a_model_holds_and_that_it_runs(made, check):
@@ -134,7 +133,7 @@ def test_an_eval_twin_is_tried_and_one_of_another_model_refused(made, check):
 
 
 def test_what_python_computed_is_computed_here(made, check):
-    result = check(made / "text/text.pt2", "--against", made / "text/text.sample.safetensors")
+    result = check(made / "text/text.pt2", "--against", made / "text/text.sample.pt")
     assert result.returncode == 0, result.output
     for number in range(2):
         assert f"output.{number}: the same bits\n" in result.stdout, result.output
@@ -143,24 +142,24 @@ def test_what_python_computed_is_computed_here(made, check):
 
 def test_a_backward_that_the_export_dropped_is_told(made, check):
     model = made / "rounding/model"
-    result = check(f"{model}.pt2", "--against", f"{model}.sample.safetensors")
+    result = check(f"{model}.pt2", "--against", f"{model}.sample.pt")
     assert result.returncode == 1, result.output
     assert "output.0: the same bits\n" in result.stdout
     assert re.search(r"^grad\.a\.weight: differs, .*: too much$", result.stdout, re.M), result.output
     assert "custom autograd.Function" in result.stdout and "does not agree with" in result.stdout
-    said = json.loads(check(f"{model}.pt2", "--against", f"{model}.sample.safetensors", "--json").stdout)["against"]
+    said = json.loads(check(f"{model}.pt2", "--against", f"{model}.sample.pt", "--json").stdout)["against"]
     assert not said["agrees"] and said["lost_backward"]
     assert [one["name"] for one in said["tensors"] if not one["agrees"]] == ["grad.a.bias", "grad.a.weight"]
 
 
 def test_a_sample_that_does_not_fit(made, check, tmp_path):
-    sample = safetensors.load_file(made / "image/model.sample.safetensors")
+    sample = torch.load(made / "image/model.sample.pt")
     gradient, output = sample["grad.fc.weight"], sample["output.0"]
     for changed, status, says in (({"grad.fc.weight": gradient * 1.5}, 1, r"grad\.fc\.weight: differs, .*: too much"),
                                   ({"grad.fc.weight": gradient * (1 + 1e-6)}, 0, r"grad\.fc\.weight: differs, .*: within the tolerance"),
                                   ({"output.0": output[:, :9].clone()}, 1, r"output\.0: .*\[4, 9\]")):
-        safetensors.save_file({**sample, **changed}, tmp_path / "sample.safetensors")
-        result = check(made / "image/model.pt2", "--against", tmp_path / "sample.safetensors")
+        torch.save({**sample, **changed}, tmp_path / "sample.pt")
+        result = check(made / "image/model.pt2", "--against", tmp_path / "sample.pt")
         assert result.returncode == status and re.search(says, result.output), result.output
 
 

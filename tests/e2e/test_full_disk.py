@@ -23,8 +23,7 @@ def disk(tmp_path):
     """A folder on a file system of its own, most of it held by the file `filler`."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "lockstep-test", folder],
-                             capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "lockstep-test", folder], capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     try:
@@ -84,8 +83,7 @@ def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config,
 @pytest.mark.full
 def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     """Room comes back while it trains: later checkpoints, lines and curves are whole."""
-    words = sets(train__epochs=400, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20,
-                 train__log_every=7)
+    words = sets(train__epochs=400, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20, train__log_every=7)
     errors = tmp_path / "stderr"
     with open(errors, "w") as stderr:
         job = start(lockstep, "train", config, *words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=stderr)

@@ -92,8 +92,7 @@ def test_a_new_key_of_the_trainer_compiles_no_module_of_the_library(build_dir, i
 
 
 @pytest.mark.full  # compiles with libtorch's headers
-def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, mpi, python, run,
-                                                                          tmp_path):
+def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, mpi, python, run, tmp_path):
     build_against(installed, build_dir, SOURCE / "tests/consumer", tmp_path, "-DCMAKE_BUILD_TYPE=Release")
     result = mpirun(2, tmp_path / "consumer", check=True)
     twin = run(python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",

@@ -25,8 +25,7 @@ def by_hand(start, free_port):
     return begin
 
 
-# Two nodes: a network, a loopback, a host name, a home and a folder for temporary files of their own each, and a cable
-# between them.
+# Two nodes: a network, a loopback, a host name, a home and a temporary folder of their own each, and a cable between.
 TWO_NODES = """
 ip link set lo up && hostname node0 || exit 77
 unshare --net --uts sleep 3600 & other=$!

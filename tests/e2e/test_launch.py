@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from train_kit import PIMA, write_config
+
 pytestmark = pytest.mark.about("launch", "whoami", "mpi")
 
 TORCHRUN = {"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
@@ -52,6 +54,14 @@ def test_a_batch_script_that_forgot_its_launcher_is_refused(run, lockstep, tmp_p
             assert word in result.stderr, (job, result.stderr)
     alone = run(lockstep, "whoami", "--launcher", "none", env={**pbs, **NO_SCHEDULER}, check=True)
     assert "pbs job 7.server" in alone.stdout
+
+
+def test_train_starts_its_own_ranks(run, mpirun, lockstep, tmp_path):
+    words = [lockstep, "train", write_config(tmp_path, PIMA), "--ranks", 3]
+    result = run(*words, cwd=tmp_path, check=True)
+    assert "pima on 3 ranks" in result.stderr and "finished all epochs" in run(lockstep, "status", "runs/pima", cwd=tmp_path).stdout
+    inside = mpirun(2, *words, cwd=tmp_path)
+    assert inside.returncode == 2 and inside.stderr.count("leave out --ranks") == 1, inside.output
 
 
 def test_an_error_of_all_ranks_is_said_where_rank_0_starts_late(mpirun, mpi, lockstep):

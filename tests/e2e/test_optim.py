@@ -265,8 +265,7 @@ def python_schedule(settings, optimizer, steps):
     keys = {key: value for key, value in settings.items() if key != "name"}
     if settings["name"] == "linear_warmup":
         transformers = pytest.importorskip("transformers")
-        return transformers.get_linear_schedule_with_warmup(optimizer, keys.get("warmup_steps", 0),
-                                                            keys.get("total_steps", steps))
+        return transformers.get_linear_schedule_with_warmup(optimizer, keys.get("warmup_steps", 0), keys.get("total_steps", steps))
     if settings["name"] == "cosine":
         keys.setdefault("T_max", steps)
     if settings["name"] == "one_cycle":

@@ -3,6 +3,7 @@ numbers, cells without a value."""
 
 import csv
 import io
+import json
 import random
 import re
 
@@ -79,14 +80,16 @@ def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lock
     folder = place / "runs/own"
     last = [row for row in metrics(folder) if row["event"] == "epoch"][-1]
     assert last["mae"] < 20_000 and last["eval_loss"] < 0.1, last  # the prices' deviation is 107,000
-    assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2)
+    assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2) and 0.9 < last["r2"] < 1
+    points = json.loads((folder / "report.json").read_text())["evaluation"]["points"]
+    assert len(points) == 60 and all(abs(told - truth) < 100_000 for truth, told in points) and points[0][0] in {row[2] for row in prices()}
     assert chosen(folder, "normalize_label") == "standard"
     # eval, at any number of ranks, and predict answer in the label's unit
     words = ["own.yaml", *sets(task__kind="regression"), "--checkpoint", checkpoints(folder)[-1]]
     told = run(lockstep, "eval", *words, cwd=place, check=True).stdout
-    assert float(re.search(r"mae +(\S+)", told)[1]) == pytest.approx(last["mae"], rel=1e-6)
-    shared = mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout  # batches of other sizes, so other last bits
-    assert float(re.search(r"mae +(\S+)", shared)[1]) == pytest.approx(last["mae"], rel=1e-5)
+    assert float(re.search(r"mae +(\S+)", told)[1]) == pytest.approx(last["mae"], rel=1e-4)
+    shared = mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout
+    assert float(re.search(r"mae +(\S+)", shared)[1]) == pytest.approx(last["mae"], rel=1e-4)
     answers = list(csv.DictReader(io.StringIO(run(lockstep, "predict", *words, "--input", "t.csv", cwd=place, check=True).stdout)))
     errors = [abs(float(answer["value"]) - row[2]) for answer, row in zip(answers, prices())]
     assert sum(errors) / len(errors) < 20_000
@@ -106,11 +109,11 @@ PASSENGERS = ("id", "sex", "age", "deck", "name", "survived")
                                         ("mean", "cells without a value: age 8, deck 3, filled in")])
 def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, place, lockstep, run, mpirun):
     write_table(place / "t.csv", PASSENGERS, passengers())
-    settings = {"task__ignore": "[name, sex]", "task__missing": rule}
+    settings = {"task__ignore": "[name]", "task__categories": "[sex]", "task__missing": rule}
     result = train(**settings)
     assert result.returncode == 0 and said in result.stderr and "like an id: id" in result.stderr, result.output
     words = ["own.yaml", *sets(**settings), "--checkpoint", "runs/own"]
     assert said in mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stderr
-    write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
+    write_table(place / "new.csv", ("id", "age", "sex", "deck"), [(1, "", "male", 2), (2, 30, "female", "?")])
     result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
     assert result.returncode == (0 if rule == "mean" else 2), result.output

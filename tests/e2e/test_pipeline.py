@@ -9,8 +9,7 @@ import pytest
 from conftest import PATIENT
 from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
-from train_kit import (PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets,
-                       without_clocks, write_config)
+from train_kit import (PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, without_clocks, write_config)
 
 pytestmark = pytest.mark.about("parallel", "loop")
 

@@ -70,15 +70,13 @@ def test_the_worst_samples_are_the_worst(mnist, lockstep, run):
 def test_a_run_that_goes_on_keeps_its_earlier_attempts(lockstep, run, tmp_path):
     config = write_config(tmp_path, PIMA)
     for epochs in (1, 2, 3):
-        run(lockstep, "train", config, "--resume", "auto", "--set", f"train.epochs={epochs}", cwd=tmp_path, env=ANY_CPU,
-            check=True)
+        run(lockstep, "train", config, "--resume", "auto", "--set", f"train.epochs={epochs}", cwd=tmp_path, env=ANY_CPU, check=True)
     folder = tmp_path / "runs/pima"
     attempts = json.loads((folder / "report.json").read_text())["attempts"]
     assert [one["number"] for one in attempts] == [1, 2, 3]
     assert [one["from_step"] for one in attempts] == [0, *[one["step"] for one in attempts][:2]]
     (folder / "report.json").write_text('{"attempts": [')
-    result = run(lockstep, "train", config, "--resume", "auto", "--set", "train.epochs=4", cwd=tmp_path, env=ANY_CPU,
-                 check=True)
+    result = run(lockstep, "train", config, "--resume", "auto", "--set", "train.epochs=4", cwd=tmp_path, env=ANY_CPU, check=True)
     assert "report.json is damaged" in result.output
     assert [one["number"] for one in json.loads((folder / "report.json").read_text())["attempts"]] == [4]
 
@@ -137,6 +135,8 @@ def test_what_was_told_right_is_not_among_the_wrong_and_only_whole_pixels_are_dr
     assert "After step 1: accuracy 0.7500, loss no number\n" in text and "\ncat|3|1|75.0 %|\ndog|·|4|100.0 %|\n" in text
     wrong, right = text.partition("Wrong, with the highest loss\n")[2].split("Right, with the lowest confidence\n")
     assert wrong.startswith("image\ndog (88 %), is cat\nsample 11, loss 2.00\n") and right.startswith("dog (50 %), is dog\nsample 22, no number\n")
+    numbers = {"values": {"mae": 24310.57}, "classes": ["price"], "points": [[1, 2], [3, 4]]}
+    assert "mae 24311\nPredictions of price\n; samples; exact\n" in shown({"evaluation": numbers})
     worst = [{"shape": [1, 1, 2], "pixels": "00"}, {"shape": [2, 1, 1], "pixels": "0000"}, {"shape": [1, 1, 1], "pixels": "x<"},
              {"shape": [1, 2 ** 62, 2], "pixels": "00"}, {"shape": [1, 0, 2], "pixels": ""}, {"shape": 7}]
     assert "image" not in shown({"evaluation": {"worst": worst}})
@@ -144,7 +144,7 @@ def test_what_was_told_right_is_not_among_the_wrong_and_only_whole_pixels_are_dr
 
 @pytest.mark.parametrize("report", [
     {"attempts": {"a": 1}, "evaluation": [1]},
-    {"attempts": [1, "x", None, []], "evaluation": {"confusion": [1, [None]], "values": 7, "classes": {}, "worst": [1, None]}},
+    {"attempts": [1, "x", None, []], "evaluation": {"confusion": [1, [None]], "values": 7, "classes": {}, "worst": [1, None], "points": [1, [None, 2], ["x"]]}},
     {"attempts": [{"began": 1e300, "ended": -1e300, "hosts": 5, "state": [1], "phases": {"names": 7, "ranks": [7, [[]]]}}]},
     {"evaluation": {"worst": [{"truth": -1e300, "told": 1e300, "shape": [1, 2 ** 63 - 1, 2], "pixels": "00"}]}},
 ], ids=str)

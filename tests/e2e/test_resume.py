@@ -34,8 +34,7 @@ def end_ranks(process, how=signal.SIGKILL):
 @pytest.fixture(scope="session")
 def unbroken(once, lockstep, mpiexec):
     def make(folder):
-        run_process([mpiexec, "-n", 2, lockstep, "train", write_config(folder, PIMA), *LONG], cwd=folder,
-                    check=True)
+        run_process([mpiexec, "-n", 2, lockstep, "train", write_config(folder, PIMA), *LONG], cwd=folder, check=True)
     return once("unbroken", make) / "runs/pima"
 
 
@@ -96,8 +95,7 @@ def test_resume_beyond_two_ranks_is_exact(stop, hook, small_mnist, lockstep, mpi
     whole = once(f"unbroken_at_three_{hook}", unbroken_at_three) / "runs/mnist"
     config = write_config(tmp_path, MNIST)
     for steps in (stop, 8):
-        mpirun(3, lockstep, "train", config, *words, *sets(train__max_steps=steps), "--resume", "auto", cwd=tmp_path,
-               check=True)
+        mpirun(3, lockstep, "train", config, *words, *sets(train__max_steps=steps), "--resume", "auto", cwd=tmp_path, check=True)
     assert [folder.name for folder in (tmp_path / "runs").iterdir()] == ["mnist"] and newest(whole)["iter_no"] == 8
     assert_same_run(whole, tmp_path / "runs/mnist")
 
@@ -147,8 +145,7 @@ def test_a_checkpoint_of_another_libtorch_goes_on_and_the_log_says_so(stopped_in
 def test_a_checkpoint_starts_a_new_folder(stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch
     before = sorted((file, file.stat().st_mtime_ns) for file in folder.rglob("*"))
-    mpirun(2, lockstep, "train", config, *sets(train__max_steps=55), "--resume", checkpoints(folder)[-1], cwd=tmp_path,
-           check=True)
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=55), "--resume", checkpoints(folder)[-1], cwd=tmp_path, check=True)
     assert sorted((file, file.stat().st_mtime_ns) for file in folder.rglob("*")) == before
     assert newest(tmp_path / "runs/pima-2")["iter_no"] == 55
 
@@ -172,8 +169,7 @@ def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     state = newest(tmp_path / "runs/pima")
     torch.save({"iter_no": state["iter_no"], "optimizer": state["optimizer"],
                 "model": {f"module.{name}": tensor for name, tensor in state["model"].items()}}, tmp_path / "python.pt")
-    run(lockstep, "train", config, *sets(train__max_steps=9), "--resume", tmp_path / "python.pt", cwd=tmp_path,
-        check=True)
+    run(lockstep, "train", config, *sets(train__max_steps=9), "--resume", tmp_path / "python.pt", cwd=tmp_path, check=True)
     run(lockstep, "train", config, *sets(train__max_steps=9), cwd=tmp_path, check=True)
     there, unbroken_here = newest(tmp_path / "runs/pima-2"), newest(tmp_path / "runs/pima-3")
     assert there["iter_no"] == 9

@@ -80,8 +80,7 @@ def test_a_living_job_is_left_alone_and_a_stopped_one_leaves(other_host, train, 
     first.send_signal(signal.SIGSTOP)
     os.utime(folder / "lock", (time.time() - 100, time.time() - 100))
     # however many steps the first one has made, this one makes some more and is done
-    second = train("--resume", folder, *sets(train__max_seconds=status(folder)["seconds"] + 2, train__epochs=1000000),
-                   env=elsewhere)
+    second = train("--resume", folder, *sets(train__max_seconds=status(folder)["seconds"] + 2, train__epochs=1000000), env=elsewhere)
     assert second.wait(PATIENCE) == 0, second.stderr.read()
     before = contents_but_events_of(first, folder)
     first.send_signal(signal.SIGCONT)

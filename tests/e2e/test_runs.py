@@ -32,8 +32,7 @@ def listed(lockstep, run, place, *words):
 def test_states_metrics_and_what_differs(place, lockstep, run):
     result = run(lockstep, "runs", cwd=place, check=True)
     head, *rows = result.stdout.splitlines()
-    assert head.split() == ["run", "state", "epoch", "step", "eval_loss", "best", "accuracy", "best", "run.seed", "optim.lr",
-                            "when"]
+    assert head.split() == ["run", "state", "epoch", "step", "eval_loss", "best", "accuracy", "best", "run.seed", "optim.lr", "when"]
     assert [row.split()[0] for row in rows] == ["other", "pima", "pima-2"]
     assert "stopped early" in rows[0] and all(row.split()[1] == "done" for row in rows[1:])
     assert [row.split()[-3] for row in rows] == ["0.01", "0.001", "0.01"] and not result.stderr

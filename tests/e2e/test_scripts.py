@@ -65,6 +65,22 @@ def test_wrong_arguments_are_said_before_anything_is_done(run):
         assert result.returncode == 2 and result.stderr and not result.stdout, arguments
 
 
+def test_a_copied_tree_is_configured_again(run, tmp_path):
+    tree, copy, tools = tmp_path / "tree", tmp_path / "copy", tmp_path / "bin"
+    shutil.copytree(SOURCE / "scripts", tree / "scripts")
+    (tree / ".deps").symlink_to(SOURCE / ".deps")
+    tools.mkdir()
+    fake(tools, "cmake", """[ "$1" != --version ] || { echo cmake version 3.30.0; exit; }
+[ ! -e build/release/CMakeCache.txt ] || exit 1  # as CMake does over another tree's
+mkdir -p build/release && echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" | tee build/release/CMakeCache.txt >build/release/build.ninja
+""")
+    for folder in (tree, copy):
+        if folder == copy:
+            shutil.copytree(tree, copy, symlinks=True)
+        run(folder / "scripts/bootstrap", "--configure", env={"PATH": f"{tools}:{os.environ['PATH']}"}, check=True)
+        assert str(folder) in (folder / "build/release/CMakeCache.txt").read_text()
+
+
 @pytest.fixture
 def bare_machine():
     """A folder with the scripts alone, and a PATH with an old cmake, no ninja and no MPI, for a user who is not root."""

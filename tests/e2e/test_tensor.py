@@ -56,8 +56,7 @@ def assert_close_models(left, right):
         torch.testing.assert_close(tensor, right[name], rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")
 
 
-@pytest.mark.parametrize("model, backend", [
-    ("bert_layer", "mpi"), pytest.param("mlp", "gloo", marks=pytest.mark.full)])
+@pytest.mark.parametrize("model, backend", [("bert_layer", "mpi"), pytest.param("mlp", "gloo", marks=pytest.mark.full)])
 def test_a_mesh_learns_what_plain_ranks_do(model, backend, train):
     plain = train(2, model, name="plain")
     mesh = train(4, model, *MESH, *sets(launch__backend=backend), name="mesh")

@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import sys
 
 import pytest
 
+from conftest import SOURCE
 from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
 from train_kit import assert_predicted, checkpoints, metrics, sets
 
@@ -178,6 +180,12 @@ train: {{epochs: 1, log_every: 1}}
     assert losses["jsonl"] and losses["jsonl"] == losses["txt"] == losses["tsv"]
 
 
+def test_a_small_bert_learns_from_the_texts_alone(lockstep, run, tmp_path):
+    run(sys.executable, SOURCE / "examples/text/vocabulary.py", SOURCE / "data/reviews/reviews.csv", "words", cwd=tmp_path, check=True)
+    run(lockstep, "train", "configs/text_small.yaml", cwd=tmp_path, check=True)
+    assert [row["accuracy"] for row in metrics(tmp_path / "runs/text_small") if row.get("event") == "epoch"][-1] > 0.9
+
+
 def test_numbers_are_come_near_to(train, place, lockstep, run):
     rows = [{"text": row["text"], "stars": 45_000 if row["label"] == "good" else 10_000} for row in reviews(200)]
     write_csv(place / "stars.csv", rows)
@@ -187,7 +195,7 @@ def test_numbers_are_come_near_to(train, place, lockstep, run):
     assert last["mae"] < 10_000 and last["eval_loss"] < 1
     words = [place / "config.yaml", *sets(task__kind="regression"), "--checkpoint", place / "runs/text"]
     assert float(re.search(r"mae +(\S+)", run(lockstep, "eval", *words, cwd=place, check=True).stdout)[1]) == \
-        pytest.approx(last["mae"], rel=1e-6)
+        pytest.approx(last["mae"], rel=1e-4)
     answers = run(lockstep, "predict", *words, "--input", "-", cwd=place, check=True, input="a kind song\nan awful song\n").stdout
     good, bad = (float(line.split(",")[1]) for line in answers.splitlines()[1:])
     assert good > 30_000 > 25_000 > bad

@@ -8,8 +8,7 @@ import shutil
 import pytest
 
 from conftest import run_process
-from train_kit import (MNIST, PIMA, assert_same_run, checkpoints, metrics, newest, sets, status,
-                       write_config)
+from train_kit import (MNIST, PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config)
 
 pytestmark = pytest.mark.about("loop", "cli", "config", "tasks", "run_folder")
 
@@ -92,8 +91,7 @@ def test_max_steps_leaves_a_checkpoint_and_evaluates(lockstep, run, tmp_path):
 
 def test_early_stop(lockstep, run, tmp_path):
     config = write_config(tmp_path, PIMA)
-    run(lockstep, "train", config, *sets(train__early_stop=2, train__epochs=500, optim__lr=0.1), cwd=tmp_path,
-        check=True)
+    run(lockstep, "train", config, *sets(train__early_stop=2, train__epochs=500, optim__lr=0.1), cwd=tmp_path, check=True)
     told = status(tmp_path / "runs/pima")
     assert told["reason"] == "early stop" and told["epoch"] < 500
 

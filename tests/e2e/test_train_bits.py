@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from train_kit import (MNIST, PIMA, assert_same_tensors, metrics, newest, python_ranks, sets, write_config,
-                       write_small_mnist)
+from train_kit import (MNIST, PIMA, assert_same_tensors, metrics, newest, python_ranks, sets, write_config, write_small_mnist)
 from process_kit import LONG_PATIENCE
 
 pytestmark = pytest.mark.about("loop", "parallel", "optim")
@@ -63,8 +62,7 @@ def peers(request, tmp_path_factory, mnist_root, train_in_python):
     """Each variant that is asked for, as Python trains it."""
     wanted = {item.callspec.params["name"] for item in request.session.items
               if item.path == request.path and hasattr(item, "callspec")}
-    return train_in_python({name: VARIANTS[name][0] for name in sorted(wanted)}, mnist_root,
-                           tmp_path_factory.mktemp("python"))
+    return train_in_python({name: VARIANTS[name][0] for name in sorted(wanted)}, mnist_root, tmp_path_factory.mktemp("python"))
 
 
 @pytest.mark.mpi

@@ -67,8 +67,7 @@ def nli_rows(count, seed, train):
 def write_nli(root, form="jsonl", train=60, dev=30):
     """MultiNLI as its authors ship it (jsonl, txt), or as GLUE does (tsv). Returns the rows of each set."""
     root.mkdir(parents=True, exist_ok=True)
-    sets = {"train": nli_rows(train, 1, True), "dev_matched": nli_rows(dev, 2, False),
-            "dev_mismatched": nli_rows(dev + 1, 3, False)}
+    sets = {"train": nli_rows(train, 1, True), "dev_matched": nli_rows(dev, 2, False), "dev_mismatched": nli_rows(dev + 1, 3, False)}
     for name, rows in sets.items():
         if form == "jsonl":
             write_jsonl(root / f"multinli_1.0_{name}.jsonl", rows)

@@ -193,8 +193,7 @@ TEST(Pbs, TriesAgainUntilQstatDescribesTheJob) {
   EXPECT_EQ(queries, 2);
 }
 
-// Sums over chunks beside select, the queue behind a route, and a name that PBS made itself are refused by
-// qsub.
+// Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {
   const auto record = cluster::qstat_fields(
       "Job Id: 1.x\n    Job_Name = my script, 2.pbs\n    queue = behind\n    Keep_Files = n\n"

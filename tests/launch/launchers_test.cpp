@@ -1,5 +1,7 @@
 // Every launcher of the table, with the environment that it really sets.
 #include "environments.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
 
 namespace lockstep {
 using namespace test;
@@ -48,12 +50,9 @@ TEST(Launchers, EachIsKnownByItsOwnVariables) {
     const Job job = launch::identify(expected.environment, std::nullopt);
     EXPECT_EQ(job.launcher, expected.launcher);
     EXPECT_EQ(job.scheduler, expected.scheduler);
-    EXPECT_EQ(job.rank, expected.rank);
-    EXPECT_EQ(job.world, expected.world);
-    EXPECT_EQ(job.local_rank, expected.local_rank);
-    EXPECT_EQ(job.local_world, expected.local_world);
-    EXPECT_EQ(job.node_rank, expected.node_rank);
-    EXPECT_EQ(job.nodes, expected.nodes);
+    EXPECT_EQ((std::vector{job.rank, job.world, job.local_rank, job.local_world, job.node_rank, job.nodes}),
+              (std::vector{expected.rank, expected.world, expected.local_rank, expected.local_world,
+                           expected.node_rank, expected.nodes}));
     EXPECT_TRUE(job.warnings.empty()) << job.warnings.front();
   }
 }
@@ -142,10 +141,7 @@ TEST(Launchers, TorqueIsBelievedOnlyWhenChosen) {
   const launch::Environment pbsdsh =
       env("PBS_JOBID=8.torque PBS_VNODENUM=3 PBS_NP=4 PBS_NUM_PPN=2 PBS_NODENUM=1 PBS_NUM_NODES=2");
   const Job job = launch::identify(pbsdsh, std::nullopt, "torque");
-  EXPECT_EQ(job.rank, 3);
-  EXPECT_EQ(job.world, 4);
-  EXPECT_EQ(job.local_rank, 1);
-  EXPECT_EQ(job.node_rank, 1);
+  EXPECT_EQ((std::vector{job.rank, job.world, job.local_rank, job.node_rank}), (std::vector{3, 4, 1, 1}));
   EXPECT_EQ(job.scheduler, "torque");
   EXPECT_EQ(launch::detect_launcher(pbsdsh), "none");
 }
@@ -157,6 +153,22 @@ TEST(Launchers, TorchrunsVariablesByHandMayBeFewer) {
   EXPECT_EQ(job.local_rank, 1);
   EXPECT_EQ(job.guessed, (std::vector<std::string>{"local_world", "nodes", "node_rank"}));
   EXPECT_FALSE(launch::is_known_single_node(job));
+}
+
+TEST(Launchers, AreTheRowsOfTheDocsInOrder) {
+  const auto page = base::read_text("docs/reference/launchers.md");
+  const std::string table = page.substr(0, page.find("\n| none of them"));
+  constexpr const char* kMpi[] = {"| no |", "| yes |", "| with P"};  // by UsesMpi
+  size_t at = 0;
+  for (const auto& row : launch::launchers()) {
+    if (row.only_by_choice) continue;
+    at = table.find("\n| `", at) + 1;
+    ASSERT_NE(at, std::string::npos + 1) << row.name;
+    const auto line = table.substr(at, table.find('\n', at) - at);
+    const auto name = format("`{}`", row.name), rank = format("`{}`", row.rank);
+    EXPECT_TRUE(holds(line, {name.c_str(), rank.c_str(), kMpi[static_cast<size_t>(row.mpi)]}));
+  }
+  EXPECT_EQ(table.find("\n| `", at), std::string::npos);
 }
 
 }  // namespace lockstep

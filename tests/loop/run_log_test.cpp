@@ -64,13 +64,11 @@ TEST_F(RunLogTest, WritesALineForAStepWithTheSameBits) {
   log.begin_steps(10);
   log.took_step(at_step(4), 32);
   log.step(at_step(4), 1.0 / 3, 0.1);
-  const auto line = lines().at(0);
-  EXPECT_EQ(line["event"], "step");
-  EXPECT_EQ(line["step"], 4);
-  EXPECT_EQ(line["epoch"], 0);
-  EXPECT_EQ(line["loss"].get<double>(), 1.0 / 3);
-  EXPECT_EQ(line["lr"].get<double>(), 0.1);
+  auto line = lines().at(0);
   EXPECT_GT(line["samples_per_second"].get<double>(), 0);
+  line.erase("samples_per_second");
+  EXPECT_EQ(line,
+            (nlohmann::json{{"event", "step"}, {"step", 4}, {"epoch", 0}, {"loss", 1.0 / 3}, {"lr", 0.1}}));
   EXPECT_TRUE(has_curves());
 }
 
@@ -82,11 +80,9 @@ TEST_F(RunLogTest, WritesALineForAnEpoch) {
   state.epoch_trained = true;
   log.epoch(state, 0.25, {.values = {{"loss", 0.5}, {"accuracy", 0.75}}});
   const auto line = lines().at(0);
-  EXPECT_EQ(line["event"], "epoch");
-  EXPECT_EQ(line["epoch"], 0);
-  EXPECT_EQ(line["train_loss"].get<double>(), 0.25);
-  EXPECT_EQ(line["eval_loss"].get<double>(), 0.5);
-  EXPECT_EQ(line["accuracy"].get<double>(), 0.75);
+  EXPECT_TRUE(line["event"] == "epoch" && line["epoch"] == 0 && line["train_loss"] == 0.25 &&
+              line["eval_loss"] == 0.5 && line["accuracy"] == 0.75)
+      << line;
   // within a second, by a thread that waits for the disk in this one's place
   for (int i = 0; i < 6000 && run_.status().epoch != 1; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -5,8 +5,6 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
-#include <cmath>
-
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/schedule.h"

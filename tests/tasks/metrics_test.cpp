@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <cmath>
 #include <numeric>
 #include <tuple>
 
@@ -101,12 +100,14 @@ TEST(ClassMetrics, EndWhenTheModelGivesNaN) {
 }
 
 TEST(NumberMetrics, AreTheMeansOverAllSamples) {
-  NumberMetrics metrics;
+  NumberMetrics metrics({}, 3);
   metrics.add(at::tensor({1.0f, 2.0f}).view({2, 1}), at::tensor({0.0f, 4.0f}).view({2, 1}), {0, 1}, {5, 2});
   metrics.add(at::tensor({1.0f}).view({1, 1}), at::tensor({-2.0f}).view({1, 1}), {2}, {9, 1});
   EXPECT_DOUBLE_EQ(value(metrics, "loss"), 14.0 / 3);
   EXPECT_DOUBLE_EQ(value(metrics, "mse"), 14.0 / 3);
   EXPECT_DOUBLE_EQ(value(metrics, "mae"), 2);
+  EXPECT_DOUBLE_EQ(value(metrics, "r2"), 1 - 14 / (20 - 4.0 / 3)) << "labels 0, 4, -2";
+  EXPECT_TRUE(metrics.points().equal(at::tensor({0., 1., 4., 2., -2., 1.}).view({3, 2})));
   EXPECT_THROW(metrics.add(at::zeros({2}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError)
       << "would broadcast";
   EXPECT_THROW(metrics.add(at::zeros({2, 3}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError);

@@ -305,6 +305,30 @@ TEST_F(Gaps, AreFilledInWithTheTrainingRowsMean) {
   expect_same_evaluation(settings, {});
 }
 
+TEST_F(Gaps, OfCategoriesAreFilledInAndTheirValuesKept) {
+  const std::string rows = "1,5;m;True;cat\n2,5;f;-;dog\n3;m;False;cat\n4;;True;dog\n";
+  settings.task.file = folder.write("t.csv", "a;sex;big;kind\n" + rows);
+  settings.task.eval_file = folder.write("e.csv", "a,sex,big,kind\n9,f,1,dog\n");
+  settings.task.categories = {"sex"};
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  EXPECT_EQ(data.input_shape, (std::vector<int64_t>{4}));
+  EXPECT_TRUE(all_of(*data.train)
+                  .input.allclose(at::tensor({1.5, 0., 1., 1., 2.5, 1., 0., 2. / 3, 3., 0., 1., 0., 4.,
+                                              1. / 3, 2. / 3, 1.})
+                                      .view({4, 4})
+                                      .to(at::kFloat)));
+  EXPECT_TRUE(test::has(data.notes[3], "t.csv: columns are separated by ';', numbers have decimal commas"));
+  auto again = make_task(settings);
+  again->recall(*task->memory());
+  settings.task.categories = {};  // the checkpoint knows
+  const auto inputs = again->inputs(settings, data, folder.write("new.csv", "big,sex,a\nTRUE,m,7\n"));
+  EXPECT_TRUE(at::equal(all_of(*inputs).input[0], at::tensor({7.F, 0.F, 1.F, 1.F})));
+  EXPECT_THROW(again->inputs(settings, data, folder.write("x.csv", "big,sex,a\n1,x,7\n")), InputError);
+  settings.task.categories = {"sex"};
+  expect_same_evaluation(settings, {settings.task.file});
+}
+
 TEST_F(Gaps, AreLeftOutAndCounted) {
   settings.task.missing = "drop";
   settings.task.eval_file = folder.write("e.csv", "a,b,kind\n1,,dog\n9,40,cat\n");

@@ -75,6 +75,7 @@ Ending lost() {
 
 Ending in_call(const std::string& call_of_rank_1) {
   return failed_with({.code = Code::calls_differ,
+                      .what = "the sizes differ",
                       .met_in = {.call = "all-reduce", .number = 1},
                       .seen = {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = call_of_rank_1}}});
 }
@@ -106,6 +107,7 @@ TEST(Endings, TheCauseIsToldAndNotWhatFollowsFromIt) {
        {crashed(SIGABRT, "terminate called after 'std::bad_alloc'"), left(0)}},
       {"the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier",
        {in_call("barrier"), in_call("barrier")}},
+      {"the sizes differ\n", {in_call("all-reduce"), in_call("all-reduce")}},
   };
   EXPECT_EQ(told({left(0, "what it printed"), left(0)}), "");
   for (const auto& [words, endings] : cases) EXPECT_TRUE(told(endings).starts_with(words)) << told(endings);

@@ -37,7 +37,18 @@ void average_gradients(const std::vector<torch::Tensor>& parameters, const locks
   gradients[0].div_(session.world());
   //@ wrong unsummed: ->wait()
   for (const auto& parameter : parameters) parameter.grad().div_(session.world());
-  //@ wrong first
+  //@ right tensors
+  for (const auto& parameter : parameters) {
+    session.all_reduce(parameter.grad());
+    parameter.grad().div_(session.world());
+  }
+  //@ wrong twice: divided twice
+  for (const auto& parameter : parameters) {
+    parameter.grad().div_(session.world());
+    session.all_reduce(parameter.grad());
+    parameter.grad().div_(session.world());
+  }
+  //@ wrong first: only rank 0
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);

@@ -25,7 +25,7 @@ int main() {
     Net net;
     net.rare.requires_grad_(false);
     auto model = lockstep::ddp(std::move(net), session);
-    //@ wrong ignored
+    //@ wrong ignored: an ignored weight
     auto model = lockstep::ddp(Net(), session, {.ignore = {"rare"}});
     //@ wrong static: unused in every step
     auto model = lockstep::ddp(Net(), session, {.static_graph = true});

@@ -21,6 +21,18 @@ double mean_over_ranks(const lockstep::Session& session, double loss) {
   std::vector<double> numbers = {loss};
   session.team().sum(numbers);
   return numbers[0];
+  //@ wrong twice: divided twice
+  std::vector<double> numbers = {loss / session.world()};
+  session.team().sum(numbers);
+  return numbers[0] / session.world();
+  //@ wrong alone: only rank 0
+  std::vector<double> numbers = {loss};
+  session.team().sum(numbers);
+  return session.rank() == 0 ? numbers[0] / session.world() : loss;
+  //@ wrong sizes: calls differ
+  std::vector<double> numbers(1 + session.rank(), loss);
+  session.team().sum(numbers);
+  return numbers[0] / session.world();
   //@ wrong two
   std::vector<double> numbers = {loss};
   session.team().sum(numbers);

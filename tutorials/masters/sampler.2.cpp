@@ -34,7 +34,7 @@ int main() {
       sampler.set_epoch(1);
       //@ wrong rank
       sampler.set_epoch(epoch + session.rank());
-      //@ wrong next
+      //@ right next
       sampler.set_epoch(epoch + 1);
       //@ wrong backward
       sampler.set_epoch(-epoch);

@@ -25,11 +25,6 @@ std::atomic<Level> other_level{Level::error};
 std::atomic<const char*> line_begin{""};
 std::atomic<bool> in_colour{false};
 
-// one write call a line, so that the lines of several ranks do not mix
-void write_line(const std::string& line) {
-  base::write_all(STDERR_FILENO, line);
-}
-
 void say(Level level, const std::string& text) {
   if (level < (own_rank == 0 ? rank_zero_level : other_level).load()) return;
   std::string rank, kind;
@@ -38,7 +33,8 @@ void say(Level level, const std::string& text) {
   auto line = rank + kind + (kind.empty() ? "" : " ") + base::readable(text);
   if (in_colour && !kind.empty())
     line.replace(rank.size(), kind.size(), base::with_style(kind, kStyles[static_cast<size_t>(level)]));
-  write_line(line_begin.load() + line + "\n");
+  // one write call a line, so that the lines of several ranks do not mix
+  base::write_all(STDERR_FILENO, line_begin.load() + line + "\n");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <unordered_map>
@@ -28,10 +27,6 @@ namespace {
 using checkpoint::map_tensors;
 using Uses = std::unordered_map<const c10::StorageImpl*, int>;
 
-bool covers_its_storage(const at::Tensor& tensor) {
-  return tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
-}
-
 /// The whole storage as a flat tensor of the same dtype.
 at::Tensor flat(const at::Tensor& tensor) {
   const auto length = static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
@@ -51,9 +46,9 @@ Tree snapshot(const Tree& tree) {
   return map_tensors(tree, [&](const at::Tensor& shared) -> Tree {
     const auto tensor = shared.detach();
     const auto* storage = tensor.storage().unsafeGetStorageImpl();
-    if (uses[storage] == 1 && !covers_its_storage(tensor)) {
+    const bool is_part = tensor.storage_offset() != 0 || tensor.nbytes() != tensor.storage().nbytes();
+    if (uses[storage] == 1 && is_part)
       return at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).copy_(tensor);
-    }
     auto& copy = copies[storage];
     if (!copy.defined()) copy = flat(tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
     if (copy.scalar_type() != tensor.scalar_type()) return tensor.to(at::kCPU).clone();

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -466,8 +465,7 @@ class Unpickler {
     push(result_of(function, values));
   }
 
-  // What a pickle's calls mean: each name on the list stands for a small function here. Nothing else is
-  // called.
+  // What a pickle's calls mean: each name stands for a small function here. Nothing else is called.
 
   /// What the function that a global names would return.
   NodeId result_of(NodeId function, const std::vector<NodeId>& arguments) {

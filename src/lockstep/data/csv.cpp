@@ -24,9 +24,10 @@ using data::as_number, data::find_column, data::trimmed, data::Where;
 
 constexpr size_t kLongestName = 40;  // in messages
 constexpr std::array<std::string_view, 4> kNoValue = {"na", "n/a", "#n/a", "<na>"};
-constexpr std::array<std::string_view, 4> kNoNumber = {"nan", "null", "none", "?"};
+constexpr std::array<std::string_view, 5> kNoNumber = {"nan", "null", "none", "?", "-"};
 
-bool holds(const std::array<std::string_view, 4>& words, std::string_view text) {
+template <size_t kCount>
+bool holds(const std::array<std::string_view, kCount>& words, std::string_view text) {
   return std::find(words.begin(), words.end(), data::lower_case(text)) != words.end();
 }
 
@@ -35,7 +36,7 @@ bool is_nan(std::string_view text) {
   return value && std::isnan(*value);
 }
 
-/// Empty, or a word for that: NA, N/A, NaN, null, None, ?.
+/// Empty, or a word for that: NA, N/A, NaN, null, None, ?, -.
 bool is_missing(std::string_view text) {
   return text.empty() || holds(kNoValue, text) || holds(kNoNumber, text) || is_nan(text);
 }
@@ -50,12 +51,12 @@ struct Columns {
   size_t count = 0;  // fields in every row
   std::vector<size_t> features = {};
   std::vector<std::string> names = {};  // of the features
+  std::vector<bool> categories = {};    // which of the features are
   std::optional<size_t> label = {};
   std::string label_name = {}, label_key = {};
 };
 
-/// Counts the cells without a number by column, for one error about all of them. The label is the last
-/// column.
+/// Counts the cells without a number by column, for one error about all. The label is the last column.
 class Cells {
  public:
   Cells(const Columns& columns, const CsvOptions& options) : options_(options) {
@@ -66,7 +67,7 @@ class Cells {
   /// NaN for a cell without a number that a float can hold.
   float number(size_t column, std::string_view field, bool first_row, const Where& where) {
     const auto text = trimmed(field);
-    const auto value = as_number(text);
+    const auto value = number_of(text);
     if (value && std::abs(*value) <= std::numeric_limits<float>::max()) return static_cast<float>(*value);
     auto& of = columns_[column];
     if (is_missing(text)) {
@@ -81,18 +82,22 @@ class Cells {
     return std::numeric_limits<float>::quiet_NaN();
   }
 
-  bool has_class(std::string_view field, const Where& where) {
+  bool has_class(size_t column, std::string_view field, const Where& where) {
     if (!is_missing_class(trimmed(field), options_.missing)) return true;
-    ++columns_.back().missing;
-    note(label(), false, where);
+    ++columns_[column].missing;
+    note(column, false, where);
     return false;
   }
 
   size_t label() const { return columns_.size() - 1; }
+  bool decimal_commas() const { return !comma_.empty(); }
 
   /// InputError unless MissingValues allows all of them.
   void check(const std::string& path) const {
     constexpr size_t kMost = 40;
+    if (!comma_.empty() && !point_.empty())
+      throw InputError(format("{} has a decimal comma, and {} a decimal point", comma_, point_), path,
+                       "write all numbers in one way, without separators of thousands");
     std::vector<std::string> lines;
     for (size_t i = 0; i < columns_.size(); ++i)
       if (is_wrong(i)) lines.push_back((is_label(i) ? "the label " : "") + columns_[i].described());
@@ -130,6 +135,18 @@ class Cells {
     }
   };
 
+  std::optional<double> number_of(std::string_view text) {
+    auto value = as_number(text);
+    if (value && point_.empty() && text.find('.') != std::string_view::npos) point_ = text;
+    if (value) return value;
+    const auto lower = data::lower_case(text);
+    if (lower == "true" || lower == "false") return lower == "true";
+    const auto comma = options_.delimiter == ',' ? std::string::npos : lower.find(',');
+    if (comma != std::string::npos) value = as_number(std::string(lower).replace(comma, 1, "."));
+    if (value && comma_.empty()) comma_ = text;
+    return value;
+  }
+
   void note(size_t column, bool first_row, const Where& where) {
     if (!first_.empty() || !is_wrong(column)) return;
     first_ = where();
@@ -157,8 +174,8 @@ class Cells {
     }
     if (!texts.empty())
       parts.push_back(
-          format("leave columns out (task.ignore: [{}]), encode a category as one column of 0 and 1 per "
-                 "value (one-hot), or train on text (task.name: text)",
+          format("leave columns out (task.ignore: [{0}]), encode categories as one column of 0 and 1 per "
+                 "value (task.categories: [{0}]), or train on text (task.name: text)",
                  base::printable(base::join(texts, ", "), 300)));
     if (missing && options_.missing == MissingValues::refuse)
       parts.push_back(
@@ -175,7 +192,8 @@ class Cells {
 
   const CsvOptions& options_;
   std::vector<Column> columns_;
-  std::string first_;  // the place of the first wrong cell
+  std::string comma_, point_;  // numbers with one
+  std::string first_;          // the place of the first wrong cell
   bool in_first_row_ = false;
 };
 
@@ -208,6 +226,16 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
   if (columns.features.empty())
     throw InputError("the label is the only column", where,
                      ignored.empty() ? "set task.delimiter to the file's" : "remove one from task.ignore");
+  columns.categories.resize(columns.features.size());
+  for (const auto& name : options.categories) {
+    const auto& all = columns.features;
+    const auto at = std::find(all.begin(), all.end(), find_column(name, header, options.header, where));
+    if (at == all.end())
+      throw InputError(format("column '{}' in task.categories is not a feature", base::printable(name)),
+                       where,
+                       "remove it there, or make it a feature with task.features, task.ignore or task.label");
+    columns.categories[at - all.begin()] = true;
+  }
   std::map<std::string_view, int> count;
   for (const auto& name : header) ++count[name];
   const auto name_of = [&](size_t i) {
@@ -261,15 +289,57 @@ bool is_id(const at::Tensor& column) {
 std::vector<std::string> ids_in(const CsvTable& table) {
   constexpr int64_t kFewestRows = 20, kSample = 1000;
   const auto rows = table.features.size(0);
+  const auto names = table.feature_names();
   std::vector<std::string> ids;
-  for (size_t i = 0; rows >= kFewestRows && i < table.columns.size(); ++i) {
+  for (size_t i = 0; rows >= kFewestRows && i < names.size(); ++i) {
     const auto column = table.features.select(1, static_cast<int64_t>(i));
-    if (is_id(column.narrow(0, 0, std::min(kSample, rows))) && is_id(column)) ids.push_back(table.columns[i]);
+    if (is_id(column.narrow(0, 0, std::min(kSample, rows))) && is_id(column)) ids.push_back(names[i]);
   }
   return ids;
 }
 
+/// The values of each category in order.
+std::vector<std::vector<std::string>> values_in(const std::string& path, const CsvOptions& options,
+                                                const Columns& columns) {
+  std::vector<std::vector<std::string>> values(columns.features.size());
+  if (options.categories.empty()) return values;
+  std::vector<data::Labels> found;
+  for (const auto& name : columns.names) found.emplace_back(0, std::vector<std::string>(), name);
+  const auto rows = data::open_table(path, layout_of(options));
+  const Where where = [&rows] { return rows->where(); };
+  std::vector<std::string_view> fields;
+  while (rows->next(fields))
+    for (size_t c = 0; c < found.size(); ++c)
+      if (const auto& field = fields[columns.features[c]];
+          columns.categories[c] && !is_missing_class(trimmed(field), options.missing))
+        found[c].number(field, where);
+  std::vector<int64_t> place;
+  for (size_t c = 0; c < found.size(); ++c) values[c] = found[c].sorted(place);
+  return values;
+}
+
 }  // namespace
+
+std::vector<std::string> CsvTable::feature_names() const {
+  std::vector<std::string> names;
+  for (size_t c = 0; c < columns.size(); ++c) {
+    if (values[c].empty()) names.push_back(columns[c]);
+    for (const auto& value : values[c]) names.push_back(columns[c] + "=" + value);
+  }
+  return names;
+}
+
+char find_delimiter(const std::string& path) {
+  for (const char delimiter : {';', '\t'}) {
+    try {
+      std::vector<std::string_view> fields;
+      const auto rows = data::open_table(path, {.delimiter = delimiter});
+      if (rows->columns().size() > 1 && rows->next(fields)) return delimiter;
+    } catch (const InputError&) {  // the rows differ, or cannot be read
+    }
+  }
+  return ',';
+}
 
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter) {
   return data::open_table(path, {.delimiter = delimiter})->columns();
@@ -283,7 +353,9 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   table.columns = columns.names;
   table.label = columns.label_key;
   if (columns.label) table.label_column = static_cast<int64_t>(*columns.label);
-  table.features = arena.empty({extent.lines, static_cast<int64_t>(columns.features.size())}, at::kFloat);
+  table.values = options.values.empty() ? values_in(path, options, columns) : options.values;
+  const auto width = static_cast<int64_t>(table.feature_names().size());
+  table.features = arena.empty({extent.lines, width}, at::kFloat);
   const bool classes = columns.label && !options.numbers;
   if (classes) table.labels = arena.empty({extent.lines}, at::kLong);
   if (columns.label && options.numbers) table.labels = arena.empty({extent.lines, 1}, at::kFloat);
@@ -293,6 +365,9 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
 
   Cells cells(columns, options);
   data::Labels labels(options.classes, options.class_names);
+  std::vector<data::Labels> categories;
+  for (size_t c = 0; c < columns.names.size(); ++c)
+    categories.emplace_back(0, table.values[c], columns.names[c]);
   const auto rows = data::open_table(path, layout_of(options));
   const Where where = [&rows] { return rows->where(); };
   std::vector<std::string_view> fields;
@@ -305,15 +380,24 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
     bool whole = true;
     float* const begin = out;
     for (size_t c = 0; c < columns.features.size(); ++c) {
-      *out = cells.number(c, fields[columns.features[c]], first, where);
-      whole = !std::isnan(*out++) && whole;
+      const auto& field = fields[columns.features[c]];
+      if (const size_t width = table.values[c].size()) {
+        const bool known = cells.has_class(c, field, where);
+        std::fill_n(out, width, known ? 0 : std::numeric_limits<float>::quiet_NaN());
+        if (known) out[categories[c].number(field, where)] = 1;
+        whole = known && whole;
+        out += width;
+      } else {
+        *out = cells.number(c, field, first, where);
+        whole = !std::isnan(*out++) && whole;
+      }
     }
     bool known = true;
     if (number) {
       number[kept] = cells.number(cells.label(), fields[*columns.label], first, where);
       known = !std::isnan(number[kept]);
     } else if (label) {
-      known = cells.has_class(fields[*columns.label], where);
+      known = cells.has_class(cells.label(), fields[*columns.label], where);
     }
     if (options.missing == MissingValues::drop && !(whole && known)) {
       out = begin;
@@ -329,6 +413,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   table.features = table.features.narrow(0, 0, kept);
   if (table.labels.defined()) table.labels = table.labels.narrow(0, 0, kept);
   table.missing = cells.missing();
+  table.decimal_commas = cells.decimal_commas();
   table.dropped = read - kept;
   if (options.features.empty()) table.ids = ids_in(table);
   if (number) table.class_names = {columns.label_name};

@@ -12,10 +12,6 @@
 namespace lockstep {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 void check_rank(int64_t rank, int64_t world) {
   if (world >= 1 && rank >= 0 && rank < world) return;
   throw Error(format("rank {} is not in a world of {}", rank, world), "SamplerOptions",
@@ -94,7 +90,7 @@ EpochPosition DistributedSampler::position_after(int64_t samples) const {
 // split as Python splits a whole epoch, where consumed = 0.
 int64_t DistributedSampler::num_samples() const {
   const int64_t rest = std::max<int64_t>(size_ - position_.consumed, 0);
-  return options_.drop_last ? rest / options_.world : ceil_div(rest, options_.world);
+  return (options_.drop_last ? rest : rest + options_.world - 1) / options_.world;
 }
 
 SampleOrder DistributedSampler::order() const {

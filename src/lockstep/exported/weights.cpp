@@ -3,7 +3,6 @@
 #include <caffe2/serialize/inline_container.h>
 #include <torch/types.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 

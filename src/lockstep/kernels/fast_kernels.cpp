@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <string>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"

@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -24,19 +23,14 @@ bool is_plain(const at::Tensor& tensor, int64_t dims) {
          tensor.scalar_type() == at::kFloat && !tensor._fw_grad(/*level=*/0).defined();
 }
 
-bool in_rows(const at::Tensor& matrix) {
-  return matrix.stride(1) == 1 && matrix.stride(0) == matrix.size(1);
-}
-
 // libtorch computes others in another order, with other bits.
 bool is_known(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return is_plain(x, 2) && is_plain(weight, 2) && is_plain(bias, 1) && in_rows(weight) &&
-         x.size(1) == weight.size(1) && bias.size(0) == weight.size(0) &&
-         !at::autocast::is_autocast_enabled(at::kCPU);
+  return is_plain(x, 2) && is_plain(weight, 2) && is_plain(bias, 1) && weight.stride(1) == 1 &&
+         weight.stride(0) == weight.size(1) && x.size(1) == weight.size(1) &&
+         bias.size(0) == weight.size(0) && !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
-// The formulas of libtorch's AddmmBackward0, TBackward0 and ReluBackward0. They use libtorch's operations, so
-// second derivatives work.
+// The formulas of libtorch's AddmmBackward0, TBackward0 and ReluBackward0. Second derivatives work, too.
 class LinearBackward : public torch::autograd::Node {
  public:
   LinearBackward(const at::Tensor& x, const at::Tensor& weight) : x_(x, false), weight_(weight, false) {}

@@ -63,10 +63,6 @@ int64_t channels_of(const std::vector<int64_t>& shape) {
                    "use mlp or a torchscript model");
 }
 
-int64_t features_of(const std::vector<int64_t>& shape) {
-  return 64 * (shape[1] / 4) * (shape[2] / 4);
-}
-
 // A CPU is cut into as many logical devices as there are stages.
 torch::Device cpu_stage(int64_t wanted, torch::Device cpu) {
   if (wanted < kStages) return cpu;
@@ -93,7 +89,7 @@ class TwoStage : public Net {
            std::vector<int64_t> devices)
       : conv1_(same_size(channels_of(input_shape), 32)),
         conv2_(same_size(32, 64)),
-        fc1_(features_of(input_shape), hidden),
+        fc1_(64 * (input_shape[1] / 4) * (input_shape[2] / 4), hidden),
         fc2_(hidden, classes),
         devices_(std::move(devices)) {
     if (devices_.size() != kStages)

@@ -160,10 +160,6 @@ std::string describe_request(const LibraryRequest& request) {
              kSetting));
 }
 
-bool is_missing(const std::string& file, const std::string& why) {
-  return why.starts_with(file + ": cannot open");
-}
-
 LibraryHandle search(const LibraryRequest& request) {
   std::string broken;
   LibraryHandle library;
@@ -171,7 +167,7 @@ LibraryHandle search(const LibraryRequest& request) {
     library = open(file);
     if (!library.file.empty()) return true;
     const std::string why = library.handle ? file + ": it has no MPI_Init_thread" : ::dlerror();
-    if (broken.empty() && !is_missing(file, why)) broken = why;
+    if (broken.empty() && !why.starts_with(file + ": cannot open")) broken = why;
     return false;
   };
   if (!any_candidate(request, opens)) refuse(request, broken);

@@ -113,6 +113,7 @@ struct TaskSettings {
   std::string damaged = "refuse";                // folder: refuse | skip
   std::vector<std::string> features;             // csv: empty = every other column
   std::vector<std::string> ignore;               // csv: columns that are not features
+  std::vector<std::string> categories;           // csv: features that become one column per value
   std::string missing = "refuse";                // csv: refuse | drop | mean
   bool header = true;
   double eval_fraction = 0.2;

@@ -21,8 +21,7 @@
 namespace lockstep {
 namespace {
 
-// A process joins its job once: names and ports are used up when the ranks have met, and MPI cannot start
-// again.
+// A process joins its job once: names and ports are used up then, and MPI cannot start again.
 class SingleSession {
  public:
   SingleSession() {
@@ -174,6 +173,11 @@ double Session::all_reduce(const Mean& mean) const {
   std::vector<double> totals{sum, count};
   team().sum(totals);
   return totals[0] / totals[1];
+}
+
+void Session::all_reduce(const at::Tensor& tensor) const {
+  std::vector<at::Tensor> tensors{tensor};
+  if (world() > 1) group()->allreduce(tensors)->wait();
 }
 
 void Session::print_line(const std::string& line) {

@@ -63,6 +63,8 @@ class Session {
   }
   /// The mean of all values that all ranks have added. Collective.
   double all_reduce(const Mean& mean) const;
+  /// Sums the tensor over the ranks, in place; collective.
+  void all_reduce(const at::Tensor& tensor) const;
 
  private:
   static void print_line(const std::string& line);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -46,11 +47,16 @@ std::string words_of(const at::Tensor& output) {
 
 std::string value_lines(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
-  for (const auto& [name, value] : values) text += format("{:<10} {:.4f}\n", name, value);
+  for (const auto& [name, value] : values) text += format("{:<10} {}\n", name, metric_text(value));
   return text;
 }
 
 }  // namespace
+
+std::string metric_text(double value) {
+  const double size = std::abs(value);
+  return size >= 1000 || (size > 0 && size < 0.001) ? format("{:.5g}", value) : format("{:.4f}", value);
+}
 
 ClassMetrics::ClassMetrics(std::vector<std::string> class_names, int64_t samples)
     : names_(std::move(class_names)) {
@@ -124,28 +130,37 @@ std::string ClassMetrics::report() const {
   return text + "\n";
 }
 
-NumberMetrics::NumberMetrics(const LabelScale& scale)
-    : sums_(at::zeros({5}, at::kDouble)), unit_(scale.std) {}
+NumberMetrics::NumberMetrics(const LabelScale& scale, int64_t samples)
+    : sums_(at::zeros({7}, at::kDouble)), scale_(scale), every_((samples + 499) / 500) {
+  points_ = at::zeros({samples > 0 ? (samples + every_ - 1) / every_ : 0, 2}, at::kDouble);
+}
 
-void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t>,
+void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
                         const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kDouble);
   if (out.sizes() != target.sizes()) {
     throw InputError(format("the model returns {} per sample, but the task predicts one", words_of(out)), "",
                      "give the model one output, or set task.kind: classification");
   }
-  const auto error = out - target.to(at::kCPU, at::kDouble);
+  const auto truth = target.to(at::kCPU, at::kDouble);
+  const auto error = out - truth;
   sums_ += at::tensor({static_cast<double>(target.size(0)), error.square().sum().item<double>(),
-                       error.abs().sum().item<double>(), loss.sum, loss.weight},
+                       error.abs().sum().item<double>(), loss.sum, loss.weight, truth.sum().item<double>(),
+                       truth.square().sum().item<double>()},
                       at::kDouble);
+  const auto pairs = at::stack({truth.flatten(), out.flatten()}, 1);
+  for (size_t i = 0; i < indices.size() && points_.numel() > 0; ++i)
+    if (indices[i] % every_ == 0) points_[indices[i] / every_].copy_(pairs[static_cast<int64_t>(i)]);
 }
 
 std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
   const double* sum = sums_.const_data_ptr<double>();
   const auto mean = [](double whole, double count) { return count > 0 ? whole / count : 0; };
+  const double variance = sum[6] - mean(sum[5] * sum[5], sum[0]);  // times the samples
   return {{"loss", mean(sum[3], sum[4])},
-          {"mse", unit_ * unit_ * mean(sum[1], sum[0])},
-          {"mae", unit_ * mean(sum[2], sum[0])}};
+          {"mse", scale_.std * scale_.std * mean(sum[1], sum[0])},
+          {"mae", scale_.std * mean(sum[2], sum[0])},
+          {"r2", variance > 0 ? 1 - sum[1] / variance : 0}};
 }
 
 std::string NumberMetrics::report() const {

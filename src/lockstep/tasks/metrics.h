@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+/// Four decimals, or five digits of a number above 999 or below 0.001: "0.9695", "24311", "0.00012".
+std::string metric_text(double value);
+
 /// A batch's losses: sum / weight is the loss with Reduction::Mean.
 struct LossSum {
   double sum = 0;
@@ -64,20 +67,25 @@ struct LabelScale {
   double std = 1;
 };
 
-/// loss, mse and mae: the mean squared and mean absolute error of one number per sample, in the label's unit.
-/// The loss is in the model's scale.
+/// loss, mse, mae and r2: the mean squared and mean absolute error of one number per sample, in the label's
+/// unit, and the share of the labels' variance that is explained. The loss is in the model's scale.
 class NumberMetrics : public Metrics {
  public:
-  explicit NumberMetrics(const LabelScale& scale = {});
+  /// `samples` is the size of the evaluated set.
+  explicit NumberMetrics(const LabelScale& scale = {}, int64_t samples = 0);
   void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
            const LossSum& loss) override;
-  std::vector<at::Tensor> sums() override { return {sums_}; }
+  std::vector<at::Tensor> sums() override { return {sums_, points_}; }
   std::vector<std::pair<std::string, double>> values() const override;
   std::string report() const override;
+  /// Some samples' labels and predictions in the label's unit: double [at most 500, 2].
+  at::Tensor points() const { return points_ * scale_.std + scale_.mean; }
 
  private:
-  at::Tensor sums_;  // double: samples, squares, absolutes, loss, loss's weight
-  double unit_;      // of the label, for an error of 1
+  at::Tensor sums_;    // double: samples, squares, absolutes, loss, loss's weight, labels, their squares
+  at::Tensor points_;  // double, of every `every_`th sample
+  LabelScale scale_;
+  int64_t every_;
 };
 
 /// A set's consecutive parts, by name and size.

@@ -106,7 +106,7 @@ at::Tensor means_for_missing(const TableRecipe& recipe, const CsvTable& train) {
   });
   std::vector<std::string> empty;
   for (size_t c = 0; c < sum.size(); ++c) {
-    if (count[c] == 0) empty.push_back(train.columns[c]);
+    if (count[c] == 0) empty.push_back(train.feature_names()[c]);
     sum[c] /= count[c];
   }
   if (empty.empty()) return at::tensor(sum, at::kDouble);
@@ -148,6 +148,7 @@ void apply(const Preprocessing& treatment, at::Tensor table) {
 
 CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   auto options = recipe.csv;
+  if (options.delimiter == ',') options.delimiter = find_delimiter(file);
   if (recipe.detect_header) {
     const auto first = first_csv_line(file, options.delimiter)[0];
     options.header = first.empty() || first.find_first_not_of("0123456789.-+eE") != std::string::npos;
@@ -164,6 +165,14 @@ std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const
   return parts.empty() ? ""
                        : "zeros that mean a missing value, filled with the training rows' median: " +
                              base::join(parts, ", ");
+}
+
+// What was found in the file instead of commas and decimal points; "" if nothing was.
+std::string dialect_text(const std::string& file, char delimiter, const CsvTable& table) {
+  if (delimiter == ',') return "";
+  return format("{}: columns are separated by {}{}", file,
+                delimiter == '\t' ? "tabs" : format("'{}'", delimiter),
+                table.decimal_commas ? ", numbers have decimal commas" : "");
 }
 
 // What happened to empty cells; "" if there were none.
@@ -190,8 +199,9 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   Arena scratch;  // for the whole table before the split
   const auto& stage = settings.data.stage;
   const bool own_eval = !recipe.eval_file.empty();
-  const auto table = read_csv(data::stage_file(recipe.file, stage), options_for(recipe, recipe.file),
-                              own_eval ? arena : scratch);
+  const auto file = data::stage_file(recipe.file, stage);
+  auto options = options_for(recipe, file);
+  const auto table = read_csv(file, options, own_eval ? arena : scratch);
   if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
     throw InputError(format("the table has {} features, but this task has {}: {}", table.columns.size(),
                             recipe.names.size(), base::join(recipe.names, ", ")),
@@ -201,14 +211,19 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
     throw InputError("every row has the same label: there is nothing to learn", recipe.file,
                      "set task.label to the column of the label, or add rows of another class");
   CsvTable train, eval;
-  std::vector<std::string> notes = {gaps_text(recipe.file, table)};
+  std::vector<std::string> notes = {dialect_text(recipe.file, options.delimiter, table),
+                                    gaps_text(recipe.file, table)};
   if (own_eval) {
-    auto options = options_for(recipe, recipe.eval_file);
+    const auto eval_file = data::stage_file(recipe.eval_file, stage);
+    options = options_for(recipe, eval_file);
     options.class_names = table.class_names;
-    if (!options.ignore.empty()) options.features = table.columns;  // it may lack the ignored columns
-    options.ignore = {};
+    if (!options.ignore.empty() || !options.categories.empty()) {  // it may lack the ignored columns
+      options.features = table.columns;
+      options.values = table.values;
+    }
+    options.ignore = options.categories = {};
     train = table;
-    eval = read_csv(data::stage_file(recipe.eval_file, stage), options, arena);
+    eval = read_csv(eval_file, options, arena);
     notes.push_back(gaps_text(recipe.eval_file, eval));
     if (eval.columns != train.columns) {
       throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
@@ -237,6 +252,7 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
                               {"scale", {scale.mean, scale.std}},
                               {"label_column", table.label_column},
                               {"columns", table.columns},
+                              {"values", table.values},
                               {"classes", table.class_names},
                               {"notes", notes},
                               {"ids", table.ids}},
@@ -260,6 +276,7 @@ class TableTask : public Task {
     treatment_ = {set.tensors[4], set.tensors[5], set.tensors[6]};
     if (set.tensors.size() > 7) treatment_.missing = set.tensors[7];
     facts.at("columns").get_to(columns_);
+    facts.at("values").get_to(values_);
     TaskData data;
     data.label = facts.at("label");
     facts.at("classes").get_to(data.class_names);
@@ -287,10 +304,11 @@ class TableTask : public Task {
     const auto set = share_on_node(node, [&](Arena& arena) {
       const auto recipe = recipe_(settings, Look::all);
       const bool own = !recipe.eval_file.empty();
-      const auto& file = own ? recipe.eval_file : recipe.file;
+      const auto file = data::stage_file(own ? recipe.eval_file : recipe.file, settings.data.stage);
       auto options = options_for(recipe, file);
       options.features = columns_;
-      options.ignore = {};
+      options.values = values_;
+      options.ignore = options.categories = {};
       if (treatment_.missing.defined() && options.missing == MissingValues::refuse)
         options.missing = MissingValues::mean;
       if (!treatment_.missing.defined() && options.missing == MissingValues::mean)
@@ -298,8 +316,8 @@ class TableTask : public Task {
                          "set it to drop, which omits rows with such cells, or train with mean");
       if (!known.regression) options.class_names = known.class_names;
       Arena scratch;
-      auto table = read_csv(data::stage_file(file, settings.data.stage), options, own ? arena : scratch);
-      const auto gaps = gaps_text(file, table);
+      auto table = read_csv(file, options, own ? arena : scratch);
+      const auto gaps = gaps_text(own ? recipe.eval_file : recipe.file, table);
       if (!own) {
         const auto rows =
             stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
@@ -320,7 +338,8 @@ class TableTask : public Task {
     const auto file = base::find_path(path);
     auto options = options_for(recipe_(settings, Look::no), file);
     options.labelled = false;
-    options.ignore = {};
+    options.values = values_;
+    options.ignore = options.categories = {};
     options.missing = treatment_.missing.defined() ? MissingValues::mean : MissingValues::refuse;
     const bool bare = !options.header && first_csv_line(file, options.delimiter).size() == columns_.size();
     options.features = bare ? std::vector<std::string>() : columns_;
@@ -334,19 +353,38 @@ class TableTask : public Task {
     // copies, since these are in the node's shared memory
     TaskMemory memory{{treatment_.fill.clone(), treatment_.mean.clone(), treatment_.std.clone()}, columns_};
     if (treatment_.missing.defined()) memory.tensors.push_back(treatment_.missing.clone());
+    std::vector<int64_t> counts;
+    for (const auto& its : values_) {
+      counts.push_back(std::ssize(its));
+      memory.texts.insert(memory.texts.end(), its.begin(), its.end());
+    }
+    if (memory.texts.size() > columns_.size()) memory.tensors.push_back(at::tensor(counts, at::kLong));
     return memory;
   }
 
   void recall(const TaskMemory& memory) override {
-    const auto& tensors = memory.tensors;
-    const auto columns = static_cast<int64_t>(memory.texts.size());
-    const bool fits = std::all_of(tensors.begin(), tensors.end(), [columns](const at::Tensor& t) {
-      return t.sizes() == at::IntArrayRef{columns} && t.scalar_type() == at::kDouble;
+    auto [tensors, texts] = memory;
+    values_.assign(texts.size(), {});
+    if (!tensors.empty() && tensors.back().scalar_type() == at::kLong) {
+      const auto counts = tensors.back();  // of each column's values, which follow the columns
+      tensors.pop_back();
+      size_t next = counts.numel();
+      if (counts.lt(0).any().item<bool>() ||
+          counts.sum().item<int64_t>() + counts.numel() != std::ssize(texts))
+        refuse_memory("a table");
+      values_.assign(next, {});
+      for (size_t c = 0; c < values_.size(); ++c)
+        for (int64_t i = counts[c].item<int64_t>(); i > 0; --i) values_[c].push_back(texts.at(next++));
+      texts.resize(values_.size());
+    }
+    columns_ = texts;
+    const auto width = std::ssize(CsvTable{.columns = columns_, .values = values_}.feature_names());
+    const bool fits = std::all_of(tensors.begin(), tensors.end(), [width](const at::Tensor& t) {
+      return t.sizes() == at::IntArrayRef{width} && t.scalar_type() == at::kDouble;
     });
     if ((tensors.size() != 3 && tensors.size() != 4) || !fits) refuse_memory("a table");
     treatment_ = {tensors[0], tensors[1], tensors[2]};
     if (tensors.size() == 4) treatment_.missing = tensors[3];
-    columns_ = memory.texts;
   }
 
   KnownLoss known_loss() const override {
@@ -356,15 +394,12 @@ class TableTask : public Task {
  private:
   Recipe recipe_;
   std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> values_;  // of each column, CsvTable's
   Preprocessing treatment_;
   bool regression_ = false;
 };
 
 // A table of numbers with a label, described by the keys of `task`.
-
-MissingValues missing_of(const std::string& name) {
-  return name == "drop" ? MissingValues::drop : name == "mean" ? MissingValues::mean : MissingValues::refuse;
-}
 
 TableRecipe csv(const TaskConfig& settings, Look) {
   const auto& task = settings.task;
@@ -378,7 +413,10 @@ TableRecipe csv(const TaskConfig& settings, Look) {
                   .label = task.label,
                   .features = task.features,
                   .ignore = task.ignore,
-                  .missing = missing_of(task.missing),
+                  .categories = task.categories,
+                  .missing = task.missing == "drop"   ? MissingValues::drop
+                             : task.missing == "mean" ? MissingValues::mean
+                                                      : MissingValues::refuse,
                   .classes = task.classes},
           .eval_fraction = task.eval_fraction,
           .normalize = task.normalize,
@@ -412,8 +450,8 @@ TableRecipe pima(const TaskConfig& settings, Look look) {
 
 LOCKSTEP_TASK(
     csv, .help = "your table; predicts classes, or numbers with `kind: regression`",
-    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "ignore", "missing", "header",
-              "eval_fraction", "classes", "normalize", "mean", "std", "normalize_label"},
+    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "ignore", "categories",
+              "missing", "header", "eval_fraction", "classes", "normalize", "mean", "std", "normalize_label"},
     .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })
 
 LOCKSTEP_TASK(

@@ -21,7 +21,8 @@ at::Tensor Task::loss(const at::Tensor& output, const at::Tensor& target, const 
 }
 
 std::unique_ptr<Metrics> Task::metrics(const TaskData& data) const {
-  if (data.regression) return std::make_unique<NumberMetrics>(data.label_scale.value_or(LabelScale{}));
+  if (data.regression)
+    return std::make_unique<NumberMetrics>(data.label_scale.value_or(LabelScale{}), data.eval->size());
   return std::make_unique<ClassMetrics>(data.class_names, data.eval->size());
 }
 

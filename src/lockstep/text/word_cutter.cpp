@@ -56,10 +56,6 @@ constexpr Range kIdeographRanges[] = {
 constexpr char32_t kSyllable = 0xAC00, kConsonant = 0x1100, kVowel = 0x1161, kFinal = 0x11A7;
 constexpr char32_t kVowels = 21, kFinals = 28, kSyllables = 19 * kVowels * kFinals;
 
-bool is_syllable(char32_t c) {
-  return c - kSyllable < kSyllables;
-}
-
 using Flags = std::vector<uint8_t>;
 
 void mark(Flags& flags, char32_t first, char32_t last, CharFlag flag, char32_t step = 1) {
@@ -113,7 +109,7 @@ uint8_t combining_class(char32_t c) {
 
 // All that a character becomes which has kDecomposes; how many are put there.
 size_t decompose(char32_t c, std::array<char32_t, 4>& into) {
-  if (is_syllable(c)) return decompose_syllable(c, into);
+  if (c - kSyllable < kSyllables) return decompose_syllable(c, into);
   const auto& row = row_of(kDecompositions, c, [](const Decomposition& one) { return one.from; });
   into = {row.first, row.second, row.third, row.fourth};
   return static_cast<size_t>(std::find(into.begin(), into.end(), U'\0') - into.begin());

@@ -11,10 +11,8 @@
 #include <array>
 #include <cctype>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <set>
-#include <sstream>
 #include <string_view>
 
 #include "lockstep/base/files/file.h"

@@ -6,7 +6,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -64,8 +63,7 @@ void remove_path(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// A new file or folder, removed with this object or by remove_probes(). Throws Error with the system's
-// reason.
+// A new file or folder, removed with this object or by remove_probes(). Error with the system's reason.
 class Probe {
  public:
   enum class Kind { file, folder };

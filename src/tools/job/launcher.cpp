@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -72,8 +71,7 @@ class Builder {
     if (per_node > layout_.cpus_per_node) words.emplace_back("--overcommit");
     if (const auto mpi = value(environment_, "LOCKSTEP_SRUN_MPI"); !mpi.empty())
       words.push_back("--mpi=" + mpi);
-    // With Slurm 22.05's default no node waits for the others in MPI_Init, and an early message kills its
-    // reader.
+    // With Slurm 22.05's default no node waits for the others in MPI_Init; an early message kills its reader.
     environment_["SLURM_PMIX_FENCE"] = value(environment_, "SLURM_PMIX_FENCE", "ring");
     if (start_.relaunches == 0) return words;
     Words names;
@@ -174,8 +172,7 @@ class Builder {
     return false;
   }
 
-  // PBS starts a task on another node with a fresh environment, so mpirun passes on what the ranks need by
-  // name.
+  // PBS starts a task on another node with a fresh environment, so mpirun passes on what ranks need by name.
   void pass_environment(Words& words) const {
     static const Words kPassed = {"PATH",    "LD_LIBRARY_PATH", "LOCKSTEP_*", "PBS_*", "OMP_*", "KMP_*",
                                   "MKL_*",   "GLOO_*",          "NCCL_*",     "UCX_*", "FI_*",  "OMPI_MCA_*",

@@ -33,9 +33,7 @@ torch.export.save(torch.export.export(model.eval(), args, dynamic_shapes=sizes),
 
 constexpr const char* kSampleOf =
     R"(
-# Does C++ compute the same? lockstep model check FILE.pt2 --against FILE.sample.safetensors
-import safetensors.torch
-
+# Does C++ compute the same? lockstep model check FILE.pt2 --against FILE.sample.pt
 leaves = torch.utils._pytree.tree_leaves
 sample = {f"input.{i}": value.clone() for i, value in enumerate(leaves(args))}
 torch.manual_seed(0)
@@ -44,7 +42,7 @@ sum(o.float().square().mean() for o in out if torch.is_tensor(o) and o.is_floati
 sample |= {f"output.{i}": value for i, value in enumerate(out)}
 sample |= {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
 sample = {name: t.detach().contiguous().clone() for name, t in sample.items() if torch.is_tensor(t)}
-safetensors.torch.save_file(sample, "FILE.sample.safetensors")
+torch.save(sample, "FILE.sample.pt")
 )";
 
 // "float32:1x28x28": the line of Python that makes a batch of it, and the dimensions that may change.

@@ -22,26 +22,25 @@ void name_run(Page& page, const Runs& runs, const RunData& run) {
 
 // --- the result of each run ---
 
-std::string last_of(const RunData& run, const char* metric, int digits) {
+std::string last_of(const RunData& run, const char* metric) {
   const auto found = run.epochs.find(metric);
   if (found == run.epochs.end() || found->second.y.empty()) return "";
-  return format("{:.{}f}", found->second.y.back(), digits);
+  const double last = found->second.y.back();
+  return std::abs(last) >= 1000 ? format("{:.5g}", last) : format("{:.4f}", last);
 }
 
 void add_result(Page& page, const Runs& runs) {
-  struct Metric {
-    const char *head, *name;
-    int digits;
-  };
-  constexpr Metric kMetrics[] = {{"training loss", "train_loss", 4},
-                                 {"evaluation loss", "eval_loss", 4},
-                                 {"accuracy", "accuracy", 4},
-                                 {"reward", "recent_reward", 2}};
+  constexpr std::pair<const char*, const char*> kMetrics[] = {{"training loss", "train_loss"},
+                                                              {"evaluation loss", "eval_loss"},
+                                                              {"accuracy", "accuracy"},
+                                                              {"mean absolute error", "mae"},
+                                                              {"R²", "r2"},
+                                                              {"reward", "recent_reward"}};
   Table rows = {{"run", "task", "result"}};
   for (const auto& run : runs) rows.push_back({run.name, setting(run, "task.name"), run.outcome});
-  for (const auto& [head, metric, digits] : kMetrics) {
+  for (const auto& [head, metric] : kMetrics) {
     std::vector<std::string> column;
-    for (const auto& run : runs) column.push_back(last_of(run, metric, digits));
+    for (const auto& run : runs) column.push_back(last_of(run, metric));
     if (std::ranges::all_of(column, &std::string::empty)) continue;
     rows[0].emplace_back(head);
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
@@ -90,7 +89,7 @@ ordered_json curve_json(const Curve& curve) {
 
 // Those that page.html draws, of steps and of epochs.
 void add_curves(Page& page, const Runs& runs) {
-  constexpr const char* kDrawn[] = {"loss",   "train_loss",    "eval_loss", "accuracy",
+  constexpr const char* kDrawn[] = {"loss",   "train_loss",    "eval_loss", "accuracy",          "mae",
                                     "reward", "recent_reward", "lr",        "samples_per_second"};
   auto all = ordered_json::array();
   for (const auto& run : runs) {

@@ -96,7 +96,8 @@ void check_is_run(const RunData& run) {
   for (const auto* file : {"config.yaml", "status.json", "metrics.jsonl"}) {
     if (fs::exists(fs::path(run.folder) / file, failed)) return;
   }
-  throw InputError("not a run folder", run.folder, "pass the folder of a run, like runs/mnist");
+  throw InputError("not a run folder", run.folder,
+                   base::did_you_mean_file(run.folder) + "pass the folder of a run, like runs/mnist");
 }
 
 }  // namespace

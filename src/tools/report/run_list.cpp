@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "tools/report/page.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::array<const char*, 2> kOwnKeys = {"run.name", "run.dir"};  // the folder says so
-constexpr std::array<const char*, 5> kMoreIsBetter = {"accuracy", "f1", "auc", "reward", "recent_reward"};
+constexpr std::array kMoreIsBetter = {"accuracy", "f1", "auc", "r2", "reward", "recent_reward"};
 constexpr std::array<const char*, 2> kNoMetrics = {"seconds", "samples_per_second"};
 
 template <class Words>
@@ -234,7 +235,7 @@ std::vector<std::string> usual_columns(const RunList& list) {
   std::vector<std::string> words = {"state", "epoch", "step"};
   words.emplace_back(has(list, "eval_loss") ? "eval_loss" : "train_loss");
   if (!has(list, words.back())) words.pop_back();
-  for (const auto* name : {"accuracy", "recent_reward"})
+  for (const auto* name : {"accuracy", "r2", "recent_reward"})
     if (has(list, name)) words.emplace_back(name);
   auto keys = list.differs;
   if (keys.size() > kMostKeys)  // as in a folder of several tasks: the names of task and model come first
@@ -287,7 +288,9 @@ RunList list_runs(const std::vector<fs::path>& folders) {
 RunList list_runs(const fs::path& folder) {
   std::error_code failed;
   if (!fs::is_directory(folder, failed))
-    throw InputError("no such folder", folder.string(), "pass the folder that holds the runs, like runs");
+    throw InputError(
+        "no such folder", folder.string(),
+        base::did_you_mean_file(folder.string()) + "pass the folder that holds the runs, like runs");
   if (fs::exists(folder / "status.json", failed)) return list_runs(std::vector{folder});
   return list_runs(folders_in(folder));
 }

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <fstream>
 #include <list>
-#include <optional>
-#include <set>
 #include <thread>
 #include <utility>
 

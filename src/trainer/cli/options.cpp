@@ -29,9 +29,11 @@ bool is_short(const std::string& name) {
 
 constexpr size_t kOwn = 4;  // the options that every command has
 
+// In lines of at most 100 columns.
 std::string help_line(const std::string& left, const std::string& help) {
-  if (left.size() > 24) return format("  {}\n  {:24}  {}\n", left, "", help);
-  return format("  {:24}  {}\n", left, help);
+  const auto text = base::wrapped(std::string(26, ' ') + help, 98).substr(26);
+  if (left.size() > 24) return format("  {}\n  {:24}  {}\n", left, "", text);
+  return format("  {:24}  {}\n", left, text);
 }
 
 // "epochs" of "--epochs=3"; the long name of -h, -q and -v.
@@ -70,6 +72,8 @@ void Options::refuse_unknown(const std::string& arg) const {
   for (const auto& option : options_) names.push_back(option.name);
   const auto near = base::nearest(bare, names);
   std::string meant = near ? "--" + *near : "";
+  for (const auto* foreign : {"gpus", "n", "np", "nproc-per-node", "num-processes"})
+    if (bare == foreign && find("ranks")) meant = "--ranks";
   auto key = find("set") ? config::nearest_path(bare) : "";
   if (config::find_key(key + ".name")) key += ".name";  // of a section: which model, which optimiser
   if (config::find_key(key) && (!near || base::edit_distance(bare, *near) > 1)) {
@@ -131,8 +135,10 @@ std::vector<po::option> Options::parsed_options(const std::vector<std::string>& 
         .options;
   } catch (const po::invalid_command_line_syntax& error) {
     const auto option = "--" + name_in(error.get_option_name());
-    refuse(error.kind() == po::invalid_syntax::extra_parameter ? option + " takes no value"
-                                                               : option + " needs a value");
+    const auto* known_option = find(option.substr(2));
+    if (error.kind() == po::invalid_syntax::extra_parameter || !known_option)
+      refuse(option + " takes no value");
+    refuse(format("{} needs a value: {}", option, known_option->placeholder));
   } catch (const po::error& error) {
     refuse(error.what());
   }
@@ -196,7 +202,13 @@ void Options::take_words(const std::vector<std::string>& words) const {
     } else if (i < words.size()) {
       *words_[i].value = words[i];
     } else if (words_[i].required) {
-      refuse(format("{} is missing", words_[i].name));
+      const auto taken = std::ranges::find_if(options_, [](const Option& option) {
+        auto* const* text = std::get_if<std::string*>(&option.value);
+        return text && option.given && (*text)->ends_with(".yaml");
+      });
+      refuse(
+          format("{} is missing", words_[i].name) +
+          (taken == options_.end() ? "" : format(": --{} took the file's name as its value", taken->name)));
     }
   }
   if (words.size() <= words_.size()) return;
@@ -206,7 +218,8 @@ void Options::take_words(const std::vector<std::string>& words) const {
 }
 
 std::string Options::help() const {
-  auto text = format("lockstep {}: {}\n\nusage: lockstep {}", command_, summary_, command_);
+  auto text =
+      base::wrapped(format("lockstep {}: {}", command_, summary_), 100) + "\n\nusage: lockstep " + command_;
   for (const auto& word : words_) text += word.required ? " " + word.name : " [" + word.name + "]";
   text += " [options]\n\n";
   for (const auto& word : words_) text += help_line(word.name, word.help);

@@ -75,7 +75,9 @@ const std::vector<Key> kKeys = {
     {KEY(task.eval_file),
      "a file of samples to evaluate on; empty = split off from `file`",
      {.path = true, .use = kTask}},
-    {KEY(task.delimiter), "the column separator", {.use = kTask}},
+    {KEY(task.delimiter),
+     "the column separator; task csv finds `;` and tabs in the file if this is a comma",
+     {.use = kTask}},
     {KEY(task.label),
      "the label's column, by name or index, -1 = the last; empty = the one named label, target or class, "
      "else the last",
@@ -99,6 +101,9 @@ const std::vector<Key> kKeys = {
      {.choices = {"refuse", "skip"}, .use = kTask}},
     {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kTask}},
     {KEY(task.ignore), "columns that are not features, by name or index", {.use = kTask}},
+    {KEY(task.categories),
+     "feature columns that become one column of 0 and 1 per value (one-hot), by name or index",
+     {.use = kTask}},
     {KEY(task.missing),
      "cells without a value: refuse = an error, drop = omit the row, mean = use the mean of the training "
      "rows",

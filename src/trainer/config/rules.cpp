@@ -13,19 +13,14 @@ namespace {
 
 using S = Settings;
 
-// Other modes leave `parallel` out.
-bool shares_layers(const S& s) {
-  return s.train.mode == TrainMode::ddp && s.parallel.tensor > 1;
-}
-bool shares_stages(const S& s) {
-  return s.train.mode == TrainMode::ddp && s.parallel.pipeline > 1;
-}
-
 #define WHEN(condition) [](const S& s) -> bool { return condition; }
 
 const Choice kGraph = {"train.graph", "", WHEN(s.train.graph)};
-const Choice kSharedLayers = {"parallel.tensor", "above 1", shares_layers};
-const Choice kStages = {"parallel.pipeline", "above 1", shares_stages};
+// other modes leave `parallel` out
+const Choice kSharedLayers = {"parallel.tensor", "above 1",
+                              WHEN(s.train.mode == TrainMode::ddp && s.parallel.tensor > 1)};
+const Choice kStages = {"parallel.pipeline", "above 1",
+                        WHEN(s.train.mode == TrainMode::ddp && s.parallel.pipeline > 1)};
 const Choice kStaticGraph = {"ddp.static_graph", "", WHEN(s.ddp.static_graph)};
 const Choice kNoDecay = {"optim.no_decay", "", WHEN(!s.optim.no_decay.empty())};
 const Choice kAccumulate = {"train.accumulate", "above 1", WHEN(s.train.accumulate > 1)};
@@ -327,13 +322,7 @@ void check_conflicts(const Loaded& loaded) {
   mistakes.refuse();
 }
 
-// make_model() refuses it: nothing more is to be said.
-bool is_refused_later(const Key& key, const Settings& settings) {
-  return key.path == "model.checkpointing" && settings.model.checkpointing;
-}
-
-// One line for all keys of one cause. Where most keys are set, as in a run's resolved config, a default is no
-// choice.
+// One line for all keys of one cause. If most keys are set, as in a run's config, a default is no choice.
 void warn_unused(Loaded& loaded) {
   const Settings defaults;
   const auto written =
@@ -342,7 +331,8 @@ void warn_unused(Loaded& loaded) {
   std::map<std::string, std::vector<std::string>> unused;  // by what selects them
   for (const Key& key : keys()) {
     const bool chosen = !resolved || value_text(key, loaded.settings) != value_text(key, defaults);
-    if (!chosen || !is_set(loaded, key.path) || is_refused_later(key, loaded.settings)) continue;
+    if (!chosen || !is_set(loaded, key.path)) continue;
+    if (key.path == "model.checkpointing" && loaded.settings.model.checkpointing) continue;  // refused later
     auto& names = unused[key.rules.use.selector];
     if (!may_be_used(key, loaded.settings)) {
       names.push_back(key.path);

@@ -313,10 +313,6 @@ void refuse_not_finite(const Team& team, const Learner& learner, const TrainingS
               "lower optim.lr or set train.clip_norm; the last good checkpoint stays");
 }
 
-bool is_same_place(const TrainingState& a, const TrainingState& b) {
-  return a.step == b.step && a.epoch == b.epoch && a.epoch_trained == b.epoch_trained;
-}
-
 bool is_multiple(int64_t number, int64_t every) {
   return every > 0 && number % every == 0;
 }
@@ -349,7 +345,9 @@ bool Checkpoints::is_wanted(const TrainingState& state) {
 
 void Checkpoints::save(const TrainingState& state, const LossTrace& losses) {
   if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_pending_ = true;
-  if (saved_ && is_same_place(*saved_, state)) return;
+  if (saved_ && saved_->step == state.step && saved_->epoch == state.epoch &&
+      saved_->epoch_trained == state.epoch_trained)
+    return;
   take(state, losses, std::exchange(best_is_new_, false) ? Name::both : Name::step);
   saved_ = state;
   saved_at_ = Clock::now();
@@ -398,8 +396,7 @@ void Checkpoints::warn(const std::exception& error) {
                "\nTraining continues. Further checkpoint failures are not reported.");
 }
 
-// The file of the request goes when the checkpoint is whole and the status names it, or when it cannot be
-// written.
+// The file of the request goes when the checkpoint is whole and the status names it, or cannot be written.
 void Checkpoints::answer_when_written(const TrainingState& state) {
   if (!answer_is_pending_ || !writer_->idle()) return;
   answer_is_pending_ = false;

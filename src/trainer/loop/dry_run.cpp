@@ -50,8 +50,7 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// The seconds of a step. One forward and backward on the first batch is tried; an accumulating step has
-// several.
+// The seconds of a step. One forward and backward on the first batch is tried; accumulating steps have more.
 double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   using Clock = std::chrono::steady_clock;
   TrainingState start;
@@ -64,12 +63,6 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   step.run(1, epoch, losses, clock);
   losses.read_pending();
   return std::chrono::duration<double>(Clock::now() - begin).count() * static_cast<double>(accumulate);
-}
-
-Feed feed_of_single_batches(const Setup& setup, const Learner& learner) {
-  auto settings = setup.settings;
-  settings.train.accumulate = 1;
-  return learner.source->feed(settings);
 }
 
 // What the training would be, and cost.
@@ -87,7 +80,7 @@ Json facts_of(const Setup& setup, const Learner& learner, const Size& whole, dou
       {"rank_mb", megabytes(rank_bytes)},
       {"peak_mb", peak_megabytes()},
       {"ranks", setup.team->world()},
-      {"ranks_in_a_process", launch::spawned_rank_count()},
+      {"ranks_in_a_process", s.train.as_world > 0 ? launch::spawned_rank_count() : 0},
       {"launcher", setup.team->job().launcher},
       {"device", setup.team->device().str()},
       {"threads", setup.session->threads()},
@@ -126,8 +119,8 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
                   text("device"), whole("threads"), text("mode"));
   lines += format("steps       {} per epoch, each of {} samples over all ranks; {} in total\n",
                   whole("steps_per_epoch"), whole("samples_per_step"), whole("steps"));
-  lines += format("time        {:.3g} ms per step, about {} of training\n", 1e3 * number("step_seconds"),
-                  run_folder::short_time(number("seconds")));
+  lines += format("time        {} per step, about {} of training\n",
+                  run_folder::step_time(number("step_seconds")), run_folder::short_time(number("seconds")));
   return lines + "A dry run: nothing was written.";
 }
 
@@ -143,7 +136,9 @@ int dry_run(const Command& command, bool as_json) {
   double step_seconds = 0;
   TrainingStep step(setup, learner);
   learner.source->prepare(learner.model->net(), TrainingState{});
-  const auto feed = feed_of_single_batches(setup, learner);
+  auto single = setup.settings;
+  single.train.accumulate = 1;
+  const auto feed = learner.source->feed(single);
   for (int i = 0; i < kTries; ++i) step_seconds = try_step(feed, step, setup.settings.train.accumulate);
   const auto size = size_of(*learner.model);
   std::vector<double> whole{static_cast<double>(size.parameters), size.bytes};

@@ -50,13 +50,7 @@ std::string job_scripts_file() {
   return file ? file : "";
 }
 
-void write_job_scripts_file(const fs::path& folder) {
-  const auto file = job_scripts_file();
-  if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
-}
-
-// What --resume names: the folder of a run, or a checkpoint to start a new one from. Found before a long
-// load.
+// What --resume names: the folder of a run, or a checkpoint to start a new one from. Found before loading.
 struct Resume {
   RunAttempt attempt;
   std::optional<SavedCheckpoint> file;
@@ -168,7 +162,8 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   setup.team->together([&] {
     if (folder && start.attempt.continues_run) run_folder::begin_in(folder->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
-    if (folder) write_job_scripts_file(folder->path());
+    if (const auto file = job_scripts_file(); folder && !file.empty())
+      base::write_output(file, fs::absolute(folder->path()).string() + "\n", kAnotherFile);
   });
   return trainer;
 }

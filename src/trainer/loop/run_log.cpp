@@ -177,9 +177,8 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const EpochMet
   run_folder::Curves curves = {{"epoch/train_loss", train_loss}, {"epoch/seconds", took}};
   std::string words;
   for (const auto& [name, value] : measured.values) {
-    words +=
-        format("{}{} {:.{}f}", words.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
-               name, value, measured.counts.contains(name) ? 0 : 4);
+    words += format("{}{} {}", words.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
+                    name, measured.counts.contains(name) ? format("{:.0f}", value) : metric_text(value));
     line[name == "loss" ? "eval_loss" : name] = value;
     curves.emplace_back(measured.curves + "/" + name, value);
   }
@@ -280,9 +279,10 @@ Json json_of(const WorstSample& sample) {
           {"pixels", hex}};
 }
 
-Json rows_of(const at::Tensor& confusion) {
+template <class Number>
+Json rows_of(const at::Tensor& table) {
   Json rows = Json::array();
-  const auto cell = confusion.accessor<int64_t, 2>();
+  const auto cell = table.accessor<Number, 2>();
   for (int64_t row = 0; row < cell.size(0); ++row) {
     Json line = Json::array();
     for (int64_t column = 0; column < cell.size(1); ++column) line.push_back(cell[row][column]);
@@ -365,7 +365,9 @@ void RunFacts::evaluated(const Metrics& metrics, WorstSamples worst, int64_t ste
   (*json_)["evaluation"] = {
       {"step", step}, {"epoch", epoch}, {"values", values}, {"classes", setup_.data.class_names}};
   if (const auto* classes = dynamic_cast<const ClassMetrics*>(&metrics))
-    (*json_)["evaluation"]["confusion"] = rows_of(classes->confusion());
+    (*json_)["evaluation"]["confusion"] = rows_of<int64_t>(classes->confusion());
+  if (const auto* numbers = dynamic_cast<const NumberMetrics*>(&metrics))
+    (*json_)["evaluation"]["points"] = rows_of<double>(numbers->points());
   if (Clock::now() - written_ > kSeldom) write();
 }
 

@@ -17,8 +17,7 @@ namespace lockstep::train {
 namespace {
 
 // One small all-reduce a quarter of a second is under 0.5 % of the time even over TCP. The limit in steps is
-// for steps that suddenly become slow: 100 of them at 50 ms are still the 5 s in which a signal must end the
-// run.
+// for steps that suddenly become slow: 100 at 50 ms are still the 5 s in which a signal must end the run.
 constexpr double kInterval = 0.25;
 constexpr int64_t kMostSteps = 100;
 
@@ -129,11 +128,6 @@ RunEnding ending_of(const StepDecision& decision) {
       "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint stays");
 }
 
-void log_stopping(const RunEnding& ending) {
-  if (ending.stopped())
-    log::info(format("{}: stopping with a checkpoint; --resume auto resumes from it", ending.reason));
-}
-
 }  // namespace
 
 RunWatch::RunWatch(const Settings& settings, const Team& team, Deadline deadline,
@@ -209,7 +203,8 @@ void RunWatch::stop_for(const StepDecision& decision) {
   if (decision.stop == Stop::not_finite) return;
   const auto ending = ending_of(decision);
   // at once: a launcher that is interrupted may end the ranks while they write
-  if (!ending_) log_stopping(ending);
+  if (!ending_ && ending.stopped())
+    log::info(format("{}: stopping with a checkpoint; --resume auto resumes from it", ending.reason));
   ending_ = ending;
 }
 

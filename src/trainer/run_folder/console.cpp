@@ -51,6 +51,10 @@ std::string short_time(double seconds) {
   return format("{}h{:02}m", s / 3600, s % 3600 / 60);
 }
 
+std::string step_time(double seconds) {
+  return seconds < 1 ? format("{:.3g} ms", 1e3 * seconds) : format("{:.3g} s", seconds);
+}
+
 std::string progress_line(const Progress& progress, int width) {
   std::vector<std::string> parts = {format("Epoch {}/{}", progress.epoch + 1, progress.epochs),
                                     format("step {}/{}", progress.step, progress.steps),

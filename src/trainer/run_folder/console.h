@@ -26,6 +26,9 @@ std::string progress_line(const Progress& progress, int width);
 /// 45s, 3m05s, 2h07m.
 std::string short_time(double seconds);
 
+/// "12.3 ms", "24.1 s".
+std::string step_time(double seconds);
+
 /// For -q: a training that begins from now on prints no lines.
 void silence_trainings();
 bool trainings_are_silent();

@@ -404,8 +404,9 @@ std::optional<RunFolder> newest_unfinished(const Settings& asked) {
 
 RunFolder named_folder(const fs::path& path, const Settings& asked) {
   if (!fs::exists(fs::symlink_status(path / kConfigFile))) {
-    throw InputError("not a run folder: it holds no config.yaml", path.string(),
-                     "pass a folder like runs/mnist, a checkpoint, or auto");
+    throw InputError(
+        "not a run folder: it holds no config.yaml", path.string(),
+        base::did_you_mean_file(path.string()) + "pass a folder like runs/mnist, a checkpoint, or auto");
   }
   const auto then = config_in(path);
   auto lock = RunLock::take(path);

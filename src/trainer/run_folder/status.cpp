@@ -100,12 +100,6 @@ std::string place_of(const RunStatus& status) {
   return status.host.empty() ? "" : " on " + status.host;
 }
 
-void set_died(RunStatus& status) {
-  status.state = RunState::failed;
-  status.reason = format("its process{}{} exited without reporting a status{}", process_of(status),
-                         place_of(status), status.reason.empty() ? "" : ": " + status.reason);
-}
-
 // A full disk has no room for a second file, but the blocks of the old one. What is longer than that is
 // written first, as it may find no room.
 bool overwrite(const std::string& path, std::string text) {
@@ -227,7 +221,10 @@ StatusReport job_status(const fs::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between
-    if (status.state == RunState::running) set_died(status);
+    if (status.state == RunState::running)
+      status.reason = format("its process{}{} exited without reporting a status{}", process_of(status),
+                             place_of(status), status.reason.empty() ? "" : ": " + status.reason);
+    if (status.state == RunState::running) status.state = RunState::failed;
   }
   const std::string name = name_of(status.state);
   StatusReport report{name, row_of(status.state).exit_status, status};

@@ -64,12 +64,6 @@ std::vector<Rewrite> rewrites_of(const Settings& settings, const std::string& fi
   return all;
 }
 
-// No copy may take the place of any original.
-void check_rewrites(const std::vector<Rewrite>& all) {
-  for (const auto& written : all)
-    for (const auto& read : all) exported::check_rewrite(read.original, written.copy, kPt2);
-}
-
 // A graph is not changed, so what it answers stays as it was trained.
 void tell_scale(Setup& setup, const Tree& tree) {
   if (!recall(setup, tree) || !setup.data.label_scale) return;
@@ -100,7 +94,10 @@ int export_pt2(const Command& command, const std::string& checkpoint, const std:
   auto setup = join_job(command);
   const auto& team = *setup.team;
   const auto all = rewrites_of(setup.settings, file);
-  on_first(team, [&] { check_rewrites(all); });
+  on_first(team, [&] {  // no copy may take the place of any original
+    for (const auto& written : all)
+      for (const auto& read : all) exported::check_rewrite(read.original, written.copy, kPt2);
+  });
   const auto saved = read_saved(team, checkpoint);
   const auto state_dict = find_state_dict(saved.tree, saved.path);
   on_first(team, [&] {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/launch/job.h"
+
 namespace lockstep::train {
 
 /// What stands on its command line.
@@ -18,5 +20,8 @@ struct Command {
   bool elsewhere = false;    // the config is of a run, whose GPUs need not be here
   bool whole_model = false;  // each rank takes it, whatever `parallel` says
 };
+
+/// Starts this program again as the ranks of a job on this machine, and returns the job's exit status.
+int start_ranks(const Job& alone, int ranks);
 
 }  // namespace lockstep::train

@@ -325,6 +325,13 @@ int spawn_ranks(StartedJob begun) {
   return status;
 }
 
+int start_ranks(const Job& alone, int ranks) {
+  const auto meeting = format("ranks-{}-{}", ::getpid(), base::random_word());
+  const int status = launch::spawn_ranks(alone, ranks, {"LOCKSTEP_MEETING=" + meeting});
+  remove_meeting(alone, ranks, meeting);
+  return status;
+}
+
 int threads_of_rank(const TrainSettings& train, bool trained) {
   if (train.threads > 0) return static_cast<int>(train.threads);
   return train.as_world > 0 && !trained ? 1 : 0;

@@ -25,6 +25,7 @@
 #include "trainer/config/keys.h"
 #include "trainer/modes/model.h"
 #include "trainer/provoke/provoke.h"
+#include "trainer/run_folder/console.h"
 
 namespace lockstep::train {
 namespace {
@@ -302,9 +303,10 @@ ImageLayout measured_layout(const Setup& setup) {
   setup.team->sum(both);
   const double ranks = setup.team->world();
   const bool last = both[1] < both[0];
-  log::info(format("train.layout: auto chose {}: {:.3g} ms per batch, against {:.3g} ms in {}",
-                   word_of(last ? channels_last : nchw), 1e3 * std::min(both[0], both[1]) / ranks,
-                   1e3 * std::max(both[0], both[1]) / ranks, word_of(last ? nchw : channels_last)));
+  const auto time = [&](double seconds) { return run_folder::step_time(seconds / ranks); };
+  log::info(format("train.layout: auto chose {}: {} per batch, against {} in {}",
+                   word_of(last ? channels_last : nchw), time(std::min(both[0], both[1])),
+                   time(std::max(both[0], both[1])), word_of(last ? nchw : channels_last)));
   return last ? channels_last : nchw;
 }
 

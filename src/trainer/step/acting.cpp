@@ -10,7 +10,6 @@
 #include <deque>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -173,8 +172,7 @@ class Acting : public SampleSource {
     return dict;
   }
 
-  // Where the ranks are others, their environments start again, and what is left of the epoch learns from a
-  // round of theirs.
+  // Where the ranks are others, their environments start again, and the rest of the epoch learns from theirs.
   void restore(const std::optional<Tree>& dict, TrainingState& state) override {
     if (dict) {
       const auto recent = as_tensor(get(*dict, "recent"), "recent").to(torch::kFloat64).contiguous();

@@ -204,6 +204,7 @@ TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   EXPECT_EQ(calls_in(fault), wanted);
   const auto dead = test::error_from<Error>([&] { monitor->require_alive(); });
   EXPECT_EQ(calls_in(dead.fault()).size(), 2u);
+  EXPECT_EQ(dead.hint(), fault.hint) << "a checkpoint does not help";
 }
 
 TEST(PeerMonitor, WhoseOwnPartFailedIsNoLostRank) {

@@ -90,8 +90,7 @@ def train(data, model, make_optimizer, rate=None, hook=None, batch=16, epochs=4)
         if rate:
             for group in optimizer.param_groups:
                 group["lr"] = rate(epoch + 1)
-    return {"model": model.module.state_dict(), "lr": optimizer.param_groups[0]["lr"],
-            "state": optimizer.state_dict()["state"]}
+    return {"model": model.module.state_dict(), "lr": optimizer.param_groups[0]["lr"], "state": optimizer.state_dict()["state"]}
 
 
 def main():

@@ -115,21 +115,11 @@ int device_of_call(const c10::FunctionSchema& schema, const Stack& arguments) {
 }
 
 bool waits_for_host(const std::string& name, const Stack& arguments) {
-  static const std::set<std::string> those = {
-      "aten::_local_scalar_dense",
-      "aten::nonzero",
-      "aten::masked_select",
-      "aten::_unique",
-      "aten::_unique2",
-      "aten::unique_dim",
-      "aten::equal",
-      "aten::unique_consecutive",
-      "aten::repeat_interleave",
-      "aten::bincount",
-      "aten::_ctc_loss",
-      "aten::unique_dim_consecutive",
-  };
-  return those.count(name) > 0 || (takes_indices(name) && has_mask(arguments));
+  static const std::string those =
+      " aten::_local_scalar_dense aten::nonzero aten::masked_select aten::_unique aten::_unique2 "
+      "aten::unique_dim aten::equal aten::unique_consecutive aten::repeat_interleave aten::bincount "
+      "aten::_ctc_loss aten::unique_dim_consecutive ";
+  return those.find(" " + name + " ") != std::string::npos || (takes_indices(name) && has_mask(arguments));
 }
 
 void host_waits(cudaStream_t stream) {

@@ -221,12 +221,9 @@ void expect_alike(const Result& got, const Result& want, double tolerance) {
              (!b.defined() || b.numel() == 0 || b.eq(0).all().item<bool>());
     return at::allclose(a.cpu(), b, tolerance, tolerance);
   };
-  EXPECT_TRUE(alike(got.output, want.output));
-  EXPECT_TRUE(alike(got.input_gradient, want.input_gradient));
-  EXPECT_TRUE(alike(got.weight_gradient, want.weight_gradient));
-  EXPECT_TRUE(alike(got.bias_gradient, want.bias_gradient));
-  EXPECT_TRUE(alike(got.running_mean, want.running_mean));
-  EXPECT_TRUE(alike(got.running_var, want.running_var));
+  for (const auto member : {&Result::output, &Result::input_gradient, &Result::weight_gradient,
+                            &Result::bias_gradient, &Result::running_mean, &Result::running_var})
+    EXPECT_TRUE(alike(got.*member, want.*member));
 }
 
 // This rank's samples: `empty` has none.

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::string_view kStem = "step-", kExtension = ".pt";
 
-/// A missing folder counts as empty.
-bool is_missing(const std::error_code& failure) {
-  return failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
-}
-
 }  // namespace
 
 std::string checkpoint_name(int64_t step) {
@@ -40,7 +35,9 @@ std::vector<fs::path> checkpoints_in(const std::string& folder, std::error_code&
        entry.increment(failure)) {
     if (step_in_name(entry->path().filename().string())) files.push_back(entry->path());
   }
-  if (is_missing(failure)) failure.clear();
+  // a missing folder counts as empty
+  if (failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory)
+    failure.clear();
   return files;
 }
 

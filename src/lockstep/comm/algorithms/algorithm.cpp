@@ -14,13 +14,10 @@ int rounds(int ranks) {
   return std::bit_width(static_cast<unsigned>(ranks - 1));
 }
 
-bool is_power(int ranks) {
-  return std::has_single_bit(static_cast<unsigned>(ranks));
-}
-
 // What the ranks beyond a power of two cost: everything to a neighbour, and back.
 double folding(int world, double bytes, const Network& net) {
-  return is_power(world) ? 0 : 2 * (net.alpha + bytes * net.beta) + bytes * net.gamma;
+  const bool is_power = std::has_single_bit(static_cast<unsigned>(world));
+  return is_power ? 0 : 2 * (net.alpha + bytes * net.beta) + bytes * net.gamma;
 }
 
 double star_seconds(Ranks ranks, double bytes, const Network& net) {

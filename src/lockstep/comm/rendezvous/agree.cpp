@@ -17,11 +17,6 @@ namespace {
 
 constexpr size_t kNamedFacts = 3;
 
-// A rank that was started over ssh does not know the job id, but belongs to the job.
-bool is_unknown(const std::string& name, const std::string& value) {
-  return name == kJobIdFact && value.empty();
-}
-
 std::string value_or_nothing(const std::string& value) {
   return value.empty() ? "not set" : base::printable(value);
 }
@@ -34,7 +29,7 @@ std::string one_difference(const std::string& name,
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto found = all[rank].find(name);
     const std::string value = found == all[rank].end() ? "" : found->second;
-    if (is_unknown(name, value)) continue;
+    if (name == kJobIdFact && value.empty()) continue;  // a rank started over ssh does not know its job's id
     if (first == all.size()) {
       first = rank;
       expected = value;
@@ -100,11 +95,6 @@ std::string shared_gpu(const std::vector<std::vector<Gpu>>& gpus) {
   return "";
 }
 
-// NCCL 2.30 and later allows two ranks on one GPU if this is set; it is slow.
-bool may_share_gpus() {
-  return launch::text_of(launch::current_environment(), "NCCL_MULTI_RANK_GPU_ENABLE") == "1";
-}
-
 }  // namespace
 
 std::string difference(const std::vector<Facts>& facts) {
@@ -147,7 +137,9 @@ void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch
   for (const auto& [uuid, bus] : own)
     if (!uuid.empty()) gpus.push_back({uuid, bus, job.host, job.node_rank});
   const auto all = runtime.gather(base::as_line(nlohmann::json(gpus)));
-  const bool compares = job.rank == 0 && !may_share_gpus();
+  // NCCL 2.30 and later allows two ranks on one GPU if this is set; it is slow
+  const auto may_share = launch::text_of(launch::current_environment(), "NCCL_MULTI_RANK_GPU_ENABLE");
+  const bool compares = job.rank == 0 && may_share != "1";
   const auto shared = runtime.broadcast(compares ? shared_gpu(unpack_all<std::vector<Gpu>>(all)) : "");
   if (shared.empty()) return;
   throw InputError(shared, format("{} ranks, launcher {}", job.world, job.launcher),

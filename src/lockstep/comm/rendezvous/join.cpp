@@ -182,10 +182,6 @@ void agree_on_layout(launch::Runtime& runtime) {
   runtime.set_place(launch::place_in(layout, runtime.job().rank));
 }
 
-Facts facts_of_job(const Job& job) {
-  return {{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}};
-}
-
 }  // namespace
 
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job) {
@@ -226,7 +222,7 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
     if (plan.kind == RendezvousKind::address || plan.kind == RendezvousKind::file)
       runtime.set_exchange(move_exchange(runtime, timeout));
   }
-  agree(runtime, [&] { return facts_of_job(job); });
+  agree(runtime, [&] { return Facts{{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}}; });
 }
 
 }  // namespace lockstep::comm

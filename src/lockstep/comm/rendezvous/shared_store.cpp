@@ -12,7 +12,6 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <string_view>
 #include <thread>
 
 #include "lockstep/base/clock.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -129,8 +128,7 @@ StorePtr serve_store(const std::string& address, Listener listener, Milliseconds
   }
 }
 
-// c10d's errors for an unknown name or a refused connection are hard to read, so a connection of our own
-// checks this first.
+// c10d's errors for an unknown name or a refused connection are hard to read, so this checks first.
 StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t port, Milliseconds timeout) {
   const base::Deadline deadline(timeout);
   const auto place = format("{} port {}", base::printable(host), port);
@@ -146,8 +144,7 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(port, timeout));
   };
   try {
-    // c10d's client may wait longer than its timeout for a service that accepts the connection and sends
-    // nothing
+    // c10d's client may wait longer than its timeout for a service that accepts it and sends nothing
     auto store = base::run_for(deadline.left(), connect);
     if (store) return *store;
   } catch (const std::exception& error) {

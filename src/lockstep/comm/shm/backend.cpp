@@ -74,10 +74,6 @@ class FlatTensors {
   std::vector<FlatTensor> flats_;
 };
 
-bool is_dense_cpu(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && tensor.device().is_cpu();
-}
-
 bool takes_one_tensor(OpType type) {
   constexpr std::array kTypes = {OpType::BROADCAST,     OpType::ALLREDUCE, OpType::REDUCE,
                                  OpType::ALLGATHER,     OpType::GATHER,    OpType::SCATTER,
@@ -203,7 +199,8 @@ bool TransportBackend::is_for_inner(const BackendCall& call, const Tensors& outp
   const auto& alike = tensors_alike(call, outputs, inputs);
   const auto& own = alike.empty() ? inputs : alike;
   if (!inner() || own.empty()) return false;
-  return !is_dense_cpu(own[0]) || (takes_one_tensor(call.type) && own.size() != 1);
+  const bool is_dense_cpu = own[0].layout() == c10::kStrided && own[0].device().is_cpu();
+  return !is_dense_cpu || (takes_one_tensor(call.type) && own.size() != 1);
 }
 
 TransportBackend::WorkPtr TransportBackend::around(const BackendCall& call, Tensors& outputs, Tensors& inputs,

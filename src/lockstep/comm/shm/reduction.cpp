@@ -5,8 +5,6 @@
 #include <c10/util/Half.h>
 
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
 
 #include "lockstep/comm/shm/segment.h"
 #include "lockstep/kernels/level.h"

@@ -138,12 +138,22 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
-const char* const kLookAtRank =
-    "look in that rank's log; start the job again from its last checkpoint; "
-    "raise launch.timeout if a rank is only slow";
+const char* const kLookAtRank = "look in that rank's log; start the job again from its last checkpoint";
+const char* const kLookAtLateRank =
+    "look in that rank's log, and for calls that only some ranks make (to run a model on one rank, use "
+    "model->module()->forward()); raise launch.timeout if a rank is only slow";
+const char* const kLookAtCalls =
+    "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
+    "model->module()->forward())";
 const char* const kLookAtNode =
     "check that node and its network; start the job again from its last checkpoint; raise LOCKSTEP_SILENCE "
     "(seconds) if the network is known to pause";
+
+// What to do about the group's death.
+const char* hint_for(const Fault& death) {
+  if (death.code == Code::calls_differ) return kLookAtCalls;
+  return death.code == Code::rank_late ? kLookAtLateRank : kLookAtRank;
+}
 
 bool same_node(const Peer& a, const Peer& b) {
   return a.node == b.node && a.host == b.host;
@@ -352,7 +362,7 @@ void PeerMonitor::require_alive() {
   auto fault = death_;
   fault.what = "the process group failed earlier: " + fault.what;
   fault.where = where();
-  fault.hint = "end the job and start it again from its last checkpoint";
+  fault.hint = hint_for(fault);
   throw Error(std::move(fault));
 }
 
@@ -587,7 +597,7 @@ std::exception_ptr PeerMonitor::diagnose(const Collective& collective, const std
   const bool says_cause = cause.empty() || death_.what.find(cause) != std::string::npos;
   auto fault = death_;
   fault.where = where() + (says_cause ? "" : "; the backend said: " + cause);
-  fault.hint = host_is_silent() ? kLookAtNode : kLookAtRank;
+  fault.hint = host_is_silent() ? kLookAtNode : hint_for(fault);
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 
@@ -614,7 +624,7 @@ std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference differenc
     dead_ = true;
   }
   fault.where = "the process group, " + found;
-  fault.hint = "look for code that only some ranks run, or run in another order";
+  fault.hint = kLookAtCalls;
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 

@@ -10,14 +10,11 @@
 #include "lockstep/base/format.h"
 
 namespace lockstep::data {
-namespace {
-
-constexpr size_t kMostClasses = 10'000;
-
-}  // namespace
-
-Labels::Labels(int64_t classes, std::vector<std::string> names)
-    : training_(!names.empty()), names_(std::move(names)) {
+Labels::Labels(int64_t classes, std::vector<std::string> names, const std::string& column)
+    : subject_(column.empty() ? "the label" : "column " + base::printable(column) + ":"),
+      training_(!names.empty()),
+      most_(column.empty() ? 10'000 : 1000),
+      names_(std::move(names)) {
   if (names_.empty())
     for (int64_t i = 0; i < classes; ++i) names_.push_back(format("{}", i));
   for (size_t i = 0; i < names_.size(); ++i) numbers_[names_[i]] = i;
@@ -80,17 +77,19 @@ std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
 std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, const Where& where) {
   if (name.empty()) throw InputError("the label is missing", where(), "fill it in, or remove the row");
   if (const auto value = as_number(name); value && !std::isfinite(*value)) {
-    throw InputError(format("the label '{}' is not a class", base::printable(name)), where(),
+    throw InputError(format("{} '{}' is not a class", subject_, base::printable(name)), where(),
                      "write a name or a finite number, or remove the row");
   }
   if (!open_) {
-    throw InputError(format("the label '{}' is not one of the {} classes {}", base::printable(name),
+    throw InputError(format("{} '{}' is not one of the {} classes {}", subject_, base::printable(name),
                             names_.size(), base::printable(base::join(names_, ", "))),
                      where(), training_ ? "the training set has none" : "see task.classes");
   }
-  if (names_.size() == kMostClasses) {
-    throw InputError(format("more than {} different labels: is this column a class?", kMostClasses), where(),
-                     "set task.label to the label's column, or task.kind: regression to predict a number");
+  if (names_.size() == most_) {
+    throw InputError(format("{} has more than {} different values: is this column a class?", subject_, most_),
+                     where(),
+                     "set task.label to the label's column, task.kind: regression to predict a number, or "
+                     "task.ignore to leave the column out");
   }
   names_.push_back(name);
   return numbers_.emplace(name, names_.size() - 1).first;

@@ -44,11 +44,12 @@ size_t find_label(const std::string& wanted, const std::vector<std::string>& hea
 /// The key of a column for find_column(): its name if no other column has it, else its index.
 std::string column_key(const std::vector<std::string>& header, bool named, size_t column);
 
-/// Numbers the labels in order of appearance; sorted() then gives each its place in the order of the classes.
+/// Numbers labels, or a column's values, in order of appearance; sorted() then gives each its place in the
+/// order of the classes.
 class Labels {
  public:
-  /// The allowed ones: `names`, else 0 to `classes` - 1, else (0) any.
-  explicit Labels(int64_t classes = 0, std::vector<std::string> names = {});
+  /// The allowed ones: `names`, else 0 to `classes` - 1, else (0) any. `column`: of other values.
+  explicit Labels(int64_t classes = 0, std::vector<std::string> names = {}, const std::string& column = {});
 
   int64_t number(std::string_view text, const Where& where);
   /// In the order of their numbers.
@@ -61,7 +62,9 @@ class Labels {
  private:
   std::map<std::string, int64_t>::iterator add(const std::string& name, const Where& where);
 
-  bool training_;  // the names are those of a training set
+  std::string subject_;  // of messages
+  bool training_;        // the names are those of a training set
+  size_t most_;
   std::vector<std::string> names_;
   std::map<std::string, int64_t> numbers_;
   bool open_ = true;  // new classes may come

@@ -66,10 +66,6 @@ namespace {
 constexpr size_t kChunk = 1 << 20;
 constexpr size_t kLongestLine = 64 << 20;
 
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t") == std::string_view::npos;
-}
-
 }  // namespace
 
 LineReader::LineReader(const std::string& path) : source_(path), buffer_(kChunk) {
@@ -115,9 +111,8 @@ bool LineReader::raw_line(std::string_view& line) {
 }
 
 bool LineReader::next(std::string_view& line) {
-  while (next_or_blank(line)) {
-    if (!is_blank(line)) return true;
-  }
+  while (next_or_blank(line))
+    if (line.find_first_not_of(" \t") != line.npos) return true;
   return false;
 }
 

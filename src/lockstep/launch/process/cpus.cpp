@@ -64,14 +64,11 @@ struct Bound {
   std::string because;
 };
 
-// If a plug-in of srun binds each task to its own cores, the mask is one task's.
-bool bound_by_slurm(const Environment& environment) {
-  return text_of(environment, "SLURM_CPU_BIND_TYPE").starts_with("mask_cpu");
-}
-
 Bound mask_bound(const Job& job, const Environment& environment, const CpuMask& mask,
                  std::optional<int> sharers) {
-  if (!sharers && job.launcher == "slurm" && bound_by_slurm(environment)) sharers = 1;
+  // if a plug-in of srun binds each task to its own cores, the mask is one task's
+  const bool bound_by_slurm = text_of(environment, "SLURM_CPU_BIND_TYPE").starts_with("mask_cpu");
+  if (!sharers && job.launcher == "slurm" && bound_by_slurm) sharers = 1;
   const int ranks = sharers.value_or(job.local_world);
   return {std::max(1, mask.cores / std::max(1, ranks)),
           format("{} for {}", base::counted(mask.cores, "allowed core"), base::counted(ranks, "rank"))};

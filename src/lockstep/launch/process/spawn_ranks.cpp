@@ -77,7 +77,7 @@ class Children {
     pid_t child = 0;
     const int code = base::start_program(program, child);
     if (code != 0)
-      throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), "train.as_world",
+      throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), host_,
                   "look at the limit of processes (ulimit -u)");
     ranks_[child] = rank;
   }

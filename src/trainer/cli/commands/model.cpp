@@ -15,7 +15,7 @@ static int run_model_check(const std::vector<std::string>& args) {
   Options options(
       "model check", "shows what a .pt2 holds, runs it, and compares it with Python",
       {"lockstep model check model.pt2", "lockstep model check model.pt2 --eval model.eval.pt2 --json",
-       "lockstep model check model.pt2 --against model.sample.safetensors"});
+       "lockstep model check model.pt2 --against model.sample.pt"});
   options.positional("MODEL.pt2", asked.path, "the file that torch.export.save wrote");
   options.add("eval", asked.eval_path, "FILE", "the same model, exported after model.eval()");
   options.add("against", asked.sample, "FILE",
@@ -53,7 +53,7 @@ int run_model(const std::vector<std::string>& args) {
       .kind = "action",
       .kinds = "actions",
       .examples = {"lockstep model template --input float32:3x224x224 --eval --sample > export.py",
-                   "lockstep model check model.pt2 --eval model.eval.pt2 --against model.sample.safetensors"},
+                   "lockstep model check model.pt2 --eval model.eval.pt2 --against model.sample.pt"},
       .members = {{"check", "shows what a .pt2 holds, runs it, and compares it with Python", run_model_check},
                   {"template", "prints a Python script that exports your model", run_model_template}}};
   return run_group(group, args);

@@ -5,21 +5,44 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/cli/commands.h"
+#include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
+namespace {
+
+// Each runs this program with the same arguments again.
+int start_ranks(int64_t ranks) {
+  const auto environment = launch::current_environment();
+  const auto job = launch::identify(environment, std::nullopt, "auto",
+                                    launch::current_surroundings(environment), launch::Phantoms::allow);
+  if (ranks < 1)
+    throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train",
+                     "as in --ranks 2");
+  if (job.world > 1)
+    throw UsageError(format("--ranks starts the ranks, but {} has started {}", job.launcher, job.world),
+                     "lockstep train", "leave out --ranks");
+  return train::start_ranks(job, static_cast<int>(ranks));
+}
+
+}  // namespace
 
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
   std::string fault, run_file, errors, silence, allocation;
+  int64_t ranks = 1;
   bool dry_run = false, as_json = false;
   Options options("train", "trains a config, and writes everything to a run folder",
-                  {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
+                  {"lockstep train configs/mnist.yaml --ranks 2", "srun lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
+  options.add("ranks", ranks, "N", "start N ranks on this machine, without mpirun or srun (default 1)");
   options.add("resume", resume, "auto|PATH",
               "auto: resume the newest unfinished run of this config, or start one; a run folder: resume it; "
               "a checkpoint: start from it in a new folder");
@@ -47,6 +70,7 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_SILENCE", silence},
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
+  if (ranks != 1 && launch::spawned_together() == 0) return start_ranks(ranks);
   std::replace(fault.begin(), fault.end(), '-', '_');
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
