@@ -51,8 +51,7 @@ struct ShownValue {
   std::string text;
 };
 
-/// One rank of a learner's program after its end. Asking for something that it has not shown throws
-/// CheckFailure.
+/// One rank of a learner's program after its end. CheckFailure for what it has not shown.
 class RankRun {
  public:
   RankRun(int rank, Ending ending);
@@ -149,8 +148,7 @@ std::string shown(const Row& numbers);
 
 /// CheckFailure where the ranks ended with different numbers under this name.
 void require_one_model(const Run& run, const std::string& name);
-/// CheckFailure where a rank did not end well; it names the rank that caused it. The ranks' output is in
-/// `folder`.
+/// CheckFailure where a rank did not end well; it names the cause. The ranks' output is in `folder`.
 void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder);
 /// FOLDER/rank-0.log
 std::string rank_log(const std::string& folder, int rank);

@@ -89,8 +89,7 @@ constexpr std::chrono::minutes kLockWithin{10};  // then the check goes on witho
 constexpr int kCoresOfACheck = 2;
 constexpr long kBytesOfACheck = 4L << 30;
 
-// Nothing where somebody else holds it. Another user's file in /tmp may be opened and locked, but not with
-// O_CREAT.
+// Nothing where somebody else holds it. Others' files in /tmp may be opened and locked, but not with O_CREAT.
 std::optional<Descriptor> try_lock(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW;
   Descriptor file(::open(path.c_str(), O_RDWR | kFlags));  // NFS locks only what may be written

@@ -5,8 +5,7 @@
 
 namespace lockstep::kernels {
 
-/// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch was not told to
-/// use less.
+/// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch may use them.
 bool multiplies_bf16();
 
 /// To the nearest, of two the even one; what is too small for a normal number is zero.

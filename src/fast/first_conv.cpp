@@ -102,8 +102,7 @@ LOCKSTEP_AVX512 void add(const ConvShape& shape, const float* padded, const floa
     }
 }
 
-// What one image gives to nine taps and the bias, [10][out], of 16 or 32 channels, at which all of these
-// begin.
+// What one image gives to nine taps and the bias, [10][out], of 16 or 32 channels, where these begin.
 void add_first_gradient_avx512(const ConvShape& shape, const float* padded, const float* gradient,
                                const uint8_t* winner, int channels, float* to) {
   const auto run = channels == kLanes ? add<1> : add<2>;

@@ -91,8 +91,7 @@ LOCKSTEP_AVX512 void list_channels_avx512(const float* values, int64_t stride, c
 
 #endif
 
-// Of windows side by side those that have a gradient: at[i] = corners[i] + steps[winner[i]]. How many there
-// are.
+// Of windows side by side those that have a gradient: at[i] = corners[i] + steps[winner[i]]. Their number.
 int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* corners, const int32_t* steps,
                      int64_t count, [[maybe_unused]] SimdLevel level, ValueList to) {
 #if defined(__x86_64__)

@@ -1,5 +1,4 @@
-// Programs in which rank 1 goes another way than the others: tests/e2e/test_careless.py. By the library
-// alone.
+// Programs in which rank 1 goes another way than the others: tests/e2e/test_careless.py. Library only.
 #include <lockstep/base/error.h>
 #include <lockstep/parallel/ddp.h>
 #include <torch/nn/modules/linear.h>

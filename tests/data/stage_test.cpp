@@ -121,8 +121,7 @@ TEST(FindDataFile, LooksWhereDownloadersPutFiles) {
   EXPECT_THROW(data::find_data_file(folder / "nowhere", {"labels"}), InputError);
 }
 
-/// Runs `body` in a thread for each rank of a job whose nodes have so many ranks each. tests/e2e has
-/// processes.
+/// Runs `body` in a thread for each rank of a job whose nodes have so many ranks each. e2e has processes.
 void all_ranks(const std::vector<int>& nodes, const std::function<void(const NodeShare&)>& body) {
   const int world = std::accumulate(nodes.begin(), nodes.end(), 0);
   std::vector<std::string> texts(world);

@@ -1,5 +1,4 @@
-// Which MPI answers: by the launcher, by the program that started the ranks, by what is loaded, by
-// LOCKSTEP_MPI.
+// Which MPI answers: by the launcher, by the program that started the ranks, by what is loaded, LOCKSTEP_MPI.
 #include "lockstep/launch/process/mpi.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Captured steps against plain ones, to the bit, with a graph that replays on the CPU by doing the work
-// again.
+// Captured steps against plain ones, to the bit, with a graph that replays on the CPU by working again.
 #include "trainer/step/step.h"
 
 #include <gtest/gtest.h>

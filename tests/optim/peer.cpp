@@ -1,5 +1,4 @@
-// The C++ half of tests/e2e/test_optim.py: does what a .pt file of Python's asks for and writes the results
-// as one.
+// The C++ half of tests/e2e/test_optim.py: does what Python's .pt file asks for and writes one.
 
 #include <gtest/gtest.h>
 #include <torch/optim/adagrad.h>
@@ -124,8 +123,7 @@ std::unique_ptr<Optimizer> optimizer_of(const OptimSettings& settings,
   return std::make_unique<OwnTorchOptimizer>(torch_optimizer(settings.name, settings.lr, params));
 }
 
-/// {"optim", "params", "grads": [per step [per parameter]], "clip", "scaler", "state"} -> parameters and
-/// state.
+/// {"optim", "params", "grads": [per step [per parameter]], "clip", "scaler", "state"} -> the same.
 Tree run_optimizer(const Tree& given) {
   auto params = leaves(get(given, "params"));
   const auto optimizer = optimizer_of(optim_settings(get(given, "optim")), params);

@@ -1,5 +1,4 @@
-// DataParallel on logical devices of the CPU: what it computes against the bare module, and what it says
-// where it cannot.
+// DataParallel on logical devices of the CPU: what it computes against the bare module, and its errors.
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,6 +1,5 @@
 #pragma once
-// The peers' models: twins of those in peer.py, made in the same order so that a seed gives the same
-// parameters.
+// The peers' models: twins of those in peer.py, made in the same order for the same parameters.
 
 #include <torch/nn/module.h>
 

@@ -1,5 +1,4 @@
-// A task of one's own in one file: which of two rings does a point lie on? Built by the tests as a shared
-// library.
+// A task of one's own in one file: which of two rings does a point lie on? Built as a shared library.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 

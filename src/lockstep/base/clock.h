@@ -8,8 +8,7 @@
 namespace lockstep::base {
 
 /// Time since construction without suspensions: a scheduler may stop a job (SIGSTOP) for hours, and a timeout
-/// must not count that. For a thread that calls passed() often: a gap of more than half a second counts as
-/// half a second.
+/// must not count that. For a thread that calls passed() often, a longer gap counts as half a second.
 class AwakeTime {
  public:
   using Clock = std::chrono::steady_clock;

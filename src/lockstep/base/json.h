@@ -17,8 +17,7 @@ constexpr int kDeepestJson = 100;
 /// Whether brackets are nested at most kDeepestJson deep; undefined for text that is not JSON.
 bool is_shallow_json(std::string_view text);
 
-/// The value, or a discarded one (not an object, list or number) for text that is not JSON or nested too
-/// deeply.
+/// The value, or a discarded one (not an object, list or number) for text that is no JSON or nested too deep.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text) {
   return is_shallow_json(text) ? Json::parse(text.begin(), text.end(), nullptr, false)
@@ -52,8 +51,7 @@ std::string as_lines(const Json& json) {
 /// A parser's message without the name and number of its exception.
 std::string what_is_wrong(const nlohmann::json::exception& error);
 
-/// An error as JSON, for other ranks and for the program that started them. docs/reference/errors.md lists
-/// the fields.
+/// An error as JSON, for other ranks and for the program that started them. See docs/reference/errors.md.
 nlohmann::ordered_json to_json(const Fault& fault);
 /// nullopt if it is not an error; a field of another type counts as missing.
 std::optional<Fault> fault_in(const std::string& json);

@@ -31,8 +31,7 @@ constexpr int reducer_extras() {
   return std::is_constructible_v<Reducer, Args..., bool, bool> ? 1 : 0;
 }
 
-/// Extras that this Reducer does not take are left out; a Reducer that is made in another way does not
-/// compile.
+/// Extras that this Reducer does not take are left out; a Reducer made in another way does not compile.
 template <class Reducer, class... Args>
 std::shared_ptr<Reducer> construct_reducer(ReducerExtras extras, Args&&... args) {
   constexpr int kTaken = reducer_extras<Reducer, Args...>();
@@ -52,8 +51,7 @@ std::shared_ptr<Reducer> construct_reducer(ReducerExtras extras, Args&&... args)
     return std::make_shared<Reducer>(std::forward<Args>(args)...);
 }
 
-/// A node of the graph, held as this libtorch holds nodes: by a shared_ptr, or by a pointer that counts in
-/// the node (2.13).
+/// A node of the graph, held as this libtorch holds nodes: by a shared_ptr, or a counting pointer (2.13).
 template <class Node, class... Args>
 auto make_node(Args&&... args) {
   using Held = decltype(std::declval<Node&>().getptr());

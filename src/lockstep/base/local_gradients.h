@@ -1,6 +1,5 @@
 #pragma once
-// Gradients that ddp() did not average although it wraps their parameters. ddp() marks them; an optimiser
-// checks before a step.
+// Gradients that ddp() did not average although it wraps their parameters. Optimisers check before a step.
 
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 #pragma once
-// A file that somebody else may have written: mapped, read within its bounds, its tensors checked before they
-// are made.
+// A file that somebody else may have written: mapped, read within its bounds, its tensors checked first.
 
 #include <ATen/core/Tensor.h>
 

@@ -59,8 +59,7 @@ int64_t make_contiguous(checkpoint::TensorClaim& claim) {
   return is_empty ? 0 : stride;
 }
 
-// The checksum is the first entry of the metadata: over every byte of the file, with zeros for its own
-// digits.
+// The checksum is the first entry of the metadata: over the whole file, with zeros for its own digits.
 
 constexpr const char* kChecksumKey = "lockstep_crc32";
 constexpr std::string_view kNoChecksum = "00000000";

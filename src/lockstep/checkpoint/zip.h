@@ -62,8 +62,7 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 /// Writes it there. Nothing is left where the archive is damaged or there is no room.
 void unpack(const std::string& archive, const std::string& member, const std::string& path);
 
-/// Writes an archive whose records are what `records` writes. What the sink throws is thrown again at the
-/// end.
+/// Writes an archive whose records are what `records` writes. What the sink throws is rethrown at the end.
 void write_archive(const base::ByteSink& sink,
                    const std::function<void(caffe2::serialize::PyTorchStreamWriter&)>& records);
 

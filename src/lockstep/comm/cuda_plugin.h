@@ -37,8 +37,7 @@ struct NcclRequest {
   std::chrono::milliseconds timeout{0};
   std::string name = "0";                // the group's, in NCCL's reports
   std::vector<std::uint64_t> members{};  // for a part of the job: its ranks in the job; empty: all
-  // Called before each collective. If a collective fails at once, failed() returns the error to throw instead
-  // of NCCL's.
+  // Called before each collective. If a collective fails at once, failed() returns the error to throw.
   std::function<void(c10d::OpType)> begin = nullptr;
   std::function<std::exception_ptr(const std::string& what)> failed = nullptr;
 };

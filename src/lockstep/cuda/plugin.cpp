@@ -74,8 +74,7 @@ class Nccl : public ProcessGroupNCCL {
     return counted(c10d::OpType::ALLGATHER,
                    [&] { return ProcessGroupNCCL::allgather(outputs, inputs, options); });
   }
-  // Without a device id libtorch would guess one from the rank and open a communicator there that other ranks
-  // may not join.
+  // Without a device id libtorch would open a communicator on one that it guesses, which others may not join.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     auto there = options;
     if (there.device_ids.empty()) there.device_ids = {device_};

@@ -1,6 +1,5 @@
 #pragma once
-// The data sets that `lockstep data` knows: their files, digests and public mirrors. To add one, add a row to
-// catalog.cpp.
+// The data sets that `lockstep data` knows: files, digests and public mirrors. Each is a row of catalog.cpp.
 
 #include <cstdint>
 #include <string>

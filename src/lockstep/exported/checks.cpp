@@ -56,8 +56,7 @@ void check_lstm(const Values& values) {
   if (next != weights.size()) throw Error(format("lstm has {} weights, but needs {}", weights.size(), next));
 }
 
-// _weight_norm(v, g, dim): along the first or the last dimension its kernel reads a number of g for each of
-// v.
+// _weight_norm(v, g, dim): along the first or last dimension the kernel reads a number of g for each of v.
 void check_weight_norm(const Values& values) {
   const auto &v = values[0].toTensor(), &g = values[1].toTensor();
   const auto dim = values[2].toInt();

@@ -234,8 +234,7 @@ bool is_of_kind(const Json& json, c10::TypePtr type) {
   }
 }
 
-// As the operator wants it: a number in a tensor's place becomes what Python makes of it, one number a list
-// of them.
+// As the operator wants it: a number in a tensor's place becomes what Python makes of it, or a list.
 Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names) {
   auto argument = read_argument(json, names);
   if (is_of_kind(json, wanted.real_type()) && fit(argument, wanted.type(), wanted.N())) return argument;

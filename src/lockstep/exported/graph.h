@@ -20,14 +20,12 @@
 
 namespace lockstep::exported {
 
-// What functions of libtorch take for granted of their arguments, as in Python a module around them has
-// checked it.
+// What libtorch's functions take for granted of their arguments, as in Python a module has checked it.
 
 /// Throws Error for arguments with which the function would read or write elsewhere.
 using ArgumentCheck = void (*)(const std::vector<c10::IValue>& arguments);
 
-/// By an operator's name with its overload, "aten::lstm.input"; nullptr for a function that checks for
-/// itself.
+/// By an operator's name with its overload, "aten::lstm.input"; nullptr for one that checks itself.
 ArgumentCheck find_check(const std::string& name);
 
 struct Graph;
@@ -100,8 +98,7 @@ struct GraphCalls {
   int on = 0, off = 0;                       ///< training flags of dropout and norms
 };
 
-/// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot
-/// run.
+/// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, if it cannot run.
 Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls);
 
 /// max_pool2d(relu(x), 2), relu(linear(x)) and linear(x) become one node each, where one follows the other
@@ -130,8 +127,7 @@ struct NamedArithmetic {
 /// By the name in the file, "_operator.add"; nullptr where there is none.
 const NamedArithmetic* find_arithmetic(const std::string& name);
 
-/// A number in a tensor's place, as Python's parser of arguments makes it: it does not decide a result's
-/// dtype.
+/// A number in a tensor's place, as Python's argument parser makes it: it decides no result's dtype.
 at::Tensor wrapped_number(const c10::IValue& value);
 
 /// A number as an integer: True is 1.

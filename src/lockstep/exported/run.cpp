@@ -113,8 +113,7 @@ Values without_lists(const Values& values) {
   return flat;
 }
 
-// torch.cond under autograd: what the branch that was taken does not use gets a gradient of zeros, as in
-// Python.
+// torch.cond under autograd: what the taken branch does not use gets a gradient of zeros, as in Python.
 Values run_branch(const Graph& branch, Values operands, const GraphMode& way) {
   Tensors tensors;
   bool learns = false;
@@ -146,8 +145,7 @@ Values run_nested(const Node& node, Values arguments, const GraphMode& way) {
     case Node::Kind::autocast: {
       const auto operands = behind(values, 4);
       if (!values[0].isString()) throw Error("autocast in the exported graph names no device");
-      // the device that the graph was exported on is the one it is on; a region of another one concerns none
-      // here
+      // the device that the graph was exported on is the one it is on; other regions concern none
       const auto named = at::Device(values[0].toStringRef()).type();
       const AutocastRegion region(named == way.home ? way.device.type() : named, is_true(values[2]),
                                   values[1], values[3]);
@@ -240,8 +238,7 @@ void call(const Node& node, Slots& slots, const GraphMode& way, torch::jit::Stac
   keep(node, results, slots);
 }
 
-// Under autocast a tensor has another dtype than when the model was exported; Python's own module has no such
-// check.
+// Under autocast a tensor has another dtype than when the model was exported; Python has no such check.
 bool is_skipped(const Node& node, const GraphMode& way) {
   static const c10::OperatorName check("aten::_assert_tensor_metadata", "");
   return node.op->operator_name() == check && at::autocast::is_autocast_enabled(way.device.type());

@@ -17,8 +17,7 @@ at::Tensor flattened(const at::Tensor& x);
 
 namespace lockstep::kernels {
 
-/// Its loop: [images][places][channels] to bf16 [images][channels][places], rounded to the nearest, of two to
-/// the even one.
+/// Its loop: [images][places][channels] to bf16 [images][channels][places], rounded to the nearest even.
 void flatten_images(const float* x, int64_t images, int64_t places, int64_t channels, uint16_t* to,
                     SimdLevel level);
 

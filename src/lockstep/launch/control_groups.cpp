@@ -30,8 +30,7 @@ std::optional<double> quota_v1(const fs::path& folder) {
   return std::nullopt;
 }
 
-// From the group up to the mount. In a container the path may be the host's, and the mount is the container's
-// own group.
+// From the group up to the mount. In a container the path may be the host's, and the mount its own group.
 void add_with_those_above(std::vector<ControlGroup>& groups, const fs::path& mount, const std::string& name,
                           bool version_1) {
   for (fs::path path = fs::path(name).relative_path();; path = path.parent_path()) {

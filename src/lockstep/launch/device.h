@@ -37,8 +37,7 @@ using OwnGpus = std::vector<std::int64_t>;
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
                            const OwnGpus& own = {});
 
-/// If there are more ranks than GPUs, ranks share them in blocks: of 5 ranks on 2 GPUs, the first three share
-/// one.
+/// More ranks than GPUs share them in blocks: of 5 ranks on 2 GPUs, the first three share one.
 DeviceChoice choose_staged(const Job& job, const GpuCount& visible, const OwnGpus& own);
 
 /// Shows whether two ranks share a GPU. The UUID is unique, also for each part of a divided GPU (MIG). The

@@ -182,8 +182,7 @@ void cross_check(const Declared& declared, const Launcher& launcher, const MpiFa
   }
 }
 
-// Schedulers and the variable that each sets inside a job. Torque sets PBS_JOBID too; Flux may run inside any
-// of them.
+// Schedulers and the variable that each sets inside a job. Torque sets PBS_JOBID too; Flux may run in any.
 constexpr std::array<std::pair<const char*, const char*>, 4> kSchedulers = {
     {{"slurm", "SLURM_JOB_ID"}, {"pbs", "PBS_JOBID"}, {"lsf", "LSB_JOBID"}, {"flux", "FLUX_JOB_ID"}}};
 
@@ -322,8 +321,7 @@ Phantom find_phantom(const Environment& environment, const Launcher* launcher, b
 }
 
 // Whether a profile or an earlier job left torchrun's variables behind, below an mpirun or srun that started
-// several ranks. torchrun itself sets TORCHELASTIC_RUN_ID. A wrapper that translates a launcher's variables
-// agrees with it.
+// several ranks. torchrun itself sets TORCHELASTIC_RUN_ID. A wrapper that translates them agrees with it.
 Phantom find_leftover(const Environment& environment, const Launcher& launcher) {
   if (launcher.name != std::string("torchrun") || is_set(environment, "TORCHELASTIC_RUN_ID")) return {};
   const auto rank = number_of(environment, launcher.rank), world = count_of(environment, launcher.world);

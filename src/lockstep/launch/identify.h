@@ -55,8 +55,7 @@ bool needs_mpi(const Environment& environment, const std::string& choice = "auto
 /// Throws InputError for half-set pairs and impossible values, before MPI_Init.
 void check_environment(const Environment& environment, const std::string& choice = "auto");
 
-/// Throws InputError for phantom ranks, half-set pairs, impossible values, and where MPI contradicts the
-/// environment.
+/// Throws InputError for phantom ranks, half-set pairs, impossible values, and if MPI contradicts it.
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
              const std::string& choice = "auto", const HostFacts& surroundings = {},
              Phantoms phantoms = Phantoms::refuse);

@@ -6,8 +6,7 @@
 
 namespace lockstep {
 
-/// The section `launch` of a config, and the options of a Session. The defaults work under mpirun, srun and
-/// torchrun.
+/// A config's section `launch`, and a Session's options. The defaults work under mpirun, srun and torchrun.
 struct LaunchOptions {
   std::string launcher = "auto";   // auto, a name that `lockstep whoami` shows, or none = a single process
   std::string backend = "auto";    // auto | nccl | shared | gloo | mpi

@@ -281,8 +281,7 @@ void check_numbers(const at::Tensor& numbers, int64_t count, const char* what, c
 
 }  // namespace
 
-/// Embeddings, encoder layers and the pooler: what Hugging Face calls the base model. Its parameters are not
-/// drawn.
+/// Embeddings, encoder layers and the pooler: Hugging Face's base model. Its parameters are not drawn.
 class BertModel : public torch::nn::Module {
  public:
   explicit BertModel(const BertConfig& config) : dropout_(config.hidden_dropout_prob) {

@@ -29,8 +29,7 @@ torch::nn::Sequential shortcut(int64_t in, int64_t out, int64_t stride) {
   return torch::nn::Sequential(conv(in, out, 1, stride), torch::nn::BatchNorm2d(out));
 }
 
-/// Two convolutions of 3 x 3 with a shortcut around them, which is a convolution, too, where the size
-/// changes.
+/// Two convolutions of 3 x 3 with a shortcut around them, a convolution where the size changes.
 class ResidualBlock : public torch::nn::Module {
  public:
   ResidualBlock(int64_t in, int64_t out, int64_t stride)

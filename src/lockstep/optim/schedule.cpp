@@ -205,8 +205,7 @@ LOCKSTEP_SCHEDULE(
       return started<CosineAnnealingLR>(s, optimizer);
     })
 
-// transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Steps once an
-// optimiser step.
+// transformers' get_linear_schedule_with_warmup (optimization.py), by LambdaLR's arithmetic. Per step.
 
 namespace {
 

@@ -16,8 +16,7 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  /// Call after every optimiser step if per_step(), otherwise after every epoch. The plateau schedule needs
-  /// the metric.
+  /// Call after every optimiser step if per_step(), else after every epoch. A plateau needs the metric.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
   /// Whether it steps once per optimiser step, not once per epoch.
   virtual bool per_step() const { return false; }

@@ -182,8 +182,7 @@ class Replicas {
   }
 
   /// Parameters, buffers and modes of the first `count` become the module's. `keep`: the backward of an
-  /// earlier forward may still come and needs the values that are there, which are written only where they
-  /// differ.
+  /// earlier forward may still come and needs the values there, written only where they differ.
   void refresh(size_t count, bool keep) {
     const torch::NoGradGuard no_grad;
     for (size_t i = 0; i < count; ++i) {
@@ -287,8 +286,7 @@ struct Piece {
   Edge edge;
 };
 
-/// What one device does in a forward, and its graph from the pieces of the outputs back to its parameters and
-/// inputs.
+/// What one device does in a forward, and its graph from pieces of the outputs back to parameters and inputs.
 struct DeviceShare {
   c10::Device device;
   std::vector<at::Tensor> given;         // its part of the inputs, as they came

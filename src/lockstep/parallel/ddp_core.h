@@ -24,8 +24,7 @@ struct DdpOptions {
   bool static_graph = false;
   /// Gradients are views into the buckets: no copy, less memory.
   bool gradient_as_bucket_view = false;
-  /// Buffers (BatchNorm's statistics) are rank 0's at construction (with init_sync), before each forward and
-  /// after join().
+  /// Buffers (BatchNorm's statistics) are rank 0's at construction, before each forward and after join().
   bool broadcast_buffers = true;
   /// If set, it replaces broadcast_buffers for each forward and join(); at construction buffers are then
   /// always rank 0's (with init_sync).

@@ -9,8 +9,7 @@
 
 namespace lockstep::parallel {
 
-// What is held on the CPU, device by device. A tensor is freed on any thread, and counts for the device that
-// made it.
+// What is held on the CPU, device by device. A tensor freed on any thread counts for the device that made it.
 struct MemoryLedger {
   struct Block {
     size_t device;

@@ -165,14 +165,12 @@ at::Tensor contiguous_or_undefined(const OptionalTensor& tensor) {
   return tensor ? tensor->contiguous() : at::Tensor();
 }
 
-// Statistics and sums are kept in the type the kernels add in: float for half, also where a rank has no
-// samples.
+// Statistics and sums have the type the kernels add in: float for half, also on a rank without samples.
 at::TensorOptions exact(const at::Tensor& input) {
   return input.options().dtype(at::toAccumulateType(input.scalar_type(), input.device().type()));
 }
 
-// mean, invstd and count in one row. A rank without samples counts for nothing; its invstd is 1, because the
-// kernel divides by it.
+// mean, invstd and count in one row. A rank without samples counts for nothing; its invstd is 1, a divisor.
 at::Tensor own_statistics(const at::Tensor& input, double eps) {
   const int64_t channels = input.size(1);
   if (input.numel() == 0) {
@@ -386,8 +384,7 @@ void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group
       throw InputError("a batch-norm layer with neither weight nor running statistics cannot be synchronised",
                        layer.key(), "give it affine(true), or use lockstep::SyncBatchNorm there");
     converted().add(is_affine ? *weight : *mean, group);
-    // From its second forward on, an optimised script differentiates libtorch's own batch_norm, past our
-    // kernel.
+    // From its second forward on, an optimised script differentiates libtorch's batch_norm, past our kernel.
     if (!is_known) torch::jit::setGraphExecutorOptimize(false);
   }
 }

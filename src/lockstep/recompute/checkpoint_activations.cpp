@@ -239,8 +239,7 @@ class KeepHooks : public SavedVariableHooks {
   at::Tensor tensor_;
 };
 
-// A part of a forward whose activations are dropped, and computed again when backward asks for the first of
-// them.
+// A part of a forward whose activations are dropped, and computed again when backward asks for the first.
 class Region {
  public:
   explicit Region(RecomputedPart part) {

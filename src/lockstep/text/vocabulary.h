@@ -34,8 +34,7 @@ class Vocabulary {
   std::string where_;
 };
 
-// A tokenizer as a Hugging Face folder has it: vocab.txt, and what tokenizer_config.json or tokenizer.json
-// say of it.
+// A tokenizer as a Hugging Face folder has it: vocab.txt, and tokenizer_config.json or tokenizer.json.
 
 struct TokenizerFolder {
   Vocabulary vocabulary;

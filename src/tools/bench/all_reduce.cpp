@@ -210,8 +210,7 @@ class Bench {
   }
 
   /// A barrier. gloo's releases one rank long before the other, which would distort a sum of microseconds.
-  /// The one in shared memory spins. Two in a row, so that a rank that is late for the first is in time for
-  /// the second.
+  /// The one in shared memory spins. Two in a row: a rank late for the first is in time for the second.
   void line_up() const {
     const auto& spins = shared_ && on_one_node() ? shared_ : mpi_;
     if (!spins) return session_->team().barrier();

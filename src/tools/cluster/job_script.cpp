@@ -68,8 +68,7 @@ bool takes_whole_nodes(const Site& site, const Resources& given) {
   return site.form == "nodes" && given.queue.cores_per_node > 0;
 }
 
-// The cores that the site assigns with whole nodes, with GPUs, or with a share of a node's ranks; 0 =
-// unknown.
+// The cores that the site assigns with whole nodes, with GPUs, or a share of a node's ranks; 0 = unknown.
 int64_t assigned_cores(const Site& site, const Resources& given) {
   const auto& queue = given.queue;
   if (takes_whole_nodes(site, given)) return queue.cores_per_node;

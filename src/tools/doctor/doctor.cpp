@@ -158,8 +158,7 @@ class Output {
     tag_ = cluster_.complete() ? "" : format("[rank {}] ", rank);
   }
 
-  /// Once: the heading, `early`, and what the rules find in the cluster's facts. Checks in `early` are
-  /// skipped.
+  /// Once: the heading, `early`, and what the rules find in the cluster's facts. Skips checks in `early`.
   void add_facts(const Findings& early) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(has_facts_, true)) return;

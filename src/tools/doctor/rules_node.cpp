@@ -32,8 +32,7 @@ size_t cpus_of(const Machine& machine) {
   return all.size();
 }
 
-// The ranks that share a core with a rank of another mask, or have fewer CPUs than there are ranks of this
-// mask.
+// The ranks that share a core with a rank of another mask, or have fewer CPUs than ranks of this mask.
 Machine crowded_ranks(const Machine& machine) {
   Machine crowded;
   for (const RankFacts* one : machine) {

@@ -134,8 +134,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderView, host, there, problem, kind, free,
 enum class Purpose { to_read, to_write };
 
 inline constexpr const char* kNoAnswer = "the file system did not answer in time";  // a FolderView's problem
-/// Looks within the timeout. A file system that does not respond blocks forever, so a thread may be left
-/// behind.
+/// Looks within the timeout. A file system that does not respond blocks forever, so a thread may be left.
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds timeout);
 
 /// How a node fared with the folder and the lock that rank 0 made in the run folder.

@@ -191,8 +191,7 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
 
 namespace {
 
-// exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 their
-// hosts.
+// exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 hosts.
 std::map<std::string, Node> chunks_by_host(const Environment& record) {
   std::map<std::string, Node> hosts;
   const auto names = base::split(value(record, "exec_host"), '+');

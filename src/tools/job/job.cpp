@@ -1,5 +1,4 @@
-// `lockstep job`: reads the allocation, starts the ranks, restarts lost ones, and continues a run that
-// stopped.
+// `lockstep job`: reads the allocation, starts the ranks, restarts lost ones, and continues stopped runs.
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>

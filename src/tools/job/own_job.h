@@ -105,8 +105,7 @@ class OwnJob {
   virtual std::optional<std::string> continue_run(const Environment& settings) = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
-  /// The command that submits the same job again, as far as the scheduler knows it. `words`: the script's
-  /// arguments.
+  /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
   virtual std::string memory_exceeded(const StopSignal&) { return ""; }

@@ -65,8 +65,7 @@ struct JobSignals {
   bool has_ignored_warning = false;
 };
 
-/// Starts the ranks, forwards signals to them, and waits for the launcher, which it ends if it outlives its
-/// ranks.
+/// Starts the ranks, forwards signals to them, and waits for the launcher, and ends it if it outlives them.
 RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan);
 
 /// The folder that rank 0 wrote into the run file; empty if there is none yet.

@@ -1,6 +1,5 @@
 #pragma once
-// Files of torch.export.save: what one holds, that it runs, whether it computes as Python, and how to write
-// one.
+// Files of torch.export.save: what one holds, whether it runs and computes as Python, how to write one.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,6 +1,5 @@
 #pragma once
-// The runs below a folder, side by side: the result of each, its metrics, and the config keys in which they
-// differ.
+// The runs below a folder, side by side: result, metrics, and the config keys in which they differ.
 
 #include <filesystem>
 #include <string>

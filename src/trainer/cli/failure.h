@@ -1,6 +1,5 @@
 #pragma once
-// The one place where an exception becomes text, once for the job, and an exit status; nobody is left
-// waiting.
+// The one place where an exception becomes text, once for the job, and an exit status; no rank waits on.
 
 #include <functional>
 #include <string>

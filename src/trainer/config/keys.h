@@ -120,8 +120,7 @@ bool is_read(const std::string& path, const Settings& settings);
 /// The names under a key's map ("options") that the chosen row does not read.
 std::vector<std::string> unread_options(const Key& key, const Settings& settings);
 
-/// The names under a key's map that no row of the table knows, if the chosen row is built in and lists what
-/// it reads.
+/// The names under a key's map that no row knows, if the chosen row is built in and lists what it reads.
 std::vector<std::string> unknown_options(const Key& key, const Settings& settings);
 
 /// The values of its selector that read the key; empty if all do.

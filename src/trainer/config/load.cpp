@@ -227,8 +227,7 @@ class Loader {
     loaded_.origins[key.path] = given ? origin : Origin{};
   }
 
-  // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
-  // adds up
+  // lists and maps are written as in the file; everything else is taken as it is, without more quoting
   static NodePtr set_node(const Key& key, const std::string& text, const TextPlace& place) {
     if (shape_of(key) != YamlNode::Kind::scalar) return parse_yaml(text, place.file);
     auto node = std::make_shared<YamlNode>();

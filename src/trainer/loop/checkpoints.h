@@ -35,14 +35,12 @@ class Checkpoints {
 
   /// Whether one is due after this step (every_steps); the same on every rank.
   bool is_due(const TrainingState& state) const;
-  /// Whether rank 0 wants one now: every_minutes, or a request. Answers a request whose checkpoint is
-  /// written.
+  /// Whether rank 0 wants one now: every_minutes, or a request. Answers a request once it is written.
   bool is_wanted(const TrainingState& state);
 
   /// Takes one, unless the newest is of the same step. Collective.
   void save(const TrainingState& state, const LossTrace& losses);
-  /// Takes what is due after an epoch, the newest and the best; after the last one the run's end does.
-  /// Collective.
+  /// Takes what is due after an epoch, newest and best; after the last one the run's end does. Collective.
   void save_after_epoch(const TrainingState& state, const LossTrace& losses, bool better, bool last);
   /// Waits until the last one is written. Collective.
   void finish();

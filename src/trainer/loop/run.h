@@ -10,8 +10,7 @@ namespace lockstep::train {
 /// `resume`: empty, "auto", a run's folder or a checkpoint. Returns the exit status.
 int train(const Command& command, const std::string& resume);
 
-/// Everything but the training: resolves, loads, builds, tries one step, prints what would run, for people or
-/// for programs.
+/// Everything but the training: resolves, loads, builds, tries one step, prints what would run.
 int dry_run(const Command& command, bool as_json);
 
 }  // namespace lockstep::train

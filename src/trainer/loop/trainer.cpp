@@ -263,8 +263,7 @@ double Trainer::mean_train_loss() {
 }
 
 void Trainer::tell(run_folder::RunState now, const std::string& reason) {
-  // Whoever waits for the end of a run may end its processes once it is said; of one that fails, others may
-  // be ended already.
+  // Whoever waits for a run's end may end its processes then; of one that fails, others may have ended.
   const bool last = now != run_folder::RunState::failed;
   if (!last) log_.tell(state_, now, reason);
   facts_.tell(now, reason, state_.step, log_.clock().seconds());

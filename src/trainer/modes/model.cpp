@@ -130,8 +130,7 @@ class DdpModel : public TrainedModel {
   int forwards_ = 0;
 };
 
-// `train.kernels: fast` for linear layers with ReLU between them: no graph, no Reducer, one sum of all
-// gradients.
+// `train.kernels: fast` for linear layers with ReLU between them: no graph, no Reducer, one sum of gradients.
 
 // Beyond it a layer's weights leave the second-level cache, and libtorch's blocked matrices are quicker.
 constexpr int64_t kMostWeights = int64_t{1} << 16;

@@ -48,8 +48,7 @@ struct StepContext {
   std::function<void(Phase)> enter = {};                        // what follows is of this phase
 };
 
-/// How ranks hold parts of one model. Functions that return the whole are collective, and useful only on rank
-/// 0.
+/// How ranks hold parts of one model. Those that return the whole are collective, and useful only on rank 0.
 class ModelParts {
  public:
   virtual ~ModelParts() = default;
@@ -162,13 +161,11 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
                                                   const Settings& settings,
                                                   const std::shared_ptr<Tracer>& tracer = nullptr);
 
-/// What the tensor group's ranks have split of the net, whose parameters these are. InputError where that is
-/// nothing.
+/// What the tensor group's ranks have split of the net, whose parameters these are. InputError if nothing.
 std::unique_ptr<ModelParts> make_tensor_parts(const Net& net, const std::vector<at::Tensor>& parameters,
                                               const Team& team);
 
-/// A model's layers, where the ranks of a mesh share each of them; whole ones where the mesh has no tensor
-/// ranks.
+/// A model's layers, shared by the tensor ranks of a mesh; whole ones if there are none.
 std::shared_ptr<const Layers> layers_for(const Mesh& mesh, const ParallelSettings& settings);
 
 }  // namespace lockstep::train

@@ -366,8 +366,7 @@ struct Bubble {
          elapsed = 0;  // seconds in batches; the first, which pays for libtorch's start, is not counted
   int64_t batches = 0;
 
-  // For the log, of each stage the mean over the copies of the model; empty before the second batch.
-  // Collective.
+  // For the log, of each stage the mean over the model's copies; empty before the second batch. Collective.
   std::string words(const Mesh& mesh, int64_t micro_batches) const {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
     const double waits = static_cast<double>(stages) - 1;
@@ -490,8 +489,7 @@ class PipelineModel : public TrainedModel {
     return parallel::tensors_of(parallel::unique_parameters(*stage_));
   }
   std::shared_ptr<void> no_sync() override { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
-  // Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
-  // them.
+  // Those of all stages: however the model is cut when a run goes on, each stage finds its own.
   Buckets buckets() override {
     const auto mine = core_ ? core_->settle_buckets() : Buckets{};
     Buckets all;

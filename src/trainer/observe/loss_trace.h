@@ -1,6 +1,5 @@
 #pragma once
-// The losses of an epoch: their mean, the last one, and the first that is not finite. A GPU does not wait at
-// each step.
+// The losses of an epoch: mean, last, and the first that is not finite. A GPU does not wait at each step.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,8 +21,7 @@ class LossTrace {
  public:
   /// One batch's loss. It is read now on the CPU, in read_pending() on a GPU.
   void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
-  /// A loss that stays in `losses` at `place` until read_pending(). All of a trace are in the same tensor, or
-  /// none.
+  /// A loss that stays in `losses` at `place` until read_pending(). All of a trace are, or none.
   void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
   /// Waits for the losses that are not read yet.
   void read_pending();

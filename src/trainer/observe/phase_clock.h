@@ -16,8 +16,7 @@
 
 namespace lockstep::train {
 
-// When a GPU went from phase to phase: events in the stream that computes, read after a wait that happens
-// anyway.
+// When a GPU went from phase to phase: events in the stream that computes, read after another wait.
 class DeviceClock {
  public:
   using Clock = std::chrono::steady_clock;

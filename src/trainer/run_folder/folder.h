@@ -39,8 +39,7 @@ enum class Hold { ours, taken, gone };
 /// Held as long as the object lives. Call renew() every few seconds.
 class RunLock {
  public:
-  /// Nothing while another process holds the folder. Waits up to a minute for a holder on another host to
-  /// renew it.
+  /// Nothing while another process holds the folder. Waits up to a minute for a holder on another host.
   static std::optional<RunLock> take(const std::filesystem::path& folder);
   ~RunLock();
   RunLock(RunLock&& other) noexcept : path_(std::move(other.path_)), mine_(std::move(other.mine_)) {
@@ -87,8 +86,7 @@ std::optional<RunFolder> resume_run(const Settings& asked, const std::string& re
 /// The text of its config.yaml.
 std::string config_text_of(const std::filesystem::path& folder);
 
-/// Writes config.yaml, once it is certain that the run can be resumed there, and removes what killed writers
-/// left.
+/// Writes config.yaml, once the run can be resumed there, and removes what killed writers left.
 void begin_in(const std::filesystem::path& folder, const Settings& settings);
 
 /// The folder was deleted, or another job holds it now. This run must write nothing more.

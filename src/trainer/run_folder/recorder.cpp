@@ -50,8 +50,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "records are written as this machine holds numbers");
 
-// Protocol-buffer wire types and the field numbers of tensorflow/core/util/event.proto,
-// framework/summary.proto.
+// Protocol-buffer wire types and the field numbers of tensorflow's event.proto and summary.proto.
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 enum Field : uint32_t {
   kWallTime = 1,

@@ -59,8 +59,7 @@ class MetricsFile {
 
 class Recorder {
  public:
-  /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json at each
-  /// beat.
+  /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json.
   Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
   ~Recorder() { folder_->on_heartbeat(nullptr); }
   Recorder(const Recorder&) = delete;

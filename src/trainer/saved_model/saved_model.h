@@ -30,8 +30,7 @@ struct PredictOptions {
 /// Writes a line a sample, or one JSON value, from rank 0.
 int predict(const Command& command, const PredictOptions& options);
 
-// What `lockstep predict` answers, and how that is written: CSV or JSON, from lines that the ranks make
-// apart.
+// What `lockstep predict` answers, and how that is written: CSV or JSON, from the ranks' lines.
 
 struct Prediction {
   int64_t sample = 0, label = 0;

@@ -131,8 +131,7 @@ std::optional<SavedCheckpoint> newest_in(const CheckpointStore& store) {
   return SavedCheckpoint{found->path, found->tree};
 }
 
-// Whoever started from the first step in the folder of a run that had come further would end what is left of
-// it.
+// Starting from the first step in the folder of a run that had come further would end what is left.
 void check_never_saved(const fs::path& run_folder) {
   std::string last;
   try {

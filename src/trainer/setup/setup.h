@@ -25,8 +25,7 @@ struct Setup {
   TaskData data;
 };
 
-// One config for the whole job: 10,000 ranks do not open a file 10,000 times, and all ranks report the same
-// mistake.
+// One config for the job: 10,000 ranks do not open a file 10,000 times, and all report the same mistake.
 
 /// Names the descriptor from which a rank that another process started reads what that one has read.
 constexpr const char* kHandedConfig = "LOCKSTEP_CONFIG_FD";
@@ -89,8 +88,7 @@ bool spawns_ranks(const StartedJob& begun);
 /// Starts the ranks of this process and returns the status to leave with. Collective.
 int spawn_ranks(StartedJob begun);
 
-/// Threads of a rank; 0 = its share of the cores. A rank that trains with as_world uses the same number
-/// everywhere.
+/// Threads of a rank; 0 = its share of the cores. With as_world ranks use the same number everywhere.
 int threads_of_rank(const TrainSettings& train, bool trained);
 
 /// With train.layout: auto, chooses the layout in which a forward and backward of one batch takes all ranks

@@ -58,8 +58,7 @@ class WorstSamples {
 /// Called on every rank after each batch of the evaluation, from 1; true, on all ranks, ends it.
 using StopEvaluation = std::function<bool(int64_t batch)>;
 
-/// The metrics over the whole set, on every rank; null if it was cut short. Leaves the net in training mode.
-/// Collective.
+/// The metrics over the whole set, on every rank; null if cut short. Leaves the net training. Collective.
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
                                   const Settings& settings, const StopEvaluation& cut_short = {},
                                   WorstSamples* worst = nullptr);

@@ -356,8 +356,7 @@ void TrainingStep::update() {
   scaler_->update();
 }
 
-// Once a parameter has had one, it is not looked at again. A look waits for a GPU: there, at steps 1, 2, 4,
-// 8, ...
+// A parameter that has had one is not looked at again. A look waits for a GPU: there, at steps 1, 2, 4, ...
 void TrainingStep::look_for_gradients() {
   if (untrained_.empty() || (device_.is_cuda() && !std::has_single_bit(++looks_))) return;
   std::erase_if(untrained_, [](const NamedParameter& parameter) {

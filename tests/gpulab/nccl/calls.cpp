@@ -63,8 +63,7 @@ class AtDevice {
   int before_ = 0;
 };
 
-/// It runs when its stream and its communicator get there, and ends without result when the communicator is
-/// aborted.
+/// It runs when its stream and its communicator get there, and ends without result if that is aborted.
 ncclResult_t launch(const CommPtr& comm, cudaStream_t stream, Operation operation) {
   const AtDevice device(comm->device);
   auto work = capturing(stream) ? repeated(comm, std::move(operation)) : once(comm, std::move(operation));

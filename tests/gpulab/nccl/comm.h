@@ -35,8 +35,7 @@ bool abort_hangs();
 ncclResult_t refuse(ncclResult_t error, const std::string& text);
 std::string formatted(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// In shared memory: a process that waits for a change sleeps until it rings, so that many ranks share few
-/// cores.
+/// In shared memory: a process that waits for a change sleeps, so that many ranks share few cores.
 class Bell {
  public:
   std::uint32_t heard() const { return rings_.load(); }

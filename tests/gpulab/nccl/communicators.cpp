@@ -1,5 +1,4 @@
-// How communicators begin and end: their ranks meet in shared memory, whose name carries the process that
-// made the id.
+// How communicators begin and end: ranks meet in shared memory, named after the process that made the id.
 #include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <fcntl.h>

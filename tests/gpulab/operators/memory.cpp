@@ -112,8 +112,7 @@ void copy_each(at::TensorList to, at::TensorList from, bool non_blocking) {
 }
 
 // With LAB_STRICT=1 new memory is poisoned at once, when its stream has done what it had. Who still reads it
-// on another stream, without having told the allocator, gets wrong numbers; so does who reads it before it is
-// written.
+// on another stream, without having told the allocator, gets wrong numbers; as before it is written.
 
 template <class Value>
 using Perhaps = std::optional<Value>;

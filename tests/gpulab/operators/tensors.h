@@ -48,8 +48,7 @@ void each_tensor(const c10::IValue& value, const Visit& visit) {
   }
 }
 
-// Device memory as the CPU's kernels see it: the lab's device memory is host memory, so a tensor of the CPU
-// can be laid over it.
+// Device memory as the CPU's kernels see it: it is host memory, so a tensor of the CPU can be laid over it.
 
 bool on_gpu(const at::Tensor& tensor);
 

@@ -46,8 +46,7 @@ CapturePtr capture_of(const StreamPtr& stream);
 cudaError_t refuse_captured(const StreamPtr& stream);
 /// The same of a mark that was made in a capture.
 cudaError_t refuse_captured(const MarkPtr& mark);
-/// A call that may not be made while anything is captured, by the rules of the modes; it breaks what it
-/// meets.
+/// A call that may not be made while anything is captured, by the modes' rules; it breaks what it meets.
 cudaError_t unsafe(const char* call);
 
 /// For events: the mark of a stream that is being captured, when it is; and a stream that waits for one.

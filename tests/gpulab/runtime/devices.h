@@ -1,6 +1,5 @@
 #pragma once
-// The GPUs that this process sees, in its order, for the runtime and the driver alike, and the errors of its
-// calls.
+// The GPUs that this process sees, in its order, for the runtime and the driver, and their calls' errors.
 
 #include <cuda_runtime_api.h>
 
@@ -12,8 +11,7 @@ namespace pretended {
 
 using Uuid = std::array<unsigned char, 16>;
 
-/// What CUDA can count as a device: a GPU, or with LAB_MIG=1 a slice of one, with a UUID of its own and its
-/// GPU's bus id.
+/// What CUDA can count as a device: a GPU, or with LAB_MIG=1 a slice of one, with a UUID of its own.
 struct Device {
   int gpu = 0;     // in the order of the bus
   int slice = -1;  // of a divided GPU

@@ -1,5 +1,4 @@
-// The pretended driver, libcuda.so.1: it knows the devices that the pretended runtime sees, and says a loud
-// no to the rest.
+// The pretended driver, libcuda.so.1: it knows the pretended runtime's devices, and refuses the rest.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,5 @@
 #pragma once
-// Streams, the marks that they wait for, and their life: from the first use of a GPU to the end of the
-// process.
+// Streams, the marks that they wait for, and their life: from a GPU's first use to the process's end.
 
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,4 @@
-// A model in two stages beside the whole one: gradients, clipping, buffers, what is frozen, what cannot be
-// cut.
+// A model in two stages beside the whole one: gradients, clipping, buffers, frozen parts, what cannot be cut.
 #include "trainer/modes/model.h"
 
 #include <torch/nn/modules/batchnorm.h>

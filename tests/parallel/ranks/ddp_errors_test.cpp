@@ -111,8 +111,7 @@ TEST(DdpErrors, StaticGraphCannotBeginWithoutSync) {
   model->check_finalized();
 }
 
-// The first of two backwards dies half way on every rank; after reset() training goes on as if it had not
-// been.
+// The first of two backwards dies half way on every rank; after reset() training goes on.
 void fails_and_recovers(const DdpOptions& options) {
   auto net = std::make_shared<TwoLayers>(5);
   const auto model = ddp(net, group(), options);

@@ -16,8 +16,7 @@ std::string checkpoint_name(int64_t step);
 /// 470 for "step-00000470.pt"; nullopt for another name.
 std::optional<int64_t> step_in_name(const std::string& name);
 
-/// The checkpoints of a folder, unsorted; empty if the folder does not exist. InputError if it cannot be
-/// read.
+/// The checkpoints of a folder, unsorted; empty if the folder does not exist. InputError if unreadable.
 std::vector<std::filesystem::path> checkpoints_in(const std::string& folder);
 
 /// The same, with the reason in `failure` instead of an InputError.

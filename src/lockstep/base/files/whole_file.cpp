@@ -95,8 +95,7 @@ void write_or_throw(const Descriptor& file, std::string_view bytes, const std::s
   if (!write_all(file.number(), bytes)) cannot_write(path);
 }
 
-// A writer holds a lock on its file. Locks may not reach other hosts, and a writer there changes its file
-// often.
+// A writer holds a lock on its file. Locks may not reach other hosts, but such writers change files often.
 bool is_dead(const std::filesystem::path& partial) {
   constexpr time_t kYoung = 600;
   struct stat facts {};

@@ -21,8 +21,7 @@ constexpr const char* kTrainerKey = "lockstep";
 /// The highest "session.format" and "lockstep.format" that this lockstep reads.
 constexpr int64_t kSessionFormat = 1;
 constexpr int64_t kCheckpointFormat = 2;
-/// The format that every lockstep reads. Format 2 is a regression with a scaled label, which 0.1 would read
-/// as unscaled.
+/// The format that every lockstep reads. Format 2 has a scaled label, which 0.1 would read as unscaled.
 constexpr int64_t kFirstFormat = 1;
 
 /// InputError for a file with a higher format. Files from Python and safetensors have no format.
@@ -69,8 +68,7 @@ std::vector<std::string> differences(const Tree& dict, const std::vector<Fact>& 
 /// null on a rank without DDP; `layout` describes how the ranks share the model. Collective; rank 0 has the
 /// result.
 void put_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict);
-/// Restores this rank's state if every rank finds its own; otherwise all start anew, with a warning.
-/// Collective.
+/// Restores this rank's state if every rank finds its own; else all start anew, with a warning. Collective.
 void restore_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict);
 
 }  // namespace lockstep::checkpoint

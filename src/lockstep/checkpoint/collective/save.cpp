@@ -61,8 +61,7 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   }
 }
 
-// A checkpoint of this program, of Python (without session state), or of the trainer (with the epoch outside
-// of it).
+// A checkpoint of this program, of Python (without session state), or of the trainer (the epoch elsewhere).
 class LoadedFile {
  public:
   LoadedFile(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {

@@ -48,8 +48,7 @@ inline void put_into(const ByteTensors& all, int64_t from, const at::Tensor& slo
   for_each_part(all, from, slot, [](at::Tensor part, const at::Tensor& place) { part.copy_(place); });
 }
 
-/// What rank 0's `read` returns, or its error, on every rank. `piece`: the most bytes sent at once.
-/// Collective.
+/// What rank 0's `read` returns, or its error, on every rank. `piece`: the most bytes at once. Collective.
 Tree share_tree(const Team& team, const std::function<Tree()>& read, int64_t piece = kInFlight);
 
 /// Every rank's tree, in rank order, on rank 0; empty on the others. Rank after rank, so that no other rank

@@ -1,6 +1,5 @@
 #pragma once
-// A backend that runs the messages of a collective: an error names the ranks at fault in the whole
-// collective.
+// A backend that runs a collective's messages: an error names the ranks at fault in the collective.
 
 #include <exception>
 #include <functional>

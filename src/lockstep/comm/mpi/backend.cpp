@@ -23,8 +23,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// A message between two ranks. It ends in wait(), with the group's timeout. It keeps the tensor while MPI
-/// uses it.
+/// A message between two ranks. wait() ends it, with the group's timeout. Keeps the tensor while MPI uses it.
 class MessageWork : public c10d::Work {
  public:
   struct Transfer {
@@ -63,8 +62,7 @@ MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Re
       mpi_(std::move(mpi)),
       source_(transfer_.expected.peer) {}
 
-// If the program did not wait for a message, MPI may still use the buffer: then that memory is leaked, not
-// freed.
+// If the program did not wait for a message, MPI may still use the buffer: then it is leaked.
 MessageWork::~MessageWork() {
   try {
     if (test()) return;
@@ -253,8 +251,7 @@ class MpiTransport : public Transport {
     return segment_.slot_bytes() / reduction.item_bytes * reduction.item_bytes;
   }
 
-  // The ranks of the node sum it in sections into the first rank's slot. That rank then exchanges it with
-  // other nodes.
+  // The ranks of the node sum it in sections into the first rank's slot. It exchanges it with other nodes.
   void reduce_chunk(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
                     const ReductionOrder& order, BoundedWait& wait) {
     segment_.begin(wait);

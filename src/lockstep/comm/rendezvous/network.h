@@ -42,8 +42,7 @@ GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes);
 /// The same for this machine.
 GlooInterface own_interface(bool many_nodes);
 
-/// Whether the name is "127.0.0.1", "::1" or "localhost". Another host name may resolve to the loopback on
-/// one host only.
+/// Whether the name is "127.0.0.1", "::1" or "localhost". Other names may mean the loopback on one host only.
 bool names_loopback_itself(const std::string& host);
 /// Whether this machine can listen on that name or address for other nodes: it has the address, which is not
 /// the loopback. False if the name service does not answer in time.
@@ -60,12 +59,10 @@ struct Listener {
   base::Descriptor socket;
   std::uint16_t port = 0;
 };
-/// Listens on this address. With port 0 the kernel chooses a free port. Throws if the address or port is not
-/// available.
+/// Listens on this address. With port 0 the kernel chooses a free port. Throws if it is not available.
 Listener listen_on(const std::string& address, std::uint16_t port = 0);
 
-/// Tries to connect to any address of that name. Returns nothing at the deadline; then `why` has the last
-/// reason.
+/// Tries to connect to any address of that name. Nothing at the deadline; then `why` has the last reason.
 base::Descriptor connect_to(const std::string& host, std::uint16_t port, const base::Deadline& deadline,
                             std::string& why);
 

@@ -34,8 +34,7 @@ class PrivateFile {
   base::Descriptor file_;
 };
 
-/// A store in a file, which is open for reading and writing. It is empty or has the records of other
-/// processes.
+/// A store in a file, open for reading and writing. It is empty or has other processes' records.
 StorePtr shared_store(base::Descriptor file);
 
 /// Rank 0's store for the ranks of this machine. Ranks that have opened it keep it.

@@ -101,8 +101,7 @@ class Counter {
     value_.store(value, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
-  /// For a counter that `ranks` processes add to equally often: the one that completes a round wakes the
-  /// others.
+  /// For a counter that `ranks` processes add to equally often: who completes a round wakes the others.
   void add_one(uint64_t ranks) {
     const uint64_t value = value_.fetch_add(1, std::memory_order_seq_cst) + 1;
     if (value % ranks == 0 && sleepers_.load(std::memory_order_seq_cst) != 0) wake();
@@ -152,8 +151,7 @@ constexpr std::chrono::milliseconds kLongestCrowdSleep{20};
 
 }  // namespace
 
-// The begin of a piece, before the slots. A rank writes to its own; all ranks add to the crowd counters of
-// the first.
+// The begin of a piece, before the slots. A rank writes to its own; all add to the first's crowd counters.
 struct Segment::Head {
   alignas(kLines) Counter posts;
   CallWord calls[2];  // of the last two turns, in the lines of the counter

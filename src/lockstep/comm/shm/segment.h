@@ -90,8 +90,7 @@ class Segment {
   /// Whether all ranks arrive within some milliseconds.
   bool all_arrived();
 
-  /// The call of the next turns. A rank that waits in a turn for a rank with another call throws
-  /// CallMismatch.
+  /// The call of the next turns. A rank that waits for a rank with another call throws CallMismatch.
   void name_call(const CallWord& call) { call_ = call; }
   const CallWord& call() const { return call_; }
   /// Waits until no rank reads the slot that this turn writes.

@@ -96,8 +96,7 @@ class NodeTransport : public Transport {
   int place() const { return segment_.rank(); }
   /// Whether this node has more ranks than cores for them.
   bool crowded() const { return crowded_; }
-  /// Collective over the node: memory for tensors that all_reduce sums in place; null on all ranks if there
-  /// is none.
+  /// Collective over the node: memory for tensors that all_reduce sums in place; null on all if none.
   std::shared_ptr<shm::Block> take_block(size_t bytes, BoundedWait& wait) {
     return blocks_.take(node_, bytes, wait);
   }

@@ -31,8 +31,7 @@ std::string op_name(c10d::OpType type);
 /// The message as an error describes it; peer -1: from any rank.
 Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds timeout);
 
-/// InputError where the group of `world` ranks has no `rank`; `what` names its role: "the root of a
-/// broadcast".
+/// InputError where the group of `world` ranks has no `rank`; `what`: its role, "the root of a broadcast".
 void require_rank(int64_t rank, int world, const char* what);
 
 /// A collective as its caller requested it, in words.

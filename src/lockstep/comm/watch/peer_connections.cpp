@@ -79,8 +79,7 @@ void ask_every(int socket, Milliseconds pause) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
-// A peer that reads nothing still acknowledges. TCP_USER_TIMEOUT is not suitable: it also ends connections to
-// stopped processes.
+// A peer that reads nothing still acknowledges. TCP_USER_TIMEOUT also ends connections to stopped processes.
 bool is_silent(int socket, Milliseconds silence) {
   tcp_info info{};
   socklen_t size = sizeof info;

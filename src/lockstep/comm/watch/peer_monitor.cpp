@@ -191,8 +191,7 @@ void wait_for(c10d::Store& store, const std::string& key) {
   }
 }
 
-// The lowest rank of a node creates the page. It removes the name once all have opened the page, so that
-// /dev/shm is clean.
+// The lowest rank of a node creates the page. It removes the name once all have opened it: /dev/shm is clean.
 std::unique_ptr<NodePage> share_page(c10d::Store& store, const std::vector<Peer>& peers, int rank) {
   const auto mates = peers_on_node_of(peers, rank);
   const int world = static_cast<int>(peers.size());

@@ -49,8 +49,7 @@ class PeerMonitor {
   /// This rank takes part in no further collective.
   void leave();
 
-  /// Finds the ranks at fault, declares the group dead and returns the error to throw. `cause` is the
-  /// backend's own error.
+  /// Finds the ranks at fault, declares the group dead and returns the error. `cause`: the backend's own.
   std::exception_ptr diagnose(const Collective& collective, const std::string& cause, bool timed_out);
   /// Calls `call` once, when the group dies; replaces the previous one. `call` must not call on_death().
   void on_death(std::function<void()> call);
@@ -62,8 +61,7 @@ class PeerMonitor {
   /// throw the same error. `found` says how this rank detected it.
   std::exception_ptr end_at(uint64_t collective, Difference difference,
                             const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
-  /// The same, and publishes the error in the store for ranks on other nodes, which wait in their
-  /// connections.
+  /// The same, and publishes the error in the store for ranks on other nodes, which wait.
   std::exception_ptr end_all_at(uint64_t collective, Difference difference);
   /// This rank ends by an error outside a collective: the other ranks report `what`, not a dead process.
   void publish_error(const std::string& what);
@@ -76,8 +74,7 @@ class PeerMonitor {
   std::exception_ptr diagnose_nccl(const std::string& what);
   /// diagnose() of something that does not end and is not a collective. Looks at the ranks of this node only.
   std::exception_ptr diagnose_stall(const std::string& what, std::chrono::milliseconds limit);
-  /// Whether a rank of this node has ended and cannot begin collective `number` (0: any). Cheap enough to
-  /// call ten times a second.
+  /// Whether a rank of this node has ended and cannot begin collective `number` (0: any). Cheap.
   bool is_lost(int rank, uint64_t number) const;
   /// Whether a rank of this node has died or left, so that waiting for all ranks is pointless. Reads /proc.
   bool misses_rank() const;

@@ -130,8 +130,7 @@ void TimeoutThread::give_up_all() {
   for (const auto& watch : pending()) watch->give_up();
 }
 
-// On a thread of its own: it may ask other nodes for seconds, and all timers of this process share one
-// thread.
+// On a thread of its own: it may ask other nodes for seconds, and all timers share one thread.
 bool TimeoutThread::diagnose(const std::shared_ptr<CollectiveWatch>& watch, bool late) {
   diagnosis_ = std::async(std::launch::async,
                           [watch, late] { late ? watch->diagnose_late() : watch->diagnose_lost(); });

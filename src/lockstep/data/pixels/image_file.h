@@ -45,8 +45,7 @@ struct DamagedImage : InputError {
 /// Reads one file after another. Each thread has its own.
 class ImageReader {
  public:
-  /// Its pixels, until the next call. DamagedImage; InputError if this lockstep was built without the
-  /// library.
+  /// Its pixels, until the next call. DamagedImage; InputError if this build lacks the library.
   const Pixels& read(const std::string& path);
 
   /// Looks at the first and the last bytes, and reads the whole file if these are not those of an image:

@@ -61,8 +61,7 @@ struct View {
   bool flipped = false;
 };
 
-/// torchvision's Resize and CenterCrop: scales the image until it just covers height x width, and crops two
-/// sides.
+/// torchvision's Resize and CenterCrop: scales the image to just cover height x width, and crops two sides.
 View middle_view(int64_t image_height, int64_t image_width, int64_t height, int64_t width);
 
 /// torchvision's RandomResizedCrop (8 to 100 % of the area, sides of 3:4 to 4:3) and RandomHorizontalFlip

@@ -44,8 +44,7 @@ size_t find_label(const std::string& wanted, const std::vector<std::string>& hea
 /// The key of a column for find_column(): its name if no other column has it, else its index.
 std::string column_key(const std::vector<std::string>& header, bool named, size_t column);
 
-/// Numbers labels, or a column's values, in order of appearance; sorted() then gives each its place in the
-/// order of the classes.
+/// Numbers labels, or a column's values, in order of appearance; sorted() gives each its place in order.
 class Labels {
  public:
   /// The allowed ones: `names`, else 0 to `classes` - 1, else (0) any. `column`: of other values.

@@ -38,8 +38,7 @@ class ByteSource {
 class LineReader {
  public:
   explicit LineReader(const std::string& path);
-  /// The next line that is not blank, without its end; false at the end of the file. Valid until the next
-  /// call.
+  /// The next line that is not blank, without its end; false at the file's end. Valid until the next call.
   bool next(std::string_view& line);
   /// The same for blank lines too.
   bool next_or_blank(std::string_view& line);

@@ -1,6 +1,5 @@
 #pragma once
-// Timeouts that act from the process's timer thread. They count time in which this process ran, not time in
-// which it was suspended.
+// Timeouts that act from the process's timer thread. They do not count time in which it was suspended.
 
 #include <atomic>
 #include <chrono>
@@ -23,8 +22,7 @@ class Alarm {
   std::unique_ptr<base::Timer> timer_;
 };
 
-/// Acts if work that reports progress has reported none for too long, even if the host thread is blocked in a
-/// call.
+/// Acts if work that reports progress has reported none for too long, even if the host thread is blocked.
 class StallWatch {
  public:
   struct Limits {

@@ -1,6 +1,5 @@
 #pragma once
-// Joins the job: MPI if the launcher uses it, the Job, and the exchange of small texts before libtorch is
-// loaded.
+// Joins the job: MPI if the launcher uses it, the Job, and small exchanges before libtorch is loaded.
 
 #include <chrono>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
-// One process that runs several ranks (train.as_world): it starts each as a child process, forwards signals,
-// and exits with their status.
+// One process that runs several ranks (train.as_world, train --ranks): it starts each as a child process,
+// forwards signals, and exits with their status.
 
 #include <string>
 #include <vector>

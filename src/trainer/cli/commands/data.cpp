@@ -59,8 +59,7 @@ void list_sets(const DataArguments& asked) {
   }
 }
 
-// Returns how many of the set's files are missing or damaged. What is unpacked is compared with a good
-// archive.
+// Returns how many of the set's files are missing or damaged. Unpacked files are compared with the archive.
 int verify_set(const KnownSet& set, const std::string& root) {
   static constexpr const char* kWords[] = {"ok", "missing", "damaged"};
   int bad = 0;

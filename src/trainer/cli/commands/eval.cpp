@@ -101,8 +101,7 @@ int run_eval(const std::vector<std::string>& args) {
   return train::print_metrics(saved.command("eval"), checkpoint, json);
 }
 
-// lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging
-// Face's.
+// lockstep export: a checkpoint's model as what Python reads: a .pt2, or a folder of Hugging Face's.
 
 namespace {
 

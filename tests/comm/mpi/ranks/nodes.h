@@ -27,8 +27,7 @@ class PretendNodes {
   static int ranks_per_node;
 };
 
-/// The sum as the mpi backend promises it: rank by rank within nodes of so many (0: all on one), node by
-/// node.
+/// The sum as the mpi backend promises it: by rank within nodes of so many (0: all on one), by node.
 inline at::Tensor sum_in_order(const ProcessGroup& group, at::Tensor mine, int per_node) {
   at::Tensor all = at::empty({group->getSize() * mine.numel()}, mine.options());
   base::own_all_gather_single(*group, all, mine)->wait();
