@@ -70,7 +70,7 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_SILENCE", silence},
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
-  if (ranks != 1 && launch::spawned_together() == 0) return start_ranks(ranks);
+  if (ranks != 1 && launch::spawned_rank_count() == 0) return start_ranks(ranks);
   std::replace(fault.begin(), fault.end(), '-', '_');
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
