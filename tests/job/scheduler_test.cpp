@@ -83,13 +83,24 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->joules(), 0);
 }
 
-TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
+// The id of an array's last task is that of the whole array.
+TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
-  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), "");
+  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"},
+             {"steps --jobs=7_1", "7_1.0\n"},
+             {"scontrol show job", job_text("RUNNING", 0)}}};
+  const auto slurm = make_slurm_job(environment, fake.command());
+  EXPECT_EQ(slurm->continue_run({}), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
+  slurm->keep_only({}, {});
+  EXPECT_EQ(fake.run.back(), "scancel 7_1.0");
+  slurm->joules();
+  EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), std::nullopt);
+  EXPECT_EQ(slurm->continue_run({}), std::nullopt);
+  fake.answers["squeue"] = "7 7+0\n8 7+1\n";  // the components of a heterogeneous job
+  slurm->continue_run({});
+  EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
 }
 
 TEST(Slurm, WarnsAShortJobAtItsBegin) {

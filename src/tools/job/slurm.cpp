@@ -1,6 +1,5 @@
 // A job under Slurm: its allocation, its requeue, and the release of lost nodes.
 #include <algorithm>
-#include <numeric>
 #include <regex>
 #include <thread>
 
@@ -42,7 +41,7 @@ class SlurmJob : public OwnJob {
 
   // Also of the starts before a requeue.
   double joules() override {
-    const auto answer = run({"sacct", "--jobs=" + id(), "--duplicates", "--noheader", "--parsable2",
+    const auto answer = run({"sacct", "--jobs=" + own_name(), "--duplicates", "--noheader", "--parsable2",
                              "--format=JobID,ConsumedEnergyRaw"});
     constexpr int64_t kMost = int64_t{1} << 50;  // Slurm writes 2^64 - 2 for "unknown"
     int64_t joules = 0;
@@ -93,7 +92,7 @@ class SlurmJob : public OwnJob {
   }
 
   std::optional<std::string> continue_run(const Environment&) override {
-    const auto answer = run({"scontrol", "requeue", array_name()});
+    const auto answer = run({"scontrol", "requeue", own_name()});
     if (answer.good() || restarts_itself()) return "";
     log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return std::nullopt;
@@ -122,7 +121,7 @@ class SlurmJob : public OwnJob {
 
   // A step may wait for its lost node, and hold resources that the next step needs.
   void end_steps() {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + id(), "--format=%i"});
+    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i"});
     std::vector<std::string> words = {"scancel"};
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto step = base::trimmed(line);
@@ -140,12 +139,13 @@ class SlurmJob : public OwnJob {
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
     std::vector<std::string> names, cpus, tasks;
-    int64_t all_tasks = 0;
+    int64_t all_tasks = 0, gpus = 0;
     for (const auto& node : left.nodes) {
       names.push_back(node.name);
       cpus.push_back(format("{}", node.cpus));
       tasks.push_back(format("{}", node.tasks));
       all_tasks += node.tasks;
+      gpus += node.gpus;
     }
     const auto set = [&](const std::vector<std::string>& variables, const std::string& text) {
       for (const auto& name : variables) environment_[name] = text;
@@ -155,11 +155,7 @@ class SlurmJob : public OwnJob {
     set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
     set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
     if (!get("SLURM_NTASKS").empty()) set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", all_tasks));
-    if (!get("SLURM_GPUS").empty()) {
-      const auto gpus = std::accumulate(left.nodes.begin(), left.nodes.end(), int64_t{0},
-                                        [](int64_t sum, const Node& node) { return sum + node.gpus; });
-      set({"SLURM_GPUS"}, format("{}", gpus));
-    }
+    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", gpus));
     return release(base::join(names, ","), lost);
   }
 
@@ -197,12 +193,12 @@ class SlurmJob : public OwnJob {
     return fields;
   }
 
-  // A task of an array needs its own name: the last task's id is that of the array.
-  std::string array_name() const {
+  // A task of an array as 7_1: the id of the last task is that of the array. A heterogeneous job has its id.
+  std::string own_name() const {
     const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=%A %i"});
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(base::trimmed(line), ' ');
-      if (words.size() == 2 && words[0] == id()) return words[1];
+      if (words.size() == 2 && words[0] == id() && words[1].find('_') != std::string::npos) return words[1];
     }
     return id();
   }
