@@ -100,8 +100,7 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
-  fake.answers["scontrol"] = "!Unable to contact slurm controller";  // but the accounting database answers
-  fake.answers.erase("scontrol show job");
+  fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
   EXPECT_EQ(slurm->submit_line({}), "sbatch --array=3 x.sh");
 }
 
@@ -159,8 +158,10 @@ base::Answer refused(const std::string& errors) {
 const base::Answer kLate{base::Answer::late, -1, "", "", true};
 
 TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
-  for (const auto& first : {kLate, refused("DB index is being set, try again in a bit"),
-                            refused("Unable to contact slurm controller")}) {
+  for (const auto& first :
+       {kLate, refused("DB index is being set, try again in a bit"),
+        refused("Unable to contact slurm controller"),
+        refused("Unable to create step for job 7: Memory required by task is not available")}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", job_text("RUNNING", 1)}, {"show config", "SlurmdPort   = 6818\n"}}};
     std::map<std::string, int> times;
@@ -171,6 +172,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     EXPECT_TRUE(slurm->restarts_itself());
     EXPECT_EQ(slurm->continue_run({}), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
+    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
     for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
   }
@@ -178,8 +180,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
 
 TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
   for (const auto& answer : {refused("Invalid job id specified"), kLate, base::Answer{},
-                             base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true},
-                             base::Answer{base::Answer::left, 0, "", "", true}}) {
+                             base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
     const auto slurm = make_slurm_job(
         environment, [&](const Words&) { return answer; }, std::chrono::milliseconds(1));

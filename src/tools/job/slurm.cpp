@@ -51,8 +51,7 @@ class SlurmJob : public OwnJob {
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(line, '|');
       if (words.size() != 2 || words[0].find('.') == std::string::npos) continue;
-      const auto energy = base::number_in(words[1]).value_or(0);
-      if (energy < kMost) joules += energy;
+      if (const auto energy = base::number_in(words[1]).value_or(0); energy < kMost) joules += energy;
     }
     return static_cast<double>(joules);
   }
@@ -116,8 +115,8 @@ class SlurmJob : public OwnJob {
   }
 
   bool reaches(const std::string& node) override {
-    return run({"srun", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mpi=none",
-                "--nodelist=" + node, "true"})
+    return ask_again({"srun", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
+                      "--mpi=none", "--nodelist=" + node, "true"})
         .good();
   }
 
@@ -168,16 +167,17 @@ class SlurmJob : public OwnJob {
     return is_there ? base::number_in(found[1].str()).value_or(0) : 0;
   }
 
-  // While the controller is down (up to 30 s a try), or the accounting database does not know the job (6 s).
+  // The controller is down (up to 30 s a try), or does not know its nodes yet, or its database not the job.
   base::Answer ask_again(const std::vector<std::string>& words) const {
     for (int tries = 1;; ++tries) {
       const auto answer = run(words);
       const auto says = [&](const char* part) { return answer.errors.find(part) != std::string::npos; };
-      const bool is_down = answer.end == base::Answer::late || says("Unable to contact");
-      if (answer.good() || tries == (is_down ? 20 : says("try again") ? 5 : tries)) return answer;
+      const bool is_late = answer.end == base::Answer::late && words[0] != "srun";
+      const bool is_down = is_late || says("Unable to contact");
+      const bool is_busy = is_down || says("Unable to create step") || says("try again");
+      if (answer.good() || !is_busy || tries >= (is_down ? 20 : 10)) return answer;
       if (tries == 1)
-        log::warning(format("trying again: {} ({})", base::join(words, " "),
-                            is_down ? "the controller does not answer" : base::trimmed(answer.errors)));
+        log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
       std::this_thread::sleep_for(pause_);
     }
   }
