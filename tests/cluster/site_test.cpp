@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/base/files/file.h"
 #include "refusal.h"
 
 namespace lockstep::cluster {
@@ -98,6 +99,9 @@ TEST(Detect, ReadsPartitions) {
   EXPECT_EQ(found.site.queues[1].max_time, std::chrono::minutes(30));
   EXPECT_TRUE(has(found, "gpu: its nodes differ"));
   EXPECT_TRUE(has(found, "bad name"));
+  const auto recorded = base::read_small_file("tests/fixtures/slurm/22.05/sinfo.txt", 1 << 20, "sinfo");
+  EXPECT_EQ(read_sinfo(recorded).site.queue, "main");
+  EXPECT_EQ(read_sinfo(recorded).site.queues.at(1).cores_per_node, 32);
 }
 
 constexpr const char* kQueues =

@@ -29,8 +29,7 @@ sed -n "${n}{/./p}" faults >>"$8"
 [ "$n" -gt "$last" ] || exit 1
 """
 
-QSTAT = "#!/bin/sh\nprintf 'Job Id: 7.x\\n    job_state = R\\n'\n"
-
+QSTAT = "#!/bin/sh\nprintf 'Job Id: 7.x\\n    Submit_arguments = -l select=1 job.pbs\\n'\n"
 LOST = [{"code": "rank-lost", "ranks": [3], "what": "all-reduce failed"}]
 NAN = {"code": "failed", "ranks": [], "what": "the loss is not a number"}
 
@@ -107,22 +106,22 @@ def test_without_as_world_it_fails_and_says_what_would_help(job):
     assert "--silence" not in done.stdout
 
 
-QSTAT = "#!/bin/sh\nprintf 'Job Id: 7.x\\n    Submit_arguments = -l select=1 job.pbs\\n'\n"
 AGAIN = "lockstep job: to continue, submit again: cd . && qsub -l select=1 job.pbs"
 
 
 @pytest.mark.parametrize("state, faults, says, first, last", [
     ("done", [], "", "done", "checkpoint "),
     ("stopped on request", [], "", "stopped on request", AGAIN),
+    ("stopped early", [], "", "stopped early", AGAIN),
     ("done", [NAN], "", "failed", AGAIN),
     ("done", [LOST[0]], "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "failed: out of memory: slurmstepd: ", AGAIN)])
 def test_its_last_lines_say_what_happened_and_what_continues(state, faults, says, first, last, job):
     executable(job.folder / "bin/qstat", QSTAT)
-    done = job(*([faults] if faults else []), TEST_STATE=state, TEST_SAYS=says)
+    done = job(*([faults] if faults else []), TEST_STATE=state, TEST_SAYS=says, LOCKSTEP_MAX_RESTARTS="0")
     lines = done.stdout.splitlines()
     (report,) = [number for number, line in enumerate(lines) if line.startswith(first)]
     assert lines[report + 1].startswith("step 1, ") and lines[report + 2] == f"checkpoint {job.folder}/run/checkpoints/step-00000470.pt"
-    assert lines[-1].startswith(last) and not relaunches(done), done.output
+    assert lines[-1].startswith(last) and not relaunches(done) and (done.returncode == 75) == (state == "stopped early"), done.output
     assert len([line for line in lines if "out of memory: " in line or "request more: " in line]) == (3 if says else 0), done.output
 
 

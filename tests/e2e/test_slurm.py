@@ -23,24 +23,6 @@ def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, 
     assert said == sorted(f"I am {rank}, {threads} threads" for rank in range(ranks)), log_of(work, job)
 
 
-@pytest.mark.mpi
-def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  # noqa: F811
-    (work / "phantom.sh").write_text(f"#!/bin/bash\n#SBATCH --ntasks=4\n'{lockstep}' train quick.yaml\n")
-    job = sbatch("--output=phantom-%j.out", "phantom.sh")
-    state = lab.wait(job)
-    assert (state["JobState"], state["ExitCode"]) == ("FAILED", "2:0")
-    text = log_of(work, job, "phantom")
-    assert "srun" in text and "mpirun" in text
-    assert not (work / "runs").exists()
-
-
-def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
-    job = sbatch("--array=0-1", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", env={"LOCKSTEP_HOME": ""})  # submitted outside the checkout
-    for task in range(2):
-        lab.wait(f"{job}_{task}")
-    assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03")}
-
-
 def test_hostile_names_and_settings_survive(lab, sbatch, work):  # noqa: F811
     job = sbatch("--job-name=-n it's $(touch owned);touch owned", "--output=hostile-%j.out", DDP, "quick.yaml", "--set", "train.max_steps=2",
                  "--set", "optim.betas=[0.8, 0.9]", "--set", "run.name=it's \"mine\", yes")

@@ -56,29 +56,19 @@ def test_without_the_environment_of_submission_it_requeues_and_resumes(desk, wor
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
 
 
+@pytest.mark.parametrize("minutes, lead, words", [
+    (2, 105, ["--set", "checkpoint.before_deadline=105s"]), pytest.param(1, 30, [], marks=pytest.mark.full)])  # Slurm warns at once
 @at_once
-def test_time_limit_requeues_before_it_strikes(desk):
+def test_time_limit_requeues_before_it_strikes(desk, minutes, lead, words):
     """The ranks are held at a step until the time to stop has come: a busy machine has the rest for the stop."""
     wait_at(desk.work, 6)
-    job = desk.sbatch("--time=2", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=105s")
-    has_to_stop_now(desk.lab, f"SLURM_JOB_ID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
+    job = desk.sbatch(f"--time={minutes}", DDP, "quick.yaml", *LONG, *words)
+    has_to_stop_now(desk.lab, f"SLURM_JOB_ID={job}", desk.work, log_file(desk.work, job), limit=60 * minutes, lead=lead)
     wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, what="the requeue")
     assert "SIGTERM" not in log_of(desk.work, job), log_of(desk.work, job)
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
-
-
-@pytest.mark.full  # a minute
-@at_once
-def test_a_job_of_a_minute_stops_before_its_end(desk):
-    """Slurm sends its warning at once."""
-    wait_at(desk.work, 6)
-    job = desk.sbatch("--time=1", DDP, "quick.yaml", *LONG)
-    has_to_stop_now(desk.lab, f"SLURM_JOB_ID={job}", desk.work, log_file(desk.work, job), limit=60, lead=30)
-    wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, what="the requeue")
-    desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
-    ends_as_without_slurm(desk, job)
 
 
 @at_once
@@ -116,15 +106,6 @@ def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk):
     (run,) = runs(desk.work)
     steps = [m["step"] for m in metrics(run) if m["event"] == "step"]
     assert steps == sorted(set(steps)) and steps[-1] == 120
-
-
-@pytest.mark.mpi
-@at_once
-def test_an_early_stop_is_bounded(desk):
-    job = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_MAX_RESTARTS": "0"})
-    tell(desk, job, "scancel", "-s", "USR1")
-    state = desk.lab.wait(job)
-    assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
 
 
 @at_once

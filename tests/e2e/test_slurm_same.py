@@ -1,4 +1,4 @@
-"""Jobs on a real two-node Slurm train as without it: each start, backend and layout, many jobs at once, and a more urgent one."""
+"""Jobs on a real two-node Slurm train as without it: each start, backend and layout, and beside a more urgent one."""
 
 import pytest
 from cluster_kit import SO_LONG, SOURCE, digests, first_steps, last_checkpoint, runs
@@ -49,14 +49,6 @@ def test_mpirun_and_a_number_a_node_do_not_go_with_a_heterogeneous_job(lab, sbat
         job = sbatch("--nodes=1", ":", "--nodes=1", DDP, "quick.yaml", env={name: value})
         assert lab.wait(job)["ExitCode"].startswith("2:"), log_of(work, job)
         assert words in log_of(work, job), log_of(work, job)
-
-
-@pytest.mark.full  # 40 ranks; the jobs of test_slurm_goes_on.py run at the same time, too
-def test_many_jobs_at_once_meet_no_other(lab, sbatch, work):  # noqa: F811
-    jobs = [sbatch(DDP, "quick.yaml", "--set", "train.max_steps=3", "--set", f"run.name=job{i}") for i in range(20)]
-    for job in jobs:
-        finished(lab, work, job)
-    assert len(runs(work)) == 20
 
 
 def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811

@@ -55,12 +55,6 @@ def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa
     assert len(runs(work)) == 1
 
 
-@first_on("slurm")
-def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
-    status, out, err = ended(submit("--set", "optim.lr=1e38", *SHORT))
-    assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
-
-
 @pytest.mark.full  # test_job.py has a chain's links, test_pbs_goes_on.py what stops a job of PBS
 @first_on("pbs", "slurm")
 def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811

@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/text.h"
 #include "temp_folder.h"
 
@@ -45,6 +46,27 @@ std::string job_text(const std::string& state, int restarts,
          state + "\n   Restarts=" + std::to_string(restarts) + " " + more + "\n";
 }
 
+// tests/fixtures/slurm/README.md says which of them were recorded.
+TEST(Slurm, ReadsTheAnswersOfEachVersion) {
+  const auto text = [](const std::string& file) {
+    return base::read_small_file("tests/fixtures/slurm/" + file + ".txt", 1 << 20, "the answer");
+  };
+  for (const std::string version : {"20.11", "21.08", "22.05", "23.11", "24.05"}) {
+    SCOPED_TRACE(version);
+    Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
+    Fake fake{{{"show job", text(version + "/job")}, {"show config", text("22.05/config")}}};
+    if (version < "24") fake.answers["sacct"] = text("22.05/sacct");
+    const auto slurm = make_slurm_job(environment, fake.command());
+    EXPECT_EQ(slurm->times().running, 5);
+    EXPECT_EQ(slurm->seconds_to_own_warning(), 139);
+    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}));
+    EXPECT_EQ(slurm->daemon_port(), 16818);
+    const auto line = slurm->submit_line({"c d"});
+    EXPECT_TRUE(line.starts_with("cd $'/home/user/a b' && sbatch --array=1 ")) << line;
+    EXPECT_TRUE(line.ends_with("--requeue /home/user/a b/x.sh $'c d'") || version < "24") << line;
+  }
+}
+
 TEST(Slurm, TellsARequeueFromACancel) {
   for (const auto& [text, again, cancelled] :
        {std::tuple{job_text("COMPLETING", 1), true, true},
@@ -77,18 +99,28 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
-  fake.answers = {{"scontrol", "!refused"}, {"sacct", "!refused"}};
-  EXPECT_EQ(slurm->times().running + slurm->times().queued, 0);
-  EXPECT_EQ(slurm->joules(), 0);
+  fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
+  EXPECT_EQ(slurm->submit_line({}), "sbatch --array=3 x.sh");
 }
 
-TEST(Slurm, RequeuesATaskOfAnArrayByItsOwnName) {
+// The id of an array's last task is that of the whole array.
+TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
-  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"}, {"scontrol show job", job_text("RUNNING", 0)}}};
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), "");
+  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"},
+             {"steps --jobs=7_1", "7_1.0\n"},
+             {"scontrol show job", job_text("RUNNING", 0)}}};
+  const auto slurm = make_slurm_job(environment, fake.command());
+  EXPECT_EQ(slurm->continue_run({}), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
+  slurm->keep_only({}, {});
+  EXPECT_EQ(fake.run.back(), "scancel 7_1.0");
+  slurm->joules();
+  EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->continue_run({}), std::nullopt);
+  EXPECT_EQ(slurm->continue_run({}), std::nullopt);
+  fake.answers["squeue"] = "7 7+0\n8 7+1\n";  // the components of a heterogeneous job
+  slurm->continue_run({});
+  EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
 }
 
 TEST(Slurm, WarnsAShortJobAtItsBegin) {
@@ -119,23 +151,48 @@ TEST(Slurm, GivesUpItsLostNodes) {
   EXPECT_TRUE(fake.run.back().ends_with("scontrol update JobId=7 NodeList=n1,n3"));
 }
 
-// Until the accounting database knows the job.
-TEST(Slurm, TriesAgainWhereItIsToldTo) {
-  Environment environment = {{"SLURM_JOB_ID", "7"}};
-  int updates = 0;
-  const auto run = [&](const Words& words) {
-    const bool is_update = std::ranges::count(words, "update") > 0;
-    const bool is_refused = is_update && ++updates == 1;
-    return base::Answer{.end = base::Answer::left,
-                        .status = is_refused ? 1 : 0,
-                        .output = {},
-                        .errors = is_refused ? "DB index is being set, try again in a bit" : "",
-                        .whole = true};
-  };
-  Allocation left;
-  left.nodes = {{"n1", 4, 3, 0}};
-  EXPECT_EQ(make_slurm_job(environment, run)->keep_only(left, {"n2"}), "");
-  EXPECT_EQ(updates, 2);
+base::Answer refused(const std::string& errors) {
+  return {base::Answer::left, 1, "", errors, true};
+}
+const base::Answer kLate{base::Answer::late, -1, "", "", true};
+
+TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
+  for (const auto& first :
+       {kLate, refused("DB index is being set, try again in a bit"),
+        refused("Unable to contact slurm controller"),
+        refused("Unable to create step for job 7: Memory required by task is not available")}) {
+    Environment environment = {{"SLURM_JOB_ID", "7"}};
+    Fake fake{{{"scontrol show job", job_text("RUNNING", 1)}, {"show config", "SlurmdPort   = 6818\n"}}};
+    std::map<std::string, int> times;
+    const auto run = [&, command = fake.command()](const Words& words) {
+      return ++times[words[0] == "env" ? "update" : words[1]] == 1 ? first : command(words);
+    };
+    const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
+    EXPECT_TRUE(slurm->restarts_itself());
+    EXPECT_EQ(slurm->continue_run({}), "");
+    EXPECT_EQ(slurm->daemon_port(), 6818);
+    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);
+    EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
+    for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
+  }
+}
+
+TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
+  for (const auto& answer : {refused("Invalid job id specified"), kLate, base::Answer{},
+                             base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true}}) {
+    Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
+    const auto slurm = make_slurm_job(
+        environment, [&](const Words&) { return answer; }, std::chrono::milliseconds(1));
+    EXPECT_EQ(slurm->allocation().nodes.size(), 1U);
+    EXPECT_EQ(slurm->times().running + slurm->times().queued + slurm->daemon_port(), 0);
+    EXPECT_EQ(slurm->joules(), 0);
+    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}));
+    EXPECT_FALSE(slurm->seconds_to_own_warning());
+    if (answer.good()) continue;
+    EXPECT_EQ(slurm->submit_line({}), "");
+    EXPECT_FALSE(slurm->continue_run({}) || slurm->reaches("n2"));
+    EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
+  }
 }
 
 TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cmath>
 #include <nlohmann/json.hpp>
-
 #include <thread>
 
 #include "lockstep/base/files/whole_file.h"
@@ -44,6 +44,14 @@ TEST_F(StatusTest, ForProgramsIsOneObject) {
   EXPECT_EQ(json["exit_status"], kFailed);
   EXPECT_EQ(json["checkpoint"], newest.string());
   EXPECT_TRUE(json["loss"].is_null() && json["step"].is_number_integer());
+}
+
+TEST(Cost, OfABatchJobIsInWholeSeconds) {
+  Cost cost;
+  begin_attempt(cost, format("{:.0f},3,0,0", unix_now() - 100), 1, 0);
+  charge(cost);
+  EXPECT_GE(cost.core_seconds, 3 * 99);
+  EXPECT_EQ(std::fmod(cost.core_seconds, 3), 0);
 }
 
 TEST_F(StatusTest, TellsADeadRunFromARunningOne) {

@@ -53,15 +53,6 @@ std::string quoted(const Words& words) {
 
 namespace {
 
-std::string find_in(const Words& folders, const std::string& name) {
-  for (const auto& folder : folders) {
-    const auto path = fs::path(folder.empty() ? "." : folder) / name;
-    std::error_code none;
-    if (fs::is_regular_file(path, none) && ::access(path.c_str(), X_OK) == 0) return path.string();
-  }
-  return "";
-}
-
 std::string search_path() {
   const char* path = std::getenv("PATH");
   return path ? path : "/usr/bin:/bin";
@@ -91,7 +82,12 @@ void check_scheduler(const std::string& name, const std::string& where, const st
 }
 
 std::string find_command(const std::string& name) {
-  return find_in(base::split(search_path() + ":" + pbs_folder(), ':'), name);
+  for (const auto& folder : base::split(search_path() + ":" + pbs_folder(), ':')) {
+    const auto path = fs::path(folder.empty() ? "." : folder) / name;
+    std::error_code none;
+    if (fs::is_regular_file(path, none) && ::access(path.c_str(), X_OK) == 0) return path.string();
+  }
+  return "";
 }
 
 std::string guess_scheduler() {

@@ -131,7 +131,8 @@ class OwnJob {
   RunCommand run_;
 };
 
-std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run);
+std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run,
+                                       std::chrono::milliseconds between_tries = std::chrono::seconds(1));
 std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run);
 
 /// The script with these settings exported before its first command; replaces those of an earlier call.

@@ -1,6 +1,5 @@
 // A job under Slurm: its allocation, its requeue, and the release of lost nodes.
 #include <algorithm>
-#include <numeric>
 #include <regex>
 #include <thread>
 
@@ -17,7 +16,8 @@ namespace {
 
 class SlurmJob : public OwnJob {
  public:
-  using OwnJob::OwnJob;
+  SlurmJob(Environment& environment, RunCommand run, std::chrono::milliseconds pause)
+      : OwnJob(environment, std::move(run)), pause_(pause) {}
 
   bool is_slurm() const override { return true; }
   std::string id() const override { return get("SLURM_JOB_ID"); }
@@ -26,10 +26,12 @@ class SlurmJob : public OwnJob {
     // sbatch --export must not keep OMP_NUM_THREADS and the like from the ranks
     environment_["SLURM_EXPORT_ENV"] = "ALL";
     std::vector<std::string> names;
-    if (get("SLURM_HET_SIZE", "1") == "1") names = node_names();
+    if (get("SLURM_HET_SIZE", "1") == "1")
+      names = base::split(
+          base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
     const auto here = run({"scontrol", "show", "node", get("SLURMD_NODENAME")}).output;
-    const auto cpus = number_after(here, "CPUTot=");
-    return slurm_allocation(environment_, names, threads_per_core(environment_, cpus));
+    return slurm_allocation(environment_, names,
+                            threads_per_core(environment_, number_after(here, "CPUTot")));
   }
 
   int64_t restarts() override { return count(environment_, "SLURM_RESTART_COUNT", 0); }
@@ -42,15 +44,14 @@ class SlurmJob : public OwnJob {
 
   // Also of the starts before a requeue.
   double joules() override {
-    const auto answer = run({"sacct", "--jobs=" + id(), "--duplicates", "--noheader", "--parsable2",
+    const auto answer = run({"sacct", "--jobs=" + own_name(), "--duplicates", "--noheader", "--parsable2",
                              "--format=JobID,ConsumedEnergyRaw"});
     constexpr int64_t kMost = int64_t{1} << 50;  // Slurm writes 2^64 - 2 for "unknown"
     int64_t joules = 0;
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(line, '|');
       if (words.size() != 2 || words[0].find('.') == std::string::npos) continue;
-      const auto energy = base::number_in(words[1]).value_or(0);
-      if (energy < kMost) joules += energy;
+      if (const auto energy = base::number_in(words[1]).value_or(0); energy < kMost) joules += energy;
     }
     return static_cast<double>(joules);
   }
@@ -78,11 +79,12 @@ class SlurmJob : public OwnJob {
       line = std::regex_replace(line, std::regex(" (--array[= ]|-a ?)[-0-9,:%]+(?= )"), "");  // all its tasks
       line.insert(6, " --array=" + task);
     }
-    return format("cd {} && {}", cluster::quoted(value(fields, "WorkDir")), line);
+    const auto folder = value(fields, "WorkDir");
+    return folder.empty() ? line : format("cd {} && {}", cluster::quoted(folder), line);
   }
 
   // Slurm counts a requeue by an operator, a node failure and a pre-emption at once.
-  bool restarts_itself() override { return count(record(), "Restarts", 0) > restarts(); }
+  bool restarts_itself() override { return count(record(true), "Restarts", 0) > restarts(); }
 
   bool was_cancelled(const StopSignal&) override {
     const auto fields = record();
@@ -93,7 +95,7 @@ class SlurmJob : public OwnJob {
   }
 
   std::optional<std::string> continue_run(const Environment&) override {
-    const auto answer = run({"scontrol", "requeue", array_name()});
+    const auto answer = ask_again({"scontrol", "requeue", own_name()});
     if (answer.good() || restarts_itself()) return "";
     log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return std::nullopt;
@@ -109,20 +111,18 @@ class SlurmJob : public OwnJob {
   }
 
   int daemon_port() override {
-    if (port_ < 0)
-      port_ = static_cast<int>(number_after(run({"scontrol", "show", "config"}).output, "SlurmdPort"));
-    return port_;
+    return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
   }
 
   bool reaches(const std::string& node) override {
-    return run({"srun", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mpi=none",
-                "--nodelist=" + node, "true"})
+    return ask_again({"srun", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
+                      "--mpi=none", "--nodelist=" + node, "true"})
         .good();
   }
 
   // A step may wait for its lost node, and hold resources that the next step needs.
   void end_steps() {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + id(), "--format=%i"});
+    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i"});
     std::vector<std::string> words = {"scancel"};
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto step = base::trimmed(line);
@@ -140,12 +140,13 @@ class SlurmJob : public OwnJob {
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
     std::vector<std::string> names, cpus, tasks;
-    int64_t all_tasks = 0;
+    int64_t all_tasks = 0, gpus = 0;
     for (const auto& node : left.nodes) {
       names.push_back(node.name);
       cpus.push_back(format("{}", node.cpus));
       tasks.push_back(format("{}", node.tasks));
       all_tasks += node.tasks;
+      gpus += node.gpus;
     }
     const auto set = [&](const std::vector<std::string>& variables, const std::string& text) {
       for (const auto& name : variables) environment_[name] = text;
@@ -155,32 +156,38 @@ class SlurmJob : public OwnJob {
     set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
     set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
     if (!get("SLURM_NTASKS").empty()) set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", all_tasks));
-    if (!get("SLURM_GPUS").empty()) {
-      const auto gpus = std::accumulate(left.nodes.begin(), left.nodes.end(), int64_t{0},
-                                        [](int64_t sum, const Node& node) { return sum + node.gpus; });
-      set({"SLURM_GPUS"}, format("{}", gpus));
-    }
+    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", gpus));
     return release(base::join(names, ","), lost);
   }
 
  private:
   static int64_t number_after(const std::string& text, const std::string& name) {
-    auto at = text.find(name);
-    if (at == std::string::npos) return 0;
-    at = text.find_first_of("0123456789\n", at + name.size());
-    return at == std::string::npos || text[at] == '\n' ? 0 : std::strtoll(text.c_str() + at, nullptr, 10);
+    std::smatch found;
+    const bool is_there = std::regex_search(text, found, std::regex(name + " *= *([0-9]+)"));
+    return is_there ? base::number_in(found[1].str()).value_or(0) : 0;
   }
 
-  std::vector<std::string> node_names() const {
-    return base::split(
-        base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
+  // The controller is down (up to 30 s a try), or does not know its nodes yet, or its database not the job.
+  base::Answer ask_again(const std::vector<std::string>& words) const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run(words);
+      const auto says = [&](const char* part) { return answer.errors.find(part) != std::string::npos; };
+      const bool is_late = answer.end == base::Answer::late && words[0] != "srun";
+      const bool is_down = is_late || says("Unable to contact");
+      const bool is_busy = is_down || says("Unable to create step") || says("try again");
+      if (answer.good() || !is_busy || tries >= (is_down ? 20 : 10)) return answer;
+      if (tries == 1)
+        log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
+      std::this_thread::sleep_for(pause_);
+    }
   }
 
   // This job's paragraph: the answer has one for each task of an array.
-  Environment record() const {
+  Environment record(bool waits = false) const {
     Environment fields;
     bool is_ours = false;
-    for (const auto& line : base::split(run({"scontrol", "show", "job", id()}).output, '\n')) {
+    const std::vector<std::string> words = {"scontrol", "show", "job", id()};
+    for (const auto& line : base::split((waits ? ask_again(words) : run(words)).output, '\n')) {
       if (line.starts_with("JobId=")) {  // this line ends with the job's name, which may be anything
         is_ours = line.starts_with("JobId=" + id() + " ");
         continue;
@@ -197,12 +204,12 @@ class SlurmJob : public OwnJob {
     return fields;
   }
 
-  // A task of an array needs its own name: the last task's id is that of the array.
-  std::string array_name() const {
+  // A task of an array as 7_1: the id of the last task is that of the array. A heterogeneous job has its id.
+  std::string own_name() const {
     const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=%A %i"});
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto words = base::split(base::trimmed(line), ' ');
-      if (words.size() == 2 && words[0] == id()) return words[1];
+      if (words.size() == 2 && words[0] == id() && words[1].find('_') != std::string::npos) return words[1];
     }
     return id();
   }
@@ -210,27 +217,23 @@ class SlurmJob : public OwnJob {
   // Slurm ends a job when it notices that a node is down, unless the job has released it.
   std::string release(const std::string& left, const std::vector<std::string>& lost) {
     const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
-    base::Answer answer;
-    for (int tries = 0; tries < 10; ++tries) {
-      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-      answer = run({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + left});
-      if (answer.good()) return "";
-      // the accounting database does not know the job yet
-      if ((answer.errors + answer.output).find("try again") == std::string::npos) break;
-    }
+    const auto answer =
+        ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + left});
+    if (answer.good()) return "";
     return format(
         "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
         "is down",
         base::join(lost, ", "), base::printable(base::trimmed(answer.errors + answer.output)));
   }
 
-  int port_ = -1;
+  std::chrono::milliseconds pause_;
 };
 
 }  // namespace
 
-std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run) {
-  return std::make_unique<SlurmJob>(environment, std::move(run));
+std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run,
+                                       std::chrono::milliseconds pause) {
+  return std::make_unique<SlurmJob>(environment, std::move(run), pause);
 }
 
 }  // namespace lockstep::job

@@ -155,9 +155,8 @@ void write_status(const fs::path& folder, RunStatus status, const std::function<
 
 RunStatus read_status(const fs::path& folder) {
   check_there(folder);
-  constexpr size_t kMostBytes = 4 << 20;
   const auto path = (folder / "status.json").string();
-  const auto json = base::parse_json(base::read_small_file(path, kMostBytes, "the run's status"));
+  const auto json = base::parse_json(base::read_small_file(path, size_t{4} << 20, "the run's status"));
   try {
     RunStatus status;
     status.state = state_named(json.at("state").get<std::string>(), path);
@@ -190,7 +189,8 @@ void begin_attempt(Cost& cost, const std::string& allocation, double cores, doub
 }
 
 void charge(Cost& cost) {
-  const double now = unix_now(), seconds = std::max(0.0, now - cost.until);
+  const bool is_job = cost.until == std::floor(cost.until);  // it began at a whole second, as sacct counts
+  const double now = is_job ? std::floor(unix_now()) : unix_now(), seconds = std::max(0.0, now - cost.until);
   cost.core_seconds += seconds * cost.cores;
   cost.gpu_seconds += seconds * cost.gpus;
   cost.until = now;
