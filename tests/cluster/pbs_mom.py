@@ -163,7 +163,7 @@ def attempt(folder, node, job_id):
                                   stdout=out, stderr=out, cwd=environment["HOME"], start_new_session=True,
                                   preexec_fn=lambda: os.umask(0o077))
         remember_session(folder, job, node, leader.pid)
-        leader.stdin.write(job["spooled"].encode() + b"\n")
+        leader.stdin.write(re.sub(r"([][])", r"\\\1", job["spooled"]).encode() + b"\n")
         leader.stdin.close()
     save(folder, job, state="R", started=time.time(), run_count=job.get("run_count", 0) + 1, end=None)
     wait_for_end(folder, job, node, leader)
@@ -224,17 +224,12 @@ def kill_everywhere(folder, job, number):
 
 def kill_here(folder, job, node, number):
     for pid in processes(folder, job, node):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def seconds(text):
-    total = 0
-    for part in text.split(":"):
-        total = total * 60 + int(part)
-    return total
+    return sum(int(part) * 60**i for i, part in enumerate(reversed(text.split(":"))))
 
 
 def sessions_file(folder, job, node):
