@@ -5,8 +5,7 @@ As strict as the real one where a script can tell, tried side by side: directive
 refuses them, routing queues, quotes of -v's values turned into backslashes, the script spooled and started as a copy,
 qstat -f with its wrapped lines. pbs_mom.py is the other half. Jobs start at once: nothing is queued but dependencies.
 
-Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes; and as
-`pbs.py mom FOLDER NODE`.
+Called by the names of its commands, and as `pbs.py mom FOLDER NODE`.
 """
 import contextlib
 import copy
@@ -124,8 +123,7 @@ def complete(job):
     parts = chunks(job)
     asked["nodect"] = str(len(parts))
     for name in ("ncpus", "ngpus", "mpiprocs"):
-        total = sum(int(wanted.get(name, 0)) for _, wanted in parts)
-        if total:
+        if total := sum(int(wanted.get(name, 0)) for _, wanted in parts):
             asked[name] = str(total)
     if memory := [wanted["mem"] for _, wanted in parts if "mem" in wanted]:
         asked["mem"] = memory[0]
@@ -224,6 +222,7 @@ def fields_of(job):
             fields[name] = job[key]
     variables = {**pbs_o(job), **job["variables"]}
     fields["Variable_List"] = ",".join(f"{k}={v}".replace(",", "\\,") for k, v in variables.items())
+    fields["substate"] = "60" if job.get("end") == "rerun" else "42"
     if "array_index" not in job:
         fields["Submit_arguments"] = job["submit_arguments"]
     return fields | {"project": job["project"]}
@@ -252,9 +251,8 @@ def pbsnodes(arguments):
 def qstat(arguments):
     if asked := {"Q", "B"} & {letter for a in arguments if a.startswith("-") for letter in a[1:]}:
         return queues_and_server(asked)
-    wanted = [a for a in arguments if not a.startswith("-")]
     flags = {letter for a in arguments if a.startswith("-") for letter in a[1:]}
-    for job_id in wanted:
+    for job_id in (a for a in arguments if not a.startswith("-")):
         job = load(lab(), job_id)
         if job["state"] == "F" and "x" not in flags:
             print(f"qstat: {job['id']} Job has finished, use -x or -H to obtain historical job information", file=sys.stderr)
@@ -307,11 +305,8 @@ def main():
     name = Path(sys.argv[0]).name
     if name == "pbs.py" and sys.argv[1:2] == ["mom"]:
         mom(*sys.argv[2:4])
-    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qdel, "qrerun": qrerun, "pbs_tmrsh": pbs_tmrsh,
-                "pbsnodes": pbsnodes}
-    if name not in commands:
-        sys.exit(__doc__)
-    commands[name](sys.argv[1:])
+    commands = (qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes)
+    {each.__name__: each for each in commands}[name](sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -56,8 +56,7 @@ def serve(folder, node, connection):
         fds = array.array("i")
         for _, _, blob in ancillary:
             fds.frombytes(blob)
-        size = int.from_bytes(data[:4], "little")
-        data = data[4:]
+        size, data = int.from_bytes(data[:4], "little"), data[4:]
         while len(data) < size:
             data += connection.recv(1 << 20)
         message = json.loads(data)
@@ -202,7 +201,7 @@ def end_job(folder, job_id, why):
     job = load(folder, job_id)
     if job["state"] == "F":
         return 1
-    save(folder, job, end=why, kill_at=time.time() + kill_delay(folder))
+    save(folder, job, end=why, comment="Job run" + " and terminated by root@login" * (why == "deleted"), kill_at=time.time() + kill_delay(folder))
     kill_everywhere(folder, job, signal.SIGTERM)
     return 0
 
@@ -249,10 +248,8 @@ def processes(folder, job, node):
         return []
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[3] in sessions and fields[0] != "Z":
-            found.append(int(entry.name))
+            if fields[3] in sessions and fields[0] != "Z":
+                found.append(int(entry.name))
     return found

@@ -153,8 +153,16 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   EXPECT_TRUE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
-  EXPECT_TRUE(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}));
   EXPECT_EQ(pbs->restarts(), 1);
+  for (const auto& [said, again, perhaps] :
+       {std::tuple{"substate = 60", true, true},
+        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server", false,
+         false},
+        {"substate = 42", false, true}}) {
+    fake.answers["qstat"] = std::string("Job Id: 7.x\n    ") + said + "\n";
+    EXPECT_EQ(pbs->restarts_itself(), again) << said;
+    EXPECT_EQ(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}), perhaps) << said;
+  }
 }
 
 TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {

@@ -2,12 +2,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 #include <utility>
@@ -23,8 +21,6 @@
 
 namespace lockstep::job {
 namespace {
-
-constexpr int kMomPort = 15003;
 
 class PbsJob : public OwnJob {
  public:
@@ -69,7 +65,7 @@ class PbsJob : public OwnJob {
   // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
   std::string memory_exceeded(const StopSignal& stop) override {
     if (!was_cancelled(stop)) return "";
-    const auto fields = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
+    const auto fields = record_now();
     const auto bytes = [](const std::string& text) {
       const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
       const auto power = std::string_view("bkmgtp").find((text + "b")[unit]);
@@ -87,8 +83,12 @@ class PbsJob : public OwnJob {
     return stop.signal == SIGTERM && !is_over;
   }
 
+  // From 60 on: by qrerun, or after a pre-emption.
+  bool restarts_itself() override { return value(record_now(), "substate").starts_with("6"); }
+
   bool may_restart(const StopSignal& stop) override {
-    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False";
+    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" &&
+           value(record_now(), "comment").find(" and terminated by ") == std::string::npos;  // by qdel
   }
 
   std::optional<std::string> continue_run(const Environment& settings) override {
@@ -128,7 +128,7 @@ class PbsJob : public OwnJob {
     return std::nullopt;
   }
 
-  int daemon_port() override { return kMomPort; }
+  int daemon_port() override { return 15003; }  // of pbs_mom
 
   bool reaches(const std::string& node) override {
     const auto answer = run({"pbs_tmrsh", node, "true"});
@@ -150,6 +150,8 @@ class PbsJob : public OwnJob {
   }
 
  private:
+  Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
+
   // Without it a restarted job would neither find its own run nor ask for the same resources.
   void read_record() {
     for (int tries = 0; tries < 3 && record_.empty(); ++tries) {
