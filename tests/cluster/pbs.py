@@ -5,8 +5,7 @@ As strict as the real one where a script can tell, tried side by side: directive
 refuses them, routing queues, quotes of -v's values turned into backslashes, the script spooled and started as a copy,
 qstat -f with its wrapped lines. pbs_mom.py is the other half. Jobs start at once: nothing is queued but dependencies.
 
-Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes; and as
-`pbs.py mom FOLDER NODE`.
+Called by the names of its commands, and as `pbs.py mom FOLDER NODE`.
 """
 import contextlib
 import copy
@@ -27,6 +26,7 @@ MOM_PORT = 15003
 OF_A_CHUNK = {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "ngpus", "nodes", "host", "arch", "vnode"}
 FIELDS = {"N": "name", "q": "queue", "P": "project", "A": "account", "j": "join", "o": "output", "e": "error", "r": "rerunable",
           "k": "keep", "J": "array", "m": "mail_points", "M": "mail_users", "S": "shell", "p": "priority", "C": "prefix"}
+QUOTED = r""" "[^"]*" | '[^']*' """
 
 
 def refuse(text, status=1):
@@ -38,23 +38,15 @@ def refuse(text, status=1):
 
 
 def split_commas(text):
-    """-v's list: commas separate, quotes protect them and stay."""
-    words, word, quote = [], "", None
-    for c in text:
-        if c == "," and not quote:
-            words.append(word)
-            word = ""
-            continue
-        if c in "'\"":
-            quote = None if c == quote else quote or c
-        word += c
-    return words + [word]
+    """-v's list: commas separate, quotes protect them and go."""
+    words = re.findall(rf"(?x) ( (?: {QUOTED} | \\, | [^,] )+ )", text)
+    return [re.sub(r"""['"]|\\(?=,)""", "", word) for word in words]
 
 
 def mangled(value):
-    """What a job gets of a -v value: backslashes double, then each quote is a backslash."""
-    if "\n" in value and re.search("['\"]", value):
-        refuse("Segmentation fault (core dumped)", 139)
+    """What a job gets of a -v value: backslashes double, then each of two quotes is a backslash; one alone is refused."""
+    if re.search("['\"]", re.sub(f"(?x){QUOTED}", "", value)):
+        refuse("cannot send environment with the job")
     return re.sub("['\"]", r"\\", value.replace("\\", "\\\\"))
 
 
@@ -81,19 +73,16 @@ def read_options(words, job):
 def apply_option(job, flag, value):
     if flag == "l":
         # place=... and select=... hold colons, commas part resources
-        for resource in value.split(","):
-            key, _, amount = resource.partition("=")
-            job["resources"][key] = amount
+        job["resources"].update(resource.split("=", 1) for resource in value.split(","))
     elif flag == "v":
+        mangled(value)
         for item in split_commas(value):
             name, has_value, text = item.partition("=")
             if not has_value and name not in os.environ:
                 refuse("cannot send environment with the job")
             job["variables"][name] = mangled(text if has_value else os.environ[name])
     elif flag == "W":
-        for item in value.split(","):
-            key, _, what = item.partition("=")
-            job[key] = what
+        job.update(item.split("=", 1) for item in value.split(","))
     elif flag == "N" and not re.fullmatch(r"[A-Za-z0-9.+_-]{1,230}", value):
         refuse("illegal -N value")
     elif flag in FIELDS:
@@ -117,7 +106,7 @@ def check(job):
     if wrong and ("select" in asked or "place" in asked):
         refuse(f'"-lresource=" cannot be used with "select" or "place", resource is: {wrong[0]}')
     if "place" in asked and "select" not in asked:
-        refuse('"-lplace" cannot be used without "-lselect"')
+        refuse('Cannot have "place" without "select"', 7)
     if job["queue"] not in QUEUES:
         refuse("Unknown queue")
     if job["queue"] in FROM_ROUTE_ONLY:
@@ -134,8 +123,7 @@ def complete(job):
     parts = chunks(job)
     asked["nodect"] = str(len(parts))
     for name in ("ncpus", "ngpus", "mpiprocs"):
-        total = sum(int(wanted.get(name, 0)) for _, wanted in parts)
-        if total:
+        if total := sum(int(wanted.get(name, 0)) for _, wanted in parts):
             asked[name] = str(total)
     if memory := [wanted["mem"] for _, wanted in parts if "mem" in wanted]:
         asked["mem"] = memory[0]
@@ -156,7 +144,7 @@ def qsub(arguments):
         refuse("takes no script arguments")
     script = Path(rest[0]) if rest and rest[0] != "-" else None
     if script and not script.is_file():
-        refuse(f"script file:: No such file or directory: {script}")
+        refuse("script file:: No such file or directory")
     text = script.read_text() if script else sys.stdin.read()
     job["name"] = script.name if script else "STDIN"
     for words in directives(text, from_line.get("prefix", "#PBS")):
@@ -172,19 +160,15 @@ def qsub(arguments):
         low, high = map(int, job["array"].split("-"))
         for index in range(low, high + 1):
             spool(folder, dict(job, array_index=index), f"{number}[{index}].{SERVER}", text)
+        save(folder, dict(job, state="B"), id=f"{number}[].{SERVER}")
         print(f"{number}[].{SERVER}")
     else:
         spool(folder, job, f"{number}.{SERVER}", text)
         print(f"{number}.{SERVER}", flush=True)
-        if job.get("block") == "true":
-            sys.exit(exit_status(folder, f"{number}.{SERVER}"))
-
-
-def exit_status(folder, job_id):
-    """Waits for a job's end, as -W block=true does."""
-    while (job := load(folder, job_id))["state"] != "F":
-        time.sleep(0.1)
-    return job["exit_status"]
+        while job.get("block") == "true":
+            time.sleep(0.1)
+            if (known := load(folder, f"{number}.{SERVER}"))["state"] == "F":
+                sys.exit(known["exit_status"])
 
 
 def spool(folder, job, job_id, text):
@@ -200,12 +184,7 @@ def spool(folder, job, job_id, text):
 
 def wrapped(line):
     """qstat -f breaks long lines and begins what follows with a tab."""
-    out = [line[:79]]
-    rest = line[79:]
-    while rest:
-        out.append("\t" + rest[:71])
-        rest = rest[71:]
-    return "\n".join(out)
+    return "\n\t".join([line[:79], *re.findall(".{1,71}", line[79:])])
 
 
 def exec_host(job):
@@ -243,9 +222,10 @@ def fields_of(job):
             fields[name] = job[key]
     variables = {**pbs_o(job), **job["variables"]}
     fields["Variable_List"] = ",".join(f"{k}={v}".replace(",", "\\,") for k, v in variables.items())
-    fields |= {"schedselect": job["resources"]["select"], "project": job["project"],
-               "Submit_arguments": job["submit_arguments"]}
-    return fields
+    fields["substate"] = "60" if job.get("end") == "rerun" else "42"
+    if "array_index" not in job:
+        fields["Submit_arguments"] = job["submit_arguments"]
+    return fields | {"project": job["project"]}
 
 
 def queues_and_server(flags):
@@ -261,9 +241,7 @@ def queues_and_server(flags):
 
 
 def pbsnodes(arguments):
-    if arguments != ["-a"]:
-        sys.exit("pbsnodes: this one tells of all nodes alone")
-    for name in nodes():
+    for name in nodes() if arguments == ["-a"] else arguments:
         print(f"{name}\n     Mom = {name}\n     ntype = PBS\n     state = free\n     pcpus = {NODE_CPUS}\n"
               f"     resources_available.arch = linux\n     resources_available.host = {name}\n"
               f"     resources_available.mem = 16384000kb\n     resources_available.ncpus = {NODE_CPUS}\n"
@@ -273,9 +251,8 @@ def pbsnodes(arguments):
 def qstat(arguments):
     if asked := {"Q", "B"} & {letter for a in arguments if a.startswith("-") for letter in a[1:]}:
         return queues_and_server(asked)
-    wanted = [a for a in arguments if not a.startswith("-")]
     flags = {letter for a in arguments if a.startswith("-") for letter in a[1:]}
-    for job_id in wanted:
+    for job_id in (a for a in arguments if not a.startswith("-")):
         job = load(lab(), job_id)
         if job["state"] == "F" and "x" not in flags:
             print(f"qstat: {job['id']} Job has finished, use -x or -H to obtain historical job information", file=sys.stderr)
@@ -328,11 +305,8 @@ def main():
     name = Path(sys.argv[0]).name
     if name == "pbs.py" and sys.argv[1:2] == ["mom"]:
         mom(*sys.argv[2:4])
-    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qdel, "qrerun": qrerun, "pbs_tmrsh": pbs_tmrsh,
-                "pbsnodes": pbsnodes}
-    if name not in commands:
-        sys.exit(__doc__)
-    commands[name](sys.argv[1:])
+    commands = (qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes)
+    {each.__name__: each for each in commands}[name](sys.argv[1:])
 
 
 if __name__ == "__main__":

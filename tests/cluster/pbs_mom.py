@@ -56,8 +56,7 @@ def serve(folder, node, connection):
         fds = array.array("i")
         for _, _, blob in ancillary:
             fds.frombytes(blob)
-        size = int.from_bytes(data[:4], "little")
-        data = data[4:]
+        size, data = int.from_bytes(data[:4], "little"), data[4:]
         while len(data) < size:
             data += connection.recv(1 << 20)
         message = json.loads(data)
@@ -163,7 +162,7 @@ def attempt(folder, node, job_id):
                                   stdout=out, stderr=out, cwd=environment["HOME"], start_new_session=True,
                                   preexec_fn=lambda: os.umask(0o077))
         remember_session(folder, job, node, leader.pid)
-        leader.stdin.write(job["spooled"].encode() + b"\n")
+        leader.stdin.write(re.sub(r"([][])", r"\\\1", job["spooled"]).encode() + b"\n")
         leader.stdin.close()
     save(folder, job, state="R", started=time.time(), run_count=job.get("run_count", 0) + 1, end=None)
     wait_for_end(folder, job, node, leader)
@@ -202,7 +201,7 @@ def end_job(folder, job_id, why):
     job = load(folder, job_id)
     if job["state"] == "F":
         return 1
-    save(folder, job, end=why, kill_at=time.time() + kill_delay(folder))
+    save(folder, job, end=why, comment="Job run" + " and terminated by root@login" * (why == "deleted"), kill_at=time.time() + kill_delay(folder))
     kill_everywhere(folder, job, signal.SIGTERM)
     return 0
 
@@ -224,17 +223,12 @@ def kill_everywhere(folder, job, number):
 
 def kill_here(folder, job, node, number):
     for pid in processes(folder, job, node):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def seconds(text):
-    total = 0
-    for part in text.split(":"):
-        total = total * 60 + int(part)
-    return total
+    return sum(int(part) * 60**i for i, part in enumerate(reversed(text.split(":"))))
 
 
 def sessions_file(folder, job, node):
@@ -254,10 +248,8 @@ def processes(folder, job, node):
         return []
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[3] in sessions and fields[0] != "Z":
-            found.append(int(entry.name))
+            if fields[3] in sessions and fields[0] != "Z":
+                found.append(int(entry.name))
     return found

@@ -24,10 +24,8 @@ def nodes():
 
 def kill_delay(folder):
     """Seconds between SIGTERM and SIGKILL: the server's attribute, a file here, for tests in a hurry."""
-    try:
-        return float((folder / "kill_delay").read_text())
-    except FileNotFoundError:
-        return DEFAULT_KILL_DELAY
+    path = folder / "kill_delay"
+    return float(path.read_text()) if path.exists() else DEFAULT_KILL_DELAY
 
 
 def load(folder, job_id):

@@ -128,10 +128,12 @@ TEST(Detect, WithoutALimitAQueueHasTheNodesThatAreThere) {
   const auto slurm =
       read_sinfo("all*|4|128|2|32|(null)|infinite|1-infinite\nall*|3|64|2|16|(null)|infinite|1-infinite\n");
   EXPECT_EQ(slurm.site.queues.at(0).max_nodes, 7);
-  const auto pbs =
-      read_pbs("Queue: workq\n    enabled = True\n", "",
-               "n1\n     resources_available.ncpus = 48\n\nn2\n     resources_available.ncpus = 48\n");
-  EXPECT_EQ(pbs.site.queues.at(0).max_nodes, 2);
+  const auto said = [](const char* file) {
+    return base::read_text(std::string("tests/fixtures/openpbs-23.06.06/") + file);
+  };
+  const auto pbs = read_pbs(said("queues"), said("server"), said("pbsnodes"));
+  EXPECT_EQ(pbs.site.queue, "workq");
+  EXPECT_EQ(pbs.site.queues.at(0).max_nodes, 3);
 }
 
 TEST(Detect, DoesWithoutWhatDoesNotAnswer) {

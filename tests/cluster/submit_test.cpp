@@ -100,17 +100,16 @@ TEST(Scheduler, TellsWhyItDoesNotAnswer) {
 }
 
 TEST(Scheduler, ParsesQstat) {
-  const auto states = parse_qstat(
-      "Job Id: 7.x\n    job_state = Q\n    comment = Not Running: no room\n\nJob Id: 8[1].x\n    job_state = "
-      "R\n"
-      "qstat: 9.x Job has finished, use -x or -H to obtain historical job information\n"
-      "qstat: Unknown Job Id 10.x\n",
-      {"7.x", "8[1].x", "9.x", "10.x", "11.x"});
-  EXPECT_EQ(states.at("7.x").words, "Q (Not Running: no room)");
-  EXPECT_EQ(states.at("8[1].x").kind, JobState::running);
-  EXPECT_EQ(states.at("9.x").kind, JobState::gone);
-  EXPECT_EQ(states.at("10.x").kind, JobState::gone);
-  EXPECT_EQ(states.size(), 4U);
+  const auto states =
+      parse_qstat(base::read_text("tests/fixtures/openpbs-23.06.06/states"),
+                  {"101.server", "102.server", "99[1].server", "12.server", "9999.server", "11.server"});
+  EXPECT_EQ(states.at("101.server").words,
+            "Q (Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 96 T: 96))");
+  EXPECT_EQ(states.at("102.server").words, "H");
+  EXPECT_EQ(states.at("99[1].server").kind, JobState::running);
+  EXPECT_EQ(states.at("12.server").kind, JobState::gone);
+  EXPECT_EQ(states.at("9999.server").kind, JobState::gone);
+  EXPECT_EQ(states.size(), 5U);
 }
 
 TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {

@@ -48,13 +48,14 @@ def test_the_scripts_of_one_node_and_of_two(name, ranks, pbs, qsub, work, quick_
 
 
 def test_found_by_the_path_that_was_submitted(pbs, work, quick_program, tmp_path):  # noqa: F811
-    """No LOCKSTEP_HOME, submitted from elsewhere, a home with spaces in its name."""
+    """No LOCKSTEP_HOME, submitted from elsewhere, a home with spaces in its name; and a task, whose array alone knows the path."""
     home = tmp_path / "a home"
     home.mkdir()
     for name in ("configs", "data", "job_scripts"):
         (home / name).symlink_to(SOURCE / name)
-    job = pbs.run("qsub", "-l", "select=1:ncpus=2:mpiprocs=2", "-v", "LOCKSTEP_PROGRAM,CONFIG",
-                  str(home / "job_scripts/ddp.pbs"), cwd=work,
-                  env={"LOCKSTEP_PROGRAM": quick_program, "CONFIG": "quick.yaml"}).stdout.strip()
-    assert ended(pbs, job) == 0, log_of(work, job)
-    assert "a home" in log_of(work, job)
+    for array in ((), ("-J", "0-1")):
+        job = pbs.run("qsub", "-l", "select=1:ncpus=2:mpiprocs=2", *array, "-v", "LOCKSTEP_PROGRAM,CONFIG",
+                      str(home / "job_scripts/ddp.pbs"), cwd=work,
+                      env={"LOCKSTEP_PROGRAM": quick_program, "CONFIG": "quick.yaml"}).stdout.strip().replace("[]", "[1]")
+        assert ended(pbs, job) == 0, log_of(work, job)
+        assert "a home" in log_of(work, job)

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <csignal>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/text.h"
+#include "refusal.h"
 #include "temp_folder.h"
 
 namespace lockstep::job {
@@ -206,8 +208,16 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   EXPECT_TRUE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}));
   EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
-  EXPECT_TRUE(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}));
   EXPECT_EQ(pbs->restarts(), 1);
+  for (const auto& [said, again, perhaps] :
+       {std::tuple{"substate = 60", true, true},
+        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server", false,
+         false},
+        {"substate = 42", false, true}}) {
+    fake.answers["qstat"] = std::string("Job Id: 7.x\n    ") + said + "\n";
+    EXPECT_EQ(pbs->restarts_itself(), again) << said;
+    EXPECT_EQ(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}), perhaps) << said;
+  }
 }
 
 TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
@@ -217,7 +227,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const auto record = [&](const std::string& used) {
     fake.answers["qstat"] =
         "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"
-        "    Submit_arguments = -l select=1 a.pbs\n    Resource_List.mem = 2gb\n"
+        "    Resource_List.mem = 2gb\n"
         "    resources_used.mem = " +
         used + "\n";
   };
@@ -225,7 +235,6 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const auto pbs = make_pbs_job(environment, fake.command());
   pbs->allocation();
   EXPECT_EQ(pbs->times().queued, 20);
-  EXPECT_EQ(pbs->submit_line({}), "cd . && qsub -l select=1 a.pbs");
   EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "");
   record("2097153kb");
   EXPECT_EQ(pbs->memory_exceeded({}), "");
@@ -262,6 +271,46 @@ TEST(Pbs, AsksQsubForWhatTheJobHad) {
   EXPECT_EQ(base::join(qsub_options(record, {{"PBS_O_QUEUE", "front"}, {"PBS_JOBID", "1.x"}}, 1), "|"),
             "-N|my_script__2.pbs|-k|n|-r|n|-q|front|-l|place=scatter:excl|-l|select=2:ncpus=4:mem=2gb|-l|"
             "storage=gdata/a+scratch/b");
+  const auto recorded = cluster::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
+  EXPECT_EQ(base::join(qsub_options(recorded, {{"PBS_JOBID", "100.server"}}, 1), "|"),
+            "-N|lockstep|-A|acct|-m|n|-M|a@b|-j|oe|-k|n|-p|0|-S|/bin/bash|-W|group_list=me|-W|umask=27|-W|"
+            "stageout=a@node1:/tmp/b|-W|tolerate_node_failures=all|-r|n|-l|place=scatter|-l|"
+            "select=2:ncpus=2:mpiprocs=2:mem=1gb|-l|walltime=00:01:00");
+}
+
+// Each command fails once, as OpenPBS 23.06 does while its server restarts.
+TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
+  const test::TempFolder folder;
+  Environment environment = {{"PBS_JOBID", "100.server"},
+                             {"PBS_NODEFILE", folder.write("nodes", "node1\n")},
+                             {"PBS_O_WORKDIR", folder.path().string()},
+                             {"LOCKSTEP_SCRIPT", folder.write("my job", "true\n")},
+                             {"SET", "a b"}};
+  std::set<std::string> asked;
+  std::string script;
+  const auto run = [&](const Words& words) {
+    const auto command = words[0] == "env" ? words[3] : words[0];
+    if (command == "qsub") script = base::read_text(words.back());
+    base::Answer answer{.end = base::Answer::left, .status = 162, .output = {}, .errors = {}, .whole = true};
+    if (asked.insert(command).second) {
+      answer.errors = "Connection refused\n" + command + ": cannot connect to server server (errno=15010)\n";
+      return answer;
+    }
+    answer.status = 0;
+    answer.output = command == "qsub" ? "101.server\n"
+                                      : "Job Id: 100.server\n    run_count = 2\n"
+                                        "    Submit_arguments = -v X,SET=a b my job\n";
+    return answer;
+  };
+  const auto pbs = make_pbs_job(environment, run);
+  pbs->allocation();
+  EXPECT_EQ(pbs->restarts(), 1);
+  EXPECT_EQ(pbs->continue_run({}), "101.server");
+  const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
+  EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
+  environment["LOCKSTEP_RESTART"] = "1";
+  environment["LOCKSTEP_SUBMITTED"] = line;
+  EXPECT_EQ(pbs->submit_line({}), line);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {

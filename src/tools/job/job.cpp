@@ -368,14 +368,12 @@ class Job {
 
   int continue_run() {
     if (job_->restarts_itself()) {
-      say("stopped early; Slurm restarts this job");
+      say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
     if (job_->was_cancelled(signals_.stop)) {
-      say(job_->may_restart(signals_.stop) ? "asked to stop, with a checkpoint: after a qdel it stays "
-                                             "stopped; after a qrerun PBS restarts it"
-                                           : "cancelled, with a checkpoint: it stays stopped");
+      say("cancelled, with a checkpoint: it stays stopped");
       if (is_chain_) fs::remove(run_file_, none_);
       forget_run_file();
       say_how_to_continue();

@@ -2,12 +2,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 #include <utility>
@@ -24,8 +22,6 @@
 namespace lockstep::job {
 namespace {
 
-constexpr int kMomPort = 15003;
-
 class PbsJob : public OwnJob {
  public:
   using OwnJob::OwnJob;
@@ -38,8 +34,7 @@ class PbsJob : public OwnJob {
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
-    const auto file = get("PBS_NODEFILE");
-    return pbs_allocation(environment_, record_, base::split(base::read_text(file), '\n'),
+    return pbs_allocation(environment_, record_, base::split(base::read_text(get("PBS_NODEFILE")), '\n'),
                           threads_per_core(environment_, counted));
   }
 
@@ -50,24 +45,34 @@ class PbsJob : public OwnJob {
   }
 
   std::string submit_line(const std::vector<std::string>&) override {
-    const auto words = value(record_, "Submit_arguments");
-    return words.empty() ? "" : format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")), words);
+    if (environment_.contains("LOCKSTEP_RESTART")) return get("LOCKSTEP_SUBMITTED");
+    const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
+    if (words.empty()) return "";
+    const std::filesystem::path folder = get("PBS_O_WORKDIR", ".");
+    size_t script = 0;
+    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script)))
+      script = std::min(words.find(' ', script), words.size() - 1) + 1;
+    auto line = words.substr(0, script);
+    for (const auto& [name, setting] : environment_) {
+      const auto given = name + "=" + setting;
+      if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
+        line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
+    }
+    if (script < words.size()) line += cluster::quoted(words.substr(script));
+    return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
   }
 
   // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
   std::string memory_exceeded(const StopSignal& stop) override {
     if (!was_cancelled(stop)) return "";
-    const auto fields = cluster::qstat_fields(run({"qstat", "-f", id()}).output);
-    const auto kilobytes = [](const std::string& text) {
-      const auto unit = text.find_first_not_of("0123456789");
-      const auto shift = unit == std::string::npos ? -10
-                         : text[unit] == 'k'       ? 0
-                         : text[unit] == 'm'       ? 10
-                                                   : 20;
-      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), shift);
+    const auto fields = record_now();
+    const auto bytes = [](const std::string& text) {
+      const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
+      const auto power = std::string_view("bkmgtp").find((text + "b")[unit]);
+      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), 10 * static_cast<int>(power));
     };
     const auto used = value(fields, "resources_used.mem"), limit = value(fields, "Resource_List.mem");
-    if (limit.empty() || kilobytes(used) <= kilobytes(limit)) return "";
+    if (limit.empty() || bytes(used) <= bytes(limit)) return "";
     return format("PBS ended the job (limit {}, used {})", limit, used);
   }
 
@@ -78,8 +83,12 @@ class PbsJob : public OwnJob {
     return stop.signal == SIGTERM && !is_over;
   }
 
+  // From 60 on: by qrerun, or after a pre-emption.
+  bool restarts_itself() override { return value(record_now(), "substate").starts_with("6"); }
+
   bool may_restart(const StopSignal& stop) override {
-    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False";
+    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" &&
+           value(record_now(), "comment").find(" and terminated by ") == std::string::npos;  // by qdel
   }
 
   std::optional<std::string> continue_run(const Environment& settings) override {
@@ -98,6 +107,7 @@ class PbsJob : public OwnJob {
     }
     const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
     auto all = settings_to_pass(settings);
+    all["LOCKSTEP_SUBMITTED"] = submit_line({});  // that of the new job names a file which is soon gone
     all["LOCKSTEP_RESTART"] = format("{}", restart);
     const base::TemporaryFolder folder;
     const auto file = folder.path() + "/job";
@@ -106,14 +116,19 @@ class PbsJob : public OwnJob {
     const auto options = qsub_options(record_, environment_, restart);
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(file);
-    const auto answer = run(words);
+    auto answer = run(words);
+    // while the server restarts
+    for (int tries = 0; tries < 60 && answer.errors.find("cannot connect") != std::string::npos; ++tries) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      answer = run(words);
+    }
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
     log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
     return std::nullopt;
   }
 
-  int daemon_port() override { return kMomPort; }
+  int daemon_port() override { return 15003; }  // of pbs_mom
 
   bool reaches(const std::string& node) override {
     const auto answer = run({"pbs_tmrsh", node, "true"});
@@ -135,6 +150,8 @@ class PbsJob : public OwnJob {
   }
 
  private:
+  Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
+
   // Without it a restarted job would neither find its own run nor ask for the same resources.
   void read_record() {
     for (int tries = 0; tries < 3 && record_.empty(); ++tries) {
@@ -195,27 +212,16 @@ std::string with_settings(const std::string& script, const Environment& settings
 
 namespace {
 
-// Fields of qstat -f, and their options of qsub.
-constexpr std::array<std::pair<const char*, const char*>, 13> kOptions = {{{"Account_Name", "-A"},
-                                                                           {"Mail_Points", "-m"},
-                                                                           {"Mail_Users", "-M"},
-                                                                           {"Join_Path", "-j"},
-                                                                           {"Keep_Files", "-k"},
-                                                                           {"Priority", "-p"},
-                                                                           {"Shell_Path_List", "-S"},
-                                                                           {"User_List", "-u"},
-                                                                           {"project", "-P"},
-                                                                           {"group_list", "-W group_list="},
-                                                                           {"umask", "-W umask="},
-                                                                           {"sandbox", "-W sandbox="},
-                                                                           {"stagein", "-W stagein="}}};
+// Options of qsub, and their fields of qstat -f.
+constexpr const char* kOptions =
+    "-A Account_Name,-m Mail_Points,-M Mail_Users,-j Join_Path,-k Keep_Files,-p Priority,-S Shell_Path_List,"
+    "-u User_List,-P project,-W group_list,-W umask,-W sandbox,-W stagein,-W stageout,"
+    "-W tolerate_node_failures";
 
 std::string job_name(std::string name) {
-  for (auto& c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) &&
-        std::string_view(".+_-").find(c) == std::string_view::npos)
-      c = '_';
-  }
+  const std::string_view others = ".+_-";
+  std::ranges::replace_if(
+      name, [&](unsigned char c) { return !std::isalnum(c) && others.find(c) == others.npos; }, '_');
   return name;
 }
 
@@ -244,9 +250,7 @@ void add_outputs(const Environment& record, const std::string& job, int64_t rest
     auto path = value(record, field);
     path.erase(0, path.find(':') + 1);
     const auto name = std::filesystem::path(path).filename().string();
-    const bool by_default = name.ends_with(".o" + number) || name.ends_with(".e" + number) ||
-                            name.find(".o" + number + ".") != std::string::npos ||
-                            name.find(".e" + number + ".") != std::string::npos;
+    const bool by_default = (name + ".").find(format(".{}{}.", flag[1], number)) != std::string::npos;
     if (path.empty() || name.empty() || (by_default && !direct)) continue;
     std::error_code none;
     if (!direct && !by_default && !std::filesystem::is_directory(path, none))
@@ -260,13 +264,10 @@ void add_outputs(const Environment& record, const std::string& job, int64_t rest
 std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
                                       int64_t restart) {
   std::vector<std::string> options = {"-N", job_name(value(record, "Job_Name"))};
-  for (const auto& [field, flag] : kOptions) {
-    const auto setting = value(record, field);
+  for (const auto& option : base::split(kOptions, ',')) {
+    const auto flag = option.substr(0, 2), field = option.substr(3), setting = value(record, field);
     if (setting.empty() || setting == "_pbs_project_default") continue;
-    const std::string word = flag;
-    const auto blank = word.find(' ');
-    options.push_back(word.substr(0, blank));
-    options.push_back((blank == std::string::npos ? "" : word.substr(blank + 1)) + setting);
+    options.insert(options.end(), {flag, (flag == "-W" ? field + "=" : "") + setting});
   }
   if (const auto rerun = value(record, "Rerunable"); !rerun.empty())
     options.insert(options.end(), {"-r", rerun == "False" ? "n" : "y"});
