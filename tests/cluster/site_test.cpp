@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"scheduler: pbs\nscheduler: pbs\n", "duplicate key", "s.yaml:2:1", "s.yaml:1:1"},
         Wrong{"scheduler: pbs\nqueues: {a: {gpus: 4}}\n", "unknown key gpus", "s.yaml:2:14",
               "docs/how-to/sites.md"},
-        Wrong{"scheduler: pbs\nqueues: {a: {max_nodes: many}}\n", "queues.a.max_nodes must be a whole number",
+        Wrong{"scheduler: pbs\nqueues: {a: {max_nodes: many}}\n", "queues.a.max_nodes must be an integer",
               "s.yaml:2:25", "the most nodes"},
         Wrong{"scheduler: pbs\nqueues: {a: {max_time: 2x}}\n", "queues.a.max_time must be a time",
               "s.yaml:2:24", "longest job"},
