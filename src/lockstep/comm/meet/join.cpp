@@ -143,11 +143,15 @@ Exchange meet_by_file(const Rendezvous& plan, const Member& own, Milliseconds ti
                    {.timeout = timeout, .address = place.host, .serves = true});
 }
 
-// torchrun's agent keeps its store over restarts, and a process may join more than once.
+// Keys of this turn only: a process may join more than once.
+StorePtr next_turn(const std::string& prefix, const StorePtr& store, int rank) {
+  return under(format("{}/{}", prefix, store->add(format("{}/turn/{}", prefix, rank), 1)), store);
+}
+
+// torchrun's agent keeps its store over restarts.
 Exchange meet_in_agents_store(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const auto agents = connect_store(own, plan.host, plan.port, timeout);
-  const int64_t turn = agents->add(format("{}/turn/{}", plan.prefix, own.rank), 1);
-  return meet_over(under(format("{}/{}", plan.prefix, turn), agents), own, {.timeout = timeout});
+  return meet_over(next_turn(plan.prefix, agents, own.rank), own, {.timeout = timeout});
 }
 
 Exchange meet(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
@@ -225,6 +229,15 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
       runtime.meet_in(move_exchange(runtime, timeout));
   }
   agree(runtime, [&] { return facts_of_job(job); });
+}
+
+StorePtr join_in(launch::Runtime& runtime, const StorePtr& store, Milliseconds timeout) {
+  const Job& job = runtime.job();
+  auto own_part = next_turn("lockstep", store, job.rank);
+  runtime.meet_in(meet_over(under("meet", own_part), member_of(job), {.timeout = timeout}));
+  agree_on_layout(runtime);
+  agree(runtime, [&] { return facts_of_job(job); });
+  return own_part;
 }
 
 }  // namespace lockstep::comm

@@ -212,6 +212,10 @@ void never_abort(std::string (*more)()) {
   std::set_terminate(on_terminate);
 }
 
+void announce_end(const std::string& what) {
+  call_listeners(what);
+}
+
 std::shared_ptr<void> before_the_end(Listener call) {
   auto listener = std::make_shared<Listener>(std::move(call));
   const std::lock_guard<std::mutex> guard(listeners().mutex);
