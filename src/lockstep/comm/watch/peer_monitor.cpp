@@ -357,10 +357,6 @@ PeerMonitor::PeerMonitor(StorePtr store, std::vector<Peer> peers, int rank,
 }
 
 PeerMonitor::~PeerMonitor() {
-  {
-    const std::lock_guard<std::mutex> guard(Monitors::get().mutex);
-    Monitors::get().all.erase(this);
-  }
   end_hook_.reset();
   leave();
 }
@@ -375,7 +371,7 @@ bool PeerMonitor::knows_death() const {
 
 void PeerMonitor::become_copy() {
   is_copy_ = dead_ = true;
-  for (const auto& backend : kept_in_forks_) backend.lock().release();
+  for (auto* backend : kept_in_forks_) c10::raw::intrusive_ptr::incref(backend);
 }
 
 void PeerMonitor::require_alive() {
@@ -410,6 +406,8 @@ void PeerMonitor::cancel_begin() {
 
 void PeerMonitor::leave() {
   silence_timer_.reset();
+  const std::lock_guard<std::mutex> guard(Monitors::get().mutex);
+  Monitors::get().all.erase(this);
   if (page_ && !is_copy_) page_->of(rank_).left = true;
 }
 
