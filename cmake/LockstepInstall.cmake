@@ -30,8 +30,13 @@ foreach(family openmpi mpich)  # loaded by name, linked by nobody
     install(TARGETS lockstep_mpi_${family} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
-if(TARGET lockstep_fast)  # scripts/run does not build it
-  install(TARGETS lockstep_fast LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+foreach(plugin fast python)  # scripts/run does not build them
+  if(TARGET lockstep_${plugin})
+    install(TARGETS lockstep_${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+  endif()
+endforeach()
+if(TARGET lockstep_python)
+  install(DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/python DESTINATION ${CMAKE_INSTALL_LIBDIR} PATTERN __pycache__ EXCLUDE)
 endif()
 
 configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake

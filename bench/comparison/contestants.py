@@ -64,6 +64,7 @@ ALONE = dict(world=1)
 CONTESTANTS = {
     "stock": python("the workshop's Python program", "cnn", "mnist_stock"),
     "memory": python("Python, data in memory", "cnn", "mnist_memory"),
+    "memory_lockstep": python("Python, data in memory, over lockstep", "cnn", "mnist_memory", "--backend", "lockstep"),
     "tuned": python("Python tuned: memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last",
                     env=TUNED_MALLOC),
     "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16",
@@ -78,6 +79,7 @@ CONTESTANTS = {
     "bf16_fast": ours("mnist_fast.yaml, bf16, own kernels", "cnn", FAST, "train.precision=bf16", "train.kernels=fast"),
     "shipped_fast": ours("mnist_fast.yaml as it ships", "cnn", FAST),
     "pima_stock": python("Python, DataLoader", "mlp", "pima"),
+    "pima_lockstep": python("Python, DataLoader, over lockstep", "mlp", "pima", "--backend", "lockstep", faster=2),
     "pima_compiled": python("Python, torch.compile over DDP", "mlp", "pima", "--compile"),
     "pima_jax": python("JAX, jit and shard_map, two CPU devices", "mlp", "pima_jax", in_one=True, faster=4),
     "pima": ours("pima.yaml as it ships", "mlp", "pima", faster=8),
@@ -109,6 +111,8 @@ CONTESTANTS = {
 PROMISES = [
     ("mnist", "memory", 0, None),
     ("mnist", "stock", 0, None),
+    ("memory_lockstep", "memory", 0, None),
+    ("pima_lockstep", "pima_stock", 0, None),
     ("exact", "tuned", 0, None),
     ("fast", "exact", 1e-6, 40),
     ("bf16", "tuned_bf16", 0, None),
@@ -156,7 +160,7 @@ def command(who, place, pace, folder):
     arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data_of(who, place), "--out", folder, "--steps",
                  pace.steps[who.task] * who.faster, "--every", pace.every[who.task], *who.words]
     environments = launch.rank_environments(1 if who.in_one else who.world, **who.env)
-    return [(arguments, {**env, **place.of_peer(who.peer)}) for env in environments]
+    return [(arguments, {**env, **place.of_peer(who.peer, *who.words)}) for env in environments]
 
 
 def records(who, folder):

@@ -10,6 +10,7 @@ sys.path.append(str(launch.ROOT / "bench/gpu"))
 import step_time  # noqa: E402
 
 GRADIENTS = 421_642 * 4  # bytes: SimpleCNN's, 1.61 MiB
+SUMS = (4096, GRADIENTS, 64 << 20)
 ONE_STEP = ("--set", "train.max_steps=1", "--set", "train.log_every=1", "--set", "train.eval_every=0")
 TRACED = ('if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec strace -D -f --seccomp-bpf -qq -e signal=none '
           '-e trace=%file,write -o trace "$@"; else exec "$@"; fi')
@@ -46,6 +47,13 @@ def allreduce(place, pace, folder, limit):
     return {way: [float(microseconds) / 1e6] for way, microseconds in times.items()}, ran
 
 
+def sums(place, pace, folder, limit):
+    """Python's all-reduces, over gloo and over lockstep in one program."""
+    ran = launch.run([([place.python, place.peers / "sums.py", *SUMS, max(3, pace.sums // 3)], env | place.of_peer("sums", "lockstep"))
+                      for env in launch.rank_environments(2)], folder, limit)
+    return {name: [float(microseconds) / 1e6] for name, microseconds in map(str.split, ran.out.splitlines())}, ran
+
+
 def start(place, pace, folder, limit):
     ran = launch.run(mpi(place, *one_step(place)), folder, limit)
     return {"seconds": [ran.seconds]}, ran
@@ -74,4 +82,4 @@ def files(place, pace, folder, limit):
     return {"files": [files_to_first_step((folder / "trace").read_text(errors="replace").splitlines())]}, ran
 
 
-JOBS = {"allreduce": allreduce, "start": start, "start_torchrun": start_torchrun, "calls": files} | step_time.jobs()
+JOBS = {"allreduce": allreduce, "sums": sums, "start": start, "start_torchrun": start_torchrun, "calls": files} | step_time.jobs()

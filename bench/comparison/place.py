@@ -50,9 +50,14 @@ class Place:
     root: pathlib.Path = ROOT
     cores: int = dataclasses.field(default_factory=machine.cores)
 
-    def of_peer(self, name):
-        """What this peer's environment has beside the others'."""
-        return {"PYTHONPATH": f"{launch.python_environment()['PYTHONPATH']}:{JAX}"} if "jax" in name else {}
+    @property
+    def modules(self):
+        return self.program.parents[1] / "lib/python"
+
+    def of_peer(self, *words):
+        """What the environment of a peer with this name and these words has beside the others'."""
+        more = JAX if "jax" in words[0] else self.modules if "lockstep" in words else None
+        return {"PYTHONPATH": f"{launch.python_environment()['PYTHONPATH']}:{more}"} if more else {}
 
     def data(self, name):
         """The folder of a data set of data_sets.py."""

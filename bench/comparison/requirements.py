@@ -13,6 +13,11 @@ def own_kernels(place):
     return "" if built else "the fast kernels are not built (cmake --build build/release --target lockstep_fast)"
 
 
+def python_module(place):
+    built = (place.modules.parent / "liblockstep_python.so").exists()
+    return "" if built else "the module for Python is not built (cmake --build build/release --target lockstep_python)"
+
+
 def bf16(place):
     return "" if machine.bf16_instructions() else f"this CPU has none of {', '.join(machine.BF16)}"
 
@@ -57,7 +62,7 @@ def compiler(place):
     return "" if shutil.which("g++") else "torch.compile needs g++"
 
 
-CHECKS = {"jax": jax, "compiler": compiler, "own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
+CHECKS = {"jax": jax, "compiler": compiler, "own kernels": own_kernels, "python": python_module, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
 
 
 def missing(target, place):

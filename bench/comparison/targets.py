@@ -37,7 +37,7 @@ class Target:
 
 COST = dict(at_most=True, speedup=True)  # the time that ours takes of the peer's, from two speeds
 SCALING = dict(share=2, needs=("two cores",), limit="cnn_beside.speed")
-KERNELS, BF16, GPU, JAX, COMPILER = ("own kernels",), ("bf16",), ("gpu",), ("jax",), ("compiler",)
+KERNELS, BF16, GPU, JAX, COMPILER, PYTHON = ("own kernels",), ("bf16",), ("gpu",), ("jax",), ("compiler",), ("python",)
 TARGETS = [
     Target("P0", "mnist.yaml as it ships", "stock.speed", "mnist.speed", 1.5, 1.8),
     Target("P0", "mnist.yaml as it ships", "memory.speed", "mnist.speed", 1.25, None),
@@ -81,6 +81,13 @@ TARGETS = [
     Target("P11", "Pima MLP as it ships", "pima_jax.speed", "pima.speed", 2, 4, quick=False, needs=JAX),
     Target("P11", "Pima MLP, gloo", "pima_stock.speed", "pima_gloo.speed", None, None, quick=False),
     Target("P11", "Pima MLP, without a graph", "pima_jax.speed", "pima_fast.speed", 15, None, quick=False, needs=KERNELS + JAX),
+    Target("P13", "Python's all-reduce of 4 KiB", "sums.gloo_4096", "sums.lockstep_4096", 20, None, TIME, speedup=True, needs=PYTHON),
+    Target("P13", "Python's all-reduce of 1.65 MiB", "sums.gloo_1730152", "sums.lockstep_1730152", 10, None, TIME, speedup=True,
+           needs=PYTHON),
+    Target("P13", "Python's all-reduce of 64 MiB", "sums.gloo_67108864", "sums.lockstep_67108864", 2, None, TIME, speedup=True,
+           needs=PYTHON),
+    Target("P13", "Python's DDP, Pima MLP", "pima_stock.speed", "pima_lockstep.speed", 3, None, needs=PYTHON),
+    Target("P13", "Python's DDP, CNN", "memory.speed", "memory_lockstep.speed", None, None, needs=PYTHON),
     Target("P12", "resnet18 on a folder of images", "resnet_stock.speed", "resnet.speed", 1.15, None, only=True),
     Target("P12", "resnet18, the bits of channels_last", "resnet_tuned.speed", "resnet_fast.speed", 1.15, None, only=True),
     Target("P12", "BERT-small on a file of texts, Python's batches", "text_stock.speed", "text.speed", 1.15, None, only=True),

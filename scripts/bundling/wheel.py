@@ -58,8 +58,11 @@ class Wheel:
     def install(self):
         """These folders of an install: modulefiles and pkg-config's name a prefix."""
         output("cmake", "--install", self.build, "--prefix", "/opt/lockstep", env=os.environ | {"DESTDIR": str(self.scratch / "installed")})
+        installed = self.scratch / "installed/opt/lockstep"
         for part in ("include", "share", "lib/cmake"):
-            shutil.copytree(self.scratch / "installed/opt/lockstep" / part, self.root / part)
+            shutil.copytree(installed / part, self.root / part)
+        shutil.copy(installed / "lib/python/lockstep_ddp/__init__.py", self.root)
+        self.entry_points = next(installed.glob("lib/python/*.dist-info/entry_points.txt")).read_bytes()
         self.relocate(self.root / "lib/cmake/lockstep")
 
     def relocate(self, package):
@@ -84,7 +87,7 @@ class Wheel:
             (self.root / f"lib/{name}.so").write_text(f"INPUT({made[library].name})\n")
         for name in ("lockstep", "lockstep-job", "lockstep-workshop"):
             linker.link(f"bin/{name}", self.root / "bin" / name, made)
-        for plugin in sorted(file for name in ("mpi_*", "fast", "cuda") for file in self.build.glob(f"lib/liblockstep_{name}.so")):
+        for plugin in sorted(file for name in ("mpi_*", "fast", "python", "cuda") for file in self.build.glob(f"lib/liblockstep_{name}.so")):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
         linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"',
                        "-DLIBRARIES=" + ", ".join(f'"{name}"' for name in self.loaded()))
@@ -143,6 +146,7 @@ def entries(wheel, root):
     yield f"{about}.dist-info/METADATA", METADATA.format(
         version=wheel.version(), python="3.11" if wheel.torch_is_main() else "3.10", torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
         about=(root / "packaging/wheel/README.md").read_text()).encode(), False
+    yield f"{about}.dist-info/entry_points.txt", wheel.entry_points, False
     yield f"{about}.dist-info/WHEEL", f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(), False
 
 

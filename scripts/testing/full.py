@@ -10,7 +10,8 @@ from paths import REPORTS, ROOT
 from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
-OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported")
+OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported",
+           "python_backend")
 OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without the CUDA plug-in
 OTHERS = ("2.7.1", "2.11.0")  # the oldest, and the last main one; the newest is what everything else runs with
 # The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.

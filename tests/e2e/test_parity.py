@@ -32,6 +32,7 @@ QUICK = {
 SHOWN = ("cnn_one_bucket", "cnn_two_buckets", "cnn_many_buckets")
 BACKENDS = {"gloo": ["mlp_sgd", "batchnorm", "branch", "sparse", "hook_fp16"],
             "mpi": ["mlp_sgd", "batchnorm", "branch", "join", "hook_fp16"]}
+PYTHONS = {"python": "gloo", "python_over_lockstep": "lockstep"}
 SINCE = {"skip_unused": (2, 8), "cap_list": (2, 11), "batched_copy": (2, 12), "forward_sync": (2, 13),
          "lazy": (2, 15)}  # the libtorch that these came with
 
@@ -59,7 +60,7 @@ def cases(world, backend="gloo"):
 def runs(request, build_dir, python, mpiexec, tmp_path_factory):
     """runs(world, kind) -> the folder with that side's results, run once and shared by the tests."""
     home = tmp_path_factory.mktemp("parity")
-    asked = {2: {*SHOWN, *BACKENDS["gloo"], *BACKENDS["mpi"]}}  # by world
+    asked = {2: {*SHOWN, *BACKENDS["gloo"], *BACKENDS["mpi"]}, 3: {"mlp_sgd", "branch"}}  # by world
     for item in request.session.items:
         if item.path == request.path and "name" in getattr(getattr(item, "callspec", None), "params", {}):
             asked.setdefault(item.callspec.params.get("world", 2), set()).add(item.callspec.params["name"])
@@ -74,8 +75,9 @@ def runs(request, build_dir, python, mpiexec, tmp_path_factory):
     @functools.cache
     def folder(world, kind):
         out = home / f"{kind}.{world}"
-        if kind == "python":
-            python_ranks(python, world, out, PARITY / "peer.py", lines_for(world, "shared"), out, out / "store")
+        if kind in PYTHONS:
+            python_ranks(python, world, out, PARITY / "peer.py", lines_for(world, "shared"), out, out / "store",
+                         BACKEND=PYTHONS[kind], PYTHONPATH=build_dir / "lib/python")
         else:
             run_process([mpiexec, "-n", world, build_dir / "bin/parity_peer", lines_for(world, kind), out, kind], check=True)
         return out
@@ -115,6 +117,13 @@ def test_each_backend_has_the_same_bits_at_world_2(runs, backend):
     """Two numbers have one sum whatever the order."""
     files = [f"{name}.{rank}.bin" for name in BACKENDS[backend] for rank in range(2)]
     assert {file: difference(runs(2, backend) / file, runs(2, "shared") / file) for file in files} == dict.fromkeys(files, "")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_pythons_ddp_has_the_same_bits_over_lockstep(runs, world):
+    gloo, ours = (runs(world, kind) for kind in PYTHONS)
+    files = [file.name for file in gloo.glob("*.*.bin")]
+    assert files and {file: difference(ours / file, gloo / file) for file in files} == dict.fromkeys(files, "")
 
 
 def test_buckets_are_one_two_and_many(runs):

@@ -107,6 +107,10 @@ def test_a_strangers_project_finds_the_library_in_it(environment, build_dir, tmp
     assert run_process([tmp_path / "built/one"], check=True).stdout == "1\n"
 
 
+def test_python_finds_the_backend_in_it(environment, build_dir):
+    run_process([environment / "bin/python", SOURCE / "tests/python/failures.py", "no_destroy"], env={"PYTHONPATH": torchs(build_dir)}, check=True)
+
+
 @pytest.mark.mpi
 def test_a_half_from_another_build_is_refused(own_environment, mpirun, tmp_path):
     half = shared_library(tmp_path, "half.so", "int version = 1; void* lockstep_mpi_table(void) { return &version; }\n")

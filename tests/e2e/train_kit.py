@@ -51,12 +51,12 @@ def write_small_mnist(root, train=4096, test=999):
     return root
 
 
-def python_ranks(python, world, folder, *words):
+def python_ranks(python, world, folder, *words, **env):
     """Runs a program of Python's as torchrun does, but without its agent. What a rank prints is in FOLDER/log.RANK."""
     folder.mkdir(parents=True, exist_ok=True)
     port, logs = free_port(), [(folder / f"log.{rank}").open("w+") for rank in range(world)]
     ranks = [start_process([python, *words], stdout=log, stderr=log,
-                           env=dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+                           env=dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **env))
              for rank, log in enumerate(logs)]
     try:
         failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=PATIENCE) != 0]

@@ -310,7 +310,7 @@ def main():
     torch.set_num_threads(1)
     how = {"init_method": f"file://{sys.argv[3]}", "rank": int(os.environ["RANK"]),
            "world_size": int(os.environ["WORLD_SIZE"])} if len(sys.argv) > 3 else {}
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60), **how)
+    dist.init_process_group(os.environ.get("BACKEND", "gloo"), timeout=datetime.timedelta(seconds=60), **how)
     out.mkdir(parents=True, exist_ok=True)
     world = str(dist.get_world_size())
     for name, case in read_cases(cases):

@@ -17,8 +17,8 @@ def in_memory(root):
 
 
 def main():
-    options = record.arguments("--channels-last", "--bf16", "--compile")
-    dist.init_process_group("gloo")
+    options = record.arguments("--channels-last", "--bf16", "--compile", backend="gloo")
+    dist.init_process_group(options.backend)
     images, labels = in_memory(options.data)
     sampler = DistributedSampler(images)
     layout = torch.channels_last if options.channels_last else torch.contiguous_format

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 
 def main():
-    options = record.arguments("--compile")
-    dist.init_process_group("gloo")
+    options = record.arguments("--compile", backend="gloo")
+    dist.init_process_group(options.backend)
     train_set, _ = pima_sets(options.data)
     sampler = DistributedSampler(train_set, shuffle=False)
     loader = DataLoader(train_set, batch_size=32, sampler=sampler)

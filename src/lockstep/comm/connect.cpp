@@ -34,7 +34,6 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 // What the factories below share.
 struct GroupRequest {
-  const launch::Runtime& runtime;
   const LaunchOptions& options;
   c10::Device device;
   Spread spread;
@@ -69,7 +68,7 @@ Group::BackendType add_gloo(Group& group, const GroupRequest& request) {
 }
 
 // An algorithm needs gloo's messages.
-Group::BackendType add_shared(Group& group, const GroupRequest& request) {
+Group::BackendType add_shared_or_gloo(Group& group, const GroupRequest& request) {
   const auto& options = request.options;
   if (options.has_algorithm()) return add_gloo(group, request);
   auto backend = make_shared_backend(make_gloo(request.store, request.job, options, request.monitor),
@@ -189,7 +188,8 @@ void require_gpu(const launch::Runtime&, c10::Device device) {
 }
 
 const std::map<std::string, Kind> kKinds = {
-    {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_shared>, require_gloo, true}},
+    {"shared",
+     {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_shared_or_gloo>, require_gloo, true}},
     {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_gloo>, require_gloo, true}},
     {"mpi", {Group::BackendType::MPI, OnSilence::note, add_mpi, require_mpi, false}},
     {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_log, add_nccl, require_gpu, true}},
@@ -239,19 +239,27 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
 }
 
 // MPI manages its own connections, so with MPI this watches those of the store, which lead to the same hosts.
-ProcessGroup open_group(const Kind& kind, GroupRequest request, const Connections& at_first) {
+std::shared_ptr<PeerMonitor> open_in(Group& group, const Kind& kind, GroupRequest request,
+                                     const Connections& at_first) {
   const Job& job = request.job;
   request.monitor = std::make_shared<PeerMonitor>(request.store, request.peers, job.rank, request.whole);
-  auto group = c10::make_intrusive<Group>(request.store, job.rank, job.world);
   const Connections before = kind.on_silence == OnSilence::note ? at_first : connections();
-  const auto added = kind.add(*group, request);
+  const auto added = kind.add(group, request);
   wait_until_all_are_connected(request.store, job, request.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(request.options.timeout);
     request.monitor->watch(PeerConnections(since(before, connections()), longest_silence), kind.on_silence);
   }
-  group->setDefaultBackend(added);
-  group->setGroupName(request.name);
+  for (const auto& device : group.getDeviceTypes())
+    request.monitor->keep_in_forks(group.getBackend(device.type()));
+  group.setDefaultBackend(added);
+  group.setGroupName(request.name);
+  return request.monitor;
+}
+
+ProcessGroup open_group(const Kind& kind, GroupRequest request, const Connections& at_first) {
+  auto group = c10::make_intrusive<Group>(request.store, request.job.rank, request.job.world);
+  open_in(*group, kind, std::move(request), at_first);
   return group;
 }
 
@@ -330,8 +338,8 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  return open_group(
-      kind, {runtime, options, device, spread, store, job, introduce(runtime), world_of(runtime)}, at_first);
+  return open_group(kind, {options, device, spread, store, job, introduce(runtime), world_of(runtime)},
+                    at_first);
 }
 
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
@@ -347,8 +355,30 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
   const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
-  return open_group(kind, {runtime, options, device, spread, store, job, members, comm, all, own_name},
-                    connections());
+  return open_group(kind, {options, device, spread, store, job, members, comm, all, own_name}, connections());
+}
+
+void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_job,
+                const LaunchOptions& options) {
+  static auto* const job_monitor = new std::weak_ptr<const PeerMonitor>;  // of the group of all ranks
+  const QuietJoin quiet;
+  launch::Runtime runtime(Job{.rank = group->getRank(),
+                              .world = group->getSize(),
+                              .host = launch::current_surroundings({}).host,
+                              .launcher = "python",
+                              .guessed = {"local_rank", "local_world", "node_rank", "nodes"}});
+  const Job& job = runtime.job();
+  const Kind& kind = kKinds.at("shared");
+  kind.require(runtime, c10::kCPU);
+  const StorePtr store = join_in(runtime, group->getStore(), options.join_timeout);
+  check_gloo_interface(job);
+  auto peers = introduce(runtime);
+  for (size_t i = 0; i < ranks_in_job.size(); ++i) peers.at(i).in_job = static_cast<int>(ranks_in_job[i]);
+  const bool is_part = !ranks_in_job.empty();
+  GroupRequest request{options, c10::kCPU, Spread::one, store, job, peers};
+  if (is_part) request.whole = job_monitor->lock();
+  const auto monitor = open_in(*group, kind, std::move(request), connections());
+  if (!is_part) *job_monitor = monitor;
 }
 
 int rank_in_job(const ProcessGroup& group, int rank) {

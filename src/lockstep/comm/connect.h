@@ -31,6 +31,11 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread = Spread::one);
 
+/// Adds the backend `shared` to a group that Python has made with its store, as connect() would. Collective
+/// over the group. `ranks_in_job` are its ranks' numbers in the job; none: it is the whole job.
+void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_job,
+                const LaunchOptions& options);
+
 /// Sets c10d's debug level from TORCH_DISTRIBUTED_DEBUG. InputError if the value is unknown.
 void read_debug_level();
 

@@ -126,7 +126,8 @@ Problems different_variables(const Cluster& cluster) {
 std::string versions_text(const Cluster& cluster) {
   std::vector<std::string> parts;
   const auto& versions = cluster.ranks.front().versions;
-  for (const char* name : {"lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "CUDA driver"}) {
+  for (const char* name :
+       {"lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "CUDA driver", "Python"}) {
     const auto found = versions.find(name);
     if (found == versions.end() || found->second == "not built in") continue;
     parts.push_back(found->second.starts_with(name) ? found->second : format("{} {}", name, found->second));

@@ -2,6 +2,7 @@
 #include "git_commit.h"  // written at build time by cmake/GitCommit.cmake
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process/mpi.h"
 #include "trainer/cli/commands.h"
@@ -28,6 +29,9 @@ std::string version_text() {
   text += format("MPI       {} (works with {})\n", mpi_version(), base::join(mpi::supported(), ", "));
   text += format("CUDA      {}\n", LOCKSTEP_CUDA_VERSION);
   text += format("NCCL      {}\n", LOCKSTEP_NCCL_VERSION);
+  text += format("Python    {}\n", base::find_beside("liblockstep_python.so").empty()
+                                       ? "not built in"
+                                       : "init_process_group(\"lockstep\") with this libtorch");
   text += format("compiler  {}\n", LOCKSTEP_COMPILER);
   return text;
 }

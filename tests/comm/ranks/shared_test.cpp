@@ -105,16 +105,20 @@ TEST_F(SharedSums, HaveGloosBitsInOtherLayouts) {
 
 TEST_F(SharedSums, HaveGloosBitsOfComplexNumbers) {
   for (const int64_t items : {1, 129, 50'001}) {
-    const auto own = at::view_as_complex(with_nans(2 * items * world(), at::kFloat).view({-1, 2}));
-    EXPECT_TRUE(same_bits(reduced(shared_, own.clone()), reduced(gloo_, own.clone()))) << items;
-    std::vector<at::Tensor> ours = {own.clone()}, theirs = {own.clone()};
-    shared_->reduce(ours)->wait();
-    gloo_->reduce(theirs)->wait();
-    EXPECT_TRUE(own_rank() != 0 || same_bits(ours[0], theirs[0])) << items;
-    auto whole = own.clone(), part = at::empty({items}, at::kComplexFloat), want = part.clone();
-    base::own_reduce_scatter_single(*shared_, part, whole)->wait();
-    base::own_reduce_scatter_single(*gloo_, want, whole)->wait();
-    EXPECT_TRUE(same_bits(part, want)) << items;
+    for (const auto op : {ReduceOp::SUM, ReduceOp::AVG}) {
+      const auto own = at::view_as_complex(with_nans(2 * items * world(), at::kFloat).view({-1, 2}));
+      EXPECT_TRUE(same_bits(reduced(shared_, own.clone(), op), reduced(gloo_, own.clone(), op))) << items;
+      std::vector<at::Tensor> ours = {own.clone()}, theirs = {own.clone()};
+      shared_->reduce(ours, {.reduceOp = op})->wait();
+      gloo_->reduce(theirs, {.reduceOp = op})->wait();
+      EXPECT_TRUE(own_rank() != 0 || same_bits(ours[0], theirs[0])) << items;
+      auto whole = own.clone(), part = at::empty({items}, at::kComplexFloat), want = part.clone();
+      base::own_reduce_scatter_single(*shared_, part, whole, c10d::ReduceScatterOptions{.reduceOp = op})
+          ->wait();
+      base::own_reduce_scatter_single(*gloo_, want, whole, c10d::ReduceScatterOptions{.reduceOp = op})
+          ->wait();
+      EXPECT_TRUE(same_bits(part, want)) << items;
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include "lockstep/comm/watch/peer_monitor.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
@@ -107,6 +108,24 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
     const std::map<int, std::string> wanted = {{0, "barrier"}, {1, "barrier"}, {2, "all-reduce"}};
     EXPECT_EQ(calls, wanted) << text;
   }
+}
+
+// A process that Python has forked: it neither leaves the group for its parent nor reports an error for it.
+TEST(PeerMonitor, AForkedProcessSpeaksForNoRank) {
+  auto [own, mate] = monitors_of_two(c10::make_intrusive<c10d::HashStore>(), peers_on({0, 0}));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool refuses = test::error_of([&] { own->begin(OpType::BARRIER); }) != "";
+    launch::announce_end("an error");
+    own.reset();
+    ::_exit(refuses ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(mate->is_lost(0, 1));
+  EXPECT_FALSE(mate->knows_death());
+  EXPECT_EQ(own->begin(OpType::BARRIER), 1u);
 }
 
 TEST(PeerMonitorDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {

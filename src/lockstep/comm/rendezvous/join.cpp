@@ -145,11 +145,15 @@ Exchange join_by_file(const Rendezvous& plan, const Member& own, Milliseconds ti
                    {.timeout = timeout, .address = place.host, .serves = true});
 }
 
-// torchrun's agent keeps its store over restarts, and a process may join more than once.
+// Keys of this turn only: a process may join more than once.
+StorePtr next_turn(const std::string& prefix, const StorePtr& store, int rank) {
+  return under(format("{}/{}", prefix, store->add(format("{}/turn/{}", prefix, rank), 1)), store);
+}
+
+// torchrun's agent keeps its store over restarts.
 Exchange join_over_agent_store(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
   const auto agents = connect_store(own, plan.host, plan.port, timeout);
-  const int64_t turn = agents->add(format("{}/turn/{}", plan.prefix, own.rank), 1);
-  return join_over(under(format("{}/{}", plan.prefix, turn), agents), own, {.timeout = timeout});
+  return join_over(next_turn(plan.prefix, agents, own.rank), own, {.timeout = timeout});
 }
 
 Exchange meet(const Rendezvous& plan, const Member& own, Milliseconds timeout) {
@@ -173,6 +177,10 @@ Exchange move_exchange(const launch::Runtime& runtime, Milliseconds timeout) {
   auto store = open_store(runtime, timeout);
   return exchange_over(std::move(store), member_of(runtime.job()),
                        {.timeout = timeout, .address = address, .serves = runtime.job().rank == 0});
+}
+
+Facts facts_of_job(const Job& job) {
+  return {{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}};
 }
 
 // Without MPI each rank knows only its own place.
@@ -222,7 +230,16 @@ void join_ranks(launch::Runtime& runtime, Milliseconds timeout) {
     if (plan.kind == RendezvousKind::address || plan.kind == RendezvousKind::file)
       runtime.set_exchange(move_exchange(runtime, timeout));
   }
-  agree(runtime, [&] { return Facts{{kJobIdFact, job.job_id}, {kVersionFact, LOCKSTEP_VERSION}}; });
+  agree(runtime, [&] { return facts_of_job(job); });
+}
+
+StorePtr join_in(launch::Runtime& runtime, const StorePtr& store, Milliseconds timeout) {
+  const Job& job = runtime.job();
+  auto own_part = next_turn("lockstep", store, job.rank);
+  runtime.set_exchange(join_over(under("meet", own_part), member_of(job), {.timeout = timeout}));
+  agree_on_layout(runtime);
+  agree(runtime, [&] { return facts_of_job(job); });
+  return own_part;
 }
 
 }  // namespace lockstep::comm

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/rendezvous/exchange.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/process/runtime.h"
 
@@ -42,6 +43,10 @@ Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& jo
 /// layout are valid on all ranks, which belong to one job and have one version. Otherwise it throws on every
 /// rank that came: an InputError if the facts differ.
 void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout);
+
+/// The same in a store that all ranks have and in which they may join more than once. Returns the part of it
+/// that no other joining uses.
+StorePtr join_in(launch::Runtime& runtime, const StorePtr& store, std::chrono::milliseconds timeout);
 
 /// Rank 0's answer to all ranks' texts, on every rank. Throws Error if a rank does not come in time.
 std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text,

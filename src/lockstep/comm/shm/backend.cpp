@@ -114,8 +114,7 @@ void require_pairs(const Tensors& outputs, const Tensors& inputs) {
 
 // A sum of complex numbers is a sum of twice as many real numbers. Other reductions are not defined.
 at::Tensor summed_as(const at::Tensor& tensor, RedOpType op) {
-  const bool sums = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
-  return tensor.is_complex() && sums ? at::view_as_real(tensor) : tensor;
+  return tensor.is_complex() && op == c10d::ReduceOp::SUM ? at::view_as_real(tensor) : tensor;
 }
 
 Tensors summed_as(Tensors tensors, RedOpType op) {
@@ -333,6 +332,16 @@ void TransportBackend::share(const Tensors& tensors) {
 
 TransportBackend::Body TransportBackend::body_of(const BackendCall& call, const Tensors& outputs,
                                                  const Tensors& inputs) {
+  if (call.reduction == c10d::ReduceOp::AVG && !outputs.empty() && outputs[0].is_complex()) {
+    auto sum = call;  // then a division of complex numbers, which rounds differently
+    sum.reduction = c10d::ReduceOp::SUM;
+    return [this, body = body_of(sum, outputs, inputs), outputs, root = call.root](BoundedWait& wait) {
+      body(wait);
+      const at::NoGradGuard no_grad;
+      if (root < 0 || root == getRank())
+        for (const auto& output : outputs) output.div_(getSize());
+    };
+  }
   switch (call.type) {
     case OpType::BARRIER:
       return [this](BoundedWait& wait) { transport_->barrier(wait); };

@@ -1,5 +1,6 @@
 #include "lockstep/comm/watch/peer_monitor.h"
 
+#include <pthread.h>
 #include <torch/csrc/distributed/c10d/debug.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -330,6 +332,24 @@ Fault bounded(std::function<Fault()> question, const Fault& otherwise) {
   }
 }
 
+// The monitors of this process.
+struct Monitors {
+  std::mutex mutex;
+  std::set<PeerMonitor*> all;
+
+  static Monitors& get() {
+    static auto* const kept = [] {
+      ::pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
+                       [] {
+                         for (auto* monitor : get().all) monitor->become_copy();
+                         get().mutex.unlock();
+                       });
+      return new Monitors;
+    }();
+    return *kept;
+  }
+};
+
 }  // namespace
 
 PeerMonitor::PeerMonitor(StorePtr store, std::vector<Peer> peers, int rank,
@@ -340,7 +360,10 @@ PeerMonitor::PeerMonitor(StorePtr store, std::vector<Peer> peers, int rank,
       whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
       compares_calls_(agree_to_compare(*store_, rank)),
-      end_hook_(launch::on_uncaught_error([this](const std::string& what) { return report_end(what); })) {}
+      end_hook_(launch::on_uncaught_error([this](const std::string& what) { return report_end(what); })) {
+  const std::lock_guard<std::mutex> guard(Monitors::get().mutex);
+  Monitors::get().all.insert(this);
+}
 
 PeerMonitor::~PeerMonitor() {
   end_hook_.reset();
@@ -355,8 +378,17 @@ bool PeerMonitor::knows_death() const {
   return host_is_silent() || (page_ && !page_->agreed().empty());
 }
 
+void PeerMonitor::become_copy() {
+  is_copy_ = dead_ = true;
+  for (auto* backend : kept_in_forks_) c10::raw::intrusive_ptr::incref(backend);
+}
+
 void PeerMonitor::require_alive() {
   if (!dead_.load(std::memory_order_relaxed)) return;
+  if (is_copy_)
+    throw Error("a forked process cannot use the process group of its parent, " +
+                    name_of(peers_[static_cast<size_t>(rank_)]),
+                where(), "start the process with spawn and let it join a group of its own");
   const std::lock_guard<std::mutex> guard(mutex_);
   auto fault = death_;
   fault.what = "the process group failed earlier: " + fault.what;
@@ -383,7 +415,9 @@ void PeerMonitor::cancel_begin() {
 
 void PeerMonitor::leave() {
   silence_timer_.reset();
-  if (page_) page_->of(rank_).left = true;
+  const std::lock_guard<std::mutex> guard(Monitors::get().mutex);
+  Monitors::get().all.erase(this);
+  if (page_ && !is_copy_) page_->of(rank_).left = true;
 }
 
 Fault PeerMonitor::own_error(const std::string& what) const {
@@ -423,6 +457,7 @@ std::exception_ptr PeerMonitor::diagnose_stall(const std::string& what, Millisec
 
 // Each group over NCCL has a watchdog. Its message names the group; other groups do not report it.
 std::exception_ptr PeerMonitor::report_end(const std::string& what) {
+  if (is_copy_) return nullptr;
   if (nccl_timeout_.count() == 0 || what.find("watchdog thread terminated") == std::string::npos)
     return publish_error(what), nullptr;
   const auto names = [&what](const std::string& name) {

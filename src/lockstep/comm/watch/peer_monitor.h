@@ -1,6 +1,7 @@
 #pragma once
 // Counts the collectives of each rank, and names the ranks at fault after an error.
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -46,6 +47,13 @@ class PeerMonitor {
   void cancel_begin();
   /// How many collectives have begun.
   uint64_t begun() const { return counter().load(std::memory_order_relaxed); }
+  /// A process forked from this one never destroys that backend, whose destructor would wait for threads that
+  /// the fork lacks, and change the epoll instance that it shares with this process. The backend owns this.
+  void keep_in_forks(const c10::intrusive_ptr<c10d::Backend>& backend) {
+    kept_in_forks_.push_back(backend.get());
+  }
+  /// In a forked process, which is no rank: the group does not work here.
+  void become_copy();
   /// This rank takes part in no further collective.
   void leave();
 
@@ -118,6 +126,8 @@ class PeerMonitor {
   mutable std::atomic<uint64_t> own_count_{0};  // where there is no page
   std::string nccl_name_;
   std::chrono::milliseconds nccl_timeout_{0};  // 0: not over NCCL
+  std::vector<c10d::Backend*> kept_in_forks_;
+  bool is_copy_ = false;
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
   Fault death_;  // once dead_

@@ -213,6 +213,10 @@ void exit_on_uncaught_errors(std::string (*more)()) {
   std::set_terminate(on_terminate);
 }
 
+void announce_end(const std::string& what) {
+  call_listeners(what);
+}
+
 std::shared_ptr<void> on_uncaught_error(Listener call) {
   auto listener = std::make_shared<Listener>(std::move(call));
   const std::lock_guard<std::mutex> guard(listeners().mutex);

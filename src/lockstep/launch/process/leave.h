@@ -62,6 +62,9 @@ class ErrorReporter {
 /// handler of the program stays. `more` is appended to the text.
 void exit_on_uncaught_errors(std::string (*more)() = nullptr);
 
+/// Tells the other ranks that an error ends this process, as before such an end.
+void announce_end(const std::string& what);
+
 /// Calls `call` with the first line of such an error before the process ends, as long as the returned object
 /// lives. An error that it returns is printed instead.
 [[nodiscard]] std::shared_ptr<void> on_uncaught_error(

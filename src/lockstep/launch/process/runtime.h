@@ -46,6 +46,8 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
+  /// The place is known, and MPI is not used.
+  explicit Runtime(Job job);
   /// Waits for the others and finalises MPI. During an exception it does neither, so that no rank hangs.
   ~Runtime();
   Runtime(Runtime&&) = delete;
