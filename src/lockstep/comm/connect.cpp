@@ -364,7 +364,7 @@ void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_
   const QuietJoin quiet;
   launch::Runtime runtime(Job{.rank = group->getRank(),
                               .world = group->getSize(),
-                              .host = launch::current_surroundings({}).host,
+                              .host = launch::read_host_facts({}).host,
                               .launcher = "python",
                               .guessed = {"local_rank", "local_world", "node_rank", "nodes"}});
   const Job& job = runtime.job();

@@ -48,7 +48,7 @@ Runtime::Runtime(const std::string& launcher, const RuntimeOptions& options)
   identify_as(launcher);
 }
 
-Runtime::Runtime(Job job) : job_(std::move(job)), exceptions_at_birth_(std::uncaught_exceptions()) {}
+Runtime::Runtime(Job job) : job_(std::move(job)), exceptions_at_start_(std::uncaught_exceptions()) {}
 
 void Runtime::identify_as(const std::string& launcher) {
   const Environment environment = current_environment();
