@@ -326,9 +326,9 @@ int spawn_ranks(StartedJob begun) {
 }
 
 int start_ranks(const Job& alone, int ranks) {
-  const auto meeting = format("ranks-{}-{}", ::getpid(), base::random_word());
-  const int status = launch::spawn_ranks(alone, ranks, {"LOCKSTEP_MEETING=" + meeting});
-  remove_meeting(alone, ranks, meeting);
+  const auto rendezvous = format("ranks-{}-{}", ::getpid(), base::random_word());
+  const int status = launch::spawn_ranks(alone, ranks, {"LOCKSTEP_RENDEZVOUS=" + rendezvous});
+  remove_rendezvous(alone, ranks, rendezvous);
   return status;
 }
 
