@@ -70,12 +70,13 @@ def forks(world, rank):
         except RuntimeError as error:
             sys.exit("a forked process" not in str(error))
     for child in (lambda: sys.exit(0), destroy, call, raise_error):
-        pid = os.fork()
-        if not pid:
-            child()
-            os._exit(9)
-        status = os.waitpid(pid, 0)[1]
-        assert status == (256 if child is raise_error else 0), status
+        if rank == 0:
+            pid = os.fork()
+            if not pid:
+                child()
+                os._exit(9)
+            status = os.waitpid(pid, 0)[1]
+            assert status == (256 if child is raise_error else 0), status
         check_sum(world)
     dist.send(torch.ones(1), 1) if rank == 0 else rank == 1 and dist.recv(torch.ones(1), 0)
     dist.destroy_process_group()
