@@ -20,7 +20,7 @@ last=$(wc -l <faults)
 [ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
 [ -z "$TEST_CANCEL" ] || kill -TERM $PPID
 echo "start $n: ${*:2:3} ${*:11}"
-[ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; exit 1; }
+[ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; [ -s "$8" ] || kill -KILL $$; exit 1; }
 step=$(sed -n "${n}p" steps)
 state=${TEST_STATE:-done}; [ "$n" -gt "$last" ] || state=failed
 echo "{\\"state\\": \\"$state\\", \\"step\\": $step, \\"job_id\\": \\"7.x\\"}" >run/status.json
@@ -76,7 +76,7 @@ def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
 
 @pytest.mark.parametrize("faults, no_run, goes_on", [
     ([], "", True),  # a rank 0 that was killed reports nothing
-    ([NAN], "", False), (LOST, "1", True)])
+    ([NAN], "", False), (LOST, "1", True), ([], "1", True)])
 def test_only_lost_ranks_are_started_again(faults, no_run, goes_on, job):
     done = job(faults, TEST_NO_RUN=no_run)
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output

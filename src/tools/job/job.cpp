@@ -447,8 +447,8 @@ class Job {
 
   bool relaunch(int status) {
     if ((status != kFailed && status != kStillRunning) || signals_.stop.signal != 0) return false;
-    if (max_relaunches_ == 0 || allocation_.components > 1) return false;
-    if (!end_.out_of_memory.empty() && !end_.is_guess) return false;
+    const bool is_out_of_memory = !end_.out_of_memory.empty() && !end_.is_guess;
+    if (max_relaunches_ == 0 || allocation_.components > 1 || is_out_of_memory) return false;
     if (as_world_ == 0) {
       if (layout_.ranks > 1 && !errors().empty() && only_ranks_were_lost(errors(), false))
         say(lost_ranks() +
@@ -457,7 +457,9 @@ class Job {
       return false;
     }
     const auto lost = find_lost_nodes();
-    const bool nothing_known = !has_trained_ && lost.empty() && errors().empty();
+    // srun has the highest status of its ranks, and ends the others with SIGTERM
+    const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
+    const bool nothing_known = !has_trained_ && !was_killed && lost.empty() && errors().empty();
     if (nothing_known || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
     if (signals_.stop.signal != 0 || is_enough(lost)) return false;
@@ -503,9 +505,7 @@ class Job {
       return true;
     }
     if (lost_at_ && lost_at_ == before) {
-      say(
-          format("{} twice after step {} without losing a node: another start would probably fail as well, "
-                 "so the run ends here",
+      say(format("{} twice after step {} without losing a node: another start would probably fail, too",
                  what_is_lost(lost), step));
       return true;
     }
