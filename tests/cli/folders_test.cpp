@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "support.h"
 #include "temp_folder.h"

@@ -75,8 +75,7 @@ def test_a_copied_tree_is_configured_again(run, tmp_path):
 mkdir -p build/release && echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" | tee build/release/CMakeCache.txt >build/release/build.ninja
 """)
     for folder in (tree, copy):
-        if folder == copy:
-            shutil.copytree(tree, copy, symlinks=True)
+        shutil.copytree(tree, copy, symlinks=True) if folder == copy else None
         run(folder / "scripts/bootstrap", "--configure", env={"PATH": f"{tools}:{os.environ['PATH']}"}, check=True)
         assert str(folder) in (folder / "build/release/CMakeCache.txt").read_text()
 
