@@ -1,5 +1,6 @@
 // A library whose rows were built for another lockstep: one of each kind, none of which may be touched.
 #include <cstdlib>
+#include <initializer_list>
 
 extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* name,
                                  void (*fill)(void* row));

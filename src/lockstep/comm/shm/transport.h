@@ -127,7 +127,7 @@ class NodeTransport : public Transport {
   shm::Segment segment_;
   shm::TensorBlocks blocks_{segment_};
   bool crowded_;
-  int turns_until_calm_ = 0;   // since this rank waited for one that had lost its core
+  int turns_until_calm_ = 0;       // since this rank waited for one that had lost its core
   bool cores_are_shared_ = false;  // as any rank noticed, the same on all
   std::vector<std::byte*> shares_;
   // of one sum: the inputs, by rank, and the outputs

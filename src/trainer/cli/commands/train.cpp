@@ -18,8 +18,8 @@ namespace {
 // Each runs this program with the same arguments again.
 int start_ranks(int64_t ranks) {
   const auto environment = launch::current_environment();
-  const auto job = launch::identify(environment, std::nullopt, "auto",
-                                    launch::read_host_facts(environment), launch::Phantoms::allow);
+  const auto job = launch::identify(environment, std::nullopt, "auto", launch::read_host_facts(environment),
+                                    launch::Phantoms::allow);
   if (ranks < 1)
     throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train",
                      "as in --ranks 2");
