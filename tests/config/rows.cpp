@@ -55,7 +55,9 @@ ROW("model", pima_net_branch)
 ROW("model", two_stage, .reads = {"devices", "hidden"})
 ROW("model", bert_layer,
     .reads = {"options.width", "options.heads", "options.intermediate", "options.dropout"})
-ROW("model", bert, .reads = {"path", "options.hidden_size"})
+ROW("model", bert,
+    .reads = {"path", "options.vocab_size", "options.hidden_size", "options.num_hidden_layers",
+              "options.num_attention_heads", "options.intermediate_size"})
 ROW("model", resnet18, .reads = {"path"})
 ROW("model", torchscript, .reads = {"path"},
     .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}})

@@ -159,7 +159,7 @@ TEST_F(Report, ARunThatActsHasNoEmptyColumn) {
       folder, "metrics.jsonl",
       R"({"event":"epoch","epoch":0,"step":10,"train_loss":1,"reward":20,"recent_reward":21.5,"samples_per_second":9})");
   const auto data = data_of(report({folder}));
-  EXPECT_EQ(items(data, "table", "Result").at(0).back(), nlohmann::json::parse(R"(["reward","21.50"])"));
+  EXPECT_EQ(items(data, "table", "Result").at(0).back(), nlohmann::json::parse(R"(["reward","21.5"])"));
 }
 
 TEST_F(Report, OnlyHexadecimalPixelsAreKeptAsTheyAre) {

@@ -26,7 +26,7 @@ std::string last_of(const RunData& run, const char* metric) {
   const auto found = run.epochs.find(metric);
   if (found == run.epochs.end() || found->second.y.empty()) return "";
   const double last = found->second.y.back();
-  return std::abs(last) >= 1000 ? format("{:.5g}", last) : format("{:.4f}", last);
+  return std::abs(last) >= 10 ? format("{:.5g}", last) : format("{:.4f}", last);
 }
 
 void add_result(Page& page, const Runs& runs) {
