@@ -155,19 +155,14 @@ constexpr std::chrono::milliseconds kLongestCrowdSleep{20};
 struct Segment::Head {
   alignas(kLines) Counter posts;
   CallWord calls[2];  // of the last two turns, in the lines of the counter
-  bool notes[2];
   alignas(kLines) Counter arrivals;
   alignas(kLines) Counter crowd_posts;
   alignas(kLines) Counter crowd_arrivals;
 };
 
-size_t Segment::bytes_for(size_t room) {
+size_t Segment::bytes_for(size_t slot_bytes) {
   static_assert(sizeof(Head) <= kHeadBytes && sizeof(Head) == 4 * kLines);
-  return kHeadBytes + 2 * room;
-}
-
-size_t Segment::room() const {
-  return (block_.bytes() - kHeadBytes) / 2;
+  return kHeadBytes + 2 * slot_bytes;
 }
 
 Segment::Segment(Block block, NodeRanks node, size_t slot_bytes)
@@ -181,7 +176,7 @@ Segment::Head& Segment::head(int local_rank) const {
 }
 
 std::byte* Segment::slot(int local_rank) const {
-  return block_.piece(local_rank) + kHeadBytes + (turns_ & 1) * room();
+  return block_.piece(local_rank) + kHeadBytes + (turns_ & 1) * slot_bytes_;
 }
 
 void Segment::arrive() {
@@ -208,16 +203,11 @@ bool Segment::all_arrived() {
 }
 
 // This slot was last used two turns ago. A rank that has posted in the turn before has read all of it.
-void Segment::begin(BoundedWait& wait, bool note) {
+void Segment::begin(BoundedWait& wait) {
   for (int rank = 0; rank < size(); ++rank) wait_for(rank, turn_before_, wait);
   turn_before_ = posts_ + 1;
   ++turns_;
   head(rank()).calls[turns_ & 1] = call_;
-  head(rank()).notes[turns_ & 1] = note;
-}
-
-bool Segment::note(int local_rank) const {
-  return head(local_rank).notes[turns_ & 1];
 }
 
 void Segment::post() {

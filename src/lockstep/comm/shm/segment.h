@@ -73,17 +73,15 @@ Block map_block(size_t bytes, const NodeRanks& node, const ExchangeTexts& exchan
 /// this one. Every rank posts the same number of times in a turn.
 class Segment {
  public:
-  /// The size of the pieces of a block whose slots have so much room.
-  static size_t bytes_for(size_t room);
+  /// The size of the pieces of its block.
+  static size_t bytes_for(size_t slot_bytes);
   Segment(Block block, NodeRanks node, size_t slot_bytes);
 
   /// There are more ranks than cores: a rank that waits for all sleeps until the last one has posted, and
   /// does not wake up for each of them. Call it on all ranks after the same turns.
   void expect_crowd() { crowd_ = true; }
 
-  /// What a turn usually writes to its slot, and what fits.
   size_t slot_bytes() const { return slot_bytes_; }
-  size_t room() const;
   int rank() const { return node_.own; }
   int size() const { return static_cast<int>(node_.ranks.size()); }
 
@@ -95,10 +93,8 @@ class Segment {
   /// The call of the next turns. A rank that waits for a rank with another call throws CallMismatch.
   void name_call(const CallWord& call) { call_ = call; }
   const CallWord& call() const { return call_; }
-  /// Waits until no rank reads the slot that this turn writes. The other ranks can read `note` when this rank
-  /// has posted.
-  void begin(BoundedWait& wait, bool note = false);
-  bool note(int local_rank) const;
+  /// Waits until no rank reads the slot that this turn writes.
+  void begin(BoundedWait& wait);
   std::byte* slot(int local_rank) const;
   std::byte* own_slot() const { return slot(rank()); }
   /// Publishes this rank's slot. This rank no longer reads slots of the turn before.

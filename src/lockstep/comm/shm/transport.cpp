@@ -19,10 +19,6 @@ constexpr size_t kMostSlotBytes = size_t{512} << 10;
 // What a rank sums between two waves of posts inside a node. A slot is cold at the next step, so this uses
 // only as much of it as the cost of the posts allows.
 constexpr size_t kSectionBytes = size_t{64} << 10;
-// Where ranks lose their cores to other processes, a wave of posts may take milliseconds, so there are fewer.
-constexpr size_t kLongSlotBytes = size_t{2} << 20, kLongSlotsBytes = size_t{16} << 20;
-constexpr auto kLostCore = std::chrono::microseconds(150);
-constexpr int kTurnsUntilCalm = 100;
 // Below this size a wave of posts costs more than reading all slots.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 
@@ -101,15 +97,14 @@ void NodeTransport::all_reduce(const std::byte* in, std::byte* out, size_t items
     return;
   }
   if (all_bring(in, out, bytes, wait)) return reduce_in_place(bytes, reduction, order, wait);
-  const size_t usual = std::min(segment_.slot_bytes(), kSectionBytes * static_cast<size_t>(segment_.size()));
-  for (size_t at = 0; at < bytes;) {
-    const size_t chunk = cores_are_shared_ ? segment_.room() : usual;
-    const Part part{at, std::min(chunk / reduction.item_bytes * reduction.item_bytes, bytes - at)};
+  const size_t slot = segment_.slot_bytes() / reduction.item_bytes * reduction.item_bytes;
+  const size_t chunk = std::min(slot, kSectionBytes * static_cast<size_t>(segment_.size()));
+  for (size_t at = 0; at < bytes; at += chunk) {
+    const Part part{at, std::min(chunk, bytes - at)};
     std::byte* place = out ? out + at : nullptr;
-    segment_.begin(wait, turns_until_calm_ > 0);
+    segment_.begin(wait);
     part.bytes <= kSmallBytes ? reduce_small(in + at, place, part, reduction, order, wait)
                               : reduce_large(in + at, place, part, reduction, order, wait);
-    at += part.bytes;
   }
 }
 
@@ -138,8 +133,6 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   copy_into_slot(slot + after, in + after, part.bytes - after);
   segment_.post();
   segment_.wait_all(wait);
-  cores_are_shared_ = false;
-  for (int rank = 0; rank < segment_.size(); ++rank) cores_are_shared_ |= segment_.note(rank);
   write_to_slots(begin);
   sources_.assign(outs_.begin(), outs_.end());
   sources_[own] = in + begin;
@@ -147,13 +140,7 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   sum(reduction, order, {part.at + begin, bytes});
   segment_.post();
   if (!out) return;
-  // the ranks have just met, and sum equally much
-  const auto waits_since = std::chrono::steady_clock::now();
   segment_.wait_all(wait);
-  if (std::chrono::steady_clock::now() - waits_since > kLostCore)
-    turns_until_calm_ = kTurnsUntilCalm;
-  else if (turns_until_calm_ > 0)
-    --turns_until_calm_;
   copy_in_pieces(slot, out, begin);
   copy_in_pieces(slot + after, out + after, part.bytes - after);
 }
@@ -288,11 +275,7 @@ std::unique_ptr<NodeTransport> open_node(PeerMonitor& monitor, const std::string
                                          std::chrono::milliseconds timeout, std::string& why) {
   return name_late_ranks(monitor, timeout, [&]() -> std::unique_ptr<NodeTransport> {
     int round = 0;
-    const size_t ranks = node.ranks.size();
-    const size_t room = ranks < monitor.peers().size()
-                            ? slot_bytes
-                            : std::max(slot_bytes, std::min(kLongSlotBytes, kLongSlotsBytes / ranks));
-    auto block = shm::map_block(shm::Segment::bytes_for(room), node, [&](const std::string& own) {
+    auto block = shm::map_block(shm::Segment::bytes_for(slot_bytes), node, [&](const std::string& own) {
       return exchange(*monitor.store(), format("{}/{}", stage, round++), node, own);
     });
     why = block.why;

@@ -127,15 +127,13 @@ class NodeTransport : public Transport {
   shm::Segment segment_;
   shm::TensorBlocks blocks_{segment_};
   bool crowded_;
-  int turns_until_calm_ = 0;       // since this rank waited for one that had lost its core
-  bool cores_are_shared_ = false;  // as any rank noticed, the same on all
   std::vector<std::byte*> shares_;
   // of one sum: the inputs, by rank, and the outputs
   std::vector<const std::byte*> sources_, ordered_;
   std::vector<std::byte*> outs_, moved_;
 };
 
-/// The slot size if all ranks are on one node. Most calls use only a part of a slot.
+/// The slot size if all ranks are on one node.
 size_t slot_bytes_for(size_t ranks);
 
 /// Collective over these ranks: each rank's text at this stage, by local rank.
