@@ -60,7 +60,7 @@ def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockste
     assert f"resuming after step {case['began']}" in result.output and "has changed" not in result.output, result.output
     assert "warning" not in result.output, result.output
     assert [path.name for path in (place / "runs").iterdir() if path.name.startswith(name + "-")] == []
-    assert digest_of_run(place / folder) == case["end"]
+    assert digest_of_run(place / folder, without=["r2"]) == case["end"]  # 0.1 had none
     assert status(place / folder)["state"] == "done" and status(place / folder)["attempt"] == 2
 
 

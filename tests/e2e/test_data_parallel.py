@@ -128,5 +128,5 @@ def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_p
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     page = tmp_path / "dp.html"
     result = mpirun(2, lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path, check=True)
-    assert result.stdout.count("The losses of") == 1 and "1 run of each variant" in result.stdout, result.output
+    assert result.stdout.count("Losses of") == 1 and "1 run of each variant" in result.stdout, result.output
     assert "Peak memory per device" in page.read_text()

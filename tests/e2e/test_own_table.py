@@ -53,7 +53,7 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     write_table(place / "t.csv", ("Label", "a", "b", "c"), flowers())
     result = train(train__max_steps=4)
     assert result.returncode == 0 and "label: Label (column 0)" in result.stderr, result.output
-    assert "train: 64 samples: rose 32" in result.stderr
+    assert "train: 64 samples; rose: 32" in result.stderr
     assert chosen(place / "runs/own", "label") == "Label"
     # a new run would take the last column now; this one knows its own
     write_table(place / "t.csv", ("Label", "a", "b", "class"), flowers())

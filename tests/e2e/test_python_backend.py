@@ -8,7 +8,7 @@ import pytest
 from conftest import SOURCE, cache_value, run_process
 from process_kit import PATIENCE
 
-pytestmark = pytest.mark.about("comm", "python")
+pytestmark = pytest.mark.about("comm")
 
 PROGRAMS = SOURCE / "tests/python"
 

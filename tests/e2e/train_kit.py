@@ -172,8 +172,8 @@ def digest_of_tree(tree):
     return digest.hexdigest()
 
 
-def digest_of_run(run):
-    """What a run ended with, as JSON can keep it."""
+def digest_of_run(run, without=()):
+    """What a run ended with, as JSON can keep it, without these metrics."""
     state = newest(run)
     return {"step": state["iter_no"], "model": digest_of_tree(state["model"]),
-            "optimizer": digest_of_tree(state["optimizer"]), "metrics": digest_of_tree(without_clocks(metrics(run)))}
+            "optimizer": digest_of_tree(state["optimizer"]), "metrics": digest_of_tree([{name: line[name] for name in line if name not in without} for line in without_clocks(metrics(run))])}
