@@ -22,7 +22,7 @@ def losses(text):
 
 def frame(text):
     """The lines without measured numbers, and counts of classes only as far as the README shows them."""
-    return [LOSS.sub("N", MEASURED.sub("N", re.sub(r"(2 \d+ \().*", r"\1", line))) for line in text.splitlines()]
+    return [LOSS.sub("N", MEASURED.sub("N", re.sub(r"(2: \d+ \().*", r"\1", line))) for line in text.splitlines()]
 
 
 def test_the_first_command_of_the_readme_prints_what_the_readme_shows(run, build_dir, tmp_path):
