@@ -82,7 +82,7 @@ TARGETS = [
     Target("P11", "Pima MLP, gloo", "pima_stock.speed", "pima_gloo.speed", None, None, quick=False),
     Target("P11", "Pima MLP, without a graph", "pima_jax.speed", "pima_fast.speed", 15, None, quick=False, needs=KERNELS + JAX),
     Target("P13", "Python's all-reduce of 4 KiB", "sums.gloo_4096", "sums.lockstep_4096", 20, None, TIME, speedup=True, needs=PYTHON),
-    Target("P13", "Python's all-reduce of 1.65 MiB", "sums.gloo_1730152", "sums.lockstep_1730152", 10, None, TIME, speedup=True,
+    Target("P13", "Python's all-reduce of 1.61 MiB", "sums.gloo_1686568", "sums.lockstep_1686568", 10, None, TIME, speedup=True,
            needs=PYTHON),
     Target("P13", "Python's all-reduce of 64 MiB", "sums.gloo_67108864", "sums.lockstep_67108864", 2, None, TIME, speedup=True,
            needs=PYTHON),

@@ -70,7 +70,7 @@ std::string different_calls(const Fault& error) {
   return format("the ranks are in {} different calls: {}", count, base::join(words, ", "));
 }
 
-// "rank 0 waited 8 s in all-reduce (collective 2), and in vain: rank 1 has died"; empty for another error.
+// "rank 0 waited 4 s in all-reduce (collective 2), and in vain: rank 1 has died"; empty for another error.
 std::string waited_in_vain(int rank, const Fault& error) {
   static const std::regex place_in_gloo(R"(\[/[^\]]*\] | \[[\d.:a-f]+\]:\d+)");
   const auto& met = error.met_in;

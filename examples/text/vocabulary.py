@@ -10,6 +10,7 @@ becomes several pieces. Words are in lower case, as BERT's uncased tokenizer has
 import argparse
 import collections
 import gzip
+import json
 import pathlib
 import re
 import unicodedata
@@ -22,11 +23,16 @@ asked = options.parse_args()
 
 read = gzip.open if asked.file.endswith(".gz") else open
 with read(asked.file, "rt", encoding="utf-8-sig") as file:
-    text = unicodedata.normalize("NFD", file.read().lower())
+    text = file.read()
+if re.search(r"\.jsonl?(\.gz)?$", asked.file.lower()):
+    text = "\n".join(str(value) for line in text.split("\n") if line.strip() for value in json.loads(line).values())
+text = unicodedata.normalize("NFD", text.lower())
 text = "".join(letter for letter in text if unicodedata.category(letter) != "Mn")  # without accents
 words = collections.Counter(re.findall(r"\w+", text))
 letters = sorted(set(text) - set(" \t\r\n"))
 entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters if letter.isalnum())]
+if len(entries) > asked.size:
+    options.error(f"the characters alone make {len(entries)} entries: use --size {2 * len(entries)}, and set vocab_size to it")
 for word, count in words.most_common():
     if len(entries) >= asked.size or count < 2:
         break

@@ -6,6 +6,7 @@ were selected are run.
 """
 
 import functools
+import os
 import pathlib
 import shutil
 
@@ -77,7 +78,7 @@ def runs(request, build_dir, python, mpiexec, tmp_path_factory):
         out = home / f"{kind}.{world}"
         if kind in PYTHONS:
             python_ranks(python, world, out, PARITY / "peer.py", lines_for(world, "shared"), out, out / "store",
-                         BACKEND=PYTHONS[kind], PYTHONPATH=build_dir / "lib/python")
+                         BACKEND=PYTHONS[kind], PYTHONPATH=":".join([str(build_dir / "lib/python"), os.environ.get("PYTHONPATH", "")]))
         else:
             run_process([mpiexec, "-n", world, build_dir / "bin/parity_peer", lines_for(world, kind), out, kind], check=True)
         return out

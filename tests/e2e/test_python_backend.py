@@ -14,14 +14,14 @@ PROGRAMS = SOURCE / "tests/python"
 
 
 @pytest.fixture(scope="session")
-def python_with_backend(build_dir, python):
+def python_with_backend(build_dir, python, tmp_path_factory):
     """run(PROGRAM, WORD...) in a Python that finds the build's module."""
     if not (build_dir / "lib/liblockstep_python.so").exists():
         pytest.fail(f"the module for Python is not built: run cmake --build {build_dir} --target lockstep_python")
 
     def run(program, *words, modules=build_dir / "lib/python", check=True, **env):
         path = ":".join(map(str, filter(None, [modules, os.environ.get("PYTHONPATH")])))  # with another torch in --full
-        return run_process([python, PROGRAMS / program, *words], env=dict(PYTHONPATH=path, **env), check=check, timeout=PATIENCE)
+        return run_process([python, PROGRAMS / program, *words], env={"PYTHONPATH": path, "TMPDIR": str(tmp_path_factory.mktemp("ranks")), **env}, check=check, timeout=PATIENCE)
     return run
 
 

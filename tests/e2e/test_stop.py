@@ -83,16 +83,18 @@ def test_a_stop_inside_an_evaluation_loses_nothing(train, lockstep, mpirun, slow
     assert_same_run(folder, straight)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 @pytest.mark.mpi
-def test_ctrl_c_under_mpirun_says_how_to_go_on_and_that_is_exact(train, mpi, lockstep, mpirun, slow, straight, tmp_path):
+def test_a_signal_to_mpirun_stops_the_run_which_continues_exactly(number, train, mpi, lockstep, mpirun, slow, straight, tmp_path):
     folder = tmp_path / "runs/slow"
     process = train(2, FOUR, {"SLOW_STEP": "0.1"})
     wait_for(lambda: steps_of(folder) > 3)
-    process.send_signal(signal.SIGINT)
-    process.wait(PATIENCE)
+    process.send_signal(number)
+    left = process.wait(PATIENCE)
+    assert number == signal.SIGINT or left == 75
     said = process.stderr.read()
     assert said.count("stopping with a checkpoint; --resume auto resumes from it") == 1, said
-    sent = "SIGTERM from mpi" if mpi is OPEN_MPI else "SIGINT from hydra"  # one translates it, the other passes it on
+    sent = "SIGUSR1" if number == signal.SIGUSR1 else "SIGTERM from mpi" if mpi is OPEN_MPI else "SIGINT from hydra"  # one translates it, the other passes it on
     assert status(folder)["state"] == "stopped early" and sent in status(folder)["reason"], status(folder)
     mpirun(2, lockstep, "train", slow, *FOUR, "--resume", "auto", cwd=tmp_path, check=True)
     assert_same_run(folder, straight)

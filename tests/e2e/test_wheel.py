@@ -107,8 +107,9 @@ def test_a_strangers_project_finds_the_library_in_it(environment, build_dir, tmp
     assert run_process([tmp_path / "built/one"], check=True).stdout == "1\n"
 
 
-def test_python_finds_the_backend_in_it(environment, build_dir):
-    run_process([environment / "bin/python", SOURCE / "tests/python/failures.py", "no_destroy"], env={"PYTHONPATH": torchs(build_dir)}, check=True)
+def test_python_finds_the_backend_in_it(environment, build_dir, tmp_path):
+    run_process([environment / "bin/python", SOURCE / "tests/python/failures.py", "no_destroy"],
+                env={"PYTHONPATH": torchs(build_dir), "TMPDIR": str(tmp_path)}, check=True)
 
 
 @pytest.mark.mpi

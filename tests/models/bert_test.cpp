@@ -188,7 +188,7 @@ TEST_F(BertFolderTest, RefusesAConfigThatCannotBe) {
       {"another architecture", "\"bert\"", "\"roberta\"", "model_type is \"roberta\""},
       {"heads", "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "not a multiple of"},
       {"no heads", "\"num_attention_heads\": 2", "\"num_attention_heads\": 0", "num_attention_heads is 0"},
-      {"a text", "\"hidden_size\": 8", "\"hidden_size\": \"wide\"", "must be a whole number"},
+      {"a text", "\"hidden_size\": 8", "\"hidden_size\": \"wide\"", "must be an integer"},
       {"huge", "\"vocab_size\": 20", "\"vocab_size\": 1000000000000", "vocab_size is 1000000000000"},
       {"activation", "\"gelu\"", "\"gelo\"", "hidden_act is gelo; known are gelu"},
       {"dropout", "\"hidden_dropout_prob\": 0.1", "\"hidden_dropout_prob\": 1.5", "below 1"},

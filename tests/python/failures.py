@@ -35,7 +35,7 @@ def ends_alone(name, words, limit, end):
         begin = time.monotonic()
         assert "rank 1" in sum_until_error(limit), "later calls throw, too"
         dist.destroy_process_group()
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 20
         sys.exit(0)
     return case
 
@@ -149,9 +149,9 @@ def other_threads_run(world, rank):
 
 # name: (what the ranks do, rank 1's exit status, the group's timeout)
 CASES = {
-    "killed": (ends_alone("killed", "has died", 1, lambda: os.kill(os.getpid(), signal.SIGKILL)), -signal.SIGKILL, 60),
-    "stopped": (ends_alone("stopped", "is stopped", 4, lambda: os.kill(os.getpid(), signal.SIGSTOP)), -signal.SIGKILL, 2),
-    "raised": (ends_alone("raised", "ValueError: a bug", 2, raise_error), 1, 60),
+    "killed": (ends_alone("killed", "has died", 20, lambda: os.kill(os.getpid(), signal.SIGKILL)), -signal.SIGKILL, 60),
+    "stopped": (ends_alone("stopped", "is stopped", 30, lambda: os.kill(os.getpid(), signal.SIGSTOP)), -signal.SIGKILL, 5),
+    "raised": (ends_alone("raised", "ValueError: a bug", 20, raise_error), 1, 60),
     **{case.__name__: (case, 0, 60) for case in (forks, loader_workers, no_destroy, groups_again, other_threads_run)}}
 
 

@@ -67,7 +67,7 @@ const char* read_member(const Json& value, T& member) {
     if (!value.is_string()) return "a text";
     member = value.get<std::string>();
   } else if constexpr (std::is_same_v<T, int64_t>) {
-    if (!value.is_number_integer()) return "a whole number";
+    if (!value.is_number_integer()) return "an integer";
     member = value.get<int64_t>();
   } else {
     if (!value.is_number()) return "a number";

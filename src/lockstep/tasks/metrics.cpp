@@ -160,7 +160,7 @@ std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
   return {{"loss", mean(sum[3], sum[4])},
           {"mse", scale_.std * scale_.std * mean(sum[1], sum[0])},
           {"mae", scale_.std * mean(sum[2], sum[0])},
-          {"r2", variance > 0 ? 1 - sum[1] / variance : 0}};
+          {"r2", variance > 1e-12 * sum[6] ? 1 - sum[1] / variance : 0}};
 }
 
 std::string NumberMetrics::report() const {

@@ -497,8 +497,7 @@ class Job {
   bool is_enough(const std::vector<std::string>& lost) {
     const auto step = last_step();
     const auto before = std::exchange(lost_at_, std::nullopt);
-    const bool has_begun = !folder_in(run_file_).empty() || !errors().empty();
-    if (lost.empty() && has_begun) lost_at_ = step;
+    if (lost.empty()) lost_at_ = step;
     if (relaunches_ >= max_relaunches_) {
       say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", what_is_lost(lost), relaunches_,
                  max_relaunches_));

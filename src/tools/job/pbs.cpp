@@ -50,7 +50,8 @@ class PbsJob : public OwnJob {
     if (words.empty()) return "";
     const std::filesystem::path folder = get("PBS_O_WORKDIR", ".");
     size_t script = 0;
-    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script)))
+    std::error_code none;  // words may be too long for a name, or in a closed folder
+    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
       script = std::min(words.find(' ', script), words.size() - 1) + 1;
     auto line = words.substr(0, script);
     for (const auto& [name, setting] : environment_) {

@@ -75,7 +75,7 @@ double option(const RowOptions& options, const std::string& name, double otherwi
 
 template <>
 int64_t option(const RowOptions& options, const std::string& name, int64_t otherwise) {
-  return number(options, name, otherwise, "a whole number");
+  return number(options, name, otherwise, "an integer");
 }
 
 template <>
