@@ -37,7 +37,8 @@ def _load(torch):
     library = next((file for file in _LIBRARIES if file.exists()), None)
     if not library:
         raise RuntimeError(f"the installation of lockstep is incomplete: there is no {_LIBRARIES[0].name}\n  --> {_FOLDER}\n"
-                           "  hint: install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-....whl")
+                           "  hint: install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-....whl\n"
+                           "  or, in a build, run cmake --build BUILD --target lockstep_python")
     torch.ops.load_library(library)
     sys.excepthook = _announcing(sys.excepthook, torch.ops.lockstep_ddp.announce_end)
 
@@ -45,7 +46,9 @@ def _load(torch):
 def _announcing(hook, announce_end):
     """Tells the other ranks why this one ends. Python takes seconds to exit, in which they would wait for it."""
     def announce(kind, error, trace):
-        if not hasattr(sys, "ps1"):  # an interactive session continues
-            announce_end(f"{kind.__name__}: {error}")
-        hook(kind, error, trace)
+        try:
+            if not hasattr(sys, "ps1"):  # an interactive session continues
+                announce_end(f"{kind.__name__}: {error}".partition("\n")[0].encode(errors="replace").decode())
+        finally:
+            hook(kind, error, trace)
     return announce

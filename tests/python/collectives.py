@@ -224,7 +224,7 @@ def others(world, rank):
         return dist.all_reduce(values(FLOAT, 10), group=group, async_op=True).wait(datetime.timedelta(seconds=60))
 
     def monitored_barrier(group):
-        return dist.monitored_barrier(group)
+        return group.monitored_barrier(datetime.timedelta(seconds=60))  # in older torchs, dist's takes gloo alone
     return [(name, call) for name, call in locals().items() if callable(call) and name != "wait_all"]
 
 

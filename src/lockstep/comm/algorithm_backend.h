@@ -23,6 +23,7 @@ class AlgorithmBackend : public InterceptedBackend, public MonitoredBackend, pub
   /// `base` is a MessageRunner, and counts its collectives in `monitor`.
   AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay,
                    std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout);
+  ~AlgorithmBackend() override { monitor_->leave(); }
   const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
   const std::string getBackendName() const override { return algorithm_.name; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name

@@ -376,7 +376,7 @@ void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_
   for (size_t i = 0; i < ranks_in_job.size(); ++i) peers.at(i).in_job = static_cast<int>(ranks_in_job[i]);
   const bool is_part = !ranks_in_job.empty();
   GroupRequest request{options, c10::kCPU, Spread::one, store, job, peers};
-  if (is_part) request.whole = job_monitor->lock();
+  if (auto all = is_part ? job_monitor->lock() : nullptr; all && !all->is_dead()) request.whole = all;
   const auto monitor = open_in(*group, kind, std::move(request), connections());
   if (!is_part) *job_monitor = monitor;
 }

@@ -152,6 +152,7 @@ class NodesBackend : public InterceptedBackend, public MonitoredBackend {
         layout_(std::move(layout)),
         monitor_(std::move(monitor)),
         timeout_(timeout) {}
+  ~NodesBackend() override { monitor_->leave(); }  // a gloo group that died is never destroyed
   const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
   const std::string getBackendName() const override { return "shared"; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
