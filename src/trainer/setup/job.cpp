@@ -283,11 +283,8 @@ void compare_worlds(const launch::Runtime& runtime, int world) {
 
 void refuse_other_world(const Job& job, int world) {
   if (job.launcher != "as_world" || job.world == world) return;
-  throw InputError(
-      format("train.as_world is {}, and this rank was started as one of {}", world, job.world),
-      "train.as_world",
-      "omit --ranks, because train.as_world starts the ranks; otherwise start the job again, and do "
-      "not change the config while it starts");
+  throw InputError(format("train.as_world is {}, and this rank was started as one of {}", world, job.world),
+                   "train.as_world", "omit --ranks, or start the job again with one config for all ranks");
 }
 
 }  // namespace
