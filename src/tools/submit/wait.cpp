@@ -212,7 +212,8 @@ int wait_for_sweep(const Submission& submission) {
   for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
   SchedulerPoll poll(submission);
   run_folder::Console console(true);
-  for (size_t over = 0; over < watches.size(); std::this_thread::sleep_for(kBetweenUpdates)) {
+  const auto pause = std::min<std::chrono::milliseconds>(kBetweenUpdates + watches.size() * 20ms, 5s);
+  for (size_t over = 0; over < watches.size(); std::this_thread::sleep_for(pause)) {
     for (size_t i = 0; i < watches.size(); ++i) {
       auto& watch = watches[i];
       if (watch.phase() == JobWatch::over || watch.update() != JobWatch::over) continue;
