@@ -136,7 +136,7 @@ def test_what_was_told_right_is_not_among_the_wrong_and_only_whole_pixels_are_dr
     wrong, right = text.partition("Wrong, with the highest loss\n")[2].split("Right, with the lowest confidence\n")
     assert wrong.startswith("image\ndog (88 %), is cat\nsample 11, loss 2.00\n") and right.startswith("dog (50 %), is dog\nsample 22, no number\n")
     numbers = {"values": {"mae": 24310.57}, "classes": ["price"], "points": [[1, 2], [3, 4]]}
-    assert "mae 24311\nPredictions of price\n; samples; exact\n" in shown({"evaluation": numbers})
+    assert "mae 24311\nPredictions of price\n; samples (at most 500); exact\n" in shown({"evaluation": numbers})
     worst = [{"shape": [1, 1, 2], "pixels": "00"}, {"shape": [2, 1, 1], "pixels": "0000"}, {"shape": [1, 1, 1], "pixels": "x<"},
              {"shape": [1, 2 ** 62, 2], "pixels": "00"}, {"shape": [1, 0, 2], "pixels": ""}, {"shape": 7}]
     assert "image" not in shown({"evaluation": {"worst": worst}})
