@@ -204,8 +204,7 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
           "TORCHELASTIC_RESTART_COUNT=0"};
 }
 
-// Starts the processes of a way, waits for all, and returns the first one's result. The error of any of them
-// is thrown.
+// Starts the processes of a way, waits for all, and returns the first one's result. Throws the error of any.
 Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
   const auto words = words_of(way, wanted);

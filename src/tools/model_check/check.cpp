@@ -1,5 +1,4 @@
-// `lockstep model check` and `lockstep inspect` of a .pt2: what it holds, that it runs, whether it computes
-// as Python.
+// `lockstep model check` and `lockstep inspect` of a .pt2: what it holds, and whether it computes as Python.
 #include <torch/types.h>
 #include <torch/utils.h>
 
