@@ -39,7 +39,7 @@ struct DatasetTensors {
 /// Deprecated.
 using WholeSet [[deprecated("use DatasetTensors")]] = DatasetTensors;
 
-/// Access to samples by index. Several threads call `get` at the same time.
+/// Access to samples by index. Several threads may call `get` at the same time.
 class Dataset {
  public:
   virtual ~Dataset() = default;

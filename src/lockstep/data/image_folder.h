@@ -1,5 +1,5 @@
 #pragma once
-// A folder of images by class, in the order of torchvision's ImageFolder, read as batches are made.
+// A folder of images by class, in the order of torchvision's ImageFolder, read when a batch is assembled.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,29 +20,29 @@ struct ImageFolders {
   std::string train;
   std::string eval;  // empty = a part of train
 };
-/// InputError if there is no such folder.
+/// Throws InputError if there is no such folder.
 ImageFolders image_layout(const std::string& root);
 
-/// The names of the class folders, sorted. InputError if there are none, or if one is not UTF-8.
+/// The names of the class folders, sorted. Throws InputError if there are none, or if one is not UTF-8.
 std::vector<std::string> class_folders(const std::string& root);
 
 /// The images of a folder, in ImageFolder's order.
 struct FoundImages {
   std::string root;
   std::vector<std::string> files;  // under root
-  std::vector<int64_t> labels;     // a class's place in `classes`; empty without classes
-  int64_t left_out = 0;            // other files
+  std::vector<int64_t> labels;     // index in `classes`; empty without classes
+  int64_t left_out = 0;            // number of other files
 };
 
-/// The .png, .jpg and .jpeg files (in any case) below these class folders. InputError for a folder that
-/// cannot be read, or for links that lead in a circle.
+/// The .png, .jpg and .jpeg files (in any case) below these class folders. Throws InputError for a
+/// folder that cannot be read, and for circular links.
 FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
                         const std::vector<std::string>& classes);
 
 /// The images of one folder, without classes.
 FoundImages find_images(const std::string& folder);
 
-/// The same as tensors, so that the ranks of a node share one list of a million files.
+/// The same as tensors, so that the ranks of a node can share a long list.
 struct ImageList {
   std::string root;
   at::Tensor names;   // uint8, the paths one after the other
@@ -58,9 +58,9 @@ ImageList image_list(const FoundImages& found);
 /// How an image becomes a sample.
 struct ImageTransform {
   int64_t height = 0, width = 0;
-  at::Tensor table = {};  // what each byte becomes, [3, 256]: normalize_table()
-  Augment augment = {};   // in an epoch
-  uint64_t seed = 0;      // of the random parts
+  at::Tensor table = {};  // the value of each byte, [3, 256]: normalize_table()
+  Augment augment = {};   // in each epoch
+  uint64_t seed = 0;      // for random augmentation
 };
 
 class ImageFolderSet : public Dataset {
@@ -69,9 +69,9 @@ class ImageFolderSet : public Dataset {
   int64_t size() const override { return list_.size(); }
   /// input float [n, 3, height, width], target int64 [n]. DamagedImage if a file cannot be read.
   Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;
-  /// Augmented; nullptr if nothing is.
+  /// The augmented set; nullptr without augmentation.
   std::shared_ptr<const Dataset> in_epoch(int64_t epoch) const override;
-  /// Its file.
+  /// The sample's file.
   std::string name_of(int64_t index) const override { return list_.file(index); }
 
  private:
@@ -81,10 +81,10 @@ class ImageFolderSet : public Dataset {
 };
 
 /// Calls `work(index)` for 0 to count - 1, in any order, from several threads, and throws the error of one of
-/// them. `make` gives each thread a `work` of its own.
+/// them. `make` creates a separate `work` for each thread.
 void parallel_each(int64_t count, int threads, const std::function<std::function<void(int64_t)>()>& make);
 
-/// The number of cores, but at least `least`: threads that wait for a disk need no core.
+/// The number of cores, but at least `least`, because threads that wait for a disk need no core.
 int thread_count(int least = 1);
 
 struct Damage {
@@ -92,8 +92,8 @@ struct Damage {
   std::string what, where;
 };
 
-/// Removes the damaged images from the list, and returns them in its order. Looks at each file's first and
-/// last bytes, or at `all_pixels`. InputError if this lockstep lacks a library for some.
+/// Removes damaged images from the list, and returns them in order. Checks the first and last bytes of each
+/// file, or `all_pixels`. Throws InputError if this build lacks a library for some.
 std::vector<Damage> remove_damaged(FoundImages& images, bool all_pixels);
 
 }  // namespace lockstep::data

@@ -23,7 +23,7 @@ struct Tokens {
 /// A set with batches of int64 [samples, 3, tokens]: input_ids, token_type_ids, attention_mask.
 class TokenSet : public Dataset {
  public:
-  /// All `parts`, one after the other; `pad` is the id of [PAD].
+  /// Concatenates `parts`; `pad` is the id of [PAD].
   TokenSet(std::vector<Tokens> parts, int64_t pad);
   /// These rows of one part, in this order.
   TokenSet(Tokens part, std::vector<int64_t> rows, int64_t pad);
@@ -39,8 +39,8 @@ class TokenSet : public Dataset {
   Place place(int64_t index) const;
 
   std::vector<Tokens> parts_;
-  std::vector<int64_t> ends_;  // of the parts, in samples
-  std::vector<int64_t> rows_;  // of the one part, where not all are taken
+  std::vector<int64_t> ends_;  // the end of each part, in samples
+  std::vector<int64_t> rows_;  // the selected rows, if there is one part
   int64_t pad_, size_;
   bool picked_ = false;
 };

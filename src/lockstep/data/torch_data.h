@@ -1,5 +1,5 @@
 #pragma once
-// A lockstep sampler's order for torch's data loaders.
+// Adapts a lockstep sampler to torch's data loaders.
 
 #include <torch/data/samplers/base.h>
 

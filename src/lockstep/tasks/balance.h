@@ -1,5 +1,5 @@
 #pragma once
-// What the tasks share: paths and delimiters from the config, class balance, label scale, stratified splits.
+// Used by several tasks: paths and delimiters from the config, class balance, label scale, stratified splits.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,7 +13,7 @@
 
 namespace lockstep::tasks {
 
-/// The files that a recipe looks for. Only the first rank of a node looks for any.
+/// The files of a recipe. Only the first rank of a node searches for them.
 enum class Look { no, evaluation, all };
 
 /// A file under data.root; empty for no file.
@@ -25,19 +25,19 @@ char delimiter_of(const TaskConfig& settings);
 /// "0", "1", ...
 std::vector<std::string> numbered(int64_t classes);
 
-/// For recall(): InputError that the checkpoint's task was not one on `samples`.
+/// For recall(): throws an InputError that the checkpoint's task does not have `samples`.
 [[noreturn]] void refuse_memory(const char* samples);
 
 /// "label: kind (column 4)", as task.label counts columns.
 std::string label_text(const std::string& name, int64_t column);
 
-/// Adds notes on the labels, "train: 614 samples; 0: 400 (65.1 %), 1: 214 (34.9 %)" or the range of the
-/// numbers, and the class weights if the task weighs its classes. Class labels may be of any integer type.
+/// Adds notes on the labels: "train: 614 samples; 0: 400 (65.1 %), 1: 214 (34.9 %)", or the range of the
+/// numbers. Adds the class weights if the config asks for them. Class labels may have any integer type.
 void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval, const TaskSettings& task);
 
-/// The mean and deviation of floats, in double; a deviation of 1 if all are equal.
+/// The mean and standard deviation, computed in double; a deviation of 1 if all numbers are equal.
 LabelScale scale_of(const at::Tensor& numbers);
-/// float, of the same shape.
+/// The scaled numbers as float, in the same shape.
 at::Tensor scaled(const at::Tensor& numbers, const LabelScale& scale);
 /// Whether task.normalize_label asks for a scale.
 bool wants_scale(const TaskSettings& task);
@@ -46,7 +46,7 @@ struct StratifiedSplit {
   std::vector<int64_t> train, eval;  // sorted
 };
 
-/// Moves the same share of each class, rounded to the nearest, to evaluation; the seed chooses the samples.
+/// Selects the same share of each class, rounded to the nearest, for evaluation, at random from the seed.
 /// `labels` are int64 below `classes`, or floats, which form one class.
 StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed);
 

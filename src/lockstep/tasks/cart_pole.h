@@ -19,12 +19,12 @@ namespace lockstep::tasks {
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t state = 0) : state_(state) {}
-  /// The stream with this number under this seed. Each step is a one-to-one map, so no two numbers of one
-  /// seed begin with the same state.
+  /// Stream `number` of the seed. Each step is a one-to-one map, so all streams of a seed start in different
+  /// states.
   SplitMix64(uint64_t seed, uint64_t number) : state_(mixed(mixed(seed + kStep) + number)) {}
 
   uint64_t next() { return mixed(state_ += kStep); }
-  /// From 0 to below 1.
+  /// A number from 0 to below 1.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   uint64_t state() const { return state_; }
@@ -40,39 +40,39 @@ class SplitMix64 {
 };
 
 struct CartPole {
-  static constexpr int64_t kNumbers = 4;      // of an observation
-  static constexpr int64_t kMostSteps = 500;  // of an episode
+  static constexpr int64_t kNumbers = 4;      // size of an observation
+  static constexpr int64_t kMostSteps = 500;  // length of an episode
 
   struct End {
-    bool fell = false;     // or left the track
-    bool time_up = false;  // could have continued
+    bool fell = false;     // the pole fell, or the cart left the track
+    bool time_up = false;  // the episode ended only because of kMostSteps
     explicit operator bool() const { return fell || time_up; }
   };
 
-  /// Each number from -0.05 to 0.05.
+  /// Draws each number from -0.05 to 0.05.
   void reset(SplitMix64& random);
   /// Pushes once, to the right or to the left. The reward is 1.
   End step(bool right);
 
   std::array<double, kNumbers> state{};  // position, speed, angle and angular speed
-  int64_t steps = 0;                     // so far, which is the reward, too
+  int64_t steps = 0;                     // so far; also the episode's reward
 };
 
 /// `task.options`
 struct PolicyMethod {
   bool clips = true;          // PPO
-  int64_t environments = 16;  // of a rank
-  int64_t steps = 128;        // of each environment in a round
-  int64_t passes = 4;         // over a round's samples; plain: 1
+  int64_t environments = 16;  // per rank
+  int64_t steps = 128;        // per environment and rollout
+  int64_t passes = 4;         // over a rollout's samples; plain: 1
   double gamma = 0.99;        // discount per step
-  double lambda = 0.95;       // of the advantages; plain: 1
+  double lambda = 0.95;       // for the advantages; plain: 1
   double clip = 0.2;
-  double entropy = 0.01;  // its weight in the loss
-  double value = 0.5;     // the baseline's weight
+  double entropy = 0.01;  // weight in the loss
+  double value = 0.5;     // weight of the baseline in the loss
   double solved = 475;    // the mean reward over 100 episodes that ends the run; 0 = none
 };
 
-/// InputError for an impossible value.
+/// Throws InputError for an impossible value.
 PolicyMethod policy_method(const RowOptions& options);
 
 /// The columns of a sample's target.
@@ -84,13 +84,13 @@ struct TargetColumns {
 at::Tensor policy_loss(const PolicyMethod& method, const at::Tensor& output, const at::Tensor& target,
                        at::Reduction::Reduction reduction);
 
-/// A round's steps, one time after another, and in each all environments.
+/// The steps of a rollout: time by time, and for each time all environments.
 struct Trajectory {
   int64_t environments = 1;
   std::vector<double> rewards;
-  std::vector<double> values;       // by the model, before the step
-  std::vector<double> next_values;  // after it: 0 after a fall, but not when the time was up
-  std::vector<bool> ended;          // the episode, either way
+  std::vector<double> values;       // the model's value before the step
+  std::vector<double> next_values;  // the value after it: 0 after a fall, but not after the time limit
+  std::vector<bool> ended;          // whether the episode ended, by a fall or the time limit
 };
 
 /// Generalised advantages (Schulman et al., arXiv:1506.02438).
@@ -99,7 +99,7 @@ std::vector<double> advantages_of(const Trajectory& trail, double gamma, double 
 /// Acts in several environments at once, with one forward for all of them.
 class CartPoleActor : public Actor {
  public:
-  /// Environment e of rank r draws from the seed's stream r x environments + e.
+  /// Environment e of rank r uses stream r x environments + e of the seed.
   CartPoleActor(const PolicyMethod& method, int64_t seed, const ActorRank& rank);
   int64_t samples() const override { return method_.environments * method_.steps; }
   int64_t passes() const override { return method_.passes; }

@@ -1,5 +1,5 @@
 #pragma once
-// A file of texts as tokens, in the file's order, and the file in which a run keeps them for the next one.
+// Converts a file of texts to tokens, and caches them in a file for later runs.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@
 
 namespace lockstep::tasks {
 
-/// The columns that make a sample.
+/// The columns of a sample.
 struct TextColumns {
   std::vector<std::string> texts = {};  // one or two, by name or index
   std::string label = {};               // empty = none
@@ -23,31 +23,31 @@ struct TextColumns {
 
 /// The content of a file.
 struct TokenFile {
-  Tokens tokens = {};                    // a class's number is its place in `names`
-  std::vector<std::string> names = {};   // of the classes, in order of appearance
-  std::vector<int64_t> first_seen = {};  // the line of each
-  int64_t left_out = 0;                  // rows
-  int64_t cut = 0;                       // samples that were longer than max_length
+  Tokens tokens = {};                    // a class's number is its index in `names`
+  std::vector<std::string> names = {};   // the classes, in order of appearance
+  std::vector<int64_t> first_seen = {};  // the first line with each class
+  int64_t left_out = 0;                  // number of skipped rows
+  int64_t cut = 0;                       // number of samples longer than max_length
 };
 
-/// Everything but the tokens, and back.
+/// Converts everything except the tokens to JSON, and back.
 nlohmann::json facts_of(const TokenFile& made);
 TokenFile tokenised(Tokens tokens, const nlohmann::json& facts);
 
-/// InputError, at file:line, for a text that is not UTF-8, a missing label, or a file without rows.
+/// Throws InputError at file:line for a text that is not UTF-8, a missing label, or a file without rows.
 TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
                    const Tokenizer& tokenizer, int64_t max_length, int64_t threads);
 
-/// The size and times of a file of texts. Another state means other tokens.
+/// The size and times of a file of texts. If they change, cached tokens are not used.
 std::string state_of_file(const std::string& path);
 
-/// What keep_tokens() wrote for `key`. Nothing if the file is missing, damaged or made for another key, or if
-/// it could come from someone else than the user, root or the owner of the `texts` file.
+/// Reads what keep_tokens() wrote for `key`. Returns nothing if the file is missing, damaged or written for
+/// another key, or if anyone except the user, root and the owner of the `texts` file may have written it.
 std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts);
 
-/// Whoever may read the `texts` file may read the tokens. Throws if the tokens cannot be written, or if other
-/// users could change them.
+/// Writes the tokens, readable by the users who can read the `texts` file. Throws if it cannot write them, or
+/// if other users could change them.
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
                  const TokenFile& made);
 

@@ -36,13 +36,13 @@ struct Sets {
 };
 
 /// Diabetes among Pima women: 8 measurements and a class. A fifth of each class is the `eval` set, and zeros
-/// that mean a missing value are filled. `path`: the file or its folder, under the working directory or in
+/// that mean a missing value are replaced. `path` is the file or its folder, in the working directory or in
 /// lockstep's share folder.
 Sets pima(const std::string& path = "data/pima");
 /// Handwritten digits, 28 x 28 and normalised.
 Sets mnist(const std::string& path = "data/mnist");
 
-/// The same, but read once on each node, whose ranks share the memory. If reading fails, all ranks throw the
+/// The same, but read once per node into memory that its ranks share. If reading fails, all ranks throw the
 /// same error. Collective.
 Sets pima(const std::string& path, const Session& session);
 /// Like pima(path, session).
@@ -52,8 +52,8 @@ Sets mnist(const std::string& path, const Session& session);
 
 namespace tasks {
 
-/// Lets the ranks of a node load data together. The team must outlive it. While it exists, the death of a
-/// rank of this node ends this process.
+/// For loading data once per node. The team must outlive it. While it exists, this process ends if a rank on
+/// its node dies.
 NodeShare node_share(const Team& team);
 
 }  // namespace tasks
