@@ -1,5 +1,5 @@
 # cmake --install: the program, the library with lockstepConfig.cmake, its headers, and the share folder.
-# The tree may be moved or read-only: everything finds its neighbours from where it lies itself.
+# The tree may be moved or read-only: everything finds its neighbors from where it lies itself.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 set(share_dir ${CMAKE_INSTALL_DATADIR}/lockstep)

@@ -14,7 +14,7 @@ namespace lockstep::workshop {
 
 using base::TextStyle;
 
-/// The text, safe to show, in this style where standard output is a terminal with colours.
+/// The text, safe to show, in this style where standard output is a terminal with colors.
 std::string styled(const std::string& text, TextStyle style);
 /// A line of it on standard output.
 void say(const std::string& text, TextStyle style = TextStyle::plain);

@@ -1,4 +1,4 @@
-// An optimiser of one's own, and a schedule beside it: Lion (Chen et al. 2023), whose step is the sign of a
+// An optimizer of one's own, and a schedule beside it: Lion (Chen et al. 2023), whose step is the sign of a
 // momentum.
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>

@@ -1,4 +1,4 @@
-"""licences/: the licence of each library in a wheel, beside its name."""
+"""licences/: the license of each library in a wheel, beside its name."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ COMPILED_IN = ("nlohmann-json3-dev", "libstdc++-12-dev", "libc6-dev")
 
 
 def debian(package, to):
-    """A Debian package's copyright file, and the licences that it refers to."""
+    """A Debian package's copyright file, and the licenses that it refers to."""
     text = pathlib.Path(f"/usr/share/doc/{package}/copyright")
     if not text.exists():
         raise PackagingError(f"{text} is missing", "make the wheel on Debian 12, with its documentation folders")

@@ -1,4 +1,4 @@
-"""Blockquotes that open with one of the course's bold words become coloured boxes (CONTRIBUTING.md, "How a chapter is
+"""Blockquotes that open with one of the course's bold words become colored boxes (CONTRIBUTING.md, "How a chapter is
 written")."""
 
 import re

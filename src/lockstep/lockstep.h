@@ -1,6 +1,6 @@
 #pragma once
 // The library in one include, all that a training program needs: the session, the data, the model in DDP,
-// optimisers and schedules, checkpoints.
+// optimizers and schedules, checkpoints.
 //
 //   lockstep::Session session;
 //   auto model = lockstep::ddp(Net(), session);

@@ -25,7 +25,7 @@ constexpr bool takes(std::index_sequence<I...>) {
   };
 }
 
-// how many fields the aggregate has: the most initialisers that it takes
+// how many fields the aggregate has: the most initializers that it takes
 template <class Struct, size_t N = 64>
 constexpr size_t fields() {
   if constexpr (takes<Struct>(std::make_index_sequence<N>{})) {

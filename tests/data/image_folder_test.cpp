@@ -253,7 +253,7 @@ TEST(ImageFiles, ThatClaimToBeHugeAreRefused) {
   EXPECT_NE(said(claims), "good");
 }
 
-// A ramp as PIL writes it, grey and in colour, beside what PIL reads back from it.
+// A ramp as PIL writes it, gray and in color, beside what PIL reads back from it.
 constexpr const char* kWriter =
     " -c 'import sys, numpy; from PIL import Image; d = sys.argv[1]; "
     "a = numpy.arange(768, dtype=numpy.uint32).astype(numpy.uint8).reshape(16, 16, 3); "

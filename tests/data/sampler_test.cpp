@@ -125,7 +125,7 @@ TEST(ShardSampler, PutsEachSampleOnExactlyOneRank) {
   }
 }
 
-// So that texts of about one length meet in a batch, and the longest of two neighbouring buckets too.
+// So that texts of about one length meet in a batch, and the longest of two neighboring buckets too.
 TEST(DistributedSampler, SortsBucketsByLengthDownAndUpInTurn) {
   const std::vector<int64_t> lengths = {3, 1, 2, 5, 4, 6, 7};
   const DistributedSampler sampler(

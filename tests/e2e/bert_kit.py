@@ -77,7 +77,7 @@ def groups_of(model, decay):
 
 def train_in_python(model, input, target, *, seed=5, batch=4, steps=20, warmup=None, accumulate=1, precision=None,
                     checkpointing=False):
-    """The loop that people write, with PyTorch's DataLoader. The loss of each step, and the optimiser."""
+    """The loop that people write, with PyTorch's DataLoader. The loss of each step, and the optimizer."""
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     optimizer = torch.optim.AdamW(groups_of(model, decay=0.01), lr=1e-3)

@@ -26,7 +26,7 @@ TRAINED = {**ZOO, **LOSES}
 QUICK = ("cnn_bn_dropout", "lstm", "multi_io", "own_noise")
 EXPORTED = {"quick": (*QUICK, "custom_op")}
 EXPORTED["full"] = tuple(name for name in (*TRAINED, *REFUSED) if name not in EXPORTED["quick"])
-WAYS = (("sgd", "flip"), ("adam", "flip"), ("sgd", "twin"))  # an optimiser, and where eval() has its graph from
+WAYS = (("sgd", "flip"), ("adam", "flip"), ("sgd", "twin"))  # an optimizer, and where eval() has its graph from
 
 # each in one world alone
 IN_RANKS = (("cnn_bn_dropout", 2), ("tied", 2), ("multi_io", 2), ("frozen", 2), ("buffers", 2), ("lstm", 2), ("siamese", 2),

@@ -54,7 +54,7 @@ HERE = {*QUICK, "mnist, kit", "graph, kit of two", "bf16, kit", "fp16, kit", "ac
 # Not the same bits, but close, and why
 CLOSE = {
     "fp16": "autocast rounds other operators on a CPU than on a GPU", "bf16": "the same",
-    "graph": "its optimiser is libtorch's fused one, with the rate as a tensor",
+    "graph": "its optimizer is libtorch's fused one, with the rate as a tensor",
     "BERT": "attention is computed step by step there, and by one kernel on the CPU",
     "ranks": "NCCL's order of summing is not gloo's beyond two", "x data": "the same", "sync_batchnorm": "written by its formula",
 }

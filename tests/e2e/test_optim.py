@@ -1,4 +1,4 @@
-"""Optimisers, clipping, the gradient scaler and schedules against Python's own, to the bit."""
+"""Optimizers, clipping, the gradient scaler and schedules against Python's own, to the bit."""
 
 import copy
 import io
@@ -131,7 +131,7 @@ def test_optimizers_equal_pythons_to_the_bit(cpp, python):
             norms, _ = train(optimizer, trained, grads, case["clip"])
             assert_same_bits(ours["params"], trained, name)
             assert_same_bits(ours["norms"], norms, name)
-        # the default optimiser's own words, key by key
+        # the default optimizer's own words, key by key
         state = python_optimizer(case["optim"], trained).state_dict()
         assert set(ours["state"]["param_groups"][0]) == set(state["param_groups"][0]), name
 
@@ -141,7 +141,7 @@ KINDS = {"bf16": [torch.bfloat16], "fp16": [torch.float16], "complex": [torch.co
 
 
 def cast(tensors, kind):
-    """Each as the kind has it; a complex one's imaginary part is its real part's neighbour."""
+    """Each as the kind has it; a complex one's imaginary part is its real part's neighbor."""
     def one(tensor, dtype):
         return torch.complex(tensor, tensor.roll(1)).to(dtype) if dtype.is_complex else tensor.to(dtype)
     kinds = KINDS[kind]

@@ -44,7 +44,7 @@ def test_one_micro_batch_has_the_unsplit_models_bits(stages, rows, train):
     split, said = train(rows * stages, "split", parallel__pipeline=stages, parallel__micro_batches=1, **how)
     assert f"stage {stages - 1} of {stages}: " in said
     if rows == 1:
-        assert_same_run(whole, split)  # the whole file: names, order, the optimiser's numbers
+        assert_same_run(whole, split)  # the whole file: names, order, the optimizer's numbers
     assert_same_model(whole, split)
     assert without_clocks(metrics(whole)) == without_clocks(metrics(split))
     best = [torch.load(folder / "checkpoints/best.pt", weights_only=True)["model"] for folder in (whole, split)]

@@ -71,7 +71,7 @@ def pima_split(labels, seed=0, fraction=0.2):
 
 
 def pima_treated():
-    """All rows: zeros that mean missing filled, then standardised, both by the training rows alone."""
+    """All rows: zeros that mean missing filled, then standardized, both by the training rows alone."""
     table = numpy.loadtxt(DATA / "pima/pima-indians-diabetes.csv", delimiter=",")
     features, labels = table[:, :8], table[:, 8].astype(int)
     train, kept = pima_split(labels)
@@ -115,7 +115,7 @@ def test_predict_a_png_of_colours(mnist_run, lockstep, run, tmp_path):
     pil = pytest.importorskip("PIL.Image")
     folder, config = mnist_run
     image = digits(3)[0][2]
-    picture = pil.fromarray(numpy.stack([image, image[::-1], image.T], axis=2)).quantize(64)  # its grey depends on how it is made
+    picture = pil.fromarray(numpy.stack([image, image[::-1], image.T], axis=2)).quantize(64)  # its gray depends on how it is made
     picture.save(tmp_path / "digit.png")
     result = run(lockstep, "predict", config, "--checkpoint", checkpoints(folder)[-1], "--input", tmp_path / "digit.png")
     if "without libpng" in result.stderr:

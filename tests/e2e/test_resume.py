@@ -163,7 +163,7 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
 
 
 def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
-    """Saved by torch.save from a DDP model, with its optimiser, as the seed's save_checkpoint does."""
+    """Saved by torch.save from a DDP model, with its optimizer, as the seed's save_checkpoint does."""
     config = write_config(tmp_path, PIMA)
     run(lockstep, "train", config, *sets(train__max_steps=6), cwd=tmp_path, check=True)
     state = newest(tmp_path / "runs/pima")

@@ -1,4 +1,4 @@
-"""The optimiser's state shared over the ranks (optim.sharded): the same bits, files and resumes as without."""
+"""The optimizer's state shared over the ranks (optim.sharded): the same bits, files and resumes as without."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_the_bits_are_those_of_the_plain_optimizer(name, train):
 
 
 def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
-    """One run, its optimiser plain and shared in turn, ends as one that never changed."""
+    """One run, its optimizer plain and shared in turn, ends as one that never changed."""
     words = sets(checkpoint__every_steps=5)
     whole = train(2, PIMA, "whole", *words)
     folder = "in-turn"

@@ -14,7 +14,7 @@ SETS = sets(train__epochs=4, train__log_every=5, train__eval_every=60, checkpoin
 
 
 def screen_of(text):
-    """The rows that a terminal shows after this text: CR, LF and 'clear to the end of the row' are obeyed, colours left out."""
+    """The rows that a terminal shows after this text: CR, LF and 'clear to the end of the row' are obeyed, colors left out."""
     text = re.sub(r"\x1b\[\d*m", "", text)
     rows, column = [""], 0
     for token in re.findall(r"\x1b\[K|\r|\n|[^\x1b\r\n]+|\x1b", text):

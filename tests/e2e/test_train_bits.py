@@ -25,7 +25,7 @@ VARIANTS = {
              dict(data__batch_size=32, train__max_steps=5, train__precision="bf16")),
     "channels_last": (dict(batch=32, max_steps=5, channels_last=True),
                       dict(data__batch_size=32, train__max_steps=5, train__layout="channels_last")),
-    # missing values, standardised columns, the stratified split
+    # missing values, standardized columns, the stratified split
     "pima": (dict(task="pima", batch=16, epochs=2, optim="adam", lr=0.001, accumulate=3, evaluate=True),
              dict(train__epochs=2, train__accumulate=3)),
     # ZeroRedundancyOptimizer

@@ -163,7 +163,7 @@ TEST(ExportedChecks, RefuseAnLstmWhoseShapesDoNotFit) {
   }
 }
 
-// Which neighbours in a graph become one node. That the bits stay is shown beside Python, by the model
+// Which neighbors in a graph become one node. That the bits stay is shown beside Python, by the model
 // `joined` of the zoo.
 
 Argument slot(int number) {
@@ -228,7 +228,7 @@ TEST(Fuse, APoolTakesTheReluBeforeIt) {
 
 TEST(Fuse, WhatSomebodyElseReadsStays) {
   EXPECT_EQ(left_of({2, 1}, relu(0, 1), pool(1, 2)), 2u);
-  EXPECT_EQ(left_of({3}, relu(0, 1), view(0, 2), pool(1, 3)), 3u);                      // no neighbours
+  EXPECT_EQ(left_of({3}, relu(0, 1), view(0, 2), pool(1, 3)), 3u);                      // no neighbors
   EXPECT_EQ(left_of({3, 1}, convolution(0, 1), relu(1, 2, kInPlace), pool(2, 3)), 3u);  // it has changed
   EXPECT_EQ(left_of({3}, view(0, 1), relu(1, 2, kInPlace), pool(2, 3)), 3u);            // so has slot 0
   EXPECT_EQ(left_of({2, 1}, linear(0, 1), relu(1, 2)), 2u);

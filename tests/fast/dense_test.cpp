@@ -77,7 +77,7 @@ at::Tensor forward_and_backward(DenseChain& chain, const at::Tensor& x, const at
   return outputs;
 }
 
-// Where terms cancel, a sum's error is as large as that of its largest neighbours.
+// Where terms cancel, a sum's error is as large as that of its largest neighbors.
 bool is_near(const at::Tensor& ours, const at::Tensor& wanted) {
   const double largest = wanted.abs().max().item<double>();
   return at::allclose(ours.to(at::kDouble), wanted, 0, 1e-6 * std::max(largest, 1.0) + 1e-6);

@@ -74,7 +74,7 @@ Settings settings_of(const std::string& optimizer = "sgd") {
   return settings;
 }
 
-/// A run of one process; `captured` or with the same optimiser plainly, from samples that the loader makes.
+/// A run of one process; `captured` or with the same optimizer plainly, from samples that the loader makes.
 struct Rehearsal {
   Rehearsal(const Settings& asked, bool captured, std::shared_ptr<Net> net = nullptr) {
     setup.settings = asked;

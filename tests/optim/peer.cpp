@@ -110,7 +110,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const std::string& name
   return std::make_unique<optim::Adagrad>(params, optim::AdagradOptions(lr).lr_decay(0.01));
 }
 
-/// An optimiser of libtorch's behind lockstep's, which owns it here.
+/// An optimizer of libtorch's behind lockstep's, which owns it here.
 class OwnTorchOptimizer : std::unique_ptr<torch::optim::Optimizer>, public TorchOptimizer {
  public:
   explicit OwnTorchOptimizer(std::unique_ptr<torch::optim::Optimizer> made)

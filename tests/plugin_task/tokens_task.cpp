@@ -1,4 +1,4 @@
-// Texts as a test has tokenised them, for bert: `task.options.file` holds "input", int64 [texts, 3, tokens],
+// Texts as a test has tokenized them, for bert: `task.options.file` holds "input", int64 [texts, 3, tokens],
 // and "target". A batch is cut to its longest text.
 #include <ATen/ATen.h>
 

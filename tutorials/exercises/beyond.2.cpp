@@ -28,7 +28,7 @@ std::vector<double> returns_of(const std::vector<Step>& steps, double gamma) {
   return returns;
 }
 
-// Normalises the returns over all ranks to mean 0 and deviation 1 (root of the mean square). Each rank gets its own
+// Normalizes the returns over all ranks to mean 0 and deviation 1 (root of the mean square). Each rank gets its own
 // returns back. Above 0 means better than average. The ranks may have different numbers of returns.
 std::vector<double> normalised(std::vector<double> returns, const lockstep::Session& session) {
   // TODO

@@ -30,7 +30,7 @@ double weak_efficiency(double seconds_alone, double seconds_together, int ranks)
 
 struct Plan {
   int64_t batch_a_rank;    // data.batch_size
-  int64_t batch_together;  // samples per optimiser step
+  int64_t batch_together;  // samples per optimizer step
   double lr;
 };
 

@@ -1,5 +1,5 @@
 //@ title      A step of DataParallel by hand
-//@ hint       The optimiser updates only the first model. Which parameters do the replicas use in the next step?
+//@ hint       The optimizer updates only the first model. Which parameters do the replicas use in the next step?
 //@ hint       In refresh(), call replica.weight.copy_(first.weight) for each parameter.
 //@ hint       Each part's gradient is the gradient of the mean over its own samples. Which share of the batch is that part?
 //@ hint       In reduce(), first.weight.mutable_grad() is the sum of replica.weight.grad() * (its samples / all samples).

@@ -1,5 +1,5 @@
 #pragma once
-// Gradients that ddp() did not average although it wraps their parameters. Optimisers check before a step.
+// Gradients that ddp() did not average although it wraps their parameters. Optimizers check before a step.
 
 #include <string>
 #include <vector>

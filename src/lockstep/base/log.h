@@ -23,7 +23,7 @@ void error(const std::string& text);
 /// Whether this is the first line of an error() of any rank.
 bool begins_error(std::string_view line);
 
-/// Whether lines mark their level by a colour; before the first thread that logs.
+/// Whether lines mark their level by a color; before the first thread that logs.
 void set_colour(bool colour);
 
 }  // namespace lockstep::log

@@ -1,5 +1,5 @@
 #pragma once
-// Tables of rows of one kind (task, model, optimiser, ...) by name. The file that defines a row adds it, in
+// Tables of rows of one kind (task, model, optimizer, ...) by name. The file that defines a row adds it, in
 // the program or in a shared library that it loads. The config, help and docs read rows without libtorch.
 
 #include <any>
@@ -31,7 +31,7 @@ struct RowFacts {
 
 /// A row of a table.
 struct TableRow {
-  std::string kind;     ///< "optimiser"
+  std::string kind;     ///< "optimizer"
   std::string name;     ///< the name in a config
   std::string library;  ///< the shared library that added it; empty = the program
   RowFacts facts;       ///< the row's properties

@@ -15,7 +15,7 @@ namespace lockstep::base {
 /// Only ASCII letters change, in any locale.
 std::string lower_case(std::string_view text);
 
-/// The number of single-character edits between two words; a swap of neighbours counts as one.
+/// The number of single-character edits between two words; a swap of neighbors counts as one.
 size_t edit_distance(std::string_view from, std::string_view to);
 
 /// The candidate that the user most likely meant, or nullopt. Ignores case.

@@ -14,7 +14,7 @@ namespace lockstep {
 /// The value of each byte, float [channels, 256]; equals torchvision's ToTensor and Normalize, bit for bit.
 at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<double>& std);
 
-/// Images and labels in memory, normalised when a batch is assembled.
+/// Images and labels in memory, normalized when a batch is assembled.
 class ImageSet : public Dataset {
  public:
   /// images uint8 [samples, channels, height, width]; labels uint8 [samples], or undefined.

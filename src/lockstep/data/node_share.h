@@ -25,7 +25,7 @@ class Arena {
   Arena();
   ~Arena();
   Arena(Arena&&) = delete;
-  /// An uninitialised tensor of that shape and type.
+  /// An uninitialized tensor of that shape and type.
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type);
 
  private:

@@ -284,7 +284,7 @@ c10::OperatorHandle find_operator(const std::string& target) {
     throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
                   "export the model with a torch of this version, or use a lockstep with a newer libtorch");
   // Not all kernels expect a result that is one of the arguments. This one does, with its check: torch's
-  // spectral_norm normalises so.
+  // spectral_norm normalizes so.
   if (target != "torch.ops.aten.div.out" &&
       std::ranges::any_of(found->schema().arguments(), &c10::Argument::is_out))
     throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),

@@ -1,4 +1,4 @@
-// Neighbours in a graph become one node where a kernel of our own computes both.
+// Neighbors in a graph become one node where a kernel of our own computes both.
 #include "lockstep/exported/graph.h"
 
 #include <ATen/core/ivalue.h>

@@ -88,7 +88,7 @@ struct Graph {
   std::vector<SlotType> slots;
 };
 
-// Compiling: compile.cpp, and fuse.cpp for neighbours that kernels of our own compute in one.
+// Compiling: compile.cpp, and fuse.cpp for neighbors that kernels of our own compute in one.
 
 /// What a graph and those inside it call.
 struct GraphCalls {

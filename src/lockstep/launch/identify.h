@@ -17,7 +17,7 @@ using Environment = std::map<std::string, std::string>;
 /// This process's environment as a map.
 Environment current_environment();
 
-/// What MPI knows once it is initialised; MPI is the truth where it speaks.
+/// What MPI knows once it is initialized; MPI is the truth where it speaks.
 struct MpiFacts {
   std::string library = {};  // its name and version, for messages
   int rank = 0;

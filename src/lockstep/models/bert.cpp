@@ -116,7 +116,7 @@ std::vector<std::string> bert_activations() {
   return names;
 }
 
-/// Each token looks at all tokens, and is added to and normalised. Named like Hugging Face's: self.query,
+/// Each token looks at all tokens, and is added to and normalized. Named like Hugging Face's: self.query,
 /// self.key, self.value, output.dense, output.LayerNorm.
 class BertAttention : public torch::nn::Module {
  public:

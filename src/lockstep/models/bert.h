@@ -24,7 +24,7 @@ struct BertShape {
   int64_t heads = 4;                             ///< attention heads, each of size width / heads
   int64_t intermediate = 256;                    ///< size between the two linear layers
   double dropout = 0;                            ///< for the attention weights, and after both sublayers
-  double norm_eps = 1e-12;                       ///< epsilon of layer normalisation
+  double norm_eps = 1e-12;                       ///< epsilon of layer normalization
   std::optional<double> attention_dropout = {};  ///< for the attention weights, if different
   std::string activation = "gelu";               ///< between the two linear layers: a value of hidden_act
   bool fused_attention = false;  ///< use scaled_dot_product_attention; only for layers that are not split
@@ -88,13 +88,13 @@ class BertModel;
 /// [n, classes].
 class BertForSequenceClassification : public Net {
  public:
-  /// Leaves the parameters uninitialised: call draw() or read_bert_weights() next.
+  /// Leaves the parameters uninitialized: call draw() or read_bert_weights() next.
   BertForSequenceClassification(const BertConfig& config, int64_t classes);
   /// Throws InputError if the input has another type or shape, or more tokens than the config allows.
   at::Tensor forward(const at::Tensor& input) override;
   /// Checks the input as forward() does, and whether it contains padding.
   void prefetch(const at::Tensor& input, const at::Tensor& on_host) override;
-  /// Initialises all parameters as transformers does after torch.manual_seed.
+  /// Initializes all parameters as transformers does after torch.manual_seed.
   void draw();
   /// The same for some modules only ("classifier", "bert.pooler"), like from_pretrained if a file lacks them.
   void draw(const std::vector<std::string>& modules);

@@ -25,8 +25,8 @@ void write_bert_folder(const BertForSequenceClassification& net, const BertFolde
 // BERT's weights from a Hugging Face folder.
 
 /// Reads model.safetensors or pytorch_model.bin from the folder, saved with or without a classifier.
-/// Initialises missing pooler and classifier parameters and logs this at the first training step; with
-/// `new_classifier`, always initialises the classifier. Throws InputError if the file is missing, is damaged,
+/// Initializes missing pooler and classifier parameters and logs this at the first training step; with
+/// `new_classifier`, always initializes the classifier. Throws InputError if the file is missing, is damaged,
 /// or belongs to another model.
 void read_bert_weights(BertForSequenceClassification& net, const std::string& folder, bool new_classifier);
 

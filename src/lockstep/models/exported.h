@@ -35,7 +35,7 @@ struct ExportedFacts {
 };
 
 /// An exported model. Parameters and buffers have Python's names and order. train() and eval() affect dropout
-/// and normalisation. Without an eval_path, eval() turns off the training flags in the graph.
+/// and normalization. Without an eval_path, eval() turns off the training flags in the graph.
 class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
  public:
   /// Throws InputError if a file is missing, damaged, not from torch.export.save, or uses unknown operators.

@@ -26,7 +26,7 @@ struct LinearPlace {
 /// The dimension of dropout's input that may be split over ranks.
 enum class Shared { nothing, heads, tokens };
 
-/// Layers that are not split, initialised like torch::nn's from torch's generator. An implementation for
+/// Layers that are not split, initialized like torch::nn's from torch's generator. An implementation for
 /// split layers overrides every function: between a layer with split outputs and the next one, with split
 /// inputs, each rank has its part of the width.
 class Layers {
@@ -39,7 +39,7 @@ class Layers {
   virtual Layer linear(int64_t in, int64_t out, LinearPlace place = {}) const;
   /// Maps token ids, which are the same on every rank, to full vectors.
   virtual Layer embedding(int64_t count, int64_t width) const;
-  /// Layer normalisation of tokens.
+  /// Layer normalization of tokens.
   virtual Layer norm(int64_t width, double eps) const;
 
   /// This rank's part of `count`. Throws InputError, which names `what`, if `count` cannot be divided evenly.

@@ -22,7 +22,7 @@ struct ModelRequest {
   std::shared_ptr<const Layers> layers;     ///< layers for a model that supports splitting
 };
 
-/// Creates a model and initialises its parameters from torch's generator, which the caller has seeded.
+/// Creates a model and initializes its parameters from torch's generator, which the caller has seeded.
 using ModelFactory = std::function<std::shared_ptr<Net>(const ModelRequest&)>;
 /// Deprecated.
 using WantedModel [[deprecated("use ModelRequest")]] = ModelRequest;

@@ -14,7 +14,7 @@ struct Net : torch::nn::Module {
   /// the model has none.
   virtual bool use_own_kernels() { return false; }
   /// Called before forward() with the input and its copy on the host. A model that branches on the values
-  /// does so here, to avoid a synchronisation with the device.
+  /// does so here, to avoid a synchronization with the device.
   virtual void prefetch(const torch::Tensor& input, const torch::Tensor& on_host) {
     static_cast<void>(input), static_cast<void>(on_host);
   }

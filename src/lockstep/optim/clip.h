@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// Scales the gradients so that their joint 2-norm is at most max_norm. Returns the previous norm as a 0-d
-/// tensor. On a GPU, the call does not synchronise.
+/// tensor. On a GPU, the call does not synchronize.
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm);
 
 /// Takes the norms of this process's gradients (undefined for a parameter without one) and returns those of

@@ -51,7 +51,7 @@ OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedP
   return groups;
 }
 
-// The optimiser that a config names, from the table of optimisers.
+// The optimizer that a config names, from the table of optimizers.
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params) {
   return make_optimizer({{std::move(params), settings}});

@@ -1,5 +1,5 @@
 #pragma once
-// Optimisers that update like Python's torch.optim, bit for bit on the CPU. torch.optim can load their state.
+// Optimizers that update like Python's torch.optim, bit for bit on the CPU. torch.optim can load their state.
 
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
@@ -24,7 +24,7 @@ struct ParameterGroup {
   Options options;
 };
 
-/// The base of all optimisers: groups of parameters, their rates, and a state that torch.optim can load.
+/// The base of all optimizers: groups of parameters, their rates, and a state that torch.optim can load.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -61,11 +61,11 @@ class Optimizer {
 
   /// From the next step on, updates all parameters in one kernel, with the rate stored on their device, so
   /// that a captured step follows set_lr(). Like Python's fused=True with the rate as a tensor. Returns false
-  /// and changes nothing if the optimiser does not support this.
+  /// and changes nothing if the optimizer does not support this.
   virtual bool fuse() { return false; }
 
   /// Returns {"state": {0: {...}}, "param_groups": [{...}]} as torch.optim does. Does not copy tensors. For a
-  /// sharded optimiser: collective, and complete only on rank 0.
+  /// sharded optimizer: collective, and complete only on rank 0.
   virtual Tree state_dict() const;
   /// Loads a state_dict of this class or its torch.optim class. Throws InputError if it does not match.
   virtual void load_state_dict(const Tree& state);
@@ -119,7 +119,7 @@ class Optimizer {
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
  private:
-  friend class ShardedOptimizer;  // calls protected members of another optimiser
+  friend class ShardedOptimizer;  // calls protected members of another optimizer
   struct Group {
     size_t begin, end;  // in params_
     double lr;
@@ -137,7 +137,7 @@ class Optimizer {
   at::Tensor scratch_;
 };
 
-/// Base of the optimisers with Python's results: updates one tensor at a time on the CPU, all of a device and
+/// Base of the optimizers with Python's results: updates one tensor at a time on the CPU, all of a device and
 /// type in a few kernels on a GPU, or in one after fuse().
 class KernelOptimizer : public Optimizer {
  public:
@@ -174,7 +174,7 @@ void require_not_negative(double value, const std::string& name, const std::stri
 /// Groups of parameters, each with its settings.
 using OptimGroups = std::vector<ParameterGroup<OptimSettings>>;
 
-/// A row of the table of optimisers: RowOf's fields, and `make_groups` for those that support groups.
+/// A row of the table of optimizers: RowOf's fields, and `make_groups` for those that support groups.
 struct OptimizerRow {
   std::string help = {};
   std::vector<std::string> reads = {};
@@ -184,7 +184,7 @@ struct OptimizerRow {
   std::function<std::unique_ptr<Optimizer>(const OptimGroups&)> make_groups = {};  ///< used instead of make
 };
 
-/// Creates a config's optimiser with one parameter group. Throws InputError for values that Python rejects.
+/// Creates a config's optimizer with one parameter group. Throws InputError for values that Python rejects.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
 /// The same with one or more groups, all with the same name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups);
@@ -198,7 +198,7 @@ OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedP
 
 }  // namespace lockstep
 
-/// Adds an optimiser, in the file that defines it: LOCKSTEP_OPTIMIZER(lion, .help = "...", .reads =
+/// Adds an optimizer, in the file that defines it: LOCKSTEP_OPTIMIZER(lion, .help = "...", .reads =
 /// {"betas"}, .make = make_lion)
 #define LOCKSTEP_OPTIMIZER(NAME, ...)                                                                 \
   LOCKSTEP_ROW(optimizer, "optimiser", NAME, lockstep::OptimizerRow, sizeof(lockstep::OptimSettings), \

@@ -251,7 +251,7 @@ LOCKSTEP_SCHEDULE(
       return started<LinearWarmup>(for_steps_of(run, s), optimizer);
     })
 
-// OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
+// OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimizer step.
 
 namespace {
 

@@ -82,7 +82,7 @@ struct TorchKind {
   const char* name;
   std::optional<bool> decoupled_weight_decay;         // by which Python tells Adam from AdamW
   std::vector<const char*> needed;                    // in a state
-  bool has_state_at_once;                             // made with the optimiser, which cannot do without it
+  bool has_state_at_once;                             // made with the optimizer, which cannot do without it
   TorchFields (*options)(theirs::OptimizerOptions&);  // empty: of another class
   TorchFields (*state)(theirs::OptimizerParamState&);
   std::unique_ptr<theirs::OptimizerParamState> (*make_state)();

@@ -1,5 +1,5 @@
 #pragma once
-// An adapter for libtorch's own optimisers, for save(), load(), make_schedule() and GradScaler.
+// An adapter for libtorch's own optimizers, for save(), load(), make_schedule() and GradScaler.
 
 #include "lockstep/optim/optimizer.h"
 
@@ -16,7 +16,7 @@ class TorchOptimizer : public Optimizer {
   /// `optimizer` must outlive it and must already have all its parameter groups.
   explicit TorchOptimizer(torch::optim::Optimizer& optimizer);
 
-  /// Checks for local gradients, like lockstep's own optimisers, and steps.
+  /// Checks for local gradients, like lockstep's own optimizers, and steps.
   void step() override;
   /// The current rate of `optimizer`.
   double lr(size_t group = 0) const override;

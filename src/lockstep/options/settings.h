@@ -41,20 +41,20 @@ struct ModelSettings {
   bool operator==(const ModelSettings&) const = default;
 };
 
-// What an optimiser is made from.
+// What an optimizer is made from.
 
 /// The section `optim` of a config.
 struct OptimSettings {
-  std::string name = "sgd";  // a row of the table of optimisers
+  std::string name = "sgd";  // a row of the table of optimizers
   double lr = 0.01;
   double momentum = 0.9;
-  double weight_decay = 0;  // `default` becomes the value in the optimiser's row
+  double weight_decay = 0;  // `default` becomes the value in the optimizer's row
   bool nesterov = false;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
   bool sharded = false;                             // each rank stores only its part of the state
   std::vector<std::string> no_decay = {};           // no weight decay for names that contain one of these
-  std::map<std::string, std::string> options = {};  // for a user-defined optimiser
+  std::map<std::string, std::string> options = {};  // for a user-defined optimizer
 
   bool operator==(const OptimSettings&) const = default;
 };

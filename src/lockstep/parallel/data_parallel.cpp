@@ -257,7 +257,7 @@ class Replicas {
     own.copy_(original.detach(), /*non_blocking=*/true);
   }
 
-  // By value: libtorch's optimisers do not increase a parameter's version.
+  // By value: libtorch's optimizers do not increase a parameter's version.
   static bool is_equal(const at::Tensor& own, const at::Tensor& original) {
     return own.scalar_type() == original.scalar_type() && own.sizes() == original.sizes() &&
            own.equal(original.to(own.device()));

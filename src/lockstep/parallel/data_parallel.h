@@ -134,7 +134,7 @@ class DataParallel {
     return std::move(*outputs.front());
   }
 
-  /// The module itself, on the first device: for optimisers and checkpoints.
+  /// The module itself, on the first device: for optimizers and checkpoints.
   const std::shared_ptr<M>& module() const { return module_; }
   /// The replicas' devices.
   const std::vector<c10::Device>& devices() const { return core_.devices(); }

@@ -91,7 +91,7 @@ class DistributedDataParallel : public DdpCore {
                     "lockstep: write the type before the braces, as in model->forward(Batch{a, b})");
     }
   }
-  /// Another method instead of forward, synchronised in the same way:
+  /// Another method instead of forward, synchronized in the same way:
   /// `model->call([](Net& net, at::Tensor x) { return net.encode(x); }, x)`. One call per backward.
   template <class Work, class... Args>
   auto call(const Work& work, Args&&... args) {
@@ -121,7 +121,7 @@ class DistributedDataParallel : public DdpCore {
     return forward(std::forward<Args>(args)...);
   }
 
-  /// The module itself. Calls to its forward are not synchronised.
+  /// The module itself. Calls to its forward are not synchronized.
   const std::shared_ptr<M>& module() const { return module_; }
   /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
   NoSync no_sync() { return NoSync(*this); }

@@ -276,7 +276,7 @@ class GradientWatch {
   GradientWatch(GradientWatch&&) = delete;
 
   /// Before a forward whose backward is exchanged, and where gradients are zeroed. Warns where a parameter
-  /// changed with a gradient that was not exchanged, as optimisers other than ours do not check. It is no
+  /// changed with a gradient that was not exchanged, as optimizers other than ours do not check. It is no
   /// error: something else may have changed it.
   void look_for_moves() {
     std::vector<std::string> moved;

@@ -47,9 +47,9 @@ struct DdpOptions {
   /// Moves inputs to this device (Python's device_ids), also inside containers and plain structs.
   std::optional<c10::Device> device = std::nullopt;
 
-  /// Whether buffers are synchronised before each forward and after join().
+  /// Whether buffers are synchronized before each forward and after join().
   bool syncs_buffers() const { return forward_sync_buffers.value_or(broadcast_buffers); }
-  /// Whether the synchronisation at construction sends buffers.
+  /// Whether the synchronization at construction sends buffers.
   bool syncs_first_buffers() const { return forward_sync_buffers.has_value() || broadcast_buffers; }
 };
 
@@ -94,7 +94,7 @@ class DdpCore {
   /// The name of that hook.
   const std::string& comm_hook_name() const;
 
-  /// Every parameter once, also shared ones: for an optimiser.
+  /// Every parameter once, also shared ones: for an optimizer.
   std::vector<at::Tensor> parameters() const;
   /// The same with the module's names.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
@@ -117,7 +117,7 @@ class DdpCore {
 
   // What a forward calls.
 
-  /// Synchronises buffers and prepares the Reducer.
+  /// Synchronizes buffers and prepares the Reducer.
   void before_forward();
   /// Whether after_forward() needs the outputs.
   bool watches_outputs() const;
@@ -127,7 +127,7 @@ class DdpCore {
   bool syncs() const;
   /// Turns the exchange on or off; for NoSync.
   void set_syncs(bool syncs);
-  /// Stops the Reducer's timing, which would synchronise with the GPU. A captured step must not do that.
+  /// Stops the Reducer's timing, which would synchronize with the GPU. A captured step must not do that.
   void stop_timing();
 
  private:

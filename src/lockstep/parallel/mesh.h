@@ -18,7 +18,7 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
-/// A grid with rank = (stage * data + row) * tensor + column: ranks that share a layer are neighbours, on one
+/// A grid with rank = (stage * data + row) * tensor + column: ranks that share a layer are neighbors, on one
 /// node if it has enough ranks.
 class Mesh {
  public:

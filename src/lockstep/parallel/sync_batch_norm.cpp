@@ -384,7 +384,7 @@ void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group
       throw InputError("a batch-norm layer with neither weight nor running statistics cannot be synchronised",
                        layer.key(), "give it affine(true), or use lockstep::SyncBatchNorm there");
     converted().add(is_affine ? *weight : *mean, group);
-    // From its second forward on, an optimised script differentiates libtorch's batch_norm, past our kernel.
+    // From its second forward on, an optimized script differentiates libtorch's batch_norm, past our kernel.
     if (!is_known) torch::jit::setGraphExecutorOptimize(false);
   }
 }

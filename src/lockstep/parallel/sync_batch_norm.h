@@ -1,5 +1,5 @@
 #pragma once
-// Batch normalisation over the global batch: as a layer, or by converting a module's own layers.
+// Batch normalization over the global batch: as a layer, or by converting a module's own layers.
 
 #include <torch/nn/module.h>
 
@@ -12,13 +12,13 @@
 namespace lockstep {
 
 /// Converts every BatchNorm1d, 2d and 3d in `module` (also inside a TorchScript module), so that it
-/// normalises over the group in training mode. Names, parameters and the layer's class do not change, nor
+/// normalizes over the group in training mode. Names, parameters and the layer's class do not change, nor
 /// does evaluation. The caller must keep the group alive. Throws InputError for a layer with neither
 /// parameters nor buffers (affine and track_running_stats are both off). With a TorchScript module, libtorch
-/// no longer optimises scripts in this thread, because its optimiser would restore its own batch
-/// normalisation.
+/// no longer optimizes scripts in this thread, because its optimizer would restore its own batch
+/// normalization.
 //
-// A C++ module's forward is not virtual, so lockstep registers a kernel for aten::batch_norm that recognises
+// A C++ module's forward is not virtual, so lockstep registers a kernel for aten::batch_norm that recognizes
 // converted layers by their parameters or buffers.
 void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group);
 
@@ -43,7 +43,7 @@ struct SyncBatchNormOptions {
 class SyncBatchNorm : public torch::nn::Module {
  public:
   SyncBatchNorm(int64_t features, ProcessGroup group, SyncBatchNormOptions options = {});
-  /// Takes [n, features, ...]; in training mode normalises over the batch of the whole group.
+  /// Takes [n, features, ...]; in training mode normalizes over the batch of the whole group.
   at::Tensor forward(const at::Tensor& input);
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

@@ -73,7 +73,7 @@ class Team {
 
 // A running mean that ranks can merge.
 
-/// A mean: `mean.add(loss)`, then `session.all_reduce(mean)`. add() does not synchronise with a GPU.
+/// A mean: `mean.add(loss)`, then `session.all_reduce(mean)`. add() does not synchronize with a GPU.
 class Mean {
  public:
   /// Adds all elements of a tensor, or `count` values with the mean `value`.

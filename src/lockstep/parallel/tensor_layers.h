@@ -85,7 +85,7 @@ class VocabParallelEmbedding : public torch::nn::Module, public SplitLayer {
   int64_t count_, first_;
 };
 
-/// Layer normalisation of this rank's share of the tokens. Each rank has the whole weight and bias, and their
+/// Layer normalization of this rank's share of the tokens. Each rank has the whole weight and bias, and their
 /// gradients are the sums over all ranks' tokens.
 class SequenceParallelNorm : public torch::nn::Module {
  public:

@@ -191,7 +191,7 @@ Rollout CartPoleActor::act(const Policy& policy) {
   const auto advantages = advantages_of(trail, method_.gamma, method_.lambda);
   std::vector<double> sums(3);
   for (const double one : advantages) sums[0] += 1, sums[1] += one, sums[2] += one * one;
-  rank_.sum(sums);  // normalises by the mean and the deviation over all ranks
+  rank_.sum(sums);  // normalizes by the mean and the deviation over all ranks
   const double mean = sums[1] / sums[0];
   const double deviation = std::sqrt(std::max(sums[2] / sums[0] - mean * mean, 0.0));
   for (size_t i = 0; i < advantages.size(); ++i) {

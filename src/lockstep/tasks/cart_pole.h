@@ -93,7 +93,7 @@ struct Trajectory {
   std::vector<bool> ended;          // whether the episode ended, by a fall or the time limit
 };
 
-/// Generalised advantages (Schulman et al., arXiv:1506.02438).
+/// Generalized advantages (Schulman et al., arXiv:1506.02438).
 std::vector<double> advantages_of(const Trajectory& trail, double gamma, double lambda);
 
 /// Acts in several environments at once, with one forward for all of them.

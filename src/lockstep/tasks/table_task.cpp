@@ -266,7 +266,7 @@ class TableTask : public Task {
   explicit TableTask(Recipe recipe) : recipe_(recipe) {}
 
   /// The rows kept for evaluation are drawn from each class, seeded by run.seed, and stay in the file's
-  /// order. Fills and normalisation are computed from the training rows alone.
+  /// order. Fills and normalization are computed from the training rows alone.
   TaskData data(const TaskConfig& settings, const NodeShare& node) override {
     const auto set = share_on_node(
         node, [&](Arena& arena) { return load_tables(recipe_(settings, Look::all), settings, arena); });

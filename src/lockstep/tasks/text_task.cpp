@@ -329,7 +329,7 @@ class TextTask : public Task {
  public:
   explicit TextTask(TextRecipeMaker recipe) : recipe_(recipe) {}
 
-  /// The first rank of a node tokenises each file, and keeps the tokens for the next run. The samples kept
+  /// The first rank of a node tokenizes each file, and keeps the tokens for the next run. The samples kept
   /// for evaluation are drawn from each class, seeded by run.seed, as a table's are.
   TaskData data(const TaskConfig& settings, const NodeShare& node) override {
     auto sets = read_texts(settings, node, recipe_, Look::all, {});

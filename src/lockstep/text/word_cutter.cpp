@@ -282,7 +282,7 @@ class PieceTrie {
 
 // Words cut into the vocabulary's tokens: the longest that fits, again and again (WordPiece).
 
-// A normalised word, and which character of the text each of its bytes comes from.
+// A normalized word, and which character of the text each of its bytes comes from.
 struct Word {
   std::array<char, kLongestWordBytes> bytes;
   std::array<uint32_t, kLongestWordBytes> from;
@@ -347,7 +347,7 @@ class Pieces {
   Encoding& into_;
 };
 
-// How a BERT model wants its text normalised, as tables by byte and a mask over a character's flags.
+// How a BERT model wants its text normalized, as tables by byte and a mask over a character's flags.
 
 enum class ByteKind : uint8_t { kLetter, kSpace, kSign, kOther };  // kOther: what the quick way cannot do
 

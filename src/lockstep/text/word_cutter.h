@@ -1,10 +1,10 @@
 #pragma once
-// BERT's normaliser, pre-tokeniser and WordPiece in one pass: a text's words, each cut into tokens as soon as
+// BERT's normalizer, pre-tokenizer and WordPiece in one pass: a text's words, each cut into tokens as soon as
 // it ends.
 //
 // Hugging Face's code takes its steps over the whole text, one after the other: control characters out,
 // blanks around ideographs, canonical decomposition (NFD), accents out, lower case; then words between
-// blanks, and each punctuation mark a word. What a step does to a character depends on its neighbours in one
+// blanks, and each punctuation mark a word. What a step does to a character depends on its neighbors in one
 // place alone: NFD sorts the combining characters behind a base character by their class.
 
 #include <cstddef>

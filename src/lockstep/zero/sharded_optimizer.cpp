@@ -140,7 +140,7 @@ ShardedOptimizer::ShardedOptimizer(const Make& make, std::unique_ptr<Optimizer> 
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-// In the order of the parameters, and so of `places`. An optimiser needs at least one parameter.
+// In the order of the parameters, and so of `places`. An optimizer needs at least one parameter.
 std::unique_ptr<Optimizer> ShardedOptimizer::make_own(const Make& make) const {
   std::vector<std::vector<at::Tensor>> groups(group_count());
   for (const auto& piece : share_->pieces)

@@ -1,5 +1,5 @@
 #pragma once
-// ZeRO stage 1: ranks with the same parameters divide the optimiser's state; same results, bit for bit.
+// ZeRO stage 1: ranks with the same parameters divide the optimizer's state; same results, bit for bit.
 
 #include <functional>
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-/// An optimiser whose state the ranks divide: each updates its part and then receives the others' updates. A
-/// checkpoint has the plain optimiser's state, so a run resumes with or without sharding, and at another
+/// An optimizer whose state the ranks divide: each updates its part and then receives the others' updates. A
+/// checkpoint has the plain optimizer's state, so a run resumes with or without sharding, and at another
 /// world size. step(), state_dict() and load_state_dict() are collective. The gradients must be the same on
 /// all ranks, as after DDP.
 class ShardedOptimizer : public Optimizer {
  public:
-  /// Creates an optimiser over these groups of parameters, each with that group's options.
+  /// Creates an optimizer over these groups of parameters, each with that group's options.
   using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
 
-  /// Divides the parameters evenly. Throws InputError if the optimiser is not elementwise().
+  /// Divides the parameters evenly. Throws InputError if the optimizer is not elementwise().
   ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups, const Team& team);
   ~ShardedOptimizer() override;
 
@@ -50,8 +50,8 @@ class ShardedOptimizer : public Optimizer {
   std::unique_ptr<Share> share_;
 };
 
-/// An optimiser over groups of parameters, divided over the team's ranks; the plain one if the team has one
-/// rank. `make` creates an optimiser over such groups.
+/// An optimizer over groups of parameters, divided over the team's ranks; the plain one if the team has one
+/// rank. `make` creates an optimizer over such groups.
 template <class Options, class MakeOptimizer>
 std::unique_ptr<Optimizer> sharded_with(const MakeOptimizer& make,
                                         const std::vector<ParameterGroup<Options>>& groups,
@@ -66,7 +66,7 @@ std::unique_ptr<Optimizer> sharded_with(const MakeOptimizer& make,
   };
   return std::make_unique<ShardedOptimizer>(over, params, team);
 }
-/// The same for a class of optimisers.
+/// The same for a class of optimizers.
 template <class O>
 std::unique_ptr<Optimizer> sharded(const std::vector<ParameterGroup<typename O::Options>>& groups,
                                    const Team& team) {
@@ -85,7 +85,7 @@ std::unique_ptr<Optimizer> sharded(std::vector<at::Tensor> params, const Session
   return sharded<O>({{std::move(params), options}}, session.team());
 }
 
-/// The optimiser that a config names, divided over the team; the plain one if the team has one rank.
+/// The optimizer that a config names, divided over the team; the plain one if the team has one rank.
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimGroups& groups, const Team& team);
 
 }  // namespace lockstep

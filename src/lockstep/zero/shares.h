@@ -38,7 +38,7 @@ Shares cut_evenly(const std::vector<Extent>& params, int world);
 /// A view of a dense tensor's elements in memory order.
 at::Tensor flat(const at::Tensor& tensor);
 
-/// The view of a parameter that an optimiser gets: the whole parameter, or a row of its elements.
+/// The view of a parameter that an optimizer gets: the whole parameter, or a row of its elements.
 at::Tensor piece_of(const at::Tensor& param, const ParameterPiece& piece);
 
 /// The gradient of that piece; a copy if its layout differs from the parameter's.

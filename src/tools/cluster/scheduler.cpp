@@ -205,7 +205,7 @@ JobStates parse_squeue(const std::string& answer, const Words& jobs) {
                        : JobState::running,
         base::printable(name) + (has_reason ? format(" ({})", base::printable(parts[2])) : "")};
   }
-  // the controller keeps nothing of a task that was cancelled before it started
+  // the controller keeps nothing of a task that was canceled before it started
   for (auto& [job, state] : states) {
     if (state.kind == JobState::unknown && arrays.contains(array_of(job)))
       state = {JobState::gone, "that its array no longer has it"};

@@ -123,7 +123,7 @@ struct Place {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, host, address, port)
 
-// All other nodes of a few, otherwise the neighbours and node 0.
+// All other nodes of a few, otherwise the neighbors and node 0.
 std::set<size_t> partners_of(size_t node, size_t count) {
   std::set<size_t> partners = {0, (node + 1) % count, (node + count - 1) % count};
   for (size_t other = 0; count <= kFewNodes && other < count; ++other) partners.insert(other);

@@ -101,7 +101,7 @@ std::string cmake_prefix() {
 }
 
 // `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
-// libtorch is initialised, and before the C library knows its environment.
+// libtorch is initialized, and before the C library knows its environment.
 void exec_job_program(int argc, char** argv, char** environment) {
   if (argc < 2 || std::strcmp(argv[1], "job") != 0) return;
   char path[PATH_MAX] = "";
@@ -114,8 +114,8 @@ void exec_job_program(int argc, char** argv, char** environment) {
 
 int no_working_directory = 0;  // the reason, as errno
 
-// Without a working directory, oneMKL ends the process in libtorch's initialisers, before main, with an error
-// that says nothing about it. An executable's .preinit_array runs before any library's initialisers.
+// Without a working directory, oneMKL ends the process in libtorch's initializers, before main, with an error
+// that says nothing about it. An executable's .preinit_array runs before any library's initializers.
 void leave_deleted_directory(int argc, char** argv, char** environment) {
   exec_job_program(argc, argv, environment);
   char path[PATH_MAX];

@@ -75,7 +75,7 @@ void Options::refuse_unknown(const std::string& arg) const {
   for (const auto* foreign : {"gpus", "n", "np", "nproc-per-node", "num-processes"})
     if (bare == foreign && find("ranks")) meant = "--ranks";
   auto key = find("set") ? config::nearest_path(bare) : "";
-  if (config::find_key(key + ".name")) key += ".name";  // of a section: which model, which optimiser
+  if (config::find_key(key + ".name")) key += ".name";  // of a section: which model, which optimizer
   if (config::find_key(key) && (!near || base::edit_distance(bare, *near) > 1)) {
     const auto equals = arg.find('=');
     meant =

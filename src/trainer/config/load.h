@@ -51,7 +51,7 @@ void check_together(const Loaded& loaded);
 /// Only the table of conflicts, for settings that were changed since.
 void check_conflicts(const Loaded& loaded);
 
-/// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
+/// A warning for each key that was set and that the chosen optimizer, schedule, task or mode does not read.
 void warn_unused(Loaded& loaded);
 
 /// A key that has one of some values.

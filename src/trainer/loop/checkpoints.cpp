@@ -265,7 +265,7 @@ struct Named {
 
 std::vector<Named> tensors_to_check(const torch::nn::Module& net, const Optimizer& optimizer) {
   std::vector<Named> all;
-  std::map<const void*, std::string> names;  // of what the optimiser steps
+  std::map<const void*, std::string> names;  // of what the optimizer steps
   for (const auto& item : net.named_parameters()) {
     all.push_back({"parameter " + item.key(), item.value()});
     names.emplace(item.value().unsafeGetTensorImpl(), item.key());
@@ -298,7 +298,7 @@ std::string first_not_finite(const std::vector<Named>& all) {
   return "";
 }
 
-// An Error if a parameter or the optimiser's state holds a NaN or an infinity on any rank: a finite loss may
+// An Error if a parameter or the optimizer's state holds a NaN or an infinity on any rank: a finite loss may
 // have a gradient that is not. Collective.
 void refuse_not_finite(const Team& team, const Learner& learner, const TrainingState& state) {
   const torch::NoGradGuard no_grad;

@@ -70,7 +70,7 @@ Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& 
                    const std::string& config);
 
 /// Restores everything. InputError, before anything is changed, if the model is another one. A file from
-/// Python has a model and perhaps an optimiser.
+/// Python has a model and perhaps an optimizer.
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner);
 
 /// Logs what differs from where the checkpoint was written and changes the bits: threads, GPU, order of sums,

@@ -32,7 +32,7 @@ Statistics statistics_of(const torch::nn::Module& module) {
   return found;
 }
 
-// Batch normalisation that each rank computes over its own samples: where the ranks' running statistics
+// Batch normalization that each rank computes over its own samples: where the ranks' running statistics
 // differ most, in words with what to do. Empty where they are the same, or there are none. Collective.
 std::string norm_drift(const Team& team, const torch::nn::Module& module) {
   const torch::NoGradGuard no_grad;

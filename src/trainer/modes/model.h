@@ -58,7 +58,7 @@ class ModelParts {
   virtual Tree whole_state_dict(const Tree& own) const = 0;
   /// InputError where it is another model's; `file` is for the message.
   virtual Tree own_state_dict(const Tree& own, const Tree& whole, const std::string& file) const = 0;
-  /// An optimiser's state dict over this rank's parameters, as one over the whole model's, and back.
+  /// An optimizer's state dict over this rank's parameters, as one over the whole model's, and back.
   virtual Tree whole_optimizer(const Tree& own) const = 0;
   virtual Tree own_optimizer(const Tree& whole) const = 0;
   /// See NormGather (optim/clip.h).

@@ -78,7 +78,7 @@ void synchronise_no_norm(config::Loaded& loaded) {
   loaded.settings.ddp.broadcast_buffers = false;
 }
 
-// A model of ours has no batch normalisation: one over all that comes in.
+// A model of ours has no batch normalization: one over all that comes in.
 struct NormedNet : Net {
   explicit NormedNet(std::shared_ptr<Net> inner) : net(register_module("net", std::move(inner))) {}
   torch::Tensor forward(const torch::Tensor& input) override {

@@ -41,7 +41,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A line of the log, in this style if the terminal has colours.
+  /// A line of the log, in this style if the terminal has colors.
   void line(const std::string& text, base::TextStyle style = base::TextStyle::plain);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);

@@ -50,7 +50,7 @@ std::string in_words(const Cost& cost);
 struct RunStatus {
   RunState state = RunState::running;
   std::string reason;      // why it stopped or failed: a signal, the deadline, the error
-  int64_t step = 0;        // optimiser steps taken
+  int64_t step = 0;        // optimizer steps taken
   int64_t epoch = 0;       // epochs finished
   int64_t epochs = 0;      // epochs asked for
   std::string checkpoint;  // the newest one, relative to the folder

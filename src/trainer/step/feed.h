@@ -23,7 +23,7 @@ namespace lockstep::train {
 
 /// Where a run is, as its checkpoints hold it. The same on every rank, but for the losses.
 struct TrainingState {
-  int64_t step = 0;      // optimiser steps taken
+  int64_t step = 0;      // optimizer steps taken
   int64_t epoch = 0;     // the one it is in, from 0
   int64_t consumed = 0;  // samples of this epoch that all ranks together have taken
   int64_t step_in_epoch = 0;
@@ -39,7 +39,7 @@ struct TrainingState {
 struct EpochPlan {
   int64_t samples = 0;          // a rank's, an epoch
   int64_t batches = 0;          // a rank's, an epoch
-  int64_t steps_per_epoch = 0;  // optimiser steps
+  int64_t steps_per_epoch = 0;  // optimizer steps
   int64_t total_steps = 0;      // of the whole run
   int64_t step_samples = 0;     // of all ranks together, a full step
 };
@@ -66,7 +66,7 @@ class EpochFeed {
   SampleOrder order() const { return loader_.order(); }
   /// Of the whole epoch.
   int64_t steps() const { return steps_; }
-  /// Begins the next optimiser step; false if no batch is left.
+  /// Begins the next optimizer step; false if no batch is left.
   bool next_step();
   bool is_over() const { return left_ == 0; }
   /// Moves the state past the step whose batches were fetched last.

@@ -29,7 +29,7 @@
 
 namespace lockstep::train {
 
-/// A model, its optimiser and what goes with them. All of it goes into a checkpoint.
+/// A model, its optimizer and what goes with them. All of it goes into a checkpoint.
 struct Learner {
   std::unique_ptr<SampleSource> source;
   std::shared_ptr<Tracer> tracer;  // where train.trace asks for one
@@ -48,7 +48,7 @@ Learner make_learner(const Setup& setup);
 /// This rank's parameters under the model's names.
 std::vector<NamedParameter> named_parameters(const TrainedModel& model);
 
-/// What the states of all trained parameters take on this rank, in the words of the optimiser itself.
+/// What the states of all trained parameters take on this rank, in the words of the optimizer itself.
 double state_bytes_of(const Optimizer& optimizer);
 
 // Copies batches to a GPU on a stream of its own, so that the next one is copied while a step computes.
@@ -133,7 +133,7 @@ class CapturedStep {
   int64_t next_ = 0;         // what place_ holds
   int plain_ = kPlainSteps;  // still to be taken
   bool is_captured_ = false;
-  std::vector<double> momenta_;  // the optimiser's, of each group: captured as they are
+  std::vector<double> momenta_;  // the optimizer's, of each group: captured as they are
 };
 
 class TrainingStep {
@@ -144,7 +144,7 @@ class TrainingStep {
 
   /// Before an epoch's first step.
   void begin_epoch(const SampleOrder& order);
-  /// One optimiser step over the batches of the step that the epoch is at, each loss divided by their number.
+  /// One optimizer step over the batches of the step that the epoch is at, each loss divided by their number.
   void run(int64_t number, EpochFeed& epoch, LossTrace& losses, PhaseClock& clock);
   /// The names of the parameters that had only zero gradients so far; the next call returns none.
   std::vector<std::string> take_untrained();

@@ -159,7 +159,7 @@ TEST_P(Timeout, ARankThatLeftIsNamedAtOnce) {
     std::vector<at::Tensor> tensors = {at::ones({10})};
     const std::string text = test::error_of([&] { group->allreduce(tensors)->wait(); });
     EXPECT_NE(text.find("left the group"), std::string::npos) << text;
-    // who does not speak to the lost rank itself learns of it when its neighbours let go, as when they end
+    // who does not speak to the lost rank itself learns of it when its neighbors let go, as when they end
     group.reset();
     EXPECT_LT(std::chrono::steady_clock::now() - start, 2min);
   }
@@ -186,7 +186,7 @@ TEST(Join, NamesTheRankThatDidNotCome) {
 
 // The group learns the level when it is opened; what comes after is not to compare.
 ProcessGroup open_in_detail(const std::string& backend, std::chrono::milliseconds timeout) {
-  if (own_rank() == 0) ::setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL", 1);  // it need not have travelled
+  if (own_rank() == 0) ::setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL", 1);  // it need not have traveled
   auto group = test::open(backend, timeout);
   ::unsetenv("TORCH_DISTRIBUTED_DEBUG");
   comm::read_debug_level();

@@ -51,7 +51,7 @@ class PimaNet(nn.Module):
 
 
 def pima_sets(path, seed=0, eval_fraction=0.2):
-    """The table in doubles: split by class, zeros that mean "missing" filled with the median, standardised."""
+    """The table in doubles: split by class, zeros that mean "missing" filled with the median, standardized."""
     rows = [[float(word) for word in row] for row in csv.reader(open(path)) if not row[0][0].isalpha()]
     draw = torch.Generator().manual_seed(seed)
     train, held = [], []

@@ -1,4 +1,4 @@
-"""The examples' model, optimiser, schedule, communication hook and task in plain Python DDP: what lockstep must equal.
+"""The examples' model, optimizer, schedule, communication hook and task in plain Python DDP: what lockstep must equal.
 
 torchrun --nproc-per-node 2 tables_twin.py --pima CSV --out FOLDER leaves FOLDER/NAME.pt for each example.
 """

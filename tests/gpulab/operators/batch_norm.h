@@ -1,5 +1,5 @@
 #pragma once
-// Synchronised batch normalisation, which libtorch has for CUDA alone, by formula in operators of every
+// Synchronized batch normalization, which libtorch has for CUDA alone, by formula in operators of every
 // device. The pretended GPUs run it, and tests/parallel gives it to the CPU.
 
 #include <ATen/TensorOperators.h>

@@ -128,7 +128,7 @@ void host_waits(cudaStream_t stream) {
 
 namespace {
 
-/// The schema of batch normalisation does not say that it writes the running averages.
+/// The schema of batch normalization does not say that it writes the running averages.
 bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (argument.alias_info() && argument.alias_info()->isWrite()) return true;
   return schema.name() == "aten::native_batch_norm" && argument.name().rfind("running_", 0) == 0;

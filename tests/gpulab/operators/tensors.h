@@ -56,7 +56,7 @@ bool on_gpu(const at::Tensor& tensor);
 /// conjugate and negative are the same. When a kernel enlarges it, it gets memory of its own.
 at::Tensor alias_of(const at::Tensor& tensor);
 
-/// The bytes from a tensor's first element to its last, those of its neighbours between them included.
+/// The bytes from a tensor's first element to its last, those of its neighbors between them included.
 struct Extent {
   char* begin = nullptr;
   size_t bytes = 0;

@@ -157,7 +157,7 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
   for (size_t i = 0; i < 2; ++i)
     EXPECT_TRUE(at::equal(again.model->parameters()[i], uncut.model->parameters()[i]));
 
-  // an optimiser that the ranks share takes the plain one's state, and leaves a plain one
+  // an optimizer that the ranks share takes the plain one's state, and leaves a plain one
   Training shared(session);
   const auto sgd = sharded<Sgd>(shared.model->parameters(), session, {.lr = 0.1, .momentum = 0.9});
   auto parts = shared.parts();

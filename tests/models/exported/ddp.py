@@ -7,7 +7,7 @@ import sys
 import warnings
 
 import torch
-import torch._dynamo  # optimisers want it: once, and not in every rank
+import torch._dynamo  # optimizers want it: once, and not in every rank
 import torch.distributed as dist
 from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel

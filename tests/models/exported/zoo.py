@@ -464,7 +464,7 @@ def twins(n, generator):
 
 
 class GraphNet(nn.Module):
-    """Means over each node's neighbours: edges are pairs of nodes."""
+    """Means over each node's neighbors: edges are pairs of nodes."""
 
     def __init__(self):
         super().__init__()

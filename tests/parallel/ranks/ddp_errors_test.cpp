@@ -193,7 +193,7 @@ std::string warnings_of(const std::function<void()>& action) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-// libtorch's optimisers do not ask; SGD writes where no version is counted.
+// libtorch's optimizers do not ask; SGD writes where no version is counted.
 TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldAfterIt) {
   if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
   for (const bool by_wrapper : {false, true}) {

@@ -97,7 +97,7 @@ TEST_P(Splits, ConvertedBatchNorm2dEqualsTheGlobalBatch) {
 }
 
 // A layer as a TorchScript module holds it: forward is a script, and the tensors are known by their names
-// alone. The optimiser differentiates what has several operations.
+// alone. The optimizer differentiates what has several operations.
 struct ScriptedNorm : torch::nn::Module {
   explicit ScriptedNorm(int64_t features) : script("norm") {
     weight = register_parameter("weight", at::ones({features}, at::kDouble));

@@ -126,7 +126,7 @@ TEST_P(MeshTest, LinesAreGroupsOfTheirOwn) {
     EXPECT_EQ(mesh.data().world(), data);
     EXPECT_EQ(mesh.tensor().world(), tensor);
     EXPECT_EQ(mesh.pipeline().world(), pipeline);
-    // a layer's ranks are neighbours, stages are furthest apart
+    // a layer's ranks are neighbors, stages are furthest apart
     std::vector<int> neighbours, stages;
     for (int i = 0; i < tensor; ++i) neighbours.push_back(rank / tensor * tensor + i);
     for (int i = 0; i < pipeline; ++i) stages.push_back(rank % (tensor * data) + i * tensor * data);

@@ -1,4 +1,4 @@
-// An optimiser that ranks share against the plain one beside it: the same bits, element by element.
+// An optimizer that ranks share against the plain one beside it: the same bits, element by element.
 #include "lockstep/zero/sharded_optimizer.h"
 
 #include <gmock/gmock.h>

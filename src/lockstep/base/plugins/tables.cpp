@@ -157,7 +157,7 @@ void refuse_cut_off(const RegularFile& file, const std::string& kind, const std:
                    "copy or build it again");
 }
 
-// dlopen; its initialisers add the announced rows.
+// dlopen; its initializers add the announced rows.
 void* open_library(const std::string& path, const std::string& kind, std::vector<PluginRow>& announced) {
   refuse_cut_off(RegularFile(path, format("the {}'s shared library", kind), kHow), kind, path);
   tables().loading = &announced;

@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint needs for an exact resume, beside model, optimiser and schedule: each rank's random
+// What a checkpoint needs for an exact resume, beside model, optimizer and schedule: each rank's random
 // state, the buckets, the libtorch version, and the state of a communication hook.
 
 #include <cstdint>

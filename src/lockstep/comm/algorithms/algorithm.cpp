@@ -14,7 +14,7 @@ int rounds(int ranks) {
   return std::bit_width(static_cast<unsigned>(ranks - 1));
 }
 
-// What the ranks beyond a power of two cost: everything to a neighbour, and back.
+// What the ranks beyond a power of two cost: everything to a neighbor, and back.
 double folding(int world, double bytes, const Network& net) {
   const bool is_power = std::has_single_bit(static_cast<unsigned>(world));
   return is_power ? 0 : 2 * (net.alpha + bytes * net.beta) + bytes * net.gamma;

@@ -9,7 +9,7 @@
 namespace lockstep::algorithms {
 namespace {
 
-// Algorithms by pairs want a power of two: the ranks that are too many give their numbers to a neighbour
+// Algorithms by pairs want a power of two: the ranks that are too many give their numbers to a neighbor
 // first, and get the sum in the end.
 class Pairs {
  public:
@@ -205,7 +205,7 @@ void reduce_broadcast(Messenger& messenger, const Numbers& numbers) {
   messenger.exchange(sums, {});
 }
 
-// Each rank talks to its two neighbours alone. Once round, and each rank has one finished chunk; once more,
+// Each rank talks to its two neighbors alone. Once round, and each rank has one finished chunk; once more,
 // and all have all of them. However many ranks there are, each sends the data not quite twice: the best there
 // is for many bytes (Patarasuk and Yuan 2009). Latencies add up with the ranks.
 

@@ -27,7 +27,7 @@ namespace lockstep::comm {
 class NodePage {
  public:
   struct Rank {
-    alignas(128) std::atomic<uint64_t> begun;  // collectives; neighbours are fetched in pairs of cache lines
+    alignas(128) std::atomic<uint64_t> begun;  // collectives; neighbors are fetched in pairs of cache lines
     std::atomic<uint32_t> what;                // the kind of the newest
     std::atomic<bool> present, left;           // joined this page; left the group in order
   };

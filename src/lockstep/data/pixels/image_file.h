@@ -57,19 +57,19 @@ class ImageReader {
   std::vector<uint8_t> bytes_;
 };
 
-/// By libjpeg-turbo, with the bits of Pillow's convert("RGB"): grey and CMYK become RGB, EXIF's orientation
-/// is ignored. BadImage for a truncated or damaged file, also if Pillow fills the missing part with grey.
+/// By libjpeg-turbo, with the bits of Pillow's convert("RGB"): gray and CMYK become RGB, EXIF's orientation
+/// is ignored. BadImage for a truncated or damaged file, also if Pillow fills the missing part with gray.
 void read_jpeg(std::span<const uint8_t> bytes, Pixels& into);
 
 /// By libpng, with the bits of Pillow's convert("RGB"), transparency and gamma ignored. Unlike Pillow, which
-/// makes most of 16-bit grey white, it keeps the upper 8 bits. `on_black` puts transparent parts on black.
+/// makes most of 16-bit gray white, it keeps the upper 8 bits. `on_black` puts transparent parts on black.
 /// BadImage for a truncated or damaged file.
 void read_png(std::span<const uint8_t> bytes, Pixels& into, bool on_black = false);
 
 /// Whether the file begins like a PNG; InputError if it cannot be read.
 bool is_png(const std::string& path);
 
-/// uint8 [1, channels, height, width]: 1 channel = grey, as Pillow's convert("L"), 3 = RGB; transparent parts
+/// uint8 [1, channels, height, width]: 1 channel = gray, as Pillow's convert("L"), 3 = RGB; transparent parts
 /// on black. InputError for a damaged file, another number of channels, or a program without libpng.
 at::Tensor read_png(const std::string& path, int64_t channels);
 

@@ -18,9 +18,9 @@ void claim_error_report();
 /// Whether another thread has called it, and so is about to report why the process ends.
 bool another_thread_is_exiting();
 
-/// Prints `text` once for the job and ends it. If all ranks failed together, it finalises MPI and returns the
+/// Prints `text` once for the job and ends it. If all ranks failed together, it finalizes MPI and returns the
 /// exit status. If others still work, it ends them (MPI_Abort) and does not return. Call it after the Runtime
-/// is destroyed: during an exception that leaves MPI initialised for this call.
+/// is destroyed: during an exception that leaves MPI initialized for this call.
 int leave_failed(int status, const std::string& text);
 
 /// At exit this process flushes its output and ends without running destructors. Exit handlers that are

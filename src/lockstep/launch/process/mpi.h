@@ -25,14 +25,14 @@ std::vector<std::string> all_gather_over(mpi::Comm comm, const std::string& text
 
 constexpr const char* kJoin = "join the group";  // for MpiSession::call_roll()
 
-/// Loaded, initialised and not yet finalised.
+/// Loaded, initialized and not yet finalized.
 bool mpi_is_up();
 
 /// A communicator for the end of a failed job only, so that its collectives match even if one rank fails
 /// before the others. null before and after MpiSession.
 mpi::Comm failure_comm();
 
-/// MPI_Init to MPI_Finalize. If the program has initialised MPI itself, the program also finalises it.
+/// MPI_Init to MPI_Finalize. If the program has initialized MPI itself, the program also finalizes it.
 /// lockstep does not change MPI_COMM_WORLD's error handler and sends no messages over it.
 class MpiSession : public TextExchange {
  public:
@@ -54,8 +54,8 @@ class MpiSession : public TextExchange {
   std::string broadcast(const std::string& text) override;
   std::vector<std::string> all_gather(const std::string& text) override;
   void barrier() const;
-  /// Waits for all ranks, frees the communicators and finalises MPI. Throws if not every rank arrives in
-  /// time. Without this call MPI stays initialised.
+  /// Waits for all ranks, frees the communicators and finalizes MPI. Throws if not every rank arrives in
+  /// time. Without this call MPI stays initialized.
   void finish(std::chrono::milliseconds timeout);
 
  private:

@@ -42,20 +42,20 @@ struct RuntimeOptions {
   bool only_mpi_user = false;
 };
 
-/// The job this process has joined. Owns MPI: initialises it at most once, finalises it when destroyed.
+/// The job this process has joined. Owns MPI: initializes it at most once, finalizes it when destroyed.
 class Runtime {
  public:
   explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
   /// The place is known, and MPI is not used.
   explicit Runtime(Job job);
-  /// Waits for the others and finalises MPI. During an exception it does neither, so that no rank hangs.
+  /// Waits for the others and finalizes MPI. During an exception it does neither, so that no rank hangs.
   ~Runtime();
   Runtime(Runtime&&) = delete;
 
   const Job& job() const { return job_; }
   /// From LOCKSTEP_JOIN_TIMEOUT or the options.
   std::chrono::milliseconds join_timeout() const;
-  /// Whether MPI is initialised.
+  /// Whether MPI is initialized.
   bool has_mpi() const { return mpi_ != nullptr; }
   /// MPI's communicators; an Error without MPI.
   const MpiSession& mpi() const;

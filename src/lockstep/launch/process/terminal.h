@@ -33,7 +33,7 @@ std::vector<std::string> command_line_of(const std::string& process);
 /// The name of the process if it is an mpirun or mpiexec, else empty.
 std::string launcher_named(pid_t process);
 
-/// Whether output there may have colours: it is shown on a terminal, and NO_COLOR is not set.
+/// Whether output there may have colors: it is shown on a terminal, and NO_COLOR is not set.
 bool has_colour(int descriptor);
 
 /// Whether mpirun or mpiexec with these arguments adds marks to its ranks' lines or writes them to files.

@@ -74,7 +74,7 @@ namespace {
 
 constexpr int64_t kMostDimensions = 14;
 constexpr int64_t kHeader = 3 + 2 * kMostDimensions;
-constexpr int kTag = 1;  // a neighbour's messages come in the order in which they were sent
+constexpr int kTag = 1;  // a neighbor's messages come in the order in which they were sent
 
 // The bytes in memory order: a message is contiguous, and channels_last must arrive as channels_last.
 at::Tensor flat(const at::Tensor& tensor) {

@@ -101,12 +101,12 @@ struct Turn {
   bool operator==(const Turn&) const = default;
 };
 
-/// A micro-batch on its way to a neighbour or from one: an output forward, a gradient back.
+/// A micro-batch on its way to a neighbor or from one: an output forward, a gradient back.
 struct StageMessage {
   bool sends;  // else it is received
   bool forward;
   int64_t micro_batch;
-  int peer;  // the neighbour's stage
+  int peer;  // the neighbor's stage
 
   bool operator==(const StageMessage&) const = default;
 };

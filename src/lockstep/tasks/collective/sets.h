@@ -39,7 +39,7 @@ struct Sets {
 /// that mean a missing value are replaced. `path` is the file or its folder, in the working directory or in
 /// lockstep's share folder.
 Sets pima(const std::string& path = "data/pima");
-/// Handwritten digits, 28 x 28 and normalised.
+/// Handwritten digits, 28 x 28 and normalized.
 Sets mnist(const std::string& path = "data/mnist");
 
 /// The same, but read once per node into memory that its ranks share. If reading fails, all ranks throw the
