@@ -55,8 +55,8 @@ void check_traffic(const Rows& sent, int world) {
       for (int to = 0; to < world; ++to) {
         const double bytes = (*row)[static_cast<size_t>(to)];
         expect(to == right || bytes == 0,
-               format("{} to rank {}, but its right neighbour is rank {}", what, to, right),
-               "send only to the right neighbour in a ring");
+               format("{} to rank {}, but its right neighbor is rank {}", what, to, right),
+               "send only to the right neighbor in a ring");
         expect(bytes <= most, format("{} {} bytes, but a ring sends at most {}", what, shown(bytes), most),
                "send one chunk per step: after P - 1 steps, each chunk has visited all P ranks");
       }

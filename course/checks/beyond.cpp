@@ -215,7 +215,7 @@ void check_returns(const Run& run, int steps, double gamma) {
         "returns", own,
         "add gamma times the next return to each reward, up to the end of the episode: begin at the end");
     for (double& value : own) value = (value - mean) / std::sqrt(squares);
-    rank.expect_numbers("normalised", own,
+    rank.expect_numbers("normalized", own,
                         "subtract the mean and divide by the deviation, both over the steps of all ranks; "
                         "sum the counts as well, because a mean of means is not the mean");
   }

@@ -50,7 +50,7 @@ CHECK_OF("ddp.2", attempt) {
     for (const auto& rank : run.ranks) {
       rank.expect_numbers(
           "weight", {1, -1},
-          "average the gradients in parameter.grad(); the optimiser changes the weights later");
+          "average the gradients in parameter.grad(); the optimizer changes the weights later");
       const double twice = rank.numbers("gradient of weight")[0] * world;
       rank.expect_numbers(
           "gradient of weight", weight, kThink,
@@ -129,7 +129,7 @@ CHECK_OF("ddp.4", attempt) {
     require_one_model(run, "slope");
     run.ranks[0].expect_number("slope", slope_of_small_batches(world, batches),
                                "divide by batch.size() to get one mean; gradients add up until zero_grad(); "
-                               "step the optimiser once, after all small batches");
+                               "step the optimizer once, after all small batches");
   }
 }
 

@@ -16,9 +16,9 @@ void fill(void* into) {
   };                                                                         \
   const bool NAME##_is_there = (lockstep_add_row("tests", KIND, #NAME, fill<NAME##_row>), true);
 
-ROW("optimiser", sgd, .reads = {"momentum", "weight_decay", "nesterov", "no_decay"})
-ROW("optimiser", adam, .reads = {"weight_decay", "betas", "eps", "no_decay"})
-ROW("optimiser", adamw, .reads = {"weight_decay", "betas", "eps", "no_decay"},
+ROW("optimizer", sgd, .reads = {"momentum", "weight_decay", "nesterov", "no_decay"})
+ROW("optimizer", adam, .reads = {"weight_decay", "betas", "eps", "no_decay"})
+ROW("optimizer", adamw, .reads = {"weight_decay", "betas", "eps", "no_decay"},
     .defaults = {{"optim.weight_decay", "0.01"}})
 ROW("schedule", own, .reads = {"options.rho"})
 ROW("schedule", none)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 # the example's folder -> its library, the key that names it, the table it adds to
 EXAMPLES = {
-    "optimizer": ("lion", "optim.name", "optimiser"),
+    "optimizer": ("lion", "optim.name", "optimizer"),
     "model": ("residual", "model.name", "model"),
     "comm_hook": ("clamped", "ddp.comm_hook", "comm hook"),
     "task": ("spirals", "task.name", "task"),
@@ -100,5 +100,5 @@ def test_a_library_that_is_another_on_one_rank_is_refused(built, program, mpirun
     (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
     result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True)
     assert result.returncode == 2, result.output
-    assert "the library of optimiser lion" in result.stderr and result.stderr.count("error:") == 1
+    assert "the library of optimizer lion" in result.stderr and result.stderr.count("error:") == 1
     assert not list(tmp_path.glob("*/runs"))

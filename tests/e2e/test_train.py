@@ -111,7 +111,7 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
     result = mpirun(2, lockstep, "train", config, "--dry-run", cwd=tmp_path, check=True)
     assert "model       simple_cnn: 421642 parameters" in result.stdout
-    assert "optimiser   sgd, schedule none" in result.stdout
+    assert "optimizer   sgd, schedule none" in result.stdout
     assert re.search(r"steps +235 per epoch", result.stdout)
     assert re.search(r"time +[\d.]+ ms per step", result.stdout)
     told = json.loads(mpirun(2, lockstep, "train", config, "--dry-run", "--json", cwd=tmp_path, check=True).stdout)

@@ -143,7 +143,7 @@ TEST_F(BertFolderTest, DrawsTheClassifierThatABaseModelLacksAndSaysSo) {
   net->forward(text());
   net->forward(text());
   const auto said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("has no classifier: randomly initialised"));
+  EXPECT_THAT(said, HasSubstr("has no classifier: randomly initialized"));
   EXPECT_EQ(said.find("classifier"), said.rfind("classifier"));
 }
 

@@ -160,11 +160,11 @@ TEST(ParameterGroups, TakeNoStateOfOtherGroups) {
   const Sgd together(params, {});
   Sgd apart({{{params[0]}, {}}, {{params[1]}, {}}});
   EXPECT_THAT(error_of([&] { apart.load_state_dict(together.state_dict()); }),
-              HasSubstr("the checkpoint's optimiser has 1 parameter group, this one has 2"));
+              HasSubstr("the checkpoint's optimizer has 1 parameter group, this one has 2"));
   const Sgd uneven({{params, {}}, {kNone, {}}});
   EXPECT_THAT(
       error_of([&] { apart.load_state_dict(uneven.state_dict()); }),
-      HasSubstr("the checkpoint's optimiser has 2 parameters in parameter group 0, this model's has 1"));
+      HasSubstr("the checkpoint's optimizer has 2 parameters in parameter group 0, this model's has 1"));
 }
 
 TEST(ParameterGroups, AreWhatASchedulesStateIsFor) {
@@ -174,7 +174,7 @@ TEST(ParameterGroups, AreWhatASchedulesStateIsFor) {
     const auto one = make_schedule({.name = name}, together, 9, 9);
     const auto two = make_schedule({.name = name}, apart, 9, 9);
     EXPECT_THAT(error_of([&] { two->load_state_dict(one->state_dict()); }),
-                HasSubstr("lrs, the optimiser 2 parameter groups"))
+                HasSubstr("lrs, the optimizer 2 parameter groups"))
         << name;
   }
 }

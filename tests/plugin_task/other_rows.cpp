@@ -12,7 +12,7 @@ void never(void*) {
 }
 
 const bool kAdded = [] {
-  for (const char* kind : {"task", "model", "optimiser", "schedule", "comm hook", "kind of the future"})
+  for (const char* kind : {"task", "model", "optimizer", "schedule", "comm hook", "kind of the future"})
     lockstep_add_row("lockstep plug-in 999, libtorch 9.9", kind, "other", never);
   return true;
 }();

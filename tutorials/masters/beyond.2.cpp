@@ -179,6 +179,6 @@ int main(int count, char** words) {
     const auto steps = played(session.rank(), count > 2 ? std::stoul(words[2]) : 6);
     const auto returns = returns_of(steps, count > 3 ? std::stod(words[3]) : 0.5);
     lockstep::show("returns", returns);
-    lockstep::show("normalised", normalised(returns, session));
+    lockstep::show("normalized", normalised(returns, session));
   });
 }

@@ -84,7 +84,7 @@ extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* 
   [] {                                                                                     \
     static char text[128];                                                                 \
     std::snprintf(text, sizeof text,                                                       \
-                  "lockstep plug-in 7, libtorch " TORCH_VERSION ", settings of %zu bytes", \
+                  "lockstep plug-in 8, libtorch " TORCH_VERSION ", settings of %zu bytes", \
                   static_cast<size_t>(SIZE));                                              \
     return static_cast<const char*>(text);                                                 \
   }()

@@ -202,7 +202,7 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
 const std::vector<KnownSet>& known_sets() {
   static const std::vector<KnownSet> sets{
       {"mnist",
-       "70,000 handwritten digits, 28x28 grey",
+       "70,000 handwritten digits, 28x28 gray",
        "CC BY-SA 3.0",
        {"https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/"},
@@ -222,7 +222,7 @@ const std::vector<KnownSet>& known_sets() {
          "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
       {"mnli",
        "433,000 pairs of sentences: does one follow?",
-       "OANC licence; the fiction is public domain, CC BY 3.0 or CC BY-SA 3.0",
+       "OANC license; the fiction is public domain, CC BY 3.0 or CC BY-SA 3.0",
        {"https://cims.nyu.edu/~sbowman/multinli/", "https://www.nyu.edu/projects/bowman/multinli/"},
        {{"multinli_1.0.zip", 226850426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"}},
        {"multinli_1.0/multinli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_dev_matched.jsonl",

@@ -298,7 +298,7 @@ void take(const at::Tensor& own, const at::Tensor& given, std::set<const void*>&
 std::string note_of(const WeightMatch& fit, const std::string& file) {
   std::string note;
   if (!fit.drawn.empty())
-    note = format("{} has no {}: randomly initialised", file,
+    note = format("{} has no {}: randomly initialized", file,
                   base::join({fit.drawn.begin(), fit.drawn.end()}, " and no "));
   if (!fit.unused.empty())
     note += format("{}of {} are not used: {}", note.empty() ? "" : "; ", file, few(fit.unused));

@@ -143,7 +143,7 @@ namespace {
 
 void check_image_input(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[0] == 3) return;
-  throw InputError("the model resnet18 takes images with three colours", "model.name",
+  throw InputError("the model resnet18 takes images with three colors", "model.name",
                    "use another model, or the task folder");
 }
 
@@ -157,7 +157,7 @@ std::shared_ptr<Net> make_resnet18(const ModelRequest& wanted) {
     static std::once_flag said;  // the model is made twice
     std::call_once(said, [&] {
       log::info(
-          format("{}: its last layer is for other classes; a new one for {} classes is randomly initialised",
+          format("{}: its last layer is for other classes; a new one for {} classes is randomly initialized",
                  path, wanted.classes));
     });
   }
@@ -168,7 +168,7 @@ std::shared_ptr<Net> make_resnet18(const ModelRequest& wanted) {
 
 LOCKSTEP_MODEL(
     resnet18,
-    .help = "torchvision's, for colour images of any size; `path` is a file of its weights, random if empty",
+    .help = "torchvision's, for color images of any size; `path` is a file of its weights, random if empty",
     .reads = {"path", "checkpointing"}, .make = make_resnet18)
 
 }  // namespace lockstep

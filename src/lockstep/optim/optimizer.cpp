@@ -59,13 +59,13 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::ve
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups) {
   const auto& name = groups.at(0).options.name;
-  const auto& row = base::require<OptimizerRow>("optimiser", name, "optim.name");
-  if (row.make_groups) return base::made(row.make_groups(groups), "optimiser", name, "optim.name");
+  const auto& row = base::require<OptimizerRow>("optimizer", name, "optim.name");
+  if (row.make_groups) return base::made(row.make_groups(groups), "optimizer", name, "optim.name");
   if (groups.size() > 1)
     throw InputError(
-        format("the optimiser {} supports one group of parameters, and optim.no_decay makes two", name),
+        format("the optimizer {} supports one group of parameters, and optim.no_decay makes two", name),
         "optim.no_decay", "leave it out, or use sgd, adam or adamw");
-  return base::made(row.make(groups[0].options, groups[0].params), "optimiser", name, "optim.name");
+  return base::made(row.make(groups[0].options, groups[0].params), "optimizer", name, "optim.name");
 }
 
 namespace {
@@ -92,7 +92,7 @@ void Optimizer::set_groups(const std::vector<ParameterGroup<double>>& rates) {
     groups_.push_back({begin, params_.size(), lr, {}});
   }
   if (params_.empty())
-    throw InputError("the optimiser has no parameters", "Optimizer", "pass the module's parameters()");
+    throw InputError("the optimizer has no parameters", "Optimizer", "pass the module's parameters()");
 }
 
 void Optimizer::set_lr(double lr) {
@@ -199,7 +199,7 @@ void Optimizer::load_state_dict(const Tree& state) {
 
 void Optimizer::refuse_other_groups(const std::vector<Tree>& groups) const {
   if (groups.size() != groups_.size()) {
-    throw InputError(format("the checkpoint's optimiser has {} parameter group{}, this one has {}",
+    throw InputError(format("the checkpoint's optimizer has {} parameter group{}, this one has {}",
                             groups.size(), groups.size() == 1 ? "" : "s", groups_.size()),
                      "optimizer.param_groups", kSameGroups);
   }
@@ -209,14 +209,14 @@ void Optimizer::refuse_other_groups(const std::vector<Tree>& groups) const {
     if (theirs == ours) continue;
     const auto place = groups.size() == 1 ? std::string() : format(" in parameter group {}", group);
     throw InputError(
-        format("the checkpoint's optimiser has {} parameters{}, this model's has {}", theirs, place, ours),
+        format("the checkpoint's optimizer has {} parameters{}, this model's has {}", theirs, place, ours),
         "optimizer.param_groups", groups.size() == 1 ? kSameConfig : kSameGroups);
   }
 }
 
 void Optimizer::load_group(size_t group, const Tree& saved) {
   if (const auto maximize = find(saved, "maximize"); maximize && as_bool(*maximize, "maximize")) {
-    throw InputError("the checkpoint's optimiser uses maximize, which is not supported",
+    throw InputError("the checkpoint's optimizer uses maximize, which is not supported",
                      "optimizer.param_groups", kFreshOptimizer);
   }
   auto& own = groups_[group];
@@ -245,7 +245,7 @@ at::Tensor Optimizer::fit(size_t index, const Tree& value, const std::string& na
   const auto& param = params_[index];
   if (!value.isTensor() || value.toTensor().sizes() != param.sizes()) {
     throw InputError(
-        format("\"{}\" of parameter {} in the checkpoint's optimiser is not a tensor of shape {}", name,
+        format("\"{}\" of parameter {} in the checkpoint's optimizer is not a tensor of shape {}", name,
                index, c10::str(param.sizes())),
         "optimizer.state", kSameConfig);
   }

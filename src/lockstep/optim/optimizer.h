@@ -201,5 +201,5 @@ OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedP
 /// Adds an optimizer, in the file that defines it: LOCKSTEP_OPTIMIZER(lion, .help = "...", .reads =
 /// {"betas"}, .make = make_lion)
 #define LOCKSTEP_OPTIMIZER(NAME, ...)                                                                 \
-  LOCKSTEP_ROW(optimizer, "optimiser", NAME, lockstep::OptimizerRow, sizeof(lockstep::OptimSettings), \
+  LOCKSTEP_ROW(optimizer, "optimizer", NAME, lockstep::OptimizerRow, sizeof(lockstep::OptimSettings), \
                __VA_ARGS__)

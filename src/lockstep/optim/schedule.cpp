@@ -28,7 +28,7 @@ double extra(Optimizer& optimizer, size_t group, const std::string& name) {
     if (key == name) return value;
   }
   throw InputError(
-      format("the optimiser's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
+      format("the optimizer's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
       "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
 }
 
@@ -40,7 +40,7 @@ Tree rates_of(const Optimizer& optimizer) {
 
 void check_groups(const Optimizer& optimizer, const std::string& name, size_t values) {
   if (values == optimizer.group_count()) return;
-  throw InputError(format("the schedule has {} {}, the optimiser {} parameter group{}", values, name,
+  throw InputError(format("the schedule has {} {}, the optimizer {} parameter group{}", values, name,
                           optimizer.group_count(), optimizer.group_count() == 1 ? "" : "s"),
                    name, "give one for each parameter group; in a checkpoint, the state of the same groups");
 }
@@ -246,7 +246,7 @@ ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    linear_warmup, .help = "up to the rate in warmup_steps optimiser steps, and down to 0 in total_steps",
+    linear_warmup, .help = "up to the rate in warmup_steps optimizer steps, and down to 0 in total_steps",
     .reads = {"warmup_steps", "total_steps"}, .make = [](const auto& s, auto& optimizer, const auto& run) {
       return started<LinearWarmup>(for_steps_of(run, s), optimizer);
     })
@@ -366,7 +366,7 @@ class OneCycleLR : public RecursiveSchedule {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
+    one_cycle, .help = "up to max_lr and down again in total_steps optimizer steps",
     .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum",
               "max_momentum", "div_factor", "final_div_factor", "three_phase"},
     .needs = {{"max_lr", "set schedule.max_lr, for example to ten times optim.lr"}},

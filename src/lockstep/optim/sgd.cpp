@@ -166,7 +166,7 @@ std::vector<std::pair<Tree, Tree>> Sgd::options_of(size_t group) const {
 
 void Sgd::set_options_of(size_t group, const Tree& saved) {
   if (!find(saved, "momentum")) {
-    throw InputError("the checkpoint's optimiser state is not SGD's", "",
+    throw InputError("the checkpoint's optimizer state is not SGD's", "",
                      "set optim.name to the one that wrote it");
   }
   auto loaded = options_[group];

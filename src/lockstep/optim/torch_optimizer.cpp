@@ -113,7 +113,7 @@ const TorchKind& kind_of(theirs::OptimizerOptions& options) {
   };
   for (const auto& kind : kinds)
     if (!kind.options(options).empty()) return kind;
-  throw InputError("this optimiser of torch::optim is not one of SGD, Adam, AdamW, RMSprop and Adagrad",
+  throw InputError("this optimizer of torch::optim is not one of SGD, Adam, AdamW, RMSprop and Adagrad",
                    "TorchOptimizer", "use one of them; torch::save(optimizer, path) writes any");
 }
 
@@ -162,15 +162,15 @@ TorchOptimizer::TorchOptimizer(torch::optim::Optimizer& optimizer)
 
 void TorchOptimizer::step() {
   if (optimizer_.param_groups().size() != group_count())
-    throw Error("the optimiser has a parameter group that was added after it was wrapped", "TorchOptimizer",
+    throw Error("the optimizer has a parameter group that was added after it was wrapped", "TorchOptimizer",
                 "add all groups before you make the TorchOptimizer");
   refuse_local_gradients();
   optimizer_.step();
 }
 
 void TorchOptimizer::update(const std::vector<Slot>&, size_t) {
-  throw Error("ranks cannot share an optimiser of libtorch", "TorchOptimizer",
-              "share lockstep's own optimisers");
+  throw Error("ranks cannot share an optimizer of libtorch", "TorchOptimizer",
+              "share lockstep's own optimizers");
 }
 
 double TorchOptimizer::lr(size_t group) const {
@@ -199,7 +199,7 @@ void TorchOptimizer::set_momentum(double momentum, size_t group) {
   } else if (auto* own = find_field<double>(fields, "momentum")) {
     *own = momentum;
   } else {
-    throw InputError("this optimiser has no momentum to cycle", "TorchOptimizer",
+    throw InputError("this optimizer has no momentum to cycle", "TorchOptimizer",
                      "set schedule.cycle_momentum: false");
   }
 }
@@ -243,7 +243,7 @@ void TorchOptimizer::set_state_of(size_t index, const Tree& state) {
     if (!has(name)) {
       if (std::ranges::find(kind.needed, std::string(name)) != kind.needed.end())
         throw InputError(
-            format("the checkpoint's optimiser state of parameter {} has no \"{}\"", index, name),
+            format("the checkpoint's optimizer state of parameter {} has no \"{}\"", index, name),
             "optimizer.state", kFreshOptimizer);
       continue;
     }
@@ -272,8 +272,8 @@ void TorchOptimizer::set_options_of(size_t group, const Tree& saved) {
   for (const auto& [name, value] : fields_of_group(optimizer_, group)) {
     const auto found = find(saved, name);
     if (!found || other)
-      throw InputError(format("the checkpoint's optimiser state is not {}'s", kind.name),
-                       "optimizer.param_groups", "use the optimiser that wrote it");
+      throw InputError(format("the checkpoint's optimizer state is not {}'s", kind.name),
+                       "optimizer.param_groups", "use the optimizer that wrote it");
     if (auto* const* number = std::get_if<double*>(&value)) **number = as_double(*found, name);
     if (auto* const* flag = std::get_if<bool*>(&value)) **flag = as_bool(*found, name);
     if (auto* const* betas = std::get_if<Betas*>(&value)) {

@@ -716,7 +716,7 @@ void DdpCore::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   if (with_gradients && !state.sync_gradients && state.in_first_static_iteration())
     throw Error("no_sync() in the first iteration of a static graph", "DistributedDataParallel",
-                "let the first iteration synchronise, or leave static_graph out where gradients accumulate");
+                "let the first iteration synchronize, or leave static_graph out where gradients accumulate");
   if (with_gradients && state.sync_gradients) {
     if (state.watch) state.watch->look_for_moves();
     state.logger->set_runtime_stats_and_log();

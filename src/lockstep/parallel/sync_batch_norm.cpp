@@ -95,7 +95,7 @@ struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> 
     const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
     const Moments all = global_moments(local_moments(input), group);
     if (all.count == 1) {
-      throw InputError("batch normalisation over one value per channel has no variance",
+      throw InputError("batch normalization over one value per channel has no variance",
                        format("input of shape {}", c10::str(input.sizes())),
                        "give the ranks more than one sample");
     }
@@ -261,7 +261,7 @@ at::Tensor sync_batch_norm_by_kernels(const at::Tensor& input, const at::Tensor&
                                       const ProcessGroup& group) {
   // the other ranks' counts are on the device, and reading them would wait for it
   if (group->getSize() == 1 && input.numel() == input.size(1)) {
-    throw InputError("batch normalisation over one value per channel has no variance",
+    throw InputError("batch normalization over one value per channel has no variance",
                      format("input of shape {}", c10::str(input.sizes())), "give it more than one sample");
   }
   return SyncBatchNormByKernels::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
@@ -272,11 +272,11 @@ at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, co
                            const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
                            double eps, const ProcessGroup& group) {
   if (input.dim() < 2) {
-    throw InputError(format("batch normalisation of a tensor with {} dimensions", input.dim()),
+    throw InputError(format("batch normalization of a tensor with {} dimensions", input.dim()),
                      "sync_batch_norm", "give it (samples, channels, ...)");
   }
   if (input.size(1) == 0) {
-    throw InputError("batch normalisation of a tensor without channels",
+    throw InputError("batch normalization of a tensor without channels",
                      format("input of shape {}", c10::str(input.sizes())), "give it at least one channel");
   }
   if (input.is_cuda()) {
@@ -381,7 +381,7 @@ void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group
     const bool tracks = mean && mean->defined(), is_affine = weight && weight->defined();
     if (!tracks && !is_known) continue;  // a layer of a TorchScript module is known by its buffers
     if (!tracks && !is_affine)
-      throw InputError("a batch-norm layer with neither weight nor running statistics cannot be synchronised",
+      throw InputError("a batch-norm layer with neither weight nor running statistics cannot be synchronized",
                        layer.key(), "give it affine(true), or use lockstep::SyncBatchNorm there");
     converted().add(is_affine ? *weight : *mean, group);
     // From its second forward on, an optimized script differentiates libtorch's batch_norm, past our kernel.

@@ -210,7 +210,7 @@ at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& tra
   if (task.normalize == "standard") return table_of_counts(counts_of(train, folder_look(settings)));
   if (task.normalize == "none") return normalize_table({0, 0, 0}, {1, 1, 1});
   if (task.mean.size() != 3)
-    throw InputError(format("task.mean has {} numbers, and images have 3 colours", task.mean.size()),
+    throw InputError(format("task.mean has {} numbers, and images have 3 colors", task.mean.size()),
                      "task.mean", "give three numbers in task.mean and in task.std: red, green, blue");
   return normalize_table(task.mean, task.std);
 }
@@ -303,7 +303,7 @@ class FolderTask : public Task {
   void recall(const TaskMemory& memory) override {
     if (memory.tensors.size() != 1 || !memory.tensors[0].sizes().equals({3, 256}) ||
         memory.tensors[0].scalar_type() != at::kFloat)
-      refuse_memory("colour images");
+      refuse_memory("color images");
     look_.table = memory.tensors[0];
   }
 

@@ -86,7 +86,7 @@ struct Rate {
 
 zero::Shares share_out(const Optimizer& plain, int world) {
   if (!plain.elementwise())
-    throw InputError("this optimiser cannot be sharded: its update is not elementwise", "optim.sharded",
+    throw InputError("this optimizer cannot be sharded: its update is not elementwise", "optim.sharded",
                      "override elementwise() if it is, or omit optim.sharded");
   std::vector<zero::Extent> extents;
   for (const auto& param : plain.parameters()) {

@@ -43,7 +43,7 @@ constexpr const char* kNoClasses = "a regression has no classes";
 
 const std::vector<Conflict>& conflicts() {
   static const std::vector<Conflict> all = {
-      {kAccumulate, kStaticGraph, "the first step of a static graph must be synchronised",
+      {kAccumulate, kStaticGraph, "the first step of a static graph must be synchronized",
        "set ddp.static_graph to false, or train.accumulate to 1"},
       {kStages, kStaticGraph, "several micro-batches are in flight at once", "set ddp.static_graph to false"},
       {kSharedLayers, kStages, "not combined yet",

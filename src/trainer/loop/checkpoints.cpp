@@ -275,7 +275,7 @@ std::vector<Named> tensors_to_check(const torch::nn::Module& net, const Optimize
     for (const auto& [key, value] : items(state)) {
       if (value.isTensor())
         all.push_back(
-            {format("the optimiser's {} of {}", as_string(key, "state"), names[param.unsafeGetTensorImpl()]),
+            {format("the optimizer's {} of {}", as_string(key, "state"), names[param.unsafeGetTensorImpl()]),
              value.toTensor()});
     }
   }

@@ -105,10 +105,10 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
   std::string lines = format("task        {}: {}\n", text("task"), samples);
   lines += format("model       {}: {} parameters, {:.1f} MB{}\n", text("model"), whole("parameters"),
                   number("model_mb"), is_share ? ", rank 0's share" : "");
-  lines += format("optimiser   {}, schedule {}\n", text("optimizer"), text("schedule"));
+  lines += format("optimizer   {}, schedule {}\n", text("optimizer"), text("schedule"));
   if (text("layout") != word_of(ImageLayout::nchw)) lines += format("layout      {}\n", text("layout"));
   lines +=
-      format("memory      {:.1f} MB per rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
+      format("memory      {:.1f} MB per rank for parameters, gradients and optimizer; peak so far {:.0f} MB",
              number("rank_mb"), number("peak_mb"));
   if (facts.contains("gpu_mb"))
     lines += format(", and {:.0f} MB of a GPU's {:.0f}", number("gpu_peak_mb"), number("gpu_mb"));

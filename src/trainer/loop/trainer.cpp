@@ -46,7 +46,7 @@ std::string norm_drift(const Team& team, const torch::nn::Module& module) {
   const auto high = all.select(1, worst).argmax().item<int64_t>();
   const auto in_job = [&](int64_t rank) { return comm::rank_in_job(team.group(), static_cast<int>(rank)); };
   return format(
-      "batch normalisation is not synchronised: {} is {:.4f} on rank {}, {:.4f} on rank {}; rank 0's are "
+      "batch normalization is not synchronized: {} is {:.4f} on rank {}, {:.4f} on rank {}; rank 0's are "
       "saved\n  hint: set ddp.sync_batchnorm: true if the batch of a rank is small",
       own.names[static_cast<size_t>(worst)], all[low][worst].item<double>(), in_job(low),
       all[high][worst].item<double>(), in_job(high));

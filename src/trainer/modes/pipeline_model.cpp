@@ -279,7 +279,7 @@ void refuse_other(const Tree& whole, size_t parameters) {
   const auto groups = elements(get(whole, "param_groups"));
   const auto there = groups.empty() ? 0 : elements(get(groups[0], "params")).size();
   if (groups.size() == 1 && there == parameters) return;
-  throw InputError(format("the checkpoint's optimiser has {} and {} parameters, this model 1 and {}",
+  throw InputError(format("the checkpoint's optimizer has {} and {} parameters, this model 1 and {}",
                           base::counted(std::ssize(groups), "parameter group"), there, parameters),
                    "optimizer.param_groups", "use the config that the checkpoint was trained with");
 }

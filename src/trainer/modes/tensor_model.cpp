@@ -26,8 +26,8 @@ Tree changed_state(const Tree& state, int64_t dim, at::IntArrayRef shape, const 
     const bool single = !value.isTensor() || value.toTensor().dim() == 0;
     if (!single && value.toTensor().sizes() != shape) {
       throw InputError(
-          format("the optimiser's {} does not have its parameter's shape", as_string(key, "state")),
-          "parallel.tensor, optim.name", "use another optimiser, or set parallel.tensor to 1");
+          format("the optimizer's {} does not have its parameter's shape", as_string(key, "state")),
+          "parallel.tensor, optim.name", "use another optimizer, or set parallel.tensor to 1");
     }
     put(dict, key, single ? value : Tree(change(value.toTensor(), dim)));
   }

@@ -134,7 +134,7 @@ const std::vector<InjectedFault> kInjectedFaults = {
      .prepare = look_for_nothing,
      .change = with_unused},
     {.name = "unsynced_batchnorm",
-     .what = "the model has a batch normalisation over each rank's own samples",
+     .what = "the model has a batch normalization over each rank's own samples",
      .prepare = synchronise_no_norm,
      .change = with_norm},
     {.name = "local_loss", .what = "the logged loss of an epoch is only rank 0's", .shown_loss = own_loss},

@@ -69,7 +69,7 @@ void tell_scale(Setup& setup, const Tree& tree) {
   if (!recall(setup, tree) || !setup.data.label_scale) return;
   const auto& scale = *setup.data.label_scale;
   log::info(
-      format("the model predicts a normalised label; the label is output * {} + {}", scale.std, scale.mean));
+      format("the model predicts a normalized label; the label is output * {} + {}", scale.std, scale.mean));
 }
 
 }  // namespace

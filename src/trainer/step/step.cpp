@@ -32,7 +32,7 @@ std::string shared_memory_line(const Team& team, double own) {
   std::vector<double> sum{own}, ends{own, -own};
   team.sum(sum);
   team.max(ends);
-  return format("optimiser state: {} of {} on this rank ({} ranks: {} to {} each)", kilobytes(own),
+  return format("optimizer state: {} of {} on this rank ({} ranks: {} to {} each)", kilobytes(own),
                 kilobytes(sum[0]), team.world(), kilobytes(-ends[1]), kilobytes(ends[0]));
 }
 
@@ -48,7 +48,7 @@ std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Tea
 
 void require_fused(Optimizer& optimizer, const OptimSettings& settings) {
   if (optimizer.fuse()) return;
-  throw InputError(format("train.graph: the step of optimiser {} cannot be captured", settings.name),
+  throw InputError(format("train.graph: the step of optimizer {} cannot be captured", settings.name),
                    "optim.name", "use sgd, adam or adamw, or set train.graph to false");
 }
 

@@ -288,7 +288,7 @@ TEST(Sharded, RefusesAlikeOnAllRanks) {
   EXPECT_THAT(
       error_of([&] { ours->load_state_dict(adam->state_dict()); }),
       HasSubstr(
-          "\"exp_avg\" of parameter 1 in the checkpoint's optimiser is not a tensor of shape [3, 1001]"));
+          "\"exp_avg\" of parameter 1 in the checkpoint's optimizer is not a tensor of shape [3, 1001]"));
   EXPECT_THAT(error_of([&] {
                 sharded<Adam>({{params, {.lr = -1}}}, team());
               }),

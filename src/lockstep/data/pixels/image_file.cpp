@@ -80,7 +80,7 @@ class JpegDecoder {
       jpeg_read_header(&info_, TRUE);
     });
     if (info_.num_components == 2 || info_.num_components > 4)
-      throw BadImage(format("the JPEG has {} colours", info_.num_components));
+      throw BadImage(format("the JPEG has {} colors", info_.num_components));
     check_pixels(info_.image_width, info_.image_height);
   }
 

@@ -334,7 +334,7 @@ mpi::Comm failure_comm() {
 
 MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_timeout) {
   if (is_finalized()) {
-    throw Error("MPI is already finalised in this process", "MPI_Init_thread",
+    throw Error("MPI is already finalized in this process", "MPI_Init_thread",
                 "create only one Runtime in a process");
   }
   join(join_timeout);

@@ -55,7 +55,7 @@ void list_sets(const DataArguments& asked) {
     }
     output::line(format("{:<8} {:<44} {:>7.1f} MB  {} of {} files in {}", set.name, set.what, bytes / 1e6,
                         there, set.files.size(), data::set_folder(set, asked.root)));
-    output::line(format("{:<8} from {}, licence: {}", "", set.mirrors[0], set.licence));
+    output::line(format("{:<8} from {}, license: {}", "", set.mirrors[0], set.licence));
   }
 }
 
