@@ -8,8 +8,6 @@ import sys
 import tempfile
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 unfinished = []  # folders that go with the script
 
 

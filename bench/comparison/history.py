@@ -34,9 +34,7 @@ def key(row):
 
 
 def cell(row):
-    if "ratio" not in row:
-        return "-"
-    return show.number(row["ratio"]) + (" busy" if row.get("busy") else "")
+    return show.number(row["ratio"]) + (" busy" if row.get("busy") else "") if "ratio" in row else "-"
 
 
 def table(records):

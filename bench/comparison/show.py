@@ -4,8 +4,6 @@ HEAD = ("target", "what", "peer", "median (min to max)", "ours, median (min to m
 
 
 def number(value):
-    if value == 0:
-        return "0"
     if abs(value) >= 1e4:
         return f"{value / 1e3:.1f}k"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

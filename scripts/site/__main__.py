@@ -22,25 +22,19 @@ def build(out):
     words = ["-b", "html", "-W", "--keep-going", "-n", "-T", "-q", "-c", HERE,
              "-d", out.with_name(out.name + ".cache"), ROOT, out]
     paths = os.pathsep.join(map(str, (PACKAGES, HERE)))
-    return subprocess.run([python(), "-B", "-m", "sphinx", *words], env={**os.environ, "PYTHONPATH": paths}).returncode
+    python = ROOT / ".deps/python/bin/python3"  # the packages were chosen for this one
+    return subprocess.run([python if python.exists() else sys.executable, "-B", "-m", "sphinx", *words],
+                          env={**os.environ, "PYTHONPATH": paths}).returncode
 
 
 def is_ready():
     """Whether the packages are there, after bringing them where they were not."""
-    if (PACKAGES / "sphinx").is_dir():
-        return True
-    brought = subprocess.run([ROOT / "scripts/bootstrap", "--site"]).returncode == 0
-    if brought and (PACKAGES / "sphinx").is_dir():
+    there = PACKAGES / "sphinx"
+    if there.is_dir() or (subprocess.run([ROOT / "scripts/bootstrap", "--site"]).returncode == 0 and there.is_dir()):
         return True
     print("error: the packages that build the site could not be installed\n"
           "  hint: without a network, run scripts/bootstrap --site --wheelhouse DIR", file=sys.stderr)
     return False
-
-
-def python():
-    """The one that the packages were chosen for."""
-    own = ROOT / ".deps/python/bin/python3"
-    return own if own.exists() else sys.executable
 
 
 def main():
@@ -49,8 +43,7 @@ def main():
     out = options.parse_args().out.resolve()
     if not is_ready():
         return 1
-    status = build(out)
-    if status == 0:
+    if (status := build(out)) == 0:
         print(f"{out}/index.html")
     return status
 

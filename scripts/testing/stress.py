@@ -10,13 +10,11 @@ import modules
 from paths import BUILD, PYTHON, ROOT, cores
 from steps import say
 
-SPIN = "while True: pass"
-
 
 @contextlib.contextmanager
 def busy(number):
     """That many processes that do nothing but spin."""
-    spinning = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(number)]
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
     finally:
@@ -30,11 +28,6 @@ def commands_for(test):
     if test.startswith("tests/e2e/"):
         return [[PYTHON, "-m", "pytest", "-q", "--build-dir", BUILD, "-p", "no:cacheprovider", "-m", "full or not full", test]]
     return [command for _, command in modules.commands_for(test, modules.known())]
-
-
-def run_once(command):
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, errors="replace")
-    return done.returncode == 0, done.stdout + done.stderr
 
 
 def skipped_all(output):
@@ -54,11 +47,12 @@ def run(test, times):
         for number in range(1, times + 1):
             before = time.monotonic()
             for command in commands:
-                passed, output = run_once(command)
+                done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, errors="replace")
+                output = done.stdout + done.stderr
                 if skipped_all(output):
                     say(f"it was skipped:\n{output[-2000:]}")
                     return False
-                if not passed:
+                if done.returncode != 0:
                     say(f"{test}: run {number} of {times} failed:\n{output[-8000:]}")
                     break
             else:
