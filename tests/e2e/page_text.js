@@ -27,4 +27,5 @@ const document = {
   createElement: (name) => new Node(name), createElementNS: (_, name) => new Node(name),
   getElementById: () => ({textContent: data}), querySelector: (name) => name === "main" ? main : new Node(name)};
 new Function("document", "addEventListener", script)(document, () => {});
-process.stdout.write(main.text);
+if (require.main === module) process.stdout.write(main.text);
+module.exports = {main, page, Node};

@@ -62,7 +62,7 @@ bool read_available(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) 
   return true;
 }
 
-// Reads what is left in the pipes when the program has ended. A grandchild may hold them open for ever.
+// Reads what is left in the pipes when the program has ended. A grandchild may hold them open forever.
 void read_rest(std::array<Pipe, 2>& pipes) {
   const Deadline deadline(kLook);
   while (any_open(pipes)) {

@@ -134,7 +134,7 @@ class StoreExchange : public launch::TextExchange {
   // False at the timeout.
   bool wait_for(const std::string& key, Milliseconds timeout) {
     for (const base::Deadline deadline(timeout);;) {
-      const auto left = std::max(deadline.left(), Milliseconds(1));  // a store waits for ever for zero
+      const auto left = std::max(deadline.left(), Milliseconds(1));  // a store waits forever for zero
       const auto time = options_.one_machine ? std::min(left, kLook) : left;
       const base::Deadline look(time);
       try {

@@ -13,7 +13,7 @@ namespace lockstep::comm {
 struct Reduction {
   size_t item_bytes = 0;
   void (*combine)(const std::byte* const* sources, size_t count, std::byte* out, size_t items) = nullptr;
-  /// Averages: divides by the world size (integers towards zero); nothing for the other operations.
+  /// Averages: divides by the world size (integers toward zero); nothing for the other operations.
   void (*divide)(std::byte* data, size_t items, int world) = nullptr;
   /// As `combine`, to several places at once; any of them may be a source.
   void (*combine_into)(const std::byte* const* sources, size_t count, std::byte* const* outs,

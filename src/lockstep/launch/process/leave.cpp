@@ -317,7 +317,7 @@ const FirstFailure& first_failure() {
   return first;
 }
 
-// What libraries do at exit may wait for ever, for a GPU or a stream. The last registered handler runs first.
+// What libraries do at exit may wait forever, for a GPU or a stream. The last registered handler runs first.
 void bound_exit() {
   // NCCL's watchdog threads go on and read what libtorch's destructors free
   if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) skip_destructors_at_exit();

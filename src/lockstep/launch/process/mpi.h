@@ -36,7 +36,7 @@ mpi::Comm failure_comm();
 /// lockstep does not change MPI_COMM_WORLD's error handler and sends no messages over it.
 class MpiSession : public TextExchange {
  public:
-  /// Exits (status 1) if not every rank arrives in time; zero waits for ever.
+  /// Exits (status 1) if not every rank arrives in time; zero waits forever.
   explicit MpiSession(std::chrono::milliseconds join_timeout);
   ~MpiSession() override;
 

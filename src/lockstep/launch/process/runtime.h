@@ -34,7 +34,7 @@ class MpiSession;
 
 struct RuntimeOptions {
   Phantoms phantoms = Phantoms::refuse;
-  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides it. Zero = for ever.
+  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides it. Zero = forever.
   std::chrono::milliseconds join_timeout{60'000};
   /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides it.
   std::chrono::milliseconds leave_timeout{600'000};
