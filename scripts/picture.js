@@ -13,11 +13,11 @@ const style = [/:root\{.*?\}/s, /@media\(prefers-color-scheme.*?\}\}/s, /^\.ls .
 let x = 4;
 const legend = all(figure).filter((node) => node.name === "span").map(({children: [{attributes: mark}, name]}) => {
   const kind = mark.class ? "" : mark.style.includes("dashed") ? " d" : mark.style.includes("dotted") ? " o" : "";
-  const drawn = `<path class="c${kind}" style="stroke:${mark.style.match(/var\(--\w+\)/)[0]}${mark.class ? ";stroke-width:9" : ""}" d="M${x} 36h12"/><text x="${
+  const drawn = `<path class="c${kind}" style="stroke:${mark.style.match(/var\(--\w+\)/)[0]}${mark.class ? ";stroke-width:9;stroke-linecap:butt" : ""}" d="M${x} 36h12"/><text x="${
     x + 18}" y="40">${escaped(name)}</text>`;
-  x += 32 + 6.2 * name.length;
+  x += 34 + 6.6 * name.length;
   return drawn;
 }).join("");
-process.stdout.write(`<svg xmlns="http://www.w3.org/2000/svg" class="ls" viewBox="0 -48 ${width} ${height + 48}" width="${width}" height="${height + 48}" role="img" aria-label="${
+process.stdout.write(`<svg xmlns="http://www.w3.org/2000/svg" class="ls" viewBox="-12 -48 ${width + 16} ${height + 48}" width="${width + 16}" height="${height + 48}" role="img" aria-label="${
   title}"><style>${style}svg{background:var(--paper)}</style><g transform="translate(0 -48)"><text x="4" y="18" style="font-weight:600;fill:var(--ink)">${title}</text>${
   legend}</g>${picture.children.map(xml).join("")}</svg>\n`);
