@@ -200,7 +200,7 @@ class SlurmJob : public OwnJob {
       if (answer.good() || !is_busy || Clock::now() - since > (is_down ? 300 : 10) * pause_) return answer;
       if (pause == pause_)
         log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(is_down ? pause : pause_);
     }
   }
 
