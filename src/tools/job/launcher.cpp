@@ -34,7 +34,7 @@ bool is_here(const std::string& command) {
 }
 
 std::string choose_command(const Start& start, const Environment& environment, const RunCommand& run) {
-  const auto chosen = value(environment, "LOCKSTEP_START");
+  auto chosen = value(environment, "LOCKSTEP_START");
   if (!chosen.empty() && chosen != "srun" && chosen != "mpirun" && chosen != "mpiexec")
     throw InputError(
         format("LOCKSTEP_START must be srun, mpirun or mpiexec (got {})", base::printable(chosen)),
