@@ -27,6 +27,7 @@ NETWORK = "10.213.7"
 MOST_NODES = 9
 ADDRESS = {LOGIN: f"{NETWORK}.1", **{f"n{i}": f"{NETWORK}.1{i}" for i in range(1, MOST_NODES + 1)}}
 NEW_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--mount"]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 PROGRAMS = {"slurm": ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter"),
             "pbs": ("ip", "unshare", "nsenter")}
 
@@ -163,7 +164,7 @@ class Lab:
 
     def environment(self, extra=None):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "PBS_"))}
-        keep.update(extra or {})
+        keep.update(AS_ROOT, **(extra or {}))
         if self.scheduler == "pbs":
             keep["PBS_LAB"] = str(self.folder)
             keep["PATH"] = f"{self.folder}/bin:{keep['PATH']}"

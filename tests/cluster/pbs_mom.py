@@ -92,7 +92,7 @@ def task_environment(folder, job, node):
         "NCPUS": first["ncpus"], "OMP_NUM_THREADS": "1" if "mpiprocs" in first else first["ncpus"], "ENVIRONMENT": "BATCH",
         "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job["id"], "PBS_JOBNAME": job["name"], "PBS_QUEUE": job["queue"],
         "PBS_NODENUM": str(nodes().index(node)), "PBS_MOMPORT": "15003", "PBS_JOBDIR": str(folder / "home"),
-        "PBS_COOKIE": "0", "PBS_JOBCOOKIE": "0", "TMPDIR": f"/var/tmp/pbs.{job['id']}", **pbs_o(job)}
+        "PBS_COOKIE": "0", "PBS_JOBCOOKIE": "0", "TMPDIR": f"/var/tmp/pbs.{job['id']}", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **pbs_o(job)}
     os.makedirs(environment["TMPDIR"], exist_ok=True)
     return environment
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -11,6 +12,7 @@ import re
 import signal
 import sys
 import time
+import typing
 
 import pytest
 from conftest import OPEN_MPI, run_process
@@ -78,12 +80,28 @@ def at_once(play):
     return test
 
 
-def play_at_once(request, new_desk):
+@dataclasses.dataclass
+class Desk:
+    """What a test has that is played at once with others: a folder of submission of its own, and what the fixtures are."""
+    lab: Lab
+    work: pathlib.Path
+    environment: dict
+    lockstep: pathlib.Path
+    reference: typing.Callable
+
+
+def play_at_once(kind, lab, environment, request):
     """What a kit's fixture `stories`, of a module, yields: NAME -> waits for that test, and fails as it does."""
+    lockstep, library, reference, folders = map(request.getfixturevalue, ("lockstep", "wait_at_step", "reference", "tmp_path_factory"))
+
+    def desk(name):
+        folder = folder_of_submission(folders.mktemp(name[:30]))
+        program = waiting_program(folder, lockstep, library)
+        return kind(lab, folder, {**environment, "LOCKSTEP_PROGRAM": str(program)}, lockstep, reference)
     chosen = [item for item in request.session.items
               if item.module is request.module and hasattr(getattr(item, "function", None), "play")]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        played = {item.name: pool.submit(item.function.play, new_desk(item.originalname),
+        played = {item.name: pool.submit(item.function.play, desk(item.originalname),
                                          **(item.callspec.params if hasattr(item, "callspec") else {})) for item in chosen}
         yield lambda name: played[name].result()
         pool.shutdown(cancel_futures=True)

@@ -1,12 +1,10 @@
 """What the tests of PBS share: the stand-in, and its jobs."""
 
-import dataclasses
 import json
-import pathlib
-import typing
 
+import cluster_kit
 import pytest
-from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
+from cluster_kit import SOURCE, play_at_once, start_lab
 from process_kit import PATIENCE, executable, wait_for
 
 SCRIPTS = SOURCE / "job_scripts"
@@ -84,23 +82,11 @@ esac
     return str(program)
 
 
-@dataclasses.dataclass
-class Desk:
-    """What a test has that is played at once with others: a folder of submission of its own, and what the fixtures are."""
-    pbs: Lab
-    work: pathlib.Path
-    settings: dict
-    lockstep: pathlib.Path
-    reference: typing.Callable
-
+class Desk(cluster_kit.Desk):
     def qsub(self, *arguments, script=DDP, **variables):
-        return submitted(self.pbs, self.work, {**self.settings, **variables}, *arguments, script=script)
+        return submitted(self.lab, self.work, {**self.environment, **variables}, *arguments, script=script)
 
 
 @pytest.fixture(scope="module")
-def stories(request, pbs, site, lockstep, wait_at_step, reference, tmp_path_factory):
-    def new_desk(name):
-        folder = folder_of_submission(tmp_path_factory.mktemp(name[:30]))
-        program = waiting_program(folder, lockstep, wait_at_step)
-        return Desk(pbs, folder, {"LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_HOME": str(SOURCE), **site}, lockstep, reference)
-    yield from play_at_once(request, new_desk)
+def stories(request, pbs, site):
+    yield from play_at_once(Desk, pbs, {"LOCKSTEP_HOME": str(SOURCE), **site}, request)

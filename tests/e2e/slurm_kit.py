@@ -1,12 +1,10 @@
 """What the tests of Slurm share: the lab, and its jobs."""
 
-import dataclasses
-import pathlib
-import typing
 from datetime import datetime
 
+import cluster_kit
 import pytest
-from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
+from cluster_kit import SO_LONG, SOURCE, play_at_once, start_lab
 from process_kit import PATIENCE
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
@@ -34,26 +32,14 @@ def sbatch(lab, work, environment):
     return submit
 
 
-@dataclasses.dataclass
-class Desk:
-    """What a test has that is played at once with others: a folder of submission of its own, and what the fixtures are."""
-    lab: Lab
-    work: pathlib.Path
-    environment: dict
-    lockstep: pathlib.Path
-    reference: typing.Callable
-
+class Desk(cluster_kit.Desk):
     def sbatch(self, *arguments, env=None):
         return self.lab.submit(*arguments, cwd=self.work, env={**self.environment, **(env or {})})
 
 
 @pytest.fixture(scope="module")
-def stories(request, lab, environment, lockstep, wait_at_step, reference, tmp_path_factory):
-    def new_desk(name):
-        folder = folder_of_submission(tmp_path_factory.mktemp(name[:30]))
-        program = waiting_program(folder, lockstep, wait_at_step)
-        return Desk(lab, folder, {**environment, "LOCKSTEP_PROGRAM": str(program)}, lockstep, reference)
-    yield from play_at_once(request, new_desk)
+def stories(request, lab, environment):
+    yield from play_at_once(Desk, lab, environment, request)
 
 
 def log_file(work, job, name="lockstep"):

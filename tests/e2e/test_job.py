@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -97,6 +98,22 @@ def test_a_step_that_kills_twice_ends_the_run(job):
     done = job(LOST, LOST, LOST, steps=(120, 120, 120))
     assert done.returncode == 1 and len(relaunches(done)) == 1, done.output
     assert "rank 3 was lost twice after step 120" in done.stdout
+
+
+def test_nodes_whose_port_a_firewall_drops_are_kept(job):
+    """No other node answers in time, and PBS reaches them all. A full queue of connections drops further ones, too."""
+    executable(job.folder / "bin/pbs_tmrsh", "#!/bin/sh\n")
+    (job.folder / "nodes").write_text(f"{os.uname().nodename}\n127.0.15.3\n")
+    with socket.create_server(("127.0.15.3", 15003), backlog=0), socket.create_connection(("127.0.15.3", 15003)):
+        done = job(LOST, LOCKSTEP_NODE_TIMEOUT="1")
+    assert "continuing with the same 2 nodes" in done.stdout, done.output
+
+
+@pytest.mark.parametrize("saved_before, goes_on", [("460", True), ("470", False)])
+def test_a_restart_without_a_new_checkpoint_is_the_last(saved_before, goes_on, job):
+    executable(job.folder / "bin/qsub", "#!/bin/sh\necho 8.x\n")
+    done = job(TEST_STATE="stopped early", LOCKSTEP_RESTART="1", LOCKSTEP_SAVED_STEP=saved_before, LOCKSTEP_SCRIPT="quick.yaml")
+    assert done.returncode == 75 and ("job 8.x continues the run" in done.stdout) == goes_on, done.output
 
 
 def test_without_as_world_it_fails_and_says_what_would_help(job):

@@ -25,7 +25,7 @@ def assert_saved_where_it_stopped(run):
 def tell(desk, job, *command):
     """A command of PBS about a job that is in its first steps, and does no more before it hears of it."""
     first_steps(desk.work)
-    told(desk.pbs, f"PBS_JOBID={job}", [*command, job], desk.work)
+    told(desk.lab, f"PBS_JOBID={job}", [*command, job], desk.work)
 
 
 @pytest.mark.mpi
@@ -36,10 +36,10 @@ def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
     sets = "train.max_steps=40 checkpoint.before_deadline=105s"
     wait_at(desk.work, 6)
     job = desk.qsub("-l", "walltime=00:02:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
-    has_to_stop_now(desk.pbs, f"PBS_JOBID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
-    assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
+    has_to_stop_now(desk.lab, f"PBS_JOBID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
+    assert ended(desk.lab, job) == 75, log_of(desk.work, job)
     assert "restart 1 of at most 40" in log_of(desk.work, job) and "job killed: walltime" not in log_of(desk.work, job)
-    while (status := ended(desk.pbs, job := next_job(desk.pbs, job))) == 75:  # a slow machine needs more of them
+    while (status := ended(desk.lab, job := next_job(desk.lab, job))) == 75:  # a slow machine needs more of them
         pass
     assert status == 0
     assert len(runs(desk.work)) == 1
@@ -57,8 +57,8 @@ def test_a_task_of_an_array_goes_on_alone(desk):
     number = int(job.split("[")[0])
     wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, what="both tasks")
     tell(desk, f"{number}[3].lab", "qsig", "-s", "USR1")
-    assert [ended(desk.pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
-    assert ended(desk.pbs, next_job(desk.pbs, job)) == 0
+    assert [ended(desk.lab, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
+    assert ended(desk.lab, next_job(desk.lab, job)) == 0
     assert {r.name for r in runs(desk.work)} == {"sweep-lr0.01", "sweep-lr0.003"}
     assert all(metrics(r)[-1]["step"] == 120 for r in runs(desk.work))
 
@@ -71,10 +71,10 @@ def long_enough(steps=120, **more):
 def test_qdel_leaves_a_checkpoint_and_no_other_job(desk):
     job = desk.qsub(**long_enough(ENDLESS))
     tell(desk, job, "qdel")
-    assert ended(desk.pbs, job) == 256 + signal.SIGTERM
+    assert ended(desk.lab, job) == 256 + signal.SIGTERM
     log = log_of(desk.work, job)
     assert "SIGTERM: the job is being cancelled" in log and "it stays stopped" in log
-    assert next_job(desk.pbs, job) is None
+    assert next_job(desk.lab, job) is None
     assert_saved_where_it_stopped(runs(desk.work)[0])
 
 
@@ -83,9 +83,9 @@ def test_a_stop_on_request_ends_the_job_for_good(desk):
     job = desk.qsub(**long_enough(ENDLESS))
     first_steps(desk.work)
     run_process([desk.lockstep, "stop", runs(desk.work)[0]], check=True)
-    assert ended(desk.pbs, job) == 4
+    assert ended(desk.lab, job) == 4
     assert "stopped on request: it stays stopped" in log_of(desk.work, job)
-    assert next_job(desk.pbs, job) is None
+    assert next_job(desk.lab, job) is None
     assert_saved_where_it_stopped(runs(desk.work)[0])
     assert not list(desk.work.glob(".lockstep-*"))
 
@@ -95,8 +95,8 @@ def test_qrerun_goes_on_once_in_the_same_folder(desk):
     wait_at(desk.work, 6)
     job = desk.qsub(**long_enough())
     tell(desk, job, "qrerun")
-    assert ended(desk.pbs, job) == 0 and "submit again" not in log_of(desk.work, job), log_of(desk.work, job)
-    assert fields(desk.pbs, job)["run_count"] == "2" and next_job(desk.pbs, job) is None
+    assert ended(desk.lab, job) == 0 and "submit again" not in log_of(desk.work, job), log_of(desk.work, job)
+    assert fields(desk.lab, job)["run_count"] == "2" and next_job(desk.lab, job) is None
     assert len(runs(desk.work)) == 1 and metrics(runs(desk.work)[0])[-1]["step"] == 120
     steps = [m["step"] for m in metrics(runs(desk.work)[0]) if m["event"] == "step"]
     assert steps == sorted(set(steps)), "it went back, or two jobs wrote"

@@ -1,9 +1,8 @@
-"""Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/how-to/elastic.md."""
+"""Runs that survive their nodes, on a real Slurm of three: docs/how-to/elastic.md. test_relaunch_campaign.py has PBS."""
 
 import pytest
 from cluster_kit import go_on, start_lab, wait_at, waiting_program
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
-from pbs_kit import DDP as DDP_PBS, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
 from relaunch_kit import break_run, logged_once, ranks_on, repair, same_bits, sets
 from slurm_kit import DDP, finished, log_of
@@ -19,13 +18,6 @@ THREE = ("--nodes=3", "--ntasks-per-node=1")
 def lab(tmp_path_factory):
     """Slurm holds a silent node for dead after 300 s, as is its default: the scripts have to find it themselves."""
     lab = start_lab(tmp_path_factory.mktemp("relaunch") / "lab", "slurm", nodes=3, slurmd_timeout=300)
-    yield lab
-    lab.stop()
-
-
-@pytest.fixture(scope="module")
-def pbs(tmp_path_factory):
-    lab = start_lab(tmp_path_factory.mktemp("relaunch-pbs") / "lab", "pbs", nodes=3)
     yield lab
     lab.stop()
 
@@ -82,25 +74,3 @@ def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockst
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS))
     finally:
         repair(lab, "n2", "node")
-
-
-@pytest.fixture
-def qsub(pbs, work, site, environment):  # noqa: F811
-    def submit(select, *more, **variables):
-        variables = {**environment, "CONFIG": "quick.yaml", "SET": " ".join(sets(STEPS)[1::2]), **variables}
-        return submitted(pbs, work, variables, "-k", "oed", *more, "-l", select, "-l", "place=scatter", script=DDP_PBS)
-    return submit
-
-
-@pytest.mark.full  # as on Slurm; test_job.py has a lost rank of PBS
-@pytest.mark.parametrize("how, said", [("node", "node n3 does not answer; continuing with 2 nodes after step "),
-                                       ("rank", "continuing with the same 3 nodes after step ")])
-def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # noqa: F811
-    job = qsub("select=3:ncpus=1:mpiprocs=1")
-    broken = break_run(pbs, work, job, how, "n3", BREAK)
-    try:
-        assert ended(pbs, job) == 0, pbs_log(work, job)
-        assert said in pbs_log(work, job), pbs_log(work, job)
-        assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
-    finally:
-        repair(pbs, "n3", how)

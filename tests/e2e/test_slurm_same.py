@@ -42,15 +42,6 @@ def test_a_heterogeneous_job_trains_on_all_its_components(lab, sbatch, work, loc
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(3, "gloo")
 
 
-def test_mpirun_and_a_number_a_node_do_not_go_with_a_heterogeneous_job(lab, sbatch, work):  # noqa: F811
-    refusals = {"LOCKSTEP_START": ("mpirun", "reaches only the first component"),
-                "LOCKSTEP_RANKS_PER_NODE": ("2", "use --ntasks-per-node for each component")}
-    for name, (value, words) in refusals.items():
-        job = sbatch("--nodes=1", ":", "--nodes=1", DDP, "quick.yaml", env={name: value})
-        assert lab.wait(job)["ExitCode"].startswith("2:"), log_of(work, job)
-        assert words in log_of(work, job), log_of(work, job)
-
-
 def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", *LONG)
     first_steps(work)

@@ -135,13 +135,6 @@ TEST(PbsAllocation, ReadsChunksAndTheNodeFile) {
   }
 }
 
-TEST(PbsAllocation, ReadsFieldsOfLongLines) {
-  const auto fields = cluster::qstat_fields(
-      "Job Id: 1.x\n    Job_Name = mine\n    exec_vnode = (a:ncp\n\tus=8)\n    x = a = b\n");
-  EXPECT_EQ(value(fields, "Job_Name") + " " + value(fields, "exec_vnode") + " " + value(fields, "x"),
-            "mine (a:ncpus=8) a = b");
-}
-
 TEST(ThreadsPerCore, AreThoseOfWhatTheSchedulerCounts) {
   const test::TempFolder folder;
   for (int cpu = 0; cpu < 8; ++cpu) {

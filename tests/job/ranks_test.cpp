@@ -1,6 +1,8 @@
 #include "tools/job/ranks.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -38,14 +40,16 @@ class Started : public ::testing::Test {
     JobSignals of_job{signals};
     if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;
     if (early_signal != 0) ::raise(early_signal);
-    const auto end =
-        run_ranks(*job, of_job, {.launcher = {{"sh", "-c"}}, .words = {script}, .environment = environment});
+    plan_.words = {script};
+    plan_.environment = environment;
+    const auto end = run_ranks(*job, of_job, plan_);
     Signals::release();
     stop_ = of_job.stop;
     return end;
   }
 
   Environment job_environment_;
+  RanksPlan plan_ = {.launcher = {{"sh", "-c"}}, .words = {}, .environment = {}};
   StopSignal stop_;
 };
 
@@ -77,6 +81,22 @@ TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
        {"Detected 1 oom_kill event in StepId=7.0.", "Step 7.0 exceeded memory limit (9 > 8)"})
     EXPECT_TRUE(has(run(format("printf 'a\\n{}\\nb' >&2; exit 1", words)).out_of_memory, words));
   EXPECT_EQ(run("echo 'no kill' >&2; exit 1").out_of_memory, "");
+}
+
+// As mpirun 4.1 hangs after all ranks ran out of memory at their start. What LOCKSTEP_SETUP started runs on.
+TEST_F(Started, ALauncherThatOutlivesRanksWithoutARunIsKilledAlone) {
+  const auto other = ::fork();
+  if (other == 0) ::execlp("sleep", "sleep", "60", nullptr);
+  const test::TempFolder folder;
+  const auto rank = folder.write("rank", "#!/bin/sh\nsleep 0.5\n");
+  std::filesystem::permissions(rank, std::filesystem::perms::owner_all);
+  plan_.launcher.words = {"sh", "-c", "\"$0\"; exec sleep 60"};
+  plan_.run_file = folder.path() / "run";
+  plan_.patience = 0ms;
+  EXPECT_EQ(run(rank).status, 128 + SIGKILL);
+  EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
 }
 
 class MemoryOf : public ::testing::Test {

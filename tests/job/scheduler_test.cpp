@@ -60,7 +60,7 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
     const auto slurm = make_slurm_job(environment, fake.command());
     EXPECT_EQ(slurm->times().running, 5) << version;
     EXPECT_EQ(slurm->seconds_to_own_warning(), 139);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}));
+    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).value_or(true));
     EXPECT_EQ(slurm->daemon_port(), 16818);
     const auto line = slurm->submit_line({"c d"});
     EXPECT_TRUE(line.starts_with("cd $'/home/user/a b' && sbatch --array=1 ")) << line;
@@ -70,11 +70,12 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
 
 TEST(Slurm, TellsARequeueFromACancel) {
   for (const auto& [text, again, cancelled] :
-       {std::tuple{job_text("COMPLETING", 1), true, true},
+       {std::tuple{job_text("COMPLETING", 1), true, std::optional(true)},
         {job_text("COMPLETING", 0), false, true},
         {job_text("RUNNING", 0), false, false},
         {job_text("COMPLETING", 0, "Reason=TimeLimit"), false, false},
-        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false}}) {
+        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false},
+        {job_text("", 0), false, std::nullopt}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", text}}};
     const auto slurm = make_slurm_job(environment, fake.command());
@@ -108,13 +109,13 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
 TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
   Fake fake{{{"squeue", "6 7_0\n7 7_1\n"},
-             {"steps --jobs=7_1", "7_1.0\n"},
+             {"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_slurm_job(environment, fake.command());
   EXPECT_EQ(slurm->continue_run({}), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
-  EXPECT_EQ(fake.run.back(), "scancel 7_1.0");
+  EXPECT_EQ(fake.run.back(), "scancel 7_1.0 7_1.2");
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
@@ -139,7 +140,7 @@ TEST(Slurm, WarnsAShortJobAtItsBegin) {
 
 TEST(Slurm, GivesUpItsLostNodes) {
   Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "6"}, {"SLURM_MEM_PER_CPU", "1000"}};
-  Fake fake{{{"squeue --noheader --steps", "7.0\n7.batch\n"}}};
+  Fake fake{{{"squeue --noheader --steps", "7.0 lockstep-ranks\n7.batch batch\n"}}};
   Allocation left;
   left.nodes = {{"n1", 4, 3, 0}, {"n3", 4, 1, 0}};
   EXPECT_EQ(make_slurm_job(environment, fake.command())->keep_only(left, {"n2"}), "");
@@ -172,7 +173,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     EXPECT_TRUE(slurm->restarts_itself());
     EXPECT_EQ(slurm->continue_run({}), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
-    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);
+    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
     for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
   }
@@ -182,12 +183,14 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
   for (const auto& answer : {refused("Invalid job id specified"), kLate, base::Answer{},
                              base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
+    int asked = 0;
     const auto slurm = make_slurm_job(
-        environment, [&](const Words&) { return answer; }, std::chrono::milliseconds(1));
+        environment, [&](const Words&) { return ++asked, answer; }, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->allocation().nodes.size(), 1U);
     EXPECT_EQ(slurm->times().running + slurm->times().queued + slurm->daemon_port() + slurm->joules(), 0);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}));
+    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).has_value());
     EXPECT_FALSE(slurm->seconds_to_own_warning());
+    EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
     EXPECT_FALSE(slurm->continue_run({}) || slurm->reaches("n2"));
@@ -203,10 +206,19 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
         "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
   const auto pbs = make_pbs_job(environment, fake.command());
   pbs->allocation();
-  EXPECT_TRUE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}));
-  EXPECT_FALSE(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}));
-  EXPECT_FALSE(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}));
+  EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}), true);
+  EXPECT_EQ(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}), false);
   EXPECT_EQ(pbs->restarts(), 1);
+  const std::string limit =
+      "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    resources_used.walltime = ";
+  for (const auto& [said, cancelled] :
+       {std::pair{limit + "00:58:00\n", std::optional(false)},
+        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", true},
+        {limit + "00:30:00\n", true},  // the job was suspended
+        {"", std::nullopt}}) {
+    fake.answers["qstat"] = said;
+    EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}), cancelled) << said;
+  }
   for (const auto& [said, again, perhaps] :
        {std::tuple{"substate = 60", true, true},
         {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server", false,
@@ -239,24 +251,6 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "PBS ended the job (limit 2gb, used 2097153kb)");
 }
 
-TEST(Pbs, TriesAgainUntilQstatDescribesTheJob) {
-  const test::TempFolder folder;
-  Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
-  int queries = 0;
-  const auto run = [&](const Words& words) {
-    const bool is_busy = words[0] == "qstat" && ++queries == 1;
-    return base::Answer{.end = base::Answer::left,
-                        .status = is_busy ? 1 : 0,
-                        .output = is_busy ? "" : "Job Id: 7.x\n    run_count = 2\n",
-                        .errors = {},
-                        .whole = true};
-  };
-  const auto pbs = make_pbs_job(environment, run);
-  pbs->allocation();
-  EXPECT_EQ(pbs->restarts(), 1);
-  EXPECT_EQ(queries, 2);
-}
-
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {
   const auto record = cluster::qstat_fields(
@@ -285,7 +279,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
                              {"LOCKSTEP_SCRIPT", folder.write("my job", "true\n")},
                              {"SET", "a b"}};
   std::set<std::string> asked;
-  std::string script;
+  std::string script, more;
   const auto run = [&](const Words& words) {
     const auto command = words[0] == "env" ? words[3] : words[0];
     if (command == "qsub") script = base::read_text(words.back());
@@ -297,7 +291,8 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
     answer.status = 0;
     answer.output = command == "qsub" ? "101.server\n"
                                       : "Job Id: 100.server\n    run_count = 2\n"
-                                        "    Submit_arguments = -v X,SET=a b my job\n";
+                                        "    Submit_arguments = -v X,SET=a b my job\n" +
+                                            more;
     return answer;
   };
   const auto pbs = make_pbs_job(environment, run);
@@ -309,6 +304,9 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;
   EXPECT_EQ(pbs->submit_line({}), line);
+  environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
+  more = "    max_run_subjobs = 2\n";
+  EXPECT_EQ(pbs->continue_run({}), std::nullopt);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {
@@ -324,15 +322,17 @@ TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {
 class Launchers : public ::testing::Test {
  protected:
   Launchers() {
-    for (const char* name : {"srun", "mpirun", "mpiexec"}) {
-      std::ofstream(folder_ / name) << "#!/bin/sh\n";
-      std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
-    }
+    for (const char* name : {"srun", "mpirun", "mpiexec"}) add(name);
     const char* path = std::getenv("PATH");
     path_ = path ? path : "";
     ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
   }
   ~Launchers() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  void add(const char* name) const {
+    std::ofstream(folder_ / name) << "#!/bin/sh\n";
+    std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
+  }
 
   std::string words(bool slurm, const std::string& version, int64_t ranks_per_node, int relaunches = 0) {
     environment_[slurm ? "SLURM_JOB_ID" : "PBS_JOBID"] = "7";
@@ -342,6 +342,7 @@ class Launchers : public ::testing::Test {
         slurm ? make_slurm_job(environment_, fake_.command()) : make_pbs_job(environment_, fake_.command());
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
+    given.components = components_;
     Layout layout{.nodes = 2,
                   .ranks = 4,
                   .ranks_per_node = ranks_per_node,
@@ -357,11 +358,14 @@ class Launchers : public ::testing::Test {
   test::TempFolder folder_;
   std::string path_;
   Environment environment_;
+  int64_t components_ = 1;
   Fake fake_;
 };
 
 TEST_F(Launchers, SrunGetsTheLayoutAndTheNodesThatAreLeft) {
-  EXPECT_EQ(words(true, "", 2), "srun --kill-on-bad-exit=1 --cpus-per-task=4 --ntasks=4 --ntasks-per-node=2");
+  EXPECT_EQ(words(true, "", 2),
+            "srun --job-name=lockstep-ranks --kill-on-bad-exit=1 --cpus-per-task=4 --ntasks=4 "
+            "--ntasks-per-node=2");
   EXPECT_EQ(environment_["SLURM_PMIX_FENCE"] + environment_["OMP_NUM_THREADS"], "ring4");
   EXPECT_TRUE(words(true, "", 0, 1).ends_with("--overlap --nodes=2 --nodelist=n1,n2 --ntasks=4"));
 }
@@ -384,12 +388,21 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
       << five;
   fake_.answers["ompi_info"] = "mca:plm:tm:version\n";
   EXPECT_EQ(words(false, "mpirun (Open MPI) 4.1.4", 2).find("--hostfile"), std::string::npos);
+  components_ = 2;
+  EXPECT_TRUE(test::has(test::refusal_of([&] { words(true, "mpirun (Open MPI) 4.1.4", 2); }), "component"));
 }
 
 TEST_F(Launchers, PalsAndHydraGetTheirs) {
   environment_["LOCKSTEP_START"] = "mpiexec";
   EXPECT_EQ(words(false, "PALS 1.2.5", 2), "mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth");
-  EXPECT_TRUE(words(false, "HYDRA build", 2).starts_with("mpiexec -n 4 -ppn 2 -f nodes"));
+  const auto of_hydra = [&] { return words(false, "HYDRA build", 2); };
+  EXPECT_TRUE(test::has(test::refusal_of(of_hydra), "pbs_tmrsh"));
+  environment_["HYDRA_BOOTSTRAP"] = "ssh";
+  EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
+  environment_.erase("HYDRA_BOOTSTRAP");
+  add("pbs_tmrsh");
+  of_hydra();
+  EXPECT_EQ(environment_["HYDRA_LAUNCHER"] + environment_["HYDRA_LAUNCHER_EXEC"], "rshagent");
 }
 
 }  // namespace

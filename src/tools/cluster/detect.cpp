@@ -33,17 +33,12 @@ bool is_usable(const std::string& name, FoundSite& found) {
 
 using Blocks = std::vector<std::pair<std::string, Fields>>;
 
-std::string get(const Fields& fields, const std::string& key) {
-  const auto found = fields.find(key);
-  return found == fields.end() ? "" : found->second;
-}
-
 // Cores and GPUs of most nodes.
 std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
   std::map<std::pair<int64_t, int64_t>, int> kinds;
   for (const auto& [name, node] : nodes)
-    ++kinds[{number_of(get(node, "resources_available.ncpus")),
-             number_of(get(node, "resources_available.ngpus"))}];
+    ++kinds[{number_of(value(node, "resources_available.ncpus")),
+             number_of(value(node, "resources_available.ngpus"))}];
   if (kinds.empty()) return {};
   for (const auto& [kind, count] : kinds)
     notes.push_back(format("{} node(s) with {} ncpus and {} ngpus", count, kind.first, kind.second));
@@ -87,18 +82,18 @@ FoundSite read_pbs(const std::string& queues, const std::string& server, const s
   const auto node_blocks = qstat_blocks(nodes);
   const auto [cores, gpus] = common_kind(node_blocks, found.notes);
   const auto servers = qstat_blocks(server);
-  const auto default_queue = servers.empty() ? "" : get(servers[0].second, "default_queue");
+  const auto default_queue = servers.empty() ? "" : value(servers[0].second, "default_queue");
   for (const auto& [name, block] : qstat_blocks(queues)) {
-    const bool takes_jobs = get(block, "enabled") != "False" && get(block, "from_route_only") != "True";
+    const bool takes_jobs = value(block, "enabled") != "False" && value(block, "from_route_only") != "True";
     if (!takes_jobs || !is_usable(name, found)) continue;
     Queue queue;
     queue.name = name;
     if (!node_blocks.empty()) queue.gpus_per_node = gpus;
     queue.cores_per_node = cores;
-    queue.min_nodes = number_of(get(block, "resources_min.nodect"));
-    queue.max_nodes = number_of(get(block, "resources_max.nodect"));
+    queue.min_nodes = number_of(value(block, "resources_min.nodect"));
+    queue.max_nodes = number_of(value(block, "resources_max.nodect"));
     if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);
-    queue.max_time = std::chrono::seconds(seconds_in(get(block, "resources_max.walltime")));
+    queue.max_time = std::chrono::seconds(seconds_in(value(block, "resources_max.walltime")));
     if (queue.name == default_queue) found.site.queue = default_queue;
     found.site.queues.push_back(queue);
   }

@@ -249,6 +249,11 @@ std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answ
   return blocks;
 }
 
+std::string value(const Fields& fields, const std::string& name, const std::string& otherwise) {
+  const auto found = fields.find(name);
+  return found == fields.end() || found->second.empty() ? otherwise : found->second;
+}
+
 Fields qstat_fields(const std::string& answer) {
   Fields fields;
   std::string* last = nullptr;

@@ -76,6 +76,9 @@ JobStates parse_qstat(const std::string& answer, const std::vector<std::string>&
 
 using Fields = std::map<std::string, std::string>;
 
+/// The field; `otherwise` if it is missing or empty.
+std::string value(const Fields& fields, const std::string& name, const std::string& otherwise = "");
+
 /// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.
 Fields qstat_fields(const std::string& answer);
 

@@ -135,14 +135,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEnding = ".yaml";
-constexpr size_t kMaxBytes = 100'000;
-
-bool is_path(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(kEnding);
-}
 
 Site read_site_file(const std::string& path) {
-  return parse_site(base::read_small_file(path, kMaxBytes, "the site file"), path);
+  return parse_site(base::read_small_file(path, 100'000, "the site file"), path);
 }
 
 std::string shipped_folder() {
@@ -165,10 +160,6 @@ KnownSite known_site_at(const fs::path& path) {
   return known;
 }
 
-void add_folder(std::vector<std::string>& folders, const char* base, const char* below) {
-  if (base && *base) folders.push_back(*below ? (fs::path(base) / below).string() : base);
-}
-
 [[noreturn]] void unknown_site(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& known : known_sites()) names.push_back(known.name);
@@ -181,16 +172,17 @@ void add_folder(std::vector<std::string>& folders, const char* base, const char*
 }  // namespace
 
 std::vector<std::string> site_folders() {
-  std::vector<std::string> folders;
-  add_folder(folders, std::getenv("LOCKSTEP_SITES"), "");
-  folders.emplace_back("sites");
-  add_folder(folders, std::getenv("HOME"), ".config/lockstep/sites");
+  std::vector<std::string> folders = {"sites"};
+  if (const char* own = std::getenv("LOCKSTEP_SITES"); own && *own) folders.insert(folders.begin(), own);
+  if (const char* user = std::getenv("HOME"); user && *user)
+    folders.push_back(std::string(user) + "/.config/lockstep/sites");
   if (!base::home_folder().empty()) folders.push_back(shipped_folder());
   return folders;
 }
 
 Site load_site(const std::string& name_or_path) {
-  if (is_path(name_or_path)) return read_site_file(name_or_path);
+  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kEnding);
+  if (is_path) return read_site_file(name_or_path);
   for (const auto& folder : site_folders()) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;

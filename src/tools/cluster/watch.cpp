@@ -52,6 +52,12 @@ fs::path folder_of(const JobRecord& record) {
   return text.substr(0, text.find('\n'));
 }
 
+bool is_gone(const JobState& state) {
+  return state.kind == JobState::gone || state.kind == JobState::unknown;
+}
+
+}  // namespace
+
 std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
   if (folder.empty()) return std::nullopt;
   try {
@@ -60,12 +66,6 @@ std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
     return std::nullopt;
   }
 }
-
-bool is_gone(const JobState& state) {
-  return state.kind == JobState::gone || state.kind == JobState::unknown;
-}
-
-}  // namespace
 
 JobRecord parse_record(const std::string& text) {
   JobRecord record;  // a line that is still being written does not count

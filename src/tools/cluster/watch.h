@@ -25,6 +25,9 @@ struct JobRecord {
 
 JobRecord parse_record(const std::string& text);
 
+/// The run's status; nothing if it cannot be read now.
+std::optional<run_folder::StatusReport> report_on(const std::filesystem::path& folder);
+
 class JobWatch {
  public:
   /// `job`: the id that the scheduler gave it. The limits bound the wait for the record of a job that the

@@ -19,22 +19,6 @@ int64_t at_least_1(int64_t number) {
   return std::max<int64_t>(1, number);
 }
 
-int64_t least_cpus(const Allocation& given) {
-  return std::ranges::min_element(given.nodes, {}, &Node::cpus)->cpus;
-}
-
-int64_t all_tasks(const Allocation& given) {
-  return std::accumulate(given.nodes.begin(), given.nodes.end(), int64_t{0},
-                         [](int64_t sum, const Node& node) { return sum + node.tasks; });
-}
-
-// 0 if the nodes have different numbers
-int64_t tasks_on_each(const Allocation& given) {
-  const auto tasks = given.nodes.front().tasks;
-  const bool same = std::ranges::all_of(given.nodes, [&](const Node& node) { return node.tasks == tasks; });
-  return same ? tasks : 0;
-}
-
 // 0 = unknown
 int64_t cores_of_a_task(const Allocation& given) {
   int64_t cpus = given.cpus_per_task;
@@ -46,9 +30,7 @@ int64_t cores_of_a_task(const Allocation& given) {
 }
 
 void add_warnings(const Allocation& given, Layout& layout) {
-  const auto all = std::accumulate(given.nodes.begin(), given.nodes.end(), int64_t{0},
-                                   [](int64_t sum, const Node& node) { return sum + node.cpus; }) /
-                   given.threads_per_core;
+  const auto all = sum_of(&Node::cpus, given) / given.threads_per_core;
   const auto used = layout.ranks * layout.cores_per_rank;
   if (layout.ranks_per_node > layout.cores_per_node)
     layout.warnings.push_back(
@@ -70,17 +52,17 @@ int64_t gpus_in(const std::string& list) {
 
 }  // namespace
 
-std::string value(const Environment& environment, const std::string& name, const std::string& otherwise) {
-  const auto found = environment.find(name);
-  return found == environment.end() || found->second.empty() ? otherwise : found->second;
-}
-
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least) {
   const auto text = value(environment, name);
   if (text.empty()) return otherwise;
   const auto number = config::parse_int(text);
   if (number && *number >= least) return *number;
   throw InputError(format("{} must be an integer of at least {} (got {})", name, least, text), name);
+}
+
+int64_t sum_of(int64_t Node::*field, const Allocation& given) {
+  return std::accumulate(given.nodes.begin(), given.nodes.end(), int64_t{0},
+                         [&](int64_t sum, const Node& node) { return sum + node.*field; });
 }
 
 std::string short_name(const std::string& host) {
@@ -91,7 +73,7 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
   Layout layout;
   layout.nodes = static_cast<int64_t>(given.nodes.size());
   layout.threads_per_core = given.threads_per_core;
-  layout.cpus_per_node = least_cpus(given);
+  layout.cpus_per_node = std::ranges::min_element(given.nodes, {}, &Node::cpus)->cpus;
   layout.cores_per_node = at_least_1(layout.cpus_per_node / given.threads_per_core);
   const auto gpus = std::ranges::min_element(given.nodes, {}, &Node::gpus)->gpus;
   const auto wanted_cores = count(settings, "LOCKSTEP_CPUS_PER_RANK", 0, 1);
@@ -107,9 +89,12 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
     layout.ranks_per_node =
         at_least_1(layout.cores_per_node / at_least_1(wanted_cores > 0 ? wanted_cores : cores));
   } else if (given.components == 1) {
-    layout.ranks_per_node = tasks_on_each(given);
+    const auto tasks = given.nodes.front().tasks;
+    const bool same = std::ranges::count(given.nodes, tasks, &Node::tasks) == std::ssize(given.nodes);
+    layout.ranks_per_node = same ? tasks : 0;
   }
-  layout.ranks = layout.ranks_per_node > 0 ? layout.nodes * layout.ranks_per_node : all_tasks(given);
+  layout.ranks =
+      layout.ranks_per_node > 0 ? layout.nodes * layout.ranks_per_node : sum_of(&Node::tasks, given);
   if (layout.ranks_per_node > 0) {
     const auto most = at_least_1(layout.cores_per_node / layout.ranks_per_node);
     if (cores == 0 || cores > most) cores = most;
@@ -149,12 +134,6 @@ std::string of_all_components(const Environment& environment, int64_t components
   return list;
 }
 
-int64_t slurm_gpus(const Environment& environment) {
-  if (const auto here = value(environment, "SLURM_GPUS_ON_NODE"); !here.empty())
-    return config::parse_int(here).value_or(0);
-  return gpus_in(value(environment, "SLURM_JOB_GPUS", value(environment, "CUDA_VISIBLE_DEVICES")));
-}
-
 }  // namespace
 
 Allocation slurm_allocation(const Environment& environment, const std::vector<std::string>& names,
@@ -169,7 +148,9 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
   const auto tasks = list("SLURM_TASKS_PER_NODE", "1");
   const auto sizes = list("SLURM_JOB_NUM_NODES", "1");
   const bool gpus_are_bound = !value(environment, "SLURM_GPUS_PER_TASK").empty() || given.components > 1;
-  const auto gpus = gpus_are_bound ? 0 : slurm_gpus(environment);
+  const auto here = value(environment, "SLURM_GPUS_ON_NODE");
+  const auto ids = value(environment, "SLURM_JOB_GPUS", value(environment, "CUDA_VISIBLE_DEVICES"));
+  const auto gpus = gpus_are_bound ? 0 : here.empty() ? gpus_in(ids) : config::parse_int(here).value_or(0);
   const auto nodes = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   const auto at = [](const auto& values, size_t i) { return i < values.size() ? values[i] : int64_t{1}; };
   for (size_t i = 0; i < std::max<size_t>(nodes, 1); ++i)
@@ -177,7 +158,7 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
   // SLURM_NTASKS is set if tasks were requested. If it does not match, it comes from an outer job.
   given.tasks_requested =
       given.components > 1 ||
-      config::parse_int(value(environment, "SLURM_NTASKS")).value_or(-1) == all_tasks(given);
+      config::parse_int(value(environment, "SLURM_NTASKS")).value_or(-1) == sum_of(&Node::tasks, given);
   if (given.components == 1)
     given.cpus_per_task = config::parse_int(value(environment, "SLURM_CPUS_PER_TASK")).value_or(0);
   const auto all_gpus = config::parse_int(value(environment, "SLURM_GPUS")).value_or(0);
@@ -195,19 +176,16 @@ namespace {
 std::map<std::string, Node> chunks_by_host(const Environment& record) {
   std::map<std::string, Node> hosts;
   const auto names = base::split(value(record, "exec_host"), '+');
-  auto chunks = value(record, "exec_vnode");
-  size_t number = 0;
-  for (size_t open; (open = chunks.find('(')) != std::string::npos; ++number) {
-    const auto close = std::min(chunks.find(')'), chunks.size());
-    auto& host = hosts.try_emplace(number < names.size() ? short_name(names[number]) : "", Node{"", 0, 0, 0})
-                     .first->second;
-    auto text = chunks.substr(open + 1, close - open - 1);
+  const auto chunks = base::split(value(record, "exec_vnode"), ')');
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const auto name = i < names.size() ? short_name(names[i]) : "";
+    auto& host = hosts.try_emplace(name, Node{"", 0, 0, 0}).first->second;
+    auto text = chunks[i];
     std::ranges::replace(text, '+', ':');
     for (const auto& word : base::split(text, ':')) {
       if (word.starts_with("ncpus=")) host.cpus += config::parse_int(word.substr(6)).value_or(0);
       if (word.starts_with("ngpus=")) host.gpus += config::parse_int(word.substr(6)).value_or(0);
     }
-    chunks.erase(0, close + 1);
   }
   return hosts;
 }
@@ -238,7 +216,7 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
   if (given.nodes.empty())
     throw InputError("the node file of the job is empty", value(environment, "PBS_NODEFILE"));
   // with one line per host and no mpiprocs, the user requested no ranks
-  given.tasks_requested = all_tasks(given) != static_cast<int64_t>(given.nodes.size()) ||
+  given.tasks_requested = sum_of(&Node::tasks, given) != static_cast<int64_t>(given.nodes.size()) ||
                           value(record, "Resource_List.select").find("mpiprocs=") != std::string::npos;
   return given;
 }

@@ -43,9 +43,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr int kStillRunning = run_folder::kRunning;
-
-// At blanks.
 std::vector<std::string> words_in(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
@@ -58,40 +55,16 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// train.as_world in the config and the last --set. This program has no libtorch, and so no tables of keys.
-int64_t as_world_in(const config::ConfigText& config, const std::vector<std::string>& arguments) {
-  std::string found;
-  const auto find = [](const config::YamlNode& map, const char* key) -> const config::YamlNode* {
-    for (const auto& [name, node] : map.entries) {
-      if (name->text == key) return node.get();
-    }
-    return nullptr;
-  };
-  const auto root = config::parse_yaml(config.text, config.name);
-  if (const auto* train = find(*root, "train")) {
-    if (const auto* node = find(*train, "as_world")) found = node->text;
-  }
-  constexpr std::string_view kSet = "train.as_world=";
-  for (const auto& word : arguments) {
-    const auto at = word.starts_with("--set=") ? word.substr(6) : word;
-    if (at.starts_with(kSet)) found = at.substr(kSet.size());
-  }
-  return std::max<int64_t>(0, base::number_in(found).value_or(0));
-}
-
 // Whether the host's kernel answers at the port in time; a refusal is an answer.
 bool answers(const std::string& host, int port, std::chrono::milliseconds limit) {
-  addrinfo wanted{}, *found = nullptr;
+  addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &found) != 0)
-    return true;  // a name that is unknown here says nothing about its node
+  // a name that is unknown here, or a lack of sockets, says nothing about the node
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return true;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) {  // which says nothing about the node either
-    ::freeaddrinfo(found);
-    return true;
-  }
+  if (!socket) return true;
   int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  ::freeaddrinfo(found);
   if (error == EINPROGRESS) {
     pollfd ready{socket.number(), POLLOUT, 0};
     if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return false;
@@ -168,13 +141,6 @@ class Job {
              static_cast<double>(times.running > 0 ? times.running : seconds_of_session());
   }
 
-  // What --allocation passes to rank 0.
-  std::string allocation_text() const {
-    int64_t cpus = 0, gpus = 0;
-    for (const auto& node : allocation_.nodes) cpus += node.cpus, gpus += node.gpus;
-    return format("{:.0f},{},{},{}", began_, cpus / allocation_.threads_per_core, gpus, queued_);
-  }
-
   int64_t restarts() const { return std::max(job_->restarts(), count(environment_, "LOCKSTEP_RESTART", 0)); }
 
   void lay_out_ranks(bool is_training) {
@@ -212,6 +178,7 @@ class Job {
     record("file", run_file_);
     prepare(true);
     read_as_world();
+    saved_before_ = base::number_in(value(environment_, "LOCKSTEP_SAVED_STEP"));
     if (const auto status = find_run_to_continue()) return *status;
     auto status = train_once();
     while (relaunch(status)) status = train_once();
@@ -228,22 +195,38 @@ class Job {
   }
   std::string errors_file(int attempt) const { return own_file(format("errors{}", attempt)); }
 
-  // The number of ranks of the run, on any number of processes; 0 if a lost rank ends the run.
+  // train.as_world in the config and the last --set, or 0 if a lost rank ends the run. This program has no
+  // libtorch, and so no tables of keys.
   void read_as_world() {
     if (max_relaunches_ == 0 || allocation_.components > 1) return;
+    std::string found;
     try {
-      as_world_ = as_world_in(config::read_config_text(config_), arguments_);
+      const auto config = config::read_config_text(config_);
+      const auto root = config::parse_yaml(config.text, config.name);
+      for (const auto& [section, map] : root->entries) {
+        for (const auto& [key, node] : map->entries)
+          if (section->text == "train" && key->text == "as_world") found = node->text;
+      }
     } catch (const Error&) {  // the ranks report it
+      return;
     }
+    constexpr std::string_view kSet = "train.as_world=";
+    for (const auto& word : arguments_) {
+      const auto setting = word.starts_with("--set=") ? word.substr(6) : word;
+      if (setting.starts_with(kSet)) found = setting.substr(kSet.size());
+    }
+    as_world_ = std::max<int64_t>(0, base::number_in(found).value_or(0));
   }
 
   int train_once() {
     base::replace_file(run_file_, "");
     fs::remove(errors_file(relaunches_), none_);
+    const auto cores = sum_of(&Node::cpus, allocation_) / allocation_.threads_per_core;
     RanksPlan plan{
         .launcher = launcher_,
         .words = {program_, "train", config_, "--resume", run_.empty() ? "auto" : run_, "--run-file",
-                  run_file_, "--errors", errors_file(relaunches_), "--allocation", allocation_text()},
+                  run_file_, "--errors", errors_file(relaunches_), "--allocation",
+                  format("{:.0f},{},{},{}", began_, cores, sum_of(&Node::gpus, allocation_), queued_)},
         .environment = environment_,
         .run_file = run_file_,
         .errors_file = errors_file(relaunches_),
@@ -262,7 +245,8 @@ class Job {
     // launchers change exit statuses and may exit before their ranks, so the run folder has the result
     const auto until = std::chrono::steady_clock::now() + 10s;
     auto status = status_of_run(run_);
-    for (; status == kStillRunning && std::chrono::steady_clock::now() < until; status = status_of_run(run_))
+    for (; status == run_folder::kRunning && std::chrono::steady_clock::now() < until;
+         status = status_of_run(run_))
       std::this_thread::sleep_for(200ms);
     return status;
   }
@@ -270,11 +254,10 @@ class Job {
   // A restarted job continues its own run, and a link of a chain that of the link before. Returns the exit
   // status if there is nothing to continue.
   std::optional<int> find_run_to_continue() {
-    const auto link = value(environment_, "LOCKSTEP_LINK", "1");
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || link == "1") return std::nullopt;
+      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK", "1") == "1") return std::nullopt;
       say("the chain has ended: an earlier link was cancelled or did not start a run");
       return kFailed;
     }
@@ -285,23 +268,23 @@ class Job {
     if (status == kDone) return kDone;
     if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
     if (job_->restarts() == 0 && status != kStoppedEarly) {
-      say(status == kStillRunning ? "the run is still running: this link does not take it over"
-                                  : "the run failed: this link does not retry it");
+      say(status == run_folder::kRunning ? "the run is still running: this link does not take it over"
+                                         : "the run failed: this link does not retry it");
       return kFailed;
     }
     run_ = folder;
+    saved_before_ = saved_step();
     return std::nullopt;
   }
 
   int finish(int status) {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
     if (has_trained_) report_run();
-    if (status != kFailed && status != kStillRunning) end_.out_of_memory.clear();
+    if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory.clear();
     if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded(signals_.stop);
     report_memory();
-    if (status == kStillRunning)
-      say("the launcher has exited, but its run is still marked as running: check for processes on the "
-          "nodes");
+    if (status == run_folder::kRunning)
+      say("the launcher has exited, but its run is marked as running: check for processes on the nodes");
     if (status == run_folder::kStoppedOnRequest) say("stopped on request: it stays stopped");
     if (status == kStoppedEarly) return continue_run();
     forget_run_file();
@@ -372,29 +355,34 @@ class Job {
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (job_->was_cancelled(signals_.stop)) {
-      say("cancelled, with a checkpoint: it stays stopped");
+    if (const auto is_cancelled = job_->was_cancelled(signals_.stop); is_cancelled.value_or(true)) {
+      say(is_cancelled ? "cancelled, with a checkpoint: it stays stopped"
+                       : "the scheduler does not tell whether the job was cancelled: it stays stopped");
       if (is_chain_) fs::remove(run_file_, none_);
-      forget_run_file();
-      say_how_to_continue();
-      return kStoppedEarly;
+      return stay_stopped();
     }
     if (is_chain_) {
       say("stopped early; the next link of the chain continues");
       return kStoppedEarly;
     }
-    if (restarts() >= max_restarts_) {
-      say(format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(), max_restarts_));
-      forget_run_file();
-      say_how_to_continue();
-      return kStoppedEarly;
+    const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
+    if (is_stuck || restarts() >= max_restarts_) {
+      say(is_stuck ? "stopped early without a step since the last restart: request more time"
+                   : format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(),
+                            max_restarts_));
+      return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    const auto next = job_->continue_run(settings_of_lockstep());
+    Environment settings;
+    for (const auto& [name, setting] : environment_) {
+      const bool is_own = name.starts_with("LOCKSTEP_") || name == "CONFIG" || name == "SET";
+      if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
+    }
+    settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
+    const auto next = job_->continue_run(settings);
     if (!next) {
-      say("this site does not let a job submit a job: see lockstep submit --chain");
-      say_how_to_continue();
-      return kStoppedEarly;
+      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
+      return stay_stopped();
     }
     if (next->empty()) {
       restarts_ = true;
@@ -406,13 +394,10 @@ class Job {
     return kStoppedEarly;  // not 0, which would release a job that depends on this one's success
   }
 
-  Environment settings_of_lockstep() const {
-    Environment all;
-    for (const auto& [name, setting] : environment_) {
-      const bool is_own = name.starts_with("LOCKSTEP_") || name == "CONFIG" || name == "SET";
-      if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") all[name] = setting;
-    }
-    return all;
+  int stay_stopped() {
+    forget_run_file();
+    say_how_to_continue();
+    return kStoppedEarly;
   }
 
   // ---- lost ranks ----
@@ -430,30 +415,43 @@ class Job {
     return names;
   }
 
-  // A node is lost if its kernel or the scheduler's daemon on it does not answer.
+  // 16 at once: each may take 30 s, and is work for the scheduler.
+  static std::vector<char> ask_all(size_t count, const std::function<char(size_t)>& ask) {
+    std::vector<char> answers;
+    while (answers.size() < count) {
+      std::vector<std::future<char>> batch;
+      for (size_t i = answers.size(); i < count && batch.size() < 16; ++i)
+        batch.push_back(std::async(std::launch::async, ask, i));
+      for (auto& answer : batch) answers.push_back(answer.get());
+    }
+    return answers;
+  }
+
+  // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
+  // answers, a firewall may be the reason.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
-    std::vector<std::future<bool>> alive;  // at once: each may take 30 s
-    for (const auto& name : names)
-      alive.push_back(std::async(std::launch::async, [&, port] {
-        return (port == 0 || answers(name, port, node_timeout_)) && job_->reaches(name);
-      }));
+    const auto answered =
+        ask_all(names.size(), [&](size_t i) { return port == 0 || answers(names[i], port, node_timeout_); });
+    const bool none_answered = std::ranges::count(answered, true) == 0;
+    const auto alive = ask_all(names.size(), [&](size_t i) {
+      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(answered[i]);
+    });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)
-      if (!alive[i].get()) lost.push_back(names[i]);
+      if (!alive[i]) lost.push_back(names[i]);
     return lost;
   }
 
   bool relaunch(int status) {
-    if ((status != kFailed && status != kStillRunning) || signals_.stop.signal != 0) return false;
+    if ((status != kFailed && status != run_folder::kRunning) || signals_.stop.signal != 0) return false;
     const bool is_out_of_memory = !end_.out_of_memory.empty() && !end_.is_guess;
     if (max_relaunches_ == 0 || allocation_.components > 1 || is_out_of_memory) return false;
     if (as_world_ == 0) {
       if (layout_.ranks > 1 && !errors().empty() && only_ranks_were_lost(errors(), false))
         say(lost_ranks() +
-            ": with train.as_world the job would have restarted the ranks on the nodes that are left "
-            "(docs/how-to/elastic.md)");
+            ": with train.as_world the job would have restarted the ranks (docs/how-to/elastic.md)");
       return false;
     }
     const auto lost = find_lost_nodes();
@@ -477,12 +475,19 @@ class Job {
     for (const auto& line : errors()) {
       const auto fault = base::fault_in(line);
       if (!fault || fault->ranks.empty()) continue;
-      std::vector<std::string> ranks;
-      for (const int rank : fault->ranks) ranks.push_back(format("{}", rank));
-      return ranks.size() == 1 ? format("rank {} was lost", ranks[0])
-                               : format("ranks {} were lost", base::join(ranks, ", "));
+      return base::rank_list(fault->ranks) + (fault->ranks.size() == 1 ? " was lost" : " were lost");
     }
     return "the ranks were lost";
+  }
+
+  // Of the newest checkpoint.
+  std::optional<int64_t> saved_step() const {
+    std::optional<int64_t> newest;
+    std::error_code unreadable;
+    if (run_.empty()) return newest;
+    for (const auto& path : base::checkpoints_in(run_ + "/checkpoints", unreadable))
+      newest = std::max(newest, base::step_in_name(path.filename().string()));
+    return newest;
   }
 
   int64_t last_step() const {
@@ -514,17 +519,15 @@ class Job {
   void leave_out(const std::vector<std::string>& lost) {
     std::erase_if(allocation_.nodes,
                   [&](const Node& node) { return std::ranges::count(lost, node.name) > 0; });
-    const auto nodes = allocation_.nodes.size();
-    const auto newest = run_.empty() ? "" : base::newest_by_name(run_ + "/checkpoints");
-    const auto saved = base::step_in_name(fs::path(newest).filename().string());
-    say(format("{}; continuing with {}{} node{} {} (relaunch {} of at most {})", what_is_lost(lost),
-               lost.empty() ? "the same " : "", nodes, nodes == 1 ? "" : "s",
+    const auto saved = saved_step();
+    say(format("{}; continuing with {}{} {} (relaunch {} of at most {})", what_is_lost(lost),
+               lost.empty() ? "the same " : "", base::counted(std::ssize(allocation_.nodes), "node"),
                saved ? format("after step {}", *saved) : "from the first step", relaunches_ + 1,
                max_relaunches_));
     ++relaunches_;
     record("relaunch", format("{}{}{}", relaunches_, lost.empty() ? "" : " without ", base::join(lost, " ")));
     if (const auto warning = job_->keep_only(allocation_, lost); !warning.empty()) say("warning: " + warning);
-    end_leftovers();
+    end_leftovers(signals_);
     lay_out_ranks(true);
     say("start: " + base::join(launcher_.words, " "));
   }
@@ -583,6 +586,7 @@ class Job {
   int64_t queued_ = 0;
   int relaunches_ = 0;
   std::optional<int64_t> lost_at_;
+  std::optional<int64_t> saved_before_;  // the step of the newest checkpoint when this restart began
   std::error_code none_;
 };
 

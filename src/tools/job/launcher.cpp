@@ -1,6 +1,4 @@
 // The command that starts the ranks: srun, Open MPI, PALS or Hydra.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -36,7 +34,7 @@ bool is_here(const std::string& command) {
 }
 
 std::string choose_command(const Start& start, const Environment& environment, const RunCommand& run) {
-  const auto chosen = value(environment, "LOCKSTEP_START");
+  auto chosen = value(environment, "LOCKSTEP_START");
   if (!chosen.empty() && chosen != "srun" && chosen != "mpirun" && chosen != "mpiexec")
     throw InputError(
         format("LOCKSTEP_START must be srun, mpirun or mpiexec (got {})", base::printable(chosen)),
@@ -63,7 +61,8 @@ class Builder {
     if (per_node > 0 && per_node * width > layout_.cpus_per_node)
       width = std::max<int64_t>(1, layout_.cpus_per_node / per_node);
     // srun does not inherit sbatch's --cpus-per-task; a rank that fails ends the step
-    Words words = {"srun", "--kill-on-bad-exit=1", format("--cpus-per-task={}", width)};
+    Words words = {"srun", format("--job-name={}", kStepName), "--kill-on-bad-exit=1",
+                   format("--cpus-per-task={}", width)};
     if (start_.allocation.components > 1)
       words.push_back(format("--het-group=0-{}", start_.allocation.components - 1));
     if (per_node > 0)
@@ -83,7 +82,6 @@ class Builder {
 
   Words open_mpi(const std::string& command, bool is_5) {
     Words words = {command};
-    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     is_5 ? add_version_5(words) : add_version_4(words);
     add(words, {"-n", format("{}", layout_.ranks)});
     if (start_.job.is_slurm()) {
@@ -104,14 +102,18 @@ class Builder {
     Words words = {command, "-n", format("{}", layout_.ranks), "-ppn", most_ranks_on_a_node()};
     if (start_.job.is_slurm()) return words;
     add(words, {"-f", value(environment_, "PBS_NODEFILE")});
-    // hydra seldom supports PBS, and would need ssh between the nodes
-    const bool is_set = !(value(environment_, "HYDRA_LAUNCHER") + value(environment_, "HYDRA_LAUNCHER_EXEC") +
-                          value(environment_, "HYDRA_BOOTSTRAP"))
-                             .empty();
-    if (layout_.nodes > 1 && !is_set && is_here("pbs_tmrsh")) {
-      environment_["HYDRA_LAUNCHER"] = "rsh";
-      environment_["HYDRA_LAUNCHER_EXEC"] = start_.agent;
-    }
+    // hydra seldom supports PBS, and would use ssh, which PBS does not control
+    const bool is_chosen = std::ranges::any_of(environment_, [](const auto& entry) {
+      return !entry.second.empty() &&
+             base::is_among(entry.first, {"HYDRA_LAUNCHER*", "HYDRA_BOOTSTRAP*", "I_MPI_HYDRA_BOOTSTRAP*"});
+    });
+    if (layout_.nodes == 1 || is_chosen) return words;
+    if (!is_here("pbs_tmrsh"))
+      throw InputError(format("without pbs_tmrsh, {} would start ranks with ssh, outside PBS", command),
+                       "PATH",
+                       "add PBS's commands to PATH, or set HYDRA_LAUNCHER=ssh if the site allows that");
+    environment_["HYDRA_LAUNCHER"] = "rsh";
+    environment_["HYDRA_LAUNCHER_EXEC"] = start_.agent;
     return words;
   }
 

@@ -14,9 +14,7 @@ namespace lockstep::job {
 
 using Environment = std::map<std::string, std::string>;
 using cluster::RunCommand;
-
-/// The variable; `otherwise` if it is not set or empty.
-std::string value(const Environment& environment, const std::string& name, const std::string& otherwise = "");
+using cluster::value;
 
 /// The variable as a number. InputError unless it is an integer of at least `least`.
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least = 0);
@@ -40,6 +38,9 @@ struct Allocation {
   int64_t cpus_per_task = 0;     ///< that the user requested, as the scheduler counts them; 0 = none
   int64_t components = 1;        ///< of a heterogeneous Slurm job
 };
+
+/// Of all nodes.
+int64_t sum_of(int64_t Node::*field, const Allocation& given);
 
 /// `names`: of the nodes. `threads`: per core in what Slurm counts.
 Allocation slurm_allocation(const Environment& environment, const std::vector<std::string>& names,
@@ -97,7 +98,8 @@ class OwnJob {
     int64_t running = 0, queued = 0;
   };
   virtual Times times() = 0;
-  virtual bool was_cancelled(const StopSignal& stop) = 0;
+  /// Nothing if the scheduler does not answer.
+  virtual std::optional<bool> was_cancelled(const StopSignal& stop) = 0;
   /// The scheduler may restart the job after this stop, which only a later start can tell.
   virtual bool may_restart(const StopSignal&) { return false; }
   /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. Returns the id of
@@ -114,8 +116,8 @@ class OwnJob {
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;
-  /// Whether the scheduler can start a process on the node.
-  virtual bool reaches(const std::string& node) = 0;
+  /// Whether the scheduler can start a process on the node; nothing if it does not tell.
+  virtual std::optional<bool> reaches(const std::string& node) = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
@@ -143,6 +145,9 @@ std::vector<std::string> qsub_options(const Environment& record, const Environme
                                       int64_t restart);
 
 // ---- the command that starts the ranks: srun, or mpirun or mpiexec of the installed MPI ----
+
+/// The name of the steps that srun starts for this job.
+constexpr const char* kStepName = "lockstep-ranks";
 
 struct Launcher {
   std::vector<std::string> words;  ///< the program follows them

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -65,7 +64,7 @@ class PbsJob : public OwnJob {
 
   // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
   std::string memory_exceeded(const StopSignal& stop) override {
-    if (!was_cancelled(stop)) return "";
+    if (stop.signal != SIGTERM || is_past_walltime(stop)) return "";
     const auto fields = record_now();
     const auto bytes = [](const std::string& text) {
       const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -77,25 +76,34 @@ class PbsJob : public OwnJob {
     return format("PBS ended the job (limit {}, used {})", limit, used);
   }
 
-  // PBS sends SIGTERM for a qdel, a pre-emption and the walltime. Only the clock tells the last one apart.
-  bool was_cancelled(const StopSignal& stop) override {
-    const auto limit = cluster::seconds_in(value(record_, "Resource_List.walltime"));
-    const bool is_over = limit > 0 && stop.job_seconds + 2 >= limit;
-    return stop.signal == SIGTERM && !is_over;
+  // PBS sends SIGTERM for a qdel, a pre-emption and the walltime. The clock tells the last one apart, unless
+  // the job was suspended or its walltime changed, so PBS must confirm it. Its own count of seconds may lag.
+  std::optional<bool> was_cancelled(const StopSignal& stop) override {
+    if (stop.signal != SIGTERM || !is_past_walltime(stop)) return stop.signal == SIGTERM;
+    const auto fields = record_now();
+    if (fields.empty()) return std::nullopt;
+    const auto seconds = [&](const char* name) { return cluster::seconds_in(value(fields, name)); };
+    return was_deleted(fields) ||
+           seconds("resources_used.walltime") + 180 < seconds("Resource_List.walltime");
   }
 
   // From 60 on: by qrerun, or after a pre-emption.
   bool restarts_itself() override { return value(record_now(), "substate").starts_with("6"); }
 
   bool may_restart(const StopSignal& stop) override {
-    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" &&
-           value(record_now(), "comment").find(" and terminated by ") == std::string::npos;  // by qdel
+    return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" && !was_deleted(record_now());
   }
 
   std::optional<std::string> continue_run(const Environment& settings) override {
     if (record_.empty()) read_record();  // the server may have been busy before
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
+      return std::nullopt;
+    }
+    const auto array = get("PBS_ARRAY_ID");
+    const auto fields = [&] { return cluster::qstat_fields(run({"qstat", "-f", array}).output); };
+    if (!array.empty() && fields().contains("max_run_subjobs")) {  // the new job would not count
+      log::warning("the array limits how many of its tasks run at once, so this task is not resubmitted");
       return std::nullopt;
     }
     const auto script = get("LOCKSTEP_SCRIPT");
@@ -125,16 +133,19 @@ class PbsJob : public OwnJob {
     }
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
-    log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    log::warning(answer.end == base::Answer::late
+                     ? "qsub timed out and may have submitted the job: look with qselect -N " + options[1] +
+                           " before you submit again"
+                     : "qsub: " + base::printable(base::trimmed(answer.errors), 300));
     return std::nullopt;
   }
 
   int daemon_port() override { return 15003; }  // of pbs_mom
 
-  bool reaches(const std::string& node) override {
+  std::optional<bool> reaches(const std::string& node) override {
     const auto answer = run({"pbs_tmrsh", node, "true"});
-    return answer.good() ||
-           answer.end == base::Answer::not_started;  // without pbs_tmrsh, the open port decides
+    if (answer.end == base::Answer::not_started) return std::nullopt;
+    return answer.good();
   }
 
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
@@ -151,6 +162,15 @@ class PbsJob : public OwnJob {
   }
 
  private:
+  bool is_past_walltime(const StopSignal& stop) const {
+    const auto limit = cluster::seconds_in(value(record_, "Resource_List.walltime"));
+    return limit > 0 && stop.job_seconds + 2 >= limit;
+  }
+
+  static bool was_deleted(const Environment& fields) {  // by qdel
+    return value(fields, "comment").find(" and terminated by ") != std::string::npos;
+  }
+
   Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
 
   // Without it a restarted job would neither find its own run nor ask for the same resources.
@@ -192,23 +212,19 @@ std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
 }
 
 std::string with_settings(const std::string& script, const Environment& settings) {
-  const std::string begin = "# lockstep: settings of the job before", end = "# lockstep: end of the settings";
-  std::string text;
-  bool is_skipping = false, is_done = false;
-  for (const auto& line : base::split(script, '\n')) {
-    if (line == begin) is_skipping = true;
-    const auto start = line.find_first_not_of(" \t");
-    if (!is_done && (is_skipping || (start != std::string::npos && line[start] != '#'))) {
-      text += begin + "\n";
-      for (const auto& [name, setting] : settings)
-        text += format("export {}={}\n", name, cluster::quoted(setting));
-      text += end + "\n";
-      is_done = true;
-    }
-    if (!is_skipping) text += line + "\n";
-    if (line == end) is_skipping = false;
+  const std::string begin = "# lockstep: settings of the job before\n",
+                    end = "# lockstep: end of the settings\n";
+  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
+  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
+    text.erase(from, to + end.size() - from);
+  for (const auto& [name, setting] : settings)
+    block += format("export {}={}\n", name, cluster::quoted(setting));
+  size_t command = 0;
+  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
+    if (text[start] != '#' && text[start] != '\n') break;
+    command = text.find('\n', start) + 1;
   }
-  return text;
+  return text.insert(command, block + end);
 }
 
 namespace {

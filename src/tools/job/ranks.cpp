@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <thread>
@@ -25,7 +24,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/control_groups.h"
-#include "trainer/run_folder/status.h"
+#include "tools/cluster/watch.h"
 
 namespace lockstep::job {
 namespace {
@@ -39,10 +38,6 @@ constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ran
 
 bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
-}
-
-const char* name_of_signal(int signal) {
-  return signal == SIGUSR1 ? "SIGUSR1" : signal == SIGUSR2 ? "SIGUSR2" : "SIGTERM";
 }
 
 }  // namespace
@@ -82,18 +77,16 @@ std::string folder_in(const std::string& run_file) {
 
 namespace {
 
-// Nothing if the folder cannot be read now.
-std::optional<int> status_if_readable(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;
-  try {
-    return run_folder::job_status(folder).exit_status;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+// 2^62 and above is no limit.
+std::string gigabytes_in(const fs::path& file) {
+  const auto number = base::number_in(base::first_line(file));
+  if (!number || *number >= (1LL << 62)) return "unknown";
+  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
 }
 
-// Processes below this one, at any depth: all, or those with the name.
-std::vector<pid_t> descendants(const std::string& name = "") {
+}  // namespace
+
+std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name) {
   std::map<pid_t, std::vector<pid_t>> children;
   std::map<pid_t, std::string> names;
   std::error_code none;
@@ -113,21 +106,13 @@ std::vector<pid_t> descendants(const std::string& name = "") {
     const auto parent = open.back();
     open.pop_back();
     for (const auto child : children[parent]) {
+      if (std::ranges::count(others, child) > 0) continue;
       open.push_back(child);
       if (name.empty() || names[child] == name.substr(0, 15)) found.push_back(child);
     }
   }
   return found;
 }
-
-// 2^62 and above is no limit.
-std::string gigabytes_in(const fs::path& file) {
-  const auto number = base::number_in(base::first_line(file));
-  if (!number || *number >= (1LL << 62)) return "unknown";
-  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
-}
-
-}  // namespace
 
 int64_t seconds_of_session() {
   const auto stat = base::first_line(format("/proc/{}/stat", ::getsid(0)));
@@ -140,8 +125,9 @@ int64_t seconds_of_session() {
   return base::number_in(base::first_line("/proc/uptime")).value_or(0) - ticks / ::sysconf(_SC_CLK_TCK);
 }
 
-int status_of_run(const std::string& folder) {
-  return status_if_readable(folder).value_or(kFailed);
+int status_of_run(const std::string& folder, int otherwise) {
+  const auto report = cluster::report_on(folder);
+  return report ? report->exit_status : otherwise;
 }
 
 void note_signal(int signal, StopSignal& stop) {
@@ -149,11 +135,11 @@ void note_signal(int signal, StopSignal& stop) {
   if (stop.signal != SIGTERM) stop.signal = signal;
 }
 
-void end_leftovers() {
+void end_leftovers(const JobSignals& signals) {
   const auto until = Clock::now() + 5s;
-  auto left = descendants();
+  auto left = descendants(signals.others);
   if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
-  for (; !left.empty() && Clock::now() < until; left = descendants()) {
+  for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
   }
@@ -189,11 +175,6 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
 
 namespace {
 
-bool has_text(const std::string& file) {
-  std::error_code failed;
-  return fs::file_size(file, failed) > 0 && !failed;
-}
-
 class RanksRun {
  public:
   RanksRun(OwnJob& job, JobSignals& signals, RanksPlan plan)
@@ -213,21 +194,15 @@ class RanksRun {
     const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
     const auto kills = memory_kills(memory_mark());
-    if (!kills.is_guess) return {status_, killed_for_memory(kills_before)};
-    if (kills.count <= kills_before || !memory_line_.empty()) return {status_, memory_line_};
-    return {status_, format("perhaps ({})", kills.limits), true};
+    const auto killed = kills.count - kills_before;
+    if (killed <= 0 || (kills.is_guess && !memory_line_.empty())) return {status_, memory_line_};
+    if (kills.is_guess) return {status_, format("perhaps ({})", kills.limits), true};
+    return {status_,
+            format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits)};
   }
 
  private:
   std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
-
-  std::string killed_for_memory(int64_t before) const {
-    const auto kills = memory_kills(memory_mark());
-    const auto killed = kills.count - before;
-    if (killed > 0)
-      return format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits);
-    return memory_line_;
-  }
 
   void start() {
     std::array<int, 2> ends{-1, -1};
@@ -236,14 +211,10 @@ class RanksRun {
     errors_ = base::Descriptor(ends[0]);
     const base::Descriptor write(ends[1]);
     ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
-    base::Program program{.argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number()};
+    base::Program program{
+        .argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number(), .without = {"*"}};
     program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
     for (const auto& [name, setting] : plan_.environment) program.settings.push_back(name + "=" + setting);
-    for (char** entry = environ; *entry; ++entry) {
-      const std::string_view text = *entry;
-      const std::string name(text.substr(0, text.find('=')));
-      if (!plan_.environment.contains(name)) program.without.push_back(name);
-    }
     if (const int code = base::start_program(program, child_); code != 0)
       throw InputError(format("{} cannot be started: {}", program.argv[0], std::strerror(code)),
                        program.argv[0]);
@@ -287,16 +258,15 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("SIGUSR1 ignored: this job is shorter than the lead time of its --signal; it gets another one when "
-          "a "
-          "fifth of its time is left");
+      say("SIGUSR1 ignored: this job is too short for its --signal; it gets another when a fifth of its time "
+          "is left");
       return;
     }
     note_signal(signal, signals_.stop);
     if (signal == SIGTERM) say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
-    say(format("got {}, {}", name_of_signal(signal),
+    say(format("got SIG{}, {}", ::sigabbrev_np(signal),
                ranks_have_it ? "which the ranks received as well" : "forwarding it to the ranks"));
     if (!ranks_have_it) pending_ = signal;
   }
@@ -325,31 +295,40 @@ class RanksRun {
       for (const auto rank : local_ranks()) ::kill(rank, signal);
   }
 
-  std::vector<pid_t> local_ranks() const { return descendants(fs::path(plan_.words[0]).filename().string()); }
+  std::vector<pid_t> local_ranks() const {
+    return descendants(signals_.others, fs::path(plan_.words[0]).filename().string());
+  }
 
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
     if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < 200ms) return;
     looked_ = Clock::now();
-    if (!errors_since_ && plan_.survives_losses && has_text(plan_.errors_file)) errors_since_ = Clock::now();
+    if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
+      errors_since_ = Clock::now();
     const bool is_stopping = signals_.stop.signal == SIGTERM && !plan_.launcher.is_srun;
-    if (!errors_since_ && !is_stopping && Clock::now() - checked_ < 5s) return;
+    const auto folder = folder_in(plan_.run_file);
+    const bool is_starting = folder.empty() && !plan_.launcher.is_srun;
+    const std::chrono::milliseconds pause = !is_starting ? 5s : had_ranks_ ? 1s : 0s;
+    if (!errors_since_ && !is_stopping && Clock::now() - checked_ < pause) return;
     checked_ = Clock::now();
-    const auto status = status_if_readable(folder_in(plan_.run_file)).value_or(run_folder::kRunning);
+    const int status = status_of_run(folder, run_folder::kRunning);
     const bool is_over = status != run_folder::kRunning || (errors_since_ && !plan_.launcher.is_srun);
-    if (!is_over || !local_ranks().empty())
+    const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
+    had_ranks_ = had_ranks_ || has_ranks;
+    // ranks that die before they create the run folder may leave neither a status nor an error
+    if (has_ranks || !(is_over || (is_starting && had_ranks_)))
       idle_since_.reset();
     else if (!idle_since_)
       idle_since_ = Clock::now();
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
-    const auto limit = is_stopping ? 0ms : !is_lost ? 10s : plan_.launcher.is_srun ? 2s : 500ms;
+    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : plan_.launcher.is_srun ? 2s : 500ms;
     const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
     was_ended_ = true;
     say(format("the ranks have ended but {0} has not: sending SIGKILL to {0} and its children",
                plan_.launcher.words[0]));
-    for (const auto process : descendants()) ::kill(process, SIGKILL);
+    for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
   }
 
   OwnJob& job_;
@@ -361,7 +340,7 @@ class RanksRun {
   int status_ = 0, pending_ = 0;
   Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
-  bool was_ended_ = false;
+  bool was_ended_ = false, had_ranks_ = false;
 };
 
 }  // namespace

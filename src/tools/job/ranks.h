@@ -1,6 +1,8 @@
 #pragma once
 // `lockstep job`: one start of a job's ranks, and the job around it.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
 #include "tools/job/own_job.h"
 
 namespace lockstep::job {
@@ -48,6 +51,7 @@ struct RanksPlan {
   std::string run_file = {};     ///< receives the run folder's path; empty = the ranks do not train
   std::string errors_file = {};  ///< receives the ranks' errors
   bool survives_losses = false;  ///< with train.as_world: the launcher must not wait for lost ranks
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  ///< with a launcher that outlives its ranks
 };
 
 struct RanksEnd {
@@ -56,6 +60,9 @@ struct RanksEnd {
   bool is_guess = false;           ///< the job's end may have another reason
 };
 
+/// The processes below this one except those of `others`: all, or those with the name.
+std::vector<pid_t> descendants(const std::vector<pid_t>& others = {}, const std::string& name = "");
+
 /// What a job's starts of ranks have in common.
 struct JobSignals {
   Signals& signals;
@@ -63,6 +70,7 @@ struct JobSignals {
   /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
   std::optional<std::chrono::steady_clock::time_point> own_warning = {};
   bool has_ignored_warning = false;
+  std::vector<pid_t> others = descendants();  ///< started by LOCKSTEP_SETUP; they run on
 };
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, and ends it if it outlives them.
@@ -71,14 +79,14 @@ RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan);
 /// The folder that rank 0 wrote into the run file; empty if there is none yet.
 std::string folder_in(const std::string& run_file);
 
-/// The exit status of `lockstep status`; 1 if the folder cannot be read.
-int status_of_run(const std::string& folder);
+/// The exit status of `lockstep status`; `otherwise` if the folder cannot be read.
+int status_of_run(const std::string& folder, int otherwise = kFailed);
 
 /// Adds a signal to `stop`.
 void note_signal(int signal, StopSignal& stop);
 
 /// Kills what a killed launcher has left on this node.
-void end_leftovers();
+void end_leftovers(const JobSignals& signals);
 
 /// Processes that the kernel has killed so far for want of memory in the job's control group, or on the node
 /// if the job has none. `root` replaces / in tests.

@@ -1,5 +1,6 @@
 // A job under Slurm: its allocation, its requeue, and the release of lost nodes.
 #include <algorithm>
+#include <atomic>
 #include <regex>
 #include <thread>
 
@@ -13,6 +14,8 @@
 
 namespace lockstep::job {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class SlurmJob : public OwnJob {
  public:
@@ -86,9 +89,11 @@ class SlurmJob : public OwnJob {
   // Slurm counts a requeue by an operator, a node failure and a pre-emption at once.
   bool restarts_itself() override { return count(record(true), "Restarts", 0) > restarts(); }
 
-  bool was_cancelled(const StopSignal&) override {
-    const auto fields = record();
+  // Without an answer a requeue could restart a job that a person has cancelled.
+  std::optional<bool> was_cancelled(const StopSignal&) override {
+    const auto fields = record(true);
     const auto state = value(fields, "JobState");
+    if (state.empty()) return std::nullopt;
     if (state != "COMPLETING" && state != "CANCELLED") return false;
     const auto preempted = value(fields, "PreemptTime", "None");
     return value(fields, "Reason") != "TimeLimit" && (preempted == "None" || preempted == "Unknown");
@@ -114,19 +119,25 @@ class SlurmJob : public OwnJob {
     return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
   }
 
-  bool reaches(const std::string& node) override {
-    return ask_again({"srun", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
-                      "--mpi=none", "--nodelist=" + node, "true"})
-        .good();
+  std::optional<bool> reaches(const std::string& node) override {
+    const auto answer =
+        ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0", "--nodes=1",
+                   "--ntasks=1", "--cpus-per-task=1", "--mpi=none", "--nodelist=" + node, "true"});
+    if (!answer.good() && record().empty()) return std::nullopt;  // the controller is down
+    return answer.good();
   }
 
-  // A step may wait for its lost node, and hold resources that the next step needs.
+  // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
+  // user's.
   void end_steps() {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i"});
+    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"});
     std::vector<std::string> words = {"scancel"};
     for (const auto& line : base::split(answer.output, '\n')) {
       const auto step = base::trimmed(line);
-      if (!step.empty() && std::isdigit(static_cast<unsigned char>(step.back()))) words.push_back(step);
+      const auto blank = std::min(step.find(' '), step.size());
+      const auto name = base::trimmed(step.substr(blank));
+      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
+        words.push_back(step.substr(0, blank));
     }
     if (words.size() == 1) return;
     log::info("cancelling the job's steps: " + base::join(words, " "));
@@ -140,13 +151,10 @@ class SlurmJob : public OwnJob {
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
     std::vector<std::string> names, cpus, tasks;
-    int64_t all_tasks = 0, gpus = 0;
     for (const auto& node : left.nodes) {
       names.push_back(node.name);
       cpus.push_back(format("{}", node.cpus));
       tasks.push_back(format("{}", node.tasks));
-      all_tasks += node.tasks;
-      gpus += node.gpus;
     }
     const auto set = [&](const std::vector<std::string>& variables, const std::string& text) {
       for (const auto& name : variables) environment_[name] = text;
@@ -155,9 +163,18 @@ class SlurmJob : public OwnJob {
     set({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, format("{}", names.size()));
     set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
     set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
-    if (!get("SLURM_NTASKS").empty()) set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", all_tasks));
-    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", gpus));
-    return release(base::join(names, ","), lost);
+    if (!get("SLURM_NTASKS").empty())
+      set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", sum_of(&Node::tasks, left)));
+    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", sum_of(&Node::gpus, left)));
+    // Slurm ends a job when it notices that a node is down, unless the job has released it.
+    const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
+    const auto answer = ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(),
+                                   "NodeList=" + base::join(names, ",")});
+    if (answer.good()) return "";
+    return format(
+        "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
+        "is down",
+        base::join(lost, ", "), base::printable(base::trimmed(answer.errors + answer.output)));
   }
 
  private:
@@ -167,18 +184,23 @@ class SlurmJob : public OwnJob {
     return is_there ? base::number_in(found[1].str()).value_or(0) : 0;
   }
 
-  // The controller is down (up to 30 s a try), or does not know its nodes yet, or its database not the job.
+  // Waits ten seconds for a controller that does not know its nodes yet, or a database that does not know the
+  // job, and five minutes for a controller that is down: all commands together, until it answers one.
   base::Answer ask_again(const std::vector<std::string>& words) const {
-    for (int tries = 1;; ++tries) {
+    const auto start = Clock::now();
+    for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
       const auto answer = run(words);
       const auto says = [&](const char* part) { return answer.errors.find(part) != std::string::npos; };
-      const bool is_late = answer.end == base::Answer::late && words[0] != "srun";
-      const bool is_down = is_late || says("Unable to contact");
+      const bool is_late = answer.end == base::Answer::late;
+      const bool is_down = (is_late && words[0] != "srun") || says("Unable to contact");
       const bool is_busy = is_down || says("Unable to create step") || says("try again");
-      if (answer.good() || !is_busy || tries >= (is_down ? 20 : 10)) return answer;
-      if (tries == 1)
+      Clock::time_point since{};
+      if (!is_down && !is_late) down_since_ = since;
+      if (!is_down || down_since_.compare_exchange_strong(since, start)) since = start;
+      if (answer.good() || !is_busy || Clock::now() - since > (is_down ? 300 : 10) * pause_) return answer;
+      if (pause == pause_)
         log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
-      std::this_thread::sleep_for(pause_);
+      std::this_thread::sleep_for(is_down ? pause : pause_);
     }
   }
 
@@ -214,19 +236,8 @@ class SlurmJob : public OwnJob {
     return id();
   }
 
-  // Slurm ends a job when it notices that a node is down, unless the job has released it.
-  std::string release(const std::string& left, const std::vector<std::string>& lost) {
-    const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
-    const auto answer =
-        ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + left});
-    if (answer.good()) return "";
-    return format(
-        "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
-        "is down",
-        base::join(lost, ", "), base::printable(base::trimmed(answer.errors + answer.output)));
-  }
-
   std::chrono::milliseconds pause_;
+  mutable std::atomic<Clock::time_point> down_since_{};
 };
 
 }  // namespace
