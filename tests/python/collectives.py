@@ -265,7 +265,7 @@ def compare(world, rank):
             differ.append(f"{name}: this test has an error: {refusal}")
         elif not refusal and gloo != ours:
             differ.append(f"{name}: {error or 'other bytes'}")
-    assert compared > 600, f"gloo refused {refused} calls: only {compared} were compared"
+    assert compared > 500, f"gloo refused {refused} calls: only {compared} were compared"
     assert not differ, f"rank {rank} of {world}: {len(differ)} of {compared} differ from gloo:\n" + "\n".join(differ[:40])
     if rank == 0:
         print(f"world {world}: {compared} calls have gloo's bytes, gloo refuses {refused}", flush=True)
