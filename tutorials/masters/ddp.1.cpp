@@ -38,9 +38,9 @@ int main() {
     auto model = std::make_shared<Line>();
     //@ solution
     auto model = lockstep::ddp(Line(), session);
-    //@ wrong unwrapped: of its own
+    //@ wrong unwrapped: its own model
     auto model = std::make_shared<Line>();
-    //@ wrong inner: of its own
+    //@ wrong inner: its own model
     auto model = lockstep::ddp(Line(), session)->module();
     //@ wrong first: left the group
     auto model = std::make_shared<Line>();

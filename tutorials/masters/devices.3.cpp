@@ -24,10 +24,10 @@ void refresh(Line& replica, const Line& first) {
   //@ wrong stale
   (void)replica;
   (void)first;
-  //@ wrong shared: in the first model's memory
+  //@ wrong shared: share the first model
   replica.weight.set_data(first.weight);
   replica.bias.set_data(first.bias);
-  //@ wrong same: in the first model's memory
+  //@ wrong same: share the first model
   replica = first;
   //@ end
 }

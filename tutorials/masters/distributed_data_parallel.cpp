@@ -31,7 +31,7 @@ int main() {
     //@ solution
     auto model = lockstep::ddp(PimaNet(), session);
     lockstep::DistributedSampler sampler(pima.train.size(), session);
-    //@ wrong unwrapped: a model of its own
+    //@ wrong unwrapped: its own model
     auto model = std::make_shared<PimaNet>();
     lockstep::DistributedSampler sampler(pima.train.size(), session);
     //@ wrong unshared: the same patients

@@ -26,7 +26,7 @@ export NCCL_DEBUG=WARN
 export OMP_NUM_THREADS=auto
 #@ wrong files
 export NCCL_DEBUG=WARN
-ulimit -n 512
+ulimit -n 256
 #@ wrong debug
 export NCCL_DEBUG=WARN
 export TORCH_DISTRIBUTED_DEBUG=DETAIL

@@ -358,6 +358,15 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   return open_group(kind, {options, device, spread, store, job, members, comm, all, own_name}, connections());
 }
 
+namespace {
+
+// getStore() exists since libtorch 2.8.
+struct WithStore : c10d::ProcessGroup {
+  static StorePtr of(const c10d::ProcessGroup& group) { return group.*&WithStore::store_; }
+};
+
+}  // namespace
+
 void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_job,
                 const LaunchOptions& options) {
   static auto* const job_monitor = new std::weak_ptr<const PeerMonitor>;  // of the group of all ranks
@@ -370,7 +379,7 @@ void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_
   const Job& job = runtime.job();
   const Kind& kind = kKinds.at("shared");
   kind.require(runtime, c10::kCPU);
-  const StorePtr store = join_in(runtime, group->getStore(), options.join_timeout);
+  const StorePtr store = join_in(runtime, WithStore::of(*group), options.join_timeout);
   check_gloo_interface(job);
   auto peers = introduce(runtime);
   for (size_t i = 0; i < ranks_in_job.size(); ++i) peers.at(i).in_job = static_cast<int>(ranks_in_job[i]);

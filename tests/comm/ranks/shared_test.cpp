@@ -1,8 +1,10 @@
 // The backend shared: gloo's bits, whoever is late, and gloo itself for what is seldom.
+#include <sched.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <future>
 #include <limits>
@@ -166,6 +168,25 @@ TEST_F(Shared, ASumGoesOnBehindTheCallWhereAnotherRankIsLate) {
   later->wait();
   EXPECT_EQ(sum[0][49'999].item<float>(), float(world() * (world() + 1)) / 2);
   EXPECT_EQ(next[0][9].item<float>(), float(world()));
+}
+
+// Ranks of a busy machine may come to share a core. One that spins there takes the time of the one it waits
+// for.
+TEST_F(Shared, RanksOnOneCoreDoNotSpin) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  const auto core = reduced(group_, at::full({1}, ::sched_getcpu()), ReduceOp::MIN).item<int>();
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const auto tensor = at::ones({20'000});
+  constexpr int kSums = 100;
+  reduced(group_, tensor);
+  const auto begin = std::clock();
+  for (int i = 0; i < kSums; ++i) reduced(group_, tensor);
+  const auto used = std::clock() - begin;
+  ::sched_setaffinity(0, sizeof before, &before);
+  EXPECT_LT(1e6 * double(used) / CLOCKS_PER_SEC / kSums, 70) << "microseconds of the processor";
 }
 
 TEST_F(Shared, AGroupMayEndWhileASumWaits) {

@@ -58,6 +58,7 @@ struct CallQueue::State {
     lock.unlock();
     entry.work->end(error);
     lock.lock();
+    done.push_back(std::move(entry.work));
   }
 
   void serve() {
@@ -76,6 +77,8 @@ struct CallQueue::State {
   std::condition_variable changed;
   std::deque<Entry> waiting;
   c10::intrusive_ptr<QueuedWork> current;
+  // A caller frees their tensors: a thread of C++ cannot free Python's while Python exits.
+  std::vector<c10::intrusive_ptr<QueuedWork>> done;
   std::exception_ptr abandoned;
   bool end = false, left = false;  // to leave, and the thread has left
   double busy = 0;
@@ -135,7 +138,9 @@ void CallQueue::abandon(c10::intrusive_ptr_target& owner, const std::exception_p
 }
 
 c10::intrusive_ptr<QueuedWork> CallQueue::newest() const {
+  decltype(state_->done) done;  // freed without the lock
   const std::lock_guard<std::mutex> guard(state_->mutex);
+  done.swap(state_->done);
   return state_->waiting.empty() ? state_->current : state_->waiting.back().work;
 }
 

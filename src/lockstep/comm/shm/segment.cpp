@@ -1,6 +1,7 @@
 #include "lockstep/comm/shm/segment.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -154,7 +155,9 @@ constexpr std::chrono::milliseconds kLongestCrowdSleep{20};
 // The begin of a piece, before the slots. A rank writes to its own; all add to the first's crowd counters.
 struct Segment::Head {
   alignas(kLines) Counter posts;
-  CallWord calls[2];  // of the last two turns, in the lines of the counter
+  // in the lines of the counter
+  CallWord calls[2];      // of the last two turns
+  std::atomic<int> core;  // where the rank last arrived or posted
   alignas(kLines) Counter arrivals;
   alignas(kLines) Counter crowd_posts;
   alignas(kLines) Counter crowd_arrivals;
@@ -180,6 +183,7 @@ std::byte* Segment::slot(int local_rank) const {
 }
 
 void Segment::arrive() {
+  head(rank()).core.store(::sched_getcpu(), std::memory_order_relaxed);
   head(rank()).arrivals.set(++arrivals_);
   if (!crowd_) return;
   ++crowd_arrivals_;
@@ -194,7 +198,7 @@ bool Segment::all_arrived() {
   };
   if (all([&](Counter& counter) { return counter.value() >= arrivals_; })) return true;
   const auto begin = Clock::now(), end = begin + longest_arrival_;
-  const Spin spin(crowd_, spin_.longest());
+  const Spin spin(crowd_, longest_spin());
   if (crowd_) head(0).crowd_arrivals.reaches(crowd_arrivals_ * node_.ranks.size(), end, spin);
   const bool arrived = all([&](Counter& counter) { return counter.reaches(arrivals_, end, spin); });
   spin_.waited(Clock::now() - begin);
@@ -211,6 +215,7 @@ void Segment::begin(BoundedWait& wait) {
 }
 
 void Segment::post() {
+  head(rank()).core.store(::sched_getcpu(), std::memory_order_relaxed);
   head(rank()).posts.set(++posts_);
   if (!crowd_) return;
   ++crowd_posts_;
@@ -222,7 +227,7 @@ void Segment::post() {
 void Segment::wait_all(BoundedWait& wait) {
   if (crowd_)
     head(0).crowd_posts.reaches(crowd_posts_ * node_.ranks.size(), Clock::now() + kLongestCrowdSleep,
-                                {true, spin_.longest()});
+                                {true, longest_spin()});
   for (int rank = 0; rank < size(); ++rank) this->wait(rank, wait);
 }
 
@@ -234,11 +239,19 @@ void Segment::wait(int local_rank, BoundedWait& wait) {
   if (theirs != call_) throw CallMismatch{node_.ranks[static_cast<size_t>(local_rank)], theirs};
 }
 
+// A rank that spins delays the others on its core. Other work may have moved them there.
+std::chrono::nanoseconds Segment::longest_spin() const {
+  const int core = ::sched_getcpu();
+  for (int other = 0; other < size(); ++other)
+    if (other != rank() && head(other).core.load(std::memory_order_relaxed) == core) return {};
+  return spin_.longest();
+}
+
 void Segment::wait_for(int local_rank, uint64_t posts, BoundedWait& wait) {
   auto& counter = head(local_rank).posts;
   if (counter.value() >= posts) return;
   const auto begin = Clock::now();
-  wait.restart(spin_.longest());
+  wait.restart(longest_spin());
   const auto sleep = [&](std::chrono::milliseconds longest) { counter.sleep_until(posts, longest); };
   try {
     while (counter.value() < posts) wait.turn(node_.ranks[static_cast<size_t>(local_rank)], sleep);

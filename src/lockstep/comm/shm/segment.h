@@ -109,6 +109,7 @@ class Segment {
  private:
   struct Head;
   Head& head(int local_rank) const;
+  std::chrono::nanoseconds longest_spin() const;
   void wait_for(int local_rank, uint64_t posts, BoundedWait& wait);
 
   Block block_;

@@ -34,6 +34,17 @@ bool is_timeout_text(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
 
+// gloo finds out in its own thread that it cannot average integers, for example.
+bool is_refusal(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& known) {
+    return typeid(known) == typeid(c10::Error);
+  } catch (...) {
+    return false;
+  }
+}
+
 // c10d::Work::wait's own
 bool is_end_of_wait(const c10::Error& error) {
   return std::string_view(error.what_without_backtrace()).find("Operation timed out!") !=
@@ -66,6 +77,7 @@ std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool t
 
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
   const std::string text = message_of(error);
+  if (is_refusal(error) && !is_timeout_text(text)) return error;  // by all ranks, so the group may continue
   return diagnose_as(text, nearly_late() || is_timeout_text(text));
 }
 
