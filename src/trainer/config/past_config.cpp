@@ -58,30 +58,17 @@ class PastReader {
   std::map<std::string, std::string> foreign_;
 };
 
-template <class Visitor>
-bool visit_both(const Key& key, const Settings& then, const Settings& now, const Visitor& visitor) {
-  const auto after = field_of(key, now);
-  return std::visit([&](auto* before) { return visitor(*before, *std::get<decltype(before)>(after)); },
-                    field_of(key, then));
-}
-
-bool is_equal(const Key& key, const Settings& then, const Settings& now) {
-  return visit_both(key, then, now, [](const auto& before, const auto& after) { return before == after; });
-}
-
-bool is_longer(const Key& key, const Settings& then, const Settings& now) {
-  return visit_both(key, then, now, [](const auto& before, const auto& after) {
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(before)>>) {
-      return before > 0 && (after == 0 || after > before);
-    } else {
-      return false;
-    }
-  });
-}
-
 bool makes_another_run(const Key& key, const Settings& then, const Settings& now) {
-  if (key.rules.about == About::place || is_equal(key, then, now)) return false;
-  return key.rules.about != About::length || !is_longer(key, then, now);
+  if (key.rules.about == About::place) return false;
+  const auto field = field_of(key, now);
+  return std::visit(
+      [&](auto* was) {
+        const auto &before = *was, &after = *std::get<decltype(was)>(field);
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(before)>>)  // a longer one is the same run
+          if (key.rules.about == About::length && before > 0 && (after == 0 || after > before)) return false;
+        return before != after;
+      },
+      field_of(key, then));
 }
 
 // Of a key that no row tells of, its section does.

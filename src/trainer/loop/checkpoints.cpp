@@ -152,10 +152,9 @@ int64_t count_in(const Tree& dict, const char* key) {
 
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
   const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
-  if (losses.dim() != 2 || losses.size(1) != 2) {
+  if (losses.dim() != 2 || losses.size(1) != 2)
     throw InputError("\"losses\" in the checkpoint is not a pair of numbers for each rank", "lockstep.losses",
                      "use an earlier checkpoint");
-  }
   const bool same_world = losses.size(0) == team.world();
   // at another world size rank 0 carries what was summed so far
   if (!same_world && !team.first()) return;

@@ -371,10 +371,9 @@ struct Bubble {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
     const double waits = static_cast<double>(stages) - 1;
     const double formula = 100 * waits / (static_cast<double>(micro_batches) + waits);
-    if (!mesh.all().device().is_cpu()) {
+    if (!mesh.all().device().is_cpu())
       return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
                     micro_batches, formula);
-    }
     std::vector<double> sums(2 * stages, 0.0);
     const auto own = static_cast<size_t>(mesh.pipeline().rank());
     sums[own] = busy;

@@ -32,21 +32,6 @@ constexpr std::array<uint32_t, 256> make_table() {
 }
 constexpr auto kTable = make_table();
 
-}  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = ~0u;
-  for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
-  return ~crc;
-}
-
-uint32_t masked_crc32c(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
-
-namespace {
-
 static_assert(std::endian::native == std::endian::little,
               "records are written as this machine holds numbers");
 
@@ -99,14 +84,24 @@ std::string file_name() {
 
 }  // namespace
 
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
 EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
     : path_((folder / file_name()).string()),
       file_(base::open_to_write(path_, "TensorBoard's event file", O_APPEND)) {
   write_event(0, message(kFileVersion, "brain.Event:2"));
   constexpr uint64_t kStart = 1;
-  if (first_step > 0) {
+  if (first_step > 0)
     write_event(first_step, message(kSessionLog, key(kSessionStatus, kVarint) + varint(kStart)));
-  }
 }
 
 void EventFile::add(int64_t step, const Curves& curves) {
