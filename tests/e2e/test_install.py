@@ -34,6 +34,24 @@ def test_it_may_be_moved_and_keeps_its_own_libtorch(build_dir, lockstep, run, tm
         assert (moved / "share/lockstep" / name).exists(), name
 
 
+@pytest.mark.parametrize("typed, fits", [
+    ("st", "status stop"), ("help wo", "workshop"), ("bench al", "allreduce"), ("bench step --st", "--steps"), ("train a.yaml --dr", "--dry-run"),
+    ("train --set optim.l", "optim.lr="), ("train --launcher fl", "flux"), ("workshop --wr", "--wrong"), ("train no-such-", "")])
+def test_bash_completes_what_the_program_knows(typed, fits, installed, run):
+    words = ["lockstep", *typed.split()]
+    script = (f"compopt() {{ :; }}; source {installed}/share/bash-completion/completions/lockstep; COMP_WORDS=({' '.join(words)}); "
+              f"COMP_CWORD={len(words) - 1}; _lockstep {installed}/bin/lockstep; echo ${{COMPREPLY[@]}}")
+    assert run("bash", "-c", script, check=True).stdout.split() == fits.split()
+
+
+def test_the_manual_describes_each_command(installed, lockstep, run):
+    page = (installed / "share/man/man1/lockstep.1").read_text()
+    listed = run(lockstep, "--help", check=True).stdout.split("commands:\n")[1].split("\noptions:")[0]
+    sections = set(re.findall(r"^\.SS \\&lockstep (\w+)", page, re.M))
+    assert sections == set(re.findall(r"^  (\w+) ", listed, re.M)) - {"job"}
+    assert "\n.TP\n\\fB\\&\\-\\-resume auto|PATH\\fR\n" in page
+
+
 def test_another_minor_version_is_another_library(installed, run, tmp_path):
     library, = (installed / "lib").glob("liblockstep.so.*.*.*")
     major, minor, _ = library.name.removeprefix("liblockstep.so.").split(".")

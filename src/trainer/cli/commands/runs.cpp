@@ -60,10 +60,6 @@ int run_status(const std::vector<std::string>& args) {
 
 namespace {
 
-void print_runs_json(const report::RunList& list) {
-  output::print(base::as_lines(report::run_json(list)));
-}
-
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
   for (const auto& [passed_over, reason] : list.passed_over)
     log::warning(format("skipped: {}: {}", passed_over, reason));
@@ -96,7 +92,8 @@ int run_runs(const std::vector<std::string>& args) {
   if (self.world > 1 && self.rank > 0) return kDone;  // one table
   auto list = report::list_runs(std::filesystem::path(folder));
   report::sort_runs(list, order);
-  json ? print_runs_json(list) : print_runs_table(list, folder, columns);
+  json ? static_cast<void>(output::print(base::as_lines(report::run_json(list))))
+       : print_runs_table(list, folder, columns);
   return kDone;
 }
 
