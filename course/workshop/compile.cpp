@@ -86,9 +86,8 @@ Places places() {
   const auto source = prefix.parent_path().parent_path();
   std::vector<fs::path> headers = {source / "course/include", source / "src"};
   if (fs::exists(prefix / "include/lockstep/lockstep.h")) headers = {prefix / "include"};
-  for (const auto* folder : {LOCKSTEP_LIBDIR, "lib"}) {
+  for (const auto* folder : {LOCKSTEP_LIBDIR, "lib"})
     if (fs::exists(prefix / folder / "liblockstep.so")) return {headers, prefix / folder, prefix};
-  }
   throw InputError("lockstep's library is not next to its program", prefix,
                    "install lockstep with its library and headers (cmake --install)");
 }
@@ -138,9 +137,8 @@ fs::path precompiled_place() {
 fs::file_time_type newest_header() {
   auto newest = fs::file_time_type::min();
   for (const auto& folder : places().headers) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder / "lockstep")) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "lockstep"))
       if (entry.path().extension() == ".h") newest = std::max(newest, entry.last_write_time());
-    }
   }
   return newest;
 }

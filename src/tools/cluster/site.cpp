@@ -137,10 +137,6 @@ namespace fs = std::filesystem;
 constexpr const char* kEnding = ".yaml";
 constexpr size_t kMaxBytes = 100'000;
 
-bool is_path(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(kEnding);
-}
-
 Site read_site_file(const std::string& path) {
   return parse_site(base::read_small_file(path, kMaxBytes, "the site file"), path);
 }
@@ -190,7 +186,8 @@ std::vector<std::string> site_folders() {
 }
 
 Site load_site(const std::string& name_or_path) {
-  if (is_path(name_or_path)) return read_site_file(name_or_path);
+  if (name_or_path.find('/') != name_or_path.npos || name_or_path.ends_with(kEnding))
+    return read_site_file(name_or_path);
   for (const auto& folder : site_folders()) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;
@@ -263,10 +260,9 @@ struct Value {
   std::string checked(const YamlNode& one) const {
     const auto& text = scalar_text(one, name, key.help);
     const auto choices = base::split(key.choices, ' ');
-    if (!choices.empty() && std::ranges::count(choices, text) == 0) {
+    if (!choices.empty() && std::ranges::count(choices, text) == 0)
       throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
                        one.place.text(), base::did_you_mean(text, choices, key.help));
-    }
     const auto wanted = expected_text(text, key.text);
     if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
     return text;

@@ -61,10 +61,6 @@ std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
   }
 }
 
-bool is_gone(const JobState& state) {
-  return state.kind == JobState::gone || state.kind == JobState::unknown;
-}
-
 }  // namespace
 
 JobRecord parse_record(const std::string& text) {
@@ -75,7 +71,7 @@ JobRecord parse_record(const std::string& text) {
 }
 
 void JobWatch::set_state(const JobState& state) {
-  if (!is_gone(state))
+  if (state.kind != JobState::gone && state.kind != JobState::unknown)
     gone_since_.reset();
   else if (!gone_since_ || state_->kind != state.kind)
     gone_since_ = Clock::now();

@@ -152,13 +152,6 @@ void leave_deleted_directory(int argc, char** argv, char** environment) {
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**,
                                                                        char**) = leave_deleted_directory;
 
-void require_working_directory() {
-  if (no_working_directory == 0) return;
-  throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
-                   "the working directory",
-                   "change to another folder: this one was removed or is unreadable");
-}
-
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   log::set_colour(launch::has_colour(STDERR_FILENO));
@@ -171,7 +164,10 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args[0] == kComplete) return flushed(complete({args.begin() + 1, args.end()}));
   if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
-  require_working_directory();
+  if (no_working_directory != 0)
+    throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
+                     "the working directory",
+                     "change to another folder: this one was removed or is unreadable");
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   rest.insert(rest.end(), level.begin(), level.end());

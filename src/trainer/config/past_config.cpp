@@ -99,9 +99,8 @@ bool is_left_open(const Key& key, const Settings& settings) {
 
 // What a run did that left it open.
 Settings as_before(Settings settings) {
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (is_left_open(key, settings)) put_text(key, settings, key.rules.once.before);
-  }
   return settings;
 }
 
@@ -118,18 +117,16 @@ PastConfig read_past_config(const std::string& text, const std::string& file_nam
 void take_over(const PastConfig& then, Settings& now) {
   if (then.settings.task.name != now.task.name) return;
   auto resolved = as_before(then.settings);
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (is_left_open(key, now)) put_text(key, now, text_of(key, resolved));
-  }
 }
 
 std::vector<std::string> differences(const PastConfig& then, const Settings& asked) {
   std::map<std::string, std::string> found;  // in the order of their names
   const auto before = as_before(then.settings), now = as_before(asked);
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (makes_another_run(key, before, now))
       found[key.path] = difference(key.path, value_text(key, before), value_text(key, now));
-  }
   for (const auto& [path, was] : then.foreign) {
     const Key* key = find_key(path);
     if (!is_about_the_place(path))

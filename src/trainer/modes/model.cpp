@@ -407,10 +407,9 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 
 void to_channels_last(Net& net) {
   torch::NoGradGuard no_grad;
-  for (auto& tensor : net.parameters()) {
+  for (auto& tensor : net.parameters())
     if (tensor.dim() == 4)
       tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
-  }
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,

@@ -51,9 +51,8 @@ const StateName& row_of(RunState state) {
 }
 
 RunState state_named(const std::string& name, const fs::path& path) {
-  for (const auto& row : kStates) {
+  for (const auto& row : kStates)
     if (name == row.name) return row.state;
-  }
   throw InputError("unknown state '" + name + "'", path.string(), "the file was written by a newer lockstep");
 }
 
