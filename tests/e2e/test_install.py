@@ -66,23 +66,19 @@ def test_another_minor_version_is_another_library(installed, run, tmp_path):
         assert run("cmake", *words, "-P", script).returncode == status
 
 
-def compile_headers(prefix, build_dir, folder, files):
-    """files: {name of a source: the headers that it includes}; with the flags that an installed lockstep gives its users."""
-    for name, headers in files.items():
-        (folder / name).write_text("".join(f"#include <lockstep/{header}>\n" for header in headers))
-    (folder / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.24)\nproject(headers LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
-        f"add_library(headers OBJECT {' '.join(files)})\n"
-        "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
-        "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
-    build_against(prefix, build_dir, folder, folder / "build", flags="")
-
-
 @pytest.mark.full  # a minute of both cores
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     headers = sorted(str(path.relative_to(installed / "include/lockstep")) for path in installed.rglob("include/lockstep/**/*.h"))
     assert len(headers) > 50
-    compile_headers(installed, build_dir, tmp_path, {f"header_{n}.cpp": [header] for n, header in enumerate(headers)})
+    files = {f"header_{n}.cpp": header for n, header in enumerate(headers)}
+    for name, header in files.items():
+        (tmp_path / name).write_text(f"#include <lockstep/{header}>\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(headers LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        f"add_library(headers OBJECT {' '.join(files)})\n"
+        "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
+        "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
+    build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="")
 
 
 LIBRARY = [str(path.relative_to(SOURCE / "src/lockstep")).replace("/", "_")

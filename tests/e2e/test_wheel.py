@@ -41,12 +41,6 @@ def torchs(build_dir):
     return SOURCE / root / ".." if root else next((SOURCE / ".deps/python/lib").glob("*/site-packages"))
 
 
-def bring_torch(site, build_dir):
-    """The folders of torch's wheel and of NVIDIA's, as links: they take gigabytes."""
-    for name in ("torch", "nvidia"):
-        (site / name).symlink_to((torchs(build_dir) / name).resolve())
-
-
 @pytest.fixture(scope="session")
 def environment(wheel, build_dir, python, once):
     """An environment of Python's with the wheel and torch in it, in a path that scripts stumble over. No test changes it."""
@@ -54,7 +48,8 @@ def environment(wheel, build_dir, python, once):
         place = folder / "my (own) env"
         run_process([python, "-m", "venv", place], check=True)
         run_process([place / "bin/python", "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel], check=True)
-        bring_torch(site_of(place), build_dir)
+        for name in ("torch", "nvidia"):  # as links: they take gigabytes
+            (site_of(place) / name).symlink_to((torchs(build_dir) / name).resolve())
     return once("environment", make) / "my (own) env"
 
 
@@ -63,13 +58,8 @@ def own_environment(environment, tmp_path):
     return shutil.copytree(environment, tmp_path / "its [own] env", symlinks=True)
 
 
-def python_of(environment):
-    """python3.11: the Python that made it."""
-    return next(path.name for path in environment.glob("lib/python3*") if (path / "site-packages/pip").exists())
-
-
 def site_of(environment):
-    return environment / "lib" / python_of(environment) / "site-packages"
+    return next(path.parent for path in environment.glob("lib/python3*/site-packages/pip"))
 
 
 def test_it_is_small_and_asks_for_no_newer_system_than_its_name_says(wheel, tmp_path):
@@ -141,10 +131,6 @@ def test_a_half_from_another_build_is_refused(own_environment, mpirun, tmp_path)
                      "  hint: install all of lockstep from one build", result.stderr), result.output
 
 
-def no_torch(site):
-    (site / "torch").unlink()
-
-
 def torch_of_another_version(site):
     (site / "torch").unlink()
     (site / "torch").mkdir()
@@ -154,7 +140,7 @@ def torch_of_another_version(site):
 
 
 @pytest.mark.parametrize("spoil,said,remedy", [
-    (no_torch, r"loads the libraries of torch 2\.\d+, but torch is not installed next to it", r"run pip install --ignore-installed 'torch==2\.\d+\.\*'"),
+    (lambda site: (site / "torch").unlink(), r"loads the libraries of torch 2\.\d+, but torch is not installed next to it", r"run pip install --ignore-installed 'torch==2\.\d+\.\*'"),
     (torch_of_another_version, r"was compiled against torch 2\.\d+, but torch 2\.6\.1\+cu124 is installed next to it",
      r"run pip install --ignore-installed 'torch==2\.\d+\.\*'")])
 def test_what_is_wrong_with_an_environment_is_said_with_the_line_that_mends_it(spoil, said, remedy, own_environment):
