@@ -87,7 +87,7 @@ nlohmann::ordered_json json_of(const checkpoint::InspectedEntry& entry) {
           {"shape", entry.shape}, {"bytes", entry.bytes}, {"digest", entry.digest}};
 }
 
-/// Entry by entry: as one JSON value a long list would take many times the file's memory. Names may be no
+/// Entry by entry: as one JSON value a long list would take many times the file's memory. Names may not be
 /// UTF-8.
 void print_file_json(const std::string& path, const checkpoint::InspectedFile& file,
                      const nlohmann::ordered_json& model = {}) {
