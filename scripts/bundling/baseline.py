@@ -27,7 +27,7 @@ PACKAGES = {
 # What a link takes of them, under the names that a program asks for
 SHARED = ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2",
           "libstdc++.so.6", "libgcc_s.so.1")
-PLAIN = ("libc_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
+PLAIN = ("libc_nonshared.a", "libpthread_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
 
 
 def fetch(url, digest, folder):
