@@ -6,7 +6,7 @@ import re
 import shutil
 import urllib.parse
 
-from . import yaml_cpp
+from . import baseline, yaml_cpp
 from .errors import PackagingError, output
 
 # headers and start-up files that are compiled in without a library of their own
@@ -56,6 +56,8 @@ def sbom(tree):
         else:
             version = output("dpkg-query", "-W", "-f", "${Version}", package)
             parts.append(component("deb/debian", package, version, "?arch=amd64&distro=debian-12"))
+    _, start_up, arch = next(name for name in baseline.PACKAGES if "/libc6-dev_" in name).removesuffix(".deb").split("_")
+    parts.append(component("deb/ubuntu", "libc6-dev", start_up, f"?arch={arch}&distro=ubuntu-18.04"))
     return json.dumps({
         "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": own}, "components": parts,
         "dependencies": [{"ref": own["bom-ref"], "dependsOn": [part["bom-ref"] for part in parts]}]}, indent=1).encode() + b"\n"
