@@ -66,6 +66,12 @@ def test_another_minor_version_is_another_library(installed, run, tmp_path):
         assert run("cmake", *words, "-P", script).returncode == status
 
 
+def test_installed_headers_include_none_that_is_not_installed(installed):
+    found = {(header.name, name) for header in installed.rglob("include/lockstep/**/*.h")
+             for name in re.findall(r'^#include [<"](lockstep/[^>"]+)', header.read_text(), re.M) if not (installed / "include" / name).exists()}
+    assert found == set()
+
+
 @pytest.mark.full  # a minute of both cores
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     headers = sorted(str(path.relative_to(installed / "include/lockstep")) for path in installed.rglob("include/lockstep/**/*.h"))
