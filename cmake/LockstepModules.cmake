@@ -63,7 +63,8 @@ function(lockstep_use_fmt target source)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_include)
   file(CREATE_LINK ${headers} ${PROJECT_BINARY_DIR}/fmt_include/fmt SYMBOLIC)
   target_include_directories(${target} SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/fmt_include)
-  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -fvisibility=hidden SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    COMPILE_OPTIONS "-fvisibility=hidden;-fmacro-prefix-map=${PROJECT_BINARY_DIR}/=")  # ccache names the headers so, too
 endfunction()
 
 # The layer that a module lies in.
