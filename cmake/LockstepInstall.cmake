@@ -67,6 +67,11 @@ list(FILTER LOCKSTEP_LOADED_MODULES EXCLUDE REGEX "^lockstep(/|$)")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
 
+# Completions, which ask the program, where each shell looks for them.
+install(FILES packaging/completions/lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES packaging/completions/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES packaging/completions/lockstep.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
 foreach(folder configs data docs examples job_scripts)
   install(DIRECTORY ${folder}/ DESTINATION ${share_dir}/${folder} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 endforeach()

@@ -30,6 +30,13 @@ if(Libtorch_VERSION VERSION_LESS 2.8)
   target_compile_options(lockstep_flags INTERFACE -Wno-stringop-overflow)
 endif()
 target_include_directories(lockstep_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+# Assertions name no folder of this machine: a commit's builds have the same bytes. ccache passes the relative paths.
+file(RELATIVE_PATH relative_source ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+string(REGEX REPLACE "/$" "" relative_source "${relative_source}")
+file(RELATIVE_PATH relative_torch ${CMAKE_BINARY_DIR} ${Libtorch_ROOT_DIR})
+foreach(folder ${PROJECT_SOURCE_DIR}=lockstep ${relative_source}=lockstep ${Libtorch_ROOT_DIR}=torch ${relative_torch}=torch)
+  target_compile_options(lockstep_flags INTERFACE -fmacro-prefix-map=${folder})
+endforeach()
 
 # A precompiled header costs each file that uses it: gcc instantiates at the end of every file whatever templates the
 # header left pending, 7 s for torch/torch.h, 3 s for process groups, 1 s for tensors. So it stays small.
@@ -56,7 +63,8 @@ function(lockstep_use_fmt target source)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_include)
   file(CREATE_LINK ${headers} ${PROJECT_BINARY_DIR}/fmt_include/fmt SYMBOLIC)
   target_include_directories(${target} SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/fmt_include)
-  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -fvisibility=hidden SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    COMPILE_OPTIONS "-fvisibility=hidden;-fmacro-prefix-map=${PROJECT_BINARY_DIR}/=")  # ccache names the headers so, too
 endfunction()
 
 # The layer that a module lies in.

@@ -189,9 +189,8 @@ constexpr WorkshopAction kWorkshopActions[] = {
     {"progress", "progress DIR...", "for instructors: shows the progress of the learners", progress}};
 
 int act(const std::string& action, const Words& words, const WorkshopOptions& wishes) {
-  for (const auto& row : kWorkshopActions) {
+  for (const auto& row : kWorkshopActions)
     if (action == row.name) return row.run(words, wishes);
-  }
   throw UsageError(format("workshop cannot '{}'", base::printable(action)), "lockstep workshop",
                    "lockstep workshop init DIR, build FILE, prepare, prove EXERCISE, or progress DIR...");
 }

@@ -8,34 +8,13 @@ import sys
 import machine
 
 
-def own_kernels(place):
-    built = (place.program.parents[1] / "lib/liblockstep_fast.so").exists()
-    return "" if built else "the fast kernels are not built (cmake --build build/release --target lockstep_fast)"
-
-
-def python_module(place):
-    built = (place.modules.parent / "liblockstep_python.so").exists()
-    return "" if built else "the module for Python is not built (cmake --build build/release --target lockstep_python)"
-
-
-def bf16(place):
-    return "" if machine.bf16_instructions() else f"this CPU has none of {', '.join(machine.BF16)}"
-
-
-def two_cores(place):
-    found = machine.physical_cores()
-    return "" if found >= 2 else f"{found} physical core: two ranks share it"
-
-
-def crowd(place):
-    return "" if place.cores < 4 else "4 ranks have a core each"
+def built(place, name):
+    there = (place.program.parents[1] / f"lib/liblockstep_{name}.so").exists()
+    return "" if there else f"liblockstep_{name}.so is not built (cmake --build build/release --target lockstep_{name})"
 
 
 def gpu(place):
-    if not machine.gpus():
-        return "no GPU here"
-    plugin = place.program.parent.parent / "lib/liblockstep_cuda.so"
-    return "" if plugin.exists() else "this lockstep was built without CUDA"
+    return built(place, "cuda") if machine.gpus() else "no GPU here"
 
 
 def strace(place):
@@ -58,11 +37,14 @@ def jax(place):
     return ""
 
 
-def compiler(place):
-    return "" if shutil.which("g++") else "torch.compile needs g++"
-
-
-CHECKS = {"jax": jax, "compiler": compiler, "own kernels": own_kernels, "python": python_module, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
+CHECKS = {
+    "jax": jax, "gpu": gpu, "strace": strace,
+    "own kernels": lambda place: built(place, "fast"),
+    "python": lambda place: built(place, "python"),
+    "compiler": lambda place: "" if shutil.which("g++") else "torch.compile needs g++",
+    "bf16": lambda place: "" if machine.bf16_instructions() else f"this CPU has none of {', '.join(machine.BF16)}",
+    "two cores": lambda place: "" if machine.physical_cores() >= 2 else "1 physical core: two ranks share it",
+    "crowd": lambda place: "" if place.cores < 4 else "4 ranks have a core each"}
 
 
 def missing(target, place):

@@ -127,13 +127,12 @@ CHECK_OF("beyond.1", attempt) {
     for (int epoch = 0; epoch < kListedEpochs; ++epoch) lists.push_back(check_list(texts, run, epoch));
     if (first_lists.empty()) first_lists = lists;
     std::set<std::set<double>> known;
-    for (const auto& list : lists) {
+    for (const auto& list : lists)
       for (const auto& window : windows_of(list, texts.window))
         expect(
             known.insert(window).second,
             format("texts {} share a window in two epochs", shown(Row(window.begin(), window.end()))),
             "shuffle with the epoch first, then cut into windows, so that each epoch combines other texts");
-    }
   }
   const auto again = run_with(sets_of_texts().front());
   for (size_t epoch = 0; epoch < first_lists.size(); ++epoch)

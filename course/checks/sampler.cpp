@@ -24,13 +24,12 @@ Row counted(int size) {
 CHECK_OF("sampler.1", attempt) {
   for (const int world : {2, 3}) {
     const auto run = attempt.run({.world = world});
-    for (const int size : {12, 10, 2, 1}) {
+    for (const int size : {12, 10, 2, 1})
       for (const auto& rank : run.ranks)
         rank.expect_numbers(
             format("of {}", size), share_of_rank(counted(size), rank.rank(), world),
             "let the ranks take turns, with equal counts: after the last sample the list begins again",
             {{rank.numbers(format("of {}", size)).empty(), "this rank takes no sample"}});
-    }
   }
 }
 

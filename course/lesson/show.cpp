@@ -51,9 +51,8 @@ std::string shortest(double value) {
 
 void print(std::string_view name, const std::string& value) {
   const char* rank = nullptr;
-  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
     if (!rank) rank = std::getenv(variable);
-  }
   output::line(format("rank {}: {} = {}", rank ? rank : "0", name, value));
 }
 

@@ -27,9 +27,8 @@ namespace fs = std::filesystem;
 void expect(bool is_right, const std::string& what, const std::string& think,
             const std::vector<KnownMistake>& guesses) {
   if (is_right) return;
-  for (const auto& guess : guesses) {
+  for (const auto& guess : guesses)
     if (guess.is) throw CheckFailure(what + ": " + guess.what, guess.think.empty() ? think : guess.think);
-  }
   throw CheckFailure(what, think);
 }
 
@@ -49,9 +48,8 @@ void add_fact(const nlohmann::json& fact, std::vector<ShownValue>& facts) {
   if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
   ShownValue shown{fact["name"], {}, {}};
   if (fact.contains("text") && fact["text"].is_string()) shown.text = fact["text"];
-  if (fact.contains("numbers") && fact["numbers"].is_array()) {
+  if (fact.contains("numbers") && fact["numbers"].is_array())
     for (const auto& value : fact["numbers"]) shown.numbers.push_back(number_of(value));
-  }
   facts.push_back(std::move(shown));
 }
 
@@ -76,9 +74,8 @@ bool RankRun::has(const std::string& name) const {
 }
 
 const ShownValue& RankRun::last(const std::string& name) const {
-  for (auto fact = shown_.rbegin(); fact != shown_.rend(); ++fact) {
+  for (auto fact = shown_.rbegin(); fact != shown_.rend(); ++fact)
     if (fact->name == name) return *fact;
-  }
   throw CheckFailure(
       format("rank {} never showed `{}`", rank_, name),
       format("keep the line show(\"{}\", ...), and check that rank {} reaches it", name, rank_));
@@ -100,9 +97,8 @@ const std::string& RankRun::text(const std::string& name) const {
 
 Rows RankRun::rows(const std::string& name) const {
   Rows found;
-  for (const auto& fact : shown_) {
+  for (const auto& fact : shown_)
     if (fact.name == name) found.push_back(fact.numbers);
-  }
   return found;
 }
 

@@ -102,9 +102,8 @@ std::optional<Descriptor> try_lock(const std::string& path) {
 Descriptor take_one_of(const std::vector<std::string>& locks, const std::string& words) {
   bool has_said = false;
   for (const auto deadline = Clock::now() + kLockWithin; Clock::now() < deadline;) {
-    for (const auto& path : locks) {
+    for (const auto& path : locks)
       if (auto held = try_lock(path)) return std::move(*held);
-    }
     if (!has_said) say_step(words);
     has_said = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -11,6 +11,7 @@
 
 #include "course/workshop/attempt.h"
 #include "course/workshop/check.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
@@ -85,17 +86,25 @@ Places places() {
   const auto source = prefix.parent_path().parent_path();
   std::vector<fs::path> headers = {source / "course/include", source / "src"};
   if (fs::exists(prefix / "include/lockstep/lockstep.h")) headers = {prefix / "include"};
-  for (const auto* folder : {LOCKSTEP_LIBDIR, "lib"}) {
+  for (const auto* folder : {LOCKSTEP_LIBDIR, "lib"})
     if (fs::exists(prefix / folder / "liblockstep.so")) return {headers, prefix / folder, prefix};
-  }
   throw InputError("lockstep's library is not next to its program", prefix,
                    "install lockstep with its library and headers (cmake --install)");
 }
 
-// In an environment that pip filled: torch's wheel, beside lockstep's.
+// In an environment that pip filled, torch's wheel beside lockstep's. Otherwise the one of the build: the
+// program itself does not name it, so that it has the same bytes wherever it was built.
 fs::path libtorch() {
-  const auto prefix = places().prefix;
-  return prefix.filename() == "lockstep_ddp" ? prefix.parent_path() / "torch" : fs::path(LOCKSTEP_LIBTORCH);
+  const auto [headers, library, prefix] = places();
+  if (prefix.filename() == "lockstep_ddp") return prefix.parent_path() / "torch";
+  const auto built = prefix / "lockstep.pc",
+             file = fs::exists(built) ? built : library / "pkgconfig/lockstep.pc";
+  constexpr std::string_view kName = "libtorch=";
+  for (const auto& line :
+       base::split(base::read_small_file(file, 1 << 16, "lockstep's pkg-config file"), '\n'))
+    if (line.starts_with(kName)) return line.substr(kName.size());
+  throw InputError("the libtorch of this lockstep is not named", file,
+                   "install lockstep again (cmake --install)");
 }
 
 Words header_flags() {
@@ -128,9 +137,8 @@ fs::path precompiled_place() {
 fs::file_time_type newest_header() {
   auto newest = fs::file_time_type::min();
   for (const auto& folder : places().headers) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder / "lockstep")) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "lockstep"))
       if (entry.path().extension() == ".h") newest = std::max(newest, entry.last_write_time());
-    }
   }
   return newest;
 }

@@ -76,10 +76,9 @@ std::string waited_in_vain(int rank, const Fault& error) {
   const auto& met = error.met_in;
   if (met.number == 0) return "";
   Words words;
-  for (const auto& seen : error.seen) {
+  for (const auto& seen : error.seen)
     if (!seen.state.empty())
       words.push_back(format("rank {} {}", seen.rank, std::regex_replace(seen.state, place_in_gloo, "")));
-  }
   return format("rank {} waited {}in {} (collective {}) without a result: {}", rank,
                 met.waited > 0 ? format("{} s ", met.waited) : "", met.call, met.number,
                 words.empty() ? "no rank is known to be at fault" : base::join(words, "; "));
@@ -119,9 +118,8 @@ std::string waited_in_vain(int rank, const Fault& error) {
 void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder) {
   const auto those = [&](auto is) {
     std::vector<int> ranks;
-    for (const auto& rank : run.ranks) {
+    for (const auto& rank : run.ranks)
       if (is(rank.ending())) ranks.push_back(rank.rank());
-    }
     return ranks;
   };
   const auto rank = [&](int number) -> const RankRun& { return run.ranks[static_cast<size_t>(number)]; };

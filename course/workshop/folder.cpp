@@ -22,13 +22,12 @@ std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
   std::map<std::string, ExerciseProgress> progress;
   const auto json = base::parse_json(base::read_small_file(path, kMostProgressBytes, "your progress"));
   try {
-    for (const auto& [name, row] : json.get_ref<const nlohmann::json::object_t&>()) {
+    for (const auto& [name, row] : json.get_ref<const nlohmann::json::object_t&>())
       progress[name] = {.tries = std::max(0, row.value("tries", 0)),
                         .hints = std::max(0, row.value("hints", 0)),
                         .saw_solution = row.value("saw_solution", false),
                         .solved = row.value("solved", ""),
                         .last = row.value("last", "")};
-    }
   } catch (const nlohmann::json::exception&) {
     throw InputError("the progress file cannot be read", path,
                      "remove this file, then run lockstep workshop init . to create it again");
@@ -149,13 +148,12 @@ void Folder::change(const std::string& exercise, const std::function<void(Exerci
 
 std::string Folder::progress_json() const {
   auto json = nlohmann::json::object();
-  for (const auto& [name, row] : progress_) {
+  for (const auto& [name, row] : progress_)
     json[name] = {{"tries", row.tries},
                   {"hints", row.hints},
                   {"saw_solution", row.saw_solution},
                   {"solved", row.solved},
                   {"last", row.last}};
-  }
   return json.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -20,9 +20,8 @@ namespace {
 // Behind //@ or #@ with nothing but space before it; empty where the line is no mark.
 std::string mark_in(const std::string& line) {
   const auto text = base::trimmed(line);
-  for (const std::string sign : {"//@ ", "#@ "}) {
+  for (const std::string sign : {"//@ ", "#@ "})
     if (text.starts_with(sign)) return base::trimmed(text.substr(sign.size()));
-  }
   return {};
 }
 
@@ -218,9 +217,8 @@ const Chapter& chapter_of(const Master& exercise) {
 
 std::vector<Master> exercises() {
   std::vector<Master> found;
-  for (const auto& entry : fs::directory_iterator(fs::path(tutorials_folder()) / "masters")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(tutorials_folder()) / "masters"))
     if (is_master(entry.path())) found.push_back(Master::read(entry.path()));
-  }
   std::sort(found.begin(), found.end(),
             [](const Master& a, const Master& b) { return place_of(a) < place_of(b); });
   return found;

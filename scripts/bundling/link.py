@@ -103,5 +103,5 @@ class Linker:
             # what gcc 8's libstdc++ has not comes from this compiler's archive, as in Red Hat's toolsets
             self.base / "libstdc++.so.6", gcc_file("libstdc++.a"), "-lgcc", self.base / "libgcc_s.so.1",
             *[self.base / name for name in baseline.SHARED if name.startswith(("libm.", "libp", "libd", "libr"))],
-            self.base / "libc.so.6", self.base / "libc_nonshared.a", self.base / "ld-linux-x86-64.so.2",
+            self.base / "libc.so.6", self.base / "libc_nonshared.a", self.base / "libpthread_nonshared.a", self.base / "ld-linux-x86-64.so.2",
             gcc_file("crtendS.o"), self.base / "crtn.o"]

@@ -8,9 +8,10 @@ import re
 import shutil
 import zipfile
 
+from . import licences
 from .link import Linker
 from .errors import PackagingError, output
-from .binaries import cache, dynamic, version
+from .binaries import cache, dynamic, run_path, version
 
 NAME = "lockstep_ddp"
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -61,6 +62,12 @@ class Wheel:
         installed = self.scratch / "installed/opt/lockstep"
         for part in ("include", "share", "lib/cmake"):
             shutil.copytree(installed / part, self.root / part)
+        if (HOME / ".git").exists():  # what the source tree has beside the commit, such as data sets, stays there
+            tracked = set(output("git", "-C", HOME, "ls-files", "-z").split("\0"))
+            share = self.root / "share/lockstep"
+            for file in share.rglob("*"):
+                if file.is_file() and file.relative_to(share).as_posix() not in tracked:
+                    file.unlink()
         shutil.copy(installed / "lib/python/lockstep_ddp/__init__.py", self.root)
         self.entry_points = next(installed.glob("lib/python/*.dist-info/entry_points.txt")).read_bytes()
         self.relocate(self.root / "lib/cmake/lockstep")
@@ -95,19 +102,17 @@ class Wheel:
 
     def torch_folder(self):
         program = self.build / "bin/lockstep"
-        for path in [*dynamic(program, "RPATH"), *dynamic(program, "RUNPATH")]:
-            for word in path.split(":"):
-                if (pathlib.Path(word) / "libtorch_cpu.so").exists():
-                    return pathlib.Path(word)
+        for folder in map(pathlib.Path, run_path(program)):
+            if (folder / "libtorch_cpu.so").exists():
+                return folder
         raise PackagingError(f"{self.build}/bin/lockstep has no path to libtorch", "configure it again: cmake --preset release")
 
     def near(self, source, needed):
         """A library that another one finds by its own run path."""
-        for place in [*dynamic(source, "RPATH"), *dynamic(source, "RUNPATH"), "$ORIGIN"]:
-            for folder in place.split(":"):
-                file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
-                if file.exists():
-                    return pathlib.Path(os.path.normpath(file))
+        for folder in [*run_path(source), "$ORIGIN"]:
+            file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
+            if file.exists():
+                return pathlib.Path(os.path.normpath(file))
         raise PackagingError(f"{source.name} needs {needed}, which is not on its run path",
                     "build with the libtorch of a wheel: scripts/bootstrap")
 
@@ -119,8 +124,7 @@ class Wheel:
             raise PackagingError(f"the libtorch in {torch} is not from a wheel", "run scripts/wheel --libtorch X.Y.Z")
         folders = {torch}
         for library in self.build.glob("lib/liblockstep_cuda.so"):
-            paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
-            folders |= {pathlib.Path(path) for path in paths if pathlib.Path(path).is_relative_to(site)}
+            folders |= {path for path in map(pathlib.Path, run_path(library)) if path.is_relative_to(site)}
         return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: folder != torch)]
 
     def loaded(self):
@@ -142,10 +146,13 @@ def entries(wheel, root):
     for path in sorted(path for path in wheel.root.rglob("*") if path.is_file()):
         name = path.relative_to(wheel.root).as_posix()
         where = f"{about}.data/scripts/lockstep" if name == "launcher" else f"{NAME}/{name}"
+        if re.match("share/(?!lockstep/)", name):  # the manual and completions: into the environment's own share
+            where = f"{about}.data/data/{name}"
         yield where, path.read_bytes(), bool(path.stat().st_mode & 0o100)
     yield f"{about}.dist-info/METADATA", METADATA.format(
         version=wheel.version(), python="3.11" if wheel.torch_is_main() else "3.10", torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
         about=(root / "packaging/wheel/README.md").read_text()).encode(), False
+    yield f"{about}.dist-info/sboms/lockstep-ddp.cdx.json", licences.sbom(wheel), False
     yield f"{about}.dist-info/entry_points.txt", wheel.entry_points, False
     yield f"{about}.dist-info/WHEEL", f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(), False
 

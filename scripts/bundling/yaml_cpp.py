@@ -1,7 +1,6 @@
 """yaml-cpp from its source: Debian's archive of it cannot be a part of a shared library."""
 
 import concurrent.futures
-import io
 import os
 import re
 import tarfile
@@ -26,7 +25,7 @@ def archive(debians, folder):
 
 
 def build(source, to):
-    with tarfile.open(fileobj=io.BytesIO(source)) as tar:
+    with tarfile.open(source) as tar:
         tar.extractall(to.parent / "yaml-cpp")
     sources = sorted(to.parent.glob("yaml-cpp/*/src/*.cpp"))
     compile_all(sources, sources[0].parents[1] / "include")

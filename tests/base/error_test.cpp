@@ -88,9 +88,8 @@ TEST(Pack, AnyBytesComeBack) {
 }
 
 TEST(Pack, WhatIsDamagedIsAnError) {
-  for (const char* text : {"x", "5", "5:abc", "-1:a", "18446744073709551615:a", "1:ab:", ":", "3abc"}) {
+  for (const char* text : {"x", "5", "5:abc", "-1:a", "18446744073709551615:a", "1:ab:", ":", "3abc"})
     EXPECT_THROW(base::unpack_texts(text), Error) << text;
-  }
 }
 
 Fault sent(const std::exception& error, ExitStatus wanted) {

@@ -19,14 +19,11 @@ Work work_of(const Steps& steps) {
   return count.so_far();
 }
 
-Work work_of_training(Net& net, const at::Tensor& input) {
-  return work_of([&] { net.forward(input).sum().backward(); });
-}
-
 TEST(Work, OfSimpleCnnIsThatOfItsLayers) {
   SimpleCNN net;
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-    const auto work = work_of_training(net, at::rand({4, 1, 28, 28}).contiguous(format));
+    const auto input = at::rand({4, 1, 28, 28}).contiguous(format);
+    const auto work = work_of([&] { net.forward(input).sum().backward(); });
     const double conv1 = 2.0 * 4 * 28 * 28 * 32 * 9, conv2 = 2.0 * 4 * 14 * 14 * 64 * 32 * 9;
     const double fc1 = 2.0 * 4 * 3136 * 128, fc2 = 2.0 * 4 * 128 * 10;
     EXPECT_EQ(work.forward, conv1 + conv2 + fc1 + fc2);

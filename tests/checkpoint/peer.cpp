@@ -23,9 +23,8 @@ TEST(Peer, WritesBackWhatPythonWrote) {
     put(tree, "rng_after", rng_state());
   }
   write_pt(output, snapshot(tree));
-  if (const auto tensors = find(tree, "tensors")) {
+  if (const auto tensors = find(tree, "tensors"))
     write_safetensors(std::string(output) + ".safetensors", *tensors, {{"format", "pt"}});
-  }
 }
 
 }  // namespace

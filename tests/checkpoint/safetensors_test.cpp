@@ -42,9 +42,8 @@ TEST(Safetensors, RefusesWhatIsWrong) {
                  "01234567")},
   };
   const TempFolder folder;
-  for (const auto& [why, file] : cases) {
+  for (const auto& [why, file] : cases)
     EXPECT_THROW(read_safetensors(folder.write("a", file)), InputError) << why;
-  }
   EXPECT_NO_THROW(
       read_safetensors(folder.write("a", file_with("{\"a\":{" + entry + ":[0,8]}}", "01234567"))));
 }

@@ -92,9 +92,8 @@ TEST(Store, PassesOverDamagedFiles) {
   const auto said = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->step, 2);
-  for (const char* name : {"step-00000003", "step-00000004", "step-00000005", "step-00000099"}) {
+  for (const char* name : {"step-00000003", "step-00000004", "step-00000005", "step-00000099"})
     EXPECT_NE(said.find(name), std::string::npos) << said;
-  }
 }
 
 TEST(Store, WhatIsThereAndNotWholeIsNeverTakenForNone) {

@@ -210,9 +210,8 @@ TEST(Yaml, RefusesCycles) {
 }
 
 TEST(Yaml, RefusesNestingBombs) {
-  for (const std::string open : {"[", "{a: ", "- ", "? ", "- - ", "[{a: ", "- ? "}) {
+  for (const std::string open : {"[", "{a: ", "- ", "? ", "- - ", "[{a: ", "- ? "})
     EXPECT_TRUE(has(refused(repeated(open, 5000)).where(), "c.yaml:1:")) << open;
-  }
   std::string stairs;
   for (size_t i = 0; i < 100; ++i) stairs += std::string(i, ' ') + "a:\n";
   expect_refused(stairs, "c.yaml:17:17", "nested too deeply");

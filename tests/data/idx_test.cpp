@@ -12,9 +12,8 @@ namespace {
 
 std::string header(std::vector<uint32_t> words) {
   std::string text;
-  for (uint32_t word : words) {
+  for (uint32_t word : words)
     for (int shift : {24, 16, 8, 0}) text += static_cast<char>(word >> shift);
-  }
   return text;
 }
 

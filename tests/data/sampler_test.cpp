@@ -148,10 +148,6 @@ struct Squares : torch::data::datasets::Dataset<Squares> {
 
 using Indices = std::vector<int64_t>;
 
-void append(Indices& all, const at::Tensor& numbers) {
-  for (int64_t i = 0; i < numbers.size(0); ++i) all.push_back(numbers[i].item<int64_t>());
-}
-
 TEST(TorchSampler, GivesTorchsLoaderThisRanksShareOfEachEpoch) {
   DistributedSampler sampler(10, {.rank = 1, .world = 3, .seed = 7});
   auto loader = torch::data::make_data_loader(Squares().map(torch::data::transforms::Stack<>()),
@@ -160,7 +156,8 @@ TEST(TorchSampler, GivesTorchsLoaderThisRanksShareOfEachEpoch) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     sampler.set_epoch(epoch);
     auto& met = epochs.emplace_back();
-    for (auto& batch : *loader) append(met, batch.data);
+    for (auto& batch : *loader)
+      for (const auto& number : batch.data.unbind()) met.push_back(number.item<int64_t>());
     EXPECT_EQ(met, sampler.indices());
   }
   EXPECT_NE(epochs[0], epochs[1]);
@@ -174,9 +171,8 @@ class Numbers : public Dataset {
   Batch get(at::ArrayRef<int64_t> indices, bool) const override {
     ++made;
     std::this_thread::sleep_for(std::chrono::microseconds(indices[0] * 7919 % 300));
-    for (int64_t index : indices) {
+    for (int64_t index : indices)
       if (index == bad_) throw InputError("sample is damaged", "here");
-    }
     return {at::tensor(indices, at::kFloat), at::tensor(indices, at::kLong)};
   }
   mutable std::atomic<int> made = 0;
@@ -227,9 +223,8 @@ TEST(Loader, BeginsAgainAfterAnEarlyBreak) {
   Loader loader(std::make_shared<Numbers>(60), sampler, {.batch_size = 5, .workers = 3});
   for (int round = 0; round < 5; ++round) {
     int count = 0;
-    for ([[maybe_unused]] auto& batch : loader) {
+    for ([[maybe_unused]] auto& batch : loader)
       if (++count == 2) break;
-    }
   }
   EXPECT_EQ(run(loader).seen, sampler.indices());
 }

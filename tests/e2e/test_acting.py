@@ -29,19 +29,16 @@ def command_of(lockstep, mpiexec, world, *words):
 
 @pytest.fixture
 def train(lockstep, mpiexec):
-
     def train(folder, world, *words, text=CARTPOLE):
         folder.mkdir(exist_ok=True)
         config = write_config(folder, text)
         run_process(command_of(lockstep, mpiexec, world, "train", config, *words), cwd=folder, check=True)
         return folder / "runs/cartpole"
-
     return train
 
 
 @pytest.fixture(scope="session")
 def unbroken(once, lockstep, mpiexec):
-
     def make(folder):
         run_process(command_of(lockstep, mpiexec, 2, "train", write_config(folder, CARTPOLE)), cwd=folder, check=True)
     return once("unbroken_cartpole", make) / "runs/cartpole"

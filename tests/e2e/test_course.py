@@ -93,12 +93,6 @@ def do(page, tmp_path, shell_in):
     return chapter, chapter.do()
 
 
-def page_of(tmp_path, text):
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    return page
-
-
 def test_the_sample_passes(tmp_path, shell_in):
     chapter, faults = do(SAMPLE, tmp_path, shell_in)
     assert not faults, "\n\n".join(faults)
@@ -108,7 +102,8 @@ def test_the_sample_passes(tmp_path, shell_in):
 
 
 def test_all_that_is_wrong_on_a_page_is_said(tmp_path, shell_in):
-    page = page_of(tmp_path, "```console\n$ echo a\nb\n$ false\n$ echo c\nc\n$ exit 3\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo a\nb\n$ false\n$ echo c\nc\n$ exit 3\n```\n")
     _, faults = do(page, tmp_path, shell_in)
     said = [fault.splitlines()[:2] for fault in faults]
     assert said == [["page.md:2: $ echo a", "  this line is not printed, or not here: b"],

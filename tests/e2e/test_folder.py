@@ -61,7 +61,6 @@ def images(lacks, tmp_path):
 @pytest.fixture
 def train(lockstep, mpiexec, images, tmp_path):
     """train("name", world, key=value, ...) on them; the process's end."""
-
     def run(name, world=1, check=True, words=(), timeout=PATIENCE, **values):
         config = tmp_path / f"{name}.yaml"
         config.write_text(CONFIG.format(name=name, root=images))

@@ -34,6 +34,24 @@ def test_it_may_be_moved_and_keeps_its_own_libtorch(build_dir, lockstep, run, tm
         assert (moved / "share/lockstep" / name).exists(), name
 
 
+@pytest.mark.parametrize("typed, fits", [
+    ("st", "status stop"), ("help wo", "workshop"), ("bench al", "allreduce"), ("bench step --st", "--steps"), ("train a.yaml --dr", "--dry-run"),
+    ("train --set optim.l", "optim.lr="), ("train --launcher fl", "flux"), ("workshop --wr", "--wrong"), ("train no-such-", "")])
+def test_bash_completes_what_the_program_knows(typed, fits, installed, run):
+    words = ["lockstep", *typed.split()]
+    script = (f"compopt() {{ :; }}; source {installed}/share/bash-completion/completions/lockstep; COMP_WORDS=({' '.join(words)}); "
+              f"COMP_CWORD={len(words) - 1}; _lockstep {installed}/bin/lockstep; echo ${{COMPREPLY[@]}}")
+    assert run("bash", "-c", script, check=True).stdout.split() == fits.split()
+
+
+def test_the_manual_describes_each_command(installed, lockstep, run):
+    page = (installed / "share/man/man1/lockstep.1").read_text()
+    listed = run(lockstep, "--help", check=True).stdout.split("commands:\n")[1].split("\noptions:")[0]
+    sections = set(re.findall(r"^\.SS \\&lockstep (\w+)", page, re.M))
+    assert sections == set(re.findall(r"^  (\w+) ", listed, re.M)) - {"job"}
+    assert "\n.TP\n\\fB\\&\\-\\-resume auto|PATH\\fR\n" in page
+
+
 def test_another_minor_version_is_another_library(installed, run, tmp_path):
     library, = (installed / "lib").glob("liblockstep.so.*.*.*")
     major, minor, _ = library.name.removeprefix("liblockstep.so.").split(".")
@@ -48,23 +66,25 @@ def test_another_minor_version_is_another_library(installed, run, tmp_path):
         assert run("cmake", *words, "-P", script).returncode == status
 
 
-def compile_headers(prefix, build_dir, folder, files):
-    """files: {name of a source: the headers that it includes}; with the flags that an installed lockstep gives its users."""
-    for name, headers in files.items():
-        (folder / name).write_text("".join(f"#include <lockstep/{header}>\n" for header in headers))
-    (folder / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.24)\nproject(headers LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
-        f"add_library(headers OBJECT {' '.join(files)})\n"
-        "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
-        "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
-    build_against(prefix, build_dir, folder, folder / "build", flags="")
+def test_installed_headers_include_none_that_is_not_installed(installed):
+    found = {(header.name, name) for header in installed.rglob("include/lockstep/**/*.h")
+             for name in re.findall(r'^#include [<"](lockstep/[^>"]+)', header.read_text(), re.M) if not (installed / "include" / name).exists()}
+    assert found == set()
 
 
 @pytest.mark.full  # a minute of both cores
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     headers = sorted(str(path.relative_to(installed / "include/lockstep")) for path in installed.rglob("include/lockstep/**/*.h"))
     assert len(headers) > 50
-    compile_headers(installed, build_dir, tmp_path, {f"header_{n}.cpp": [header] for n, header in enumerate(headers)})
+    files = {f"header_{n}.cpp": header for n, header in enumerate(headers)}
+    for name, header in files.items():
+        (tmp_path / name).write_text(f"#include <lockstep/{header}>\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(headers LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        f"add_library(headers OBJECT {' '.join(files)})\n"
+        "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
+        "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
+    build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="")
 
 
 LIBRARY = [str(path.relative_to(SOURCE / "src/lockstep")).replace("/", "_")

@@ -1,10 +1,18 @@
-"""packaging/: as much of the recipes and of the Apptainer definition as can be tried without Spack, EasyBuild, conda and Apptainer."""
+"""packaging/: as much of the recipes as can be tried without Spack, EasyBuild, conda and Apptainer; a wheel as it is packed."""
 
+import json
+import os
 import pathlib
 import re
+import sys
+import types
+import zipfile
 
 import pytest
 from conftest import SOURCE
+
+sys.path.append(str(SOURCE / "scripts"))
+from bundling import licences, wheel, yaml_cpp  # noqa: E402
 
 pytestmark = pytest.mark.about("packaging")
 
@@ -66,6 +74,38 @@ def test_condas_recipe_has_what_bootstrap_would_bring():
     assert {OTHER_NAMES.get(name, name) for name in libraries()} | {"libtorch"} <= host
     assert cmake_words(" ".join(recipe["build"]["script"])) <= known_to_cmake()
     assert recipe["context"]["version"] in (SOURCE / "CMakeLists.txt").read_text()
+
+
+# --- a wheel -------------------------------------------------------------------------------------------------------------
+def packed(folder, names, mask):
+    """The wheel of a tree whose files were made in that order and with that umask."""
+    before = os.umask(mask)
+    for name in names:
+        (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "tree" / name).write_text(name)
+        (folder / "tree" / name).chmod((0o777 if name == "launcher" else 0o666) & ~mask)
+    os.umask(before)
+    tree = types.SimpleNamespace(root=folder / "tree", archives={pathlib.Path("/x/libhwloc.a"), pathlib.Path("/x/libyaml-cpp.a")},
+                                 version=lambda: "0.1.0", torch=lambda: "2.15.0", torch_is_main=lambda: True, entry_points=b"[x]\n")
+    return wheel.pack(tree, SOURCE, folder, (2026, 1, 2, 3, 4, 6))
+
+
+def test_a_wheels_bytes_depend_on_its_contents_alone_which_its_sbom_names(monkeypatch, tmp_path):
+    owners = {"/x/libhwloc.a": "libhwloc-dev: /x", "/x/libyaml-cpp.a": "libyaml-cpp-dev: /x"}
+    monkeypatch.setattr(licences, "output", lambda *words: owners.get(str(words[-1]), "1.2+b1"))
+    names = ["lib/liblockstep.so", "launcher", "share/man/man1/lockstep.1", "share/lockstep/LICENSE"]
+    first, second = packed(tmp_path / "a", names, 0o022), packed(tmp_path / "b", reversed(names), 0o077)
+    assert first.read_bytes() == second.read_bytes()
+    archive, name = zipfile.ZipFile(first), "lockstep_ddp-0.1.0.dist-info/sboms/lockstep-ddp.cdx.json"  # PEP 770
+    assert [name.replace("lockstep_ddp-0.1.0.data", "own") for name in archive.namelist()[:4]] == [
+        "own/scripts/lockstep", "lockstep_ddp/lib/liblockstep.so", "lockstep_ddp/share/lockstep/LICENSE", "own/data/share/man/man1/lockstep.1"]
+    assert f"{name},{wheel.digest_of(archive.read(name))}," in archive.read("lockstep_ddp-0.1.0.dist-info/RECORD").decode()
+    sbom = json.loads(archive.read(name))
+    debian = {f"pkg:deb/debian/{package}@1.2%2Bb1?arch=amd64&distro=debian-12"
+              for package in ("libhwloc-dev", "nlohmann-json3-dev", "libstdc%2B%2B-12-dev", "libc6-dev")}
+    assert {part["purl"].partition("?download")[0] for part in sbom["components"]} == debian | {
+        "pkg:pypi/torch@2.15.0", f"pkg:generic/yaml-cpp@{yaml_cpp.VERSION}", "pkg:deb/ubuntu/libc6-dev@2.27-3ubuntu1.6?arch=amd64&distro=ubuntu-18.04"}
+    assert sbom["dependencies"] == [{"ref": "pkg:pypi/lockstep-ddp@0.1.0", "dependsOn": [part["bom-ref"] for part in sbom["components"]]}]
 
 
 # --- Apptainer ---------------------------------------------------------------------------------------------------------

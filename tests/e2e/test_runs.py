@@ -1,5 +1,6 @@
 """lockstep runs: the runs of a folder side by side, whatever else lies there."""
 
+import csv
 import json
 import os
 import shutil
@@ -52,6 +53,17 @@ def test_what_a_program_gets_is_what_the_runs_wrote(place, lockstep, run):
         verdict = run(lockstep, "status", folder).stdout
         beginning = "finished all epochs" if (known["state"], known["reason"]) == ("done", "epochs") else known["state"]
         assert verdict.startswith(beginning) and f"step {one['step']}, {one['epoch']} of {one['epochs']} epochs" in verdict
+
+
+def test_the_csv_has_what_the_json_has(place, lockstep, run, tmp_path):
+    shutil.copytree(place / "runs", tmp_path / "runs", symlinks=True)
+    (tmp_path / "runs/other").rename(tmp_path / 'runs/a, "b"')
+    rows = csv.DictReader(run(lockstep, "runs", "--csv", cwd=tmp_path, check=True).stdout.splitlines())
+    told = json.loads(run(lockstep, "runs", "--json", cwd=tmp_path, check=True).stdout, parse_float=str)
+    for row, one in zip(rows, told["runs"], strict=True):
+        metrics = {f"{prefix}{name}": values[key] for name, values in one["metrics"].items() for prefix, key in (("", "last"), ("best ", "best"))}
+        wanted = {name: one[name] for name in ("name", "state", "epoch", "step", "seconds")} | metrics | one["differs"]
+        assert row == {name: str(value) for name, value in wanted.items()}
 
 
 def test_sorted(place, lockstep, run):

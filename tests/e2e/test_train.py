@@ -56,6 +56,9 @@ def test_tensorboard_reads_the_event_file(pima_run):
     assert {"train/loss", "train/lr", "eval/loss", "eval/accuracy"} <= set(events.Tags()["scalars"])
     written = [(line["step"], line["loss"]) for line in metrics(run) if line["event"] == "step"]
     assert [(event.step, pytest.approx(event.value, rel=1e-6)) for event in events.Scalars("train/loss")] == written
+    tag, hparams = "_hparams_/session_start_info", pytest.importorskip("tensorboard.plugins.hparams.plugin_data_pb2")
+    told = hparams.HParamsPluginData.FromString(events.PluginTagToContent("hparams")[tag]).session_start_info.hparams
+    assert (told["optim.name"].string_value, told["train.epochs"].number_value, tag in events.Tags()["tensors"]) == ("adam", 4, True)
 
 
 def test_run_folder(pima_run, lockstep, run):

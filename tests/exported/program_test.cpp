@@ -208,10 +208,9 @@ TEST(ExportedGraph, FreesEachValueAfterItsLastUse) {
 TEST(ExportedGraph, KnowsWhatEvalModeChanges) {
   const auto program = read_program(seed("cnn_bn_dropout").dump(), "model.pt2");
   std::map<std::string, int> changed;
-  for (const auto& node : program.graph.nodes) {
+  for (const auto& node : program.graph.nodes)
     if (node.op && (node.only_in_training || !node.eval_arguments.empty()))
       ++changed[node.op->schema().name()];
-  }
   const std::map<std::string, int> wanted = {
       {"aten::add_", 2}, {"aten::batch_norm", 2}, {"aten::dropout", 1}, {"aten::feature_dropout", 1}};
   EXPECT_EQ(changed, wanted);

@@ -91,10 +91,9 @@ launch::ReportedPlace on(const std::string& machine, std::optional<int> local_ra
 // "local rank/local world@node rank/nodes" of each rank
 std::vector<std::string> layout(const std::vector<launch::ReportedPlace>& seats) {
   std::vector<std::string> texts;
-  for (const auto& place : launch::layout_of(seats)) {
+  for (const auto& place : launch::layout_of(seats))
     texts.push_back(std::to_string(place.local_rank) + "/" + std::to_string(place.local_world) + "@" +
                     std::to_string(place.node_rank) + "/" + std::to_string(place.nodes));
-  }
   return texts;
 }
 

@@ -110,9 +110,8 @@ TEST_F(Commands, QstatKnowsAPbsJob) {
 
 TEST_F(Commands, AJobIdIsNeverAnOptionNorAShellLine) {
   write("squeue", "touch " + (folder_ / "asked").string());
-  for (const char* id : {"", "--help", "42;reboot", "$(id)", "../x", "4 2"}) {
+  for (const char* id : {"", "--help", "42;reboot", "$(id)", "../x", "4 2"})
     EXPECT_FALSE(launch::job_deadline({.scheduler = "slurm", .job_id = id}, {})) << id;
-  }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "asked"));
 }
 

@@ -97,10 +97,9 @@ inline std::string refusal(const launch::Environment& environment,
 /// The text holds every one of the parts.
 inline ::testing::AssertionResult holds(const std::string& text, const std::vector<const char*>& parts) {
   for (const char* part : parts) {
-    if (text.find(part) == std::string::npos) {
+    if (text.find(part) == std::string::npos)
       return ::testing::AssertionFailure()
              << "no '" << part << "' in: " << (text.empty() ? "(no error)" : text);
-    }
   }
   return ::testing::AssertionSuccess();
 }

@@ -240,9 +240,8 @@ TEST(Values, StepCountsThatContradictEachOtherAreRefused) {
   const auto with = [](const char* counts) {
     return kSrun + launch::Environment{{"SLURM_STEP_TASKS_PER_NODE", counts}};
   };
-  for (const char* counts : {"2(x3)", "2,3"}) {
+  for (const char* counts : {"2(x3)", "2,3"})
     EXPECT_TRUE(holds(refusal(with(counts)), {counts, "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}));
-  }
   EXPECT_TRUE(holds(refusal(with("3,1")), {"SLURM_LOCALID=1 lies outside"}));
 }
 
@@ -268,9 +267,8 @@ TEST(Values, RandomEnvironmentsNeverCrash) {
   for (int round = 0; round < 20'000; ++round) {
     launch::Environment environment;
     const size_t density = 1 + pick(8);
-    for (const auto& [name, value] : everyone) {
+    for (const auto& [name, value] : everyone)
       if (pick(density) == 0) environment[name] = pick(3) ? value : values[pick(std::size(values))];
-    }
     std::optional<launch::MpiFacts> facts;
     if (pick(4) == 0)
       facts = launch::MpiFacts{.rank = static_cast<int>(pick(4)), .world = 4, .local_world = 2, .nodes = 2};

@@ -44,10 +44,6 @@ Values batch(int64_t size, int64_t words) {
   return {torch::randn({size, 1, 4, 5}), torch::ones({size, words}, torch::kLong)};
 }
 
-at::Tensor loss_of(const Values& outputs) {
-  return outputs.at(0).toTensor().square().sum() + outputs.at(1).toTensor().square().mean();
-}
-
 // What two steps with both branches leave behind.
 std::map<std::string, at::Tensor> trained(ExportedNet& net) {
   std::map<std::string, at::Tensor> found;
@@ -56,7 +52,7 @@ std::map<std::string, at::Tensor> trained(ExportedNet& net) {
     net.zero_grad();
     const auto inputs = batch(size, size == 1 ? 2 : 7);
     const auto outputs = net.run(inputs);
-    loss_of(outputs).backward();
+    (outputs.at(0).toTensor().square().sum() + outputs.at(1).toTensor().square().mean()).backward();
     const torch::NoGradGuard no_grad;
     for (auto& item : net.named_parameters()) {
       found["grad." + item.key()] = item.value().grad().clone();

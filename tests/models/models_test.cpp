@@ -49,9 +49,8 @@ TEST(Models, HavePythonsParametersAndOutputsBitForBit) {
 TEST(BertLayerNet, IsNamedLikeHuggingFacesBert) {
   BertLayerNet net({1, 6, 5}, 3, {.width = 8, .heads = 2, .intermediate = 16});
   std::string text;
-  for (const auto& item : net.named_parameters()) {
+  for (const auto& item : net.named_parameters())
     if (item.key().ends_with("weight")) text += item.key() + " ";
-  }
   EXPECT_EQ(text,
             "embed.weight position.weight layer.attention.self.query.weight layer.attention.self.key.weight "
             "layer.attention.self.value.weight layer.attention.output.dense.weight "

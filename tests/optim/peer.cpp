@@ -85,9 +85,8 @@ std::vector<at::Tensor> leaves(const Tree& list) {
 
 void set_grads(std::vector<at::Tensor>& params, const Tree& grads) {
   const auto given = elements(grads);
-  for (size_t i = 0; i < params.size(); ++i) {
+  for (size_t i = 0; i < params.size(); ++i)
     params[i].mutable_grad() = given[i].isNone() ? at::Tensor() : given[i].toTensor().clone();
-  }
 }
 
 Tree tensors(const std::vector<at::Tensor>& params) {

@@ -42,9 +42,8 @@ Plans one_by_one(const Plans& plans) {
   Plans result;
   for (const auto& plan : plans) {
     auto& own = result.emplace_back();
-    for (const auto& step : plan) {
+    for (const auto& step : plan)
       for (const auto& message : step.messages) own.push_back({{message}, {}});
-    }
   }
   return result;
 }

@@ -46,10 +46,9 @@ nlohmann::json data_of(const std::string& html) {
 std::vector<nlohmann::json> items(const nlohmann::json& data, const std::string& kind,
                                   const std::string& section = "") {
   std::vector<nlohmann::json> found;
-  for (const auto& one : data["sections"]) {
+  for (const auto& one : data["sections"])
     for (const auto& item : one["items"])
       if (item.contains(kind) && (section.empty() || one["heading"] == section)) found.push_back(item[kind]);
-  }
   return found;
 }
 

@@ -21,10 +21,6 @@ constexpr const char* kConfig =
     "run: {name: mnist, dir: runs}\nlaunch: {device: cpu}\ntrain: {epochs: 2, max_steps: 0}\noptim: {lr: "
     "0.01}\n";
 
-Settings settings_of(const std::string& config) {
-  return config::load_settings(config, "config.yaml").settings;
-}
-
 std::string with(std::string config, const std::string& from, const std::string& to) {
   return config.replace(config.find(from), from.size(), to);
 }
@@ -46,7 +42,7 @@ class RunFolderTest : public ::testing::Test {
     return goes_on_ ? std::move(*folder) : new_run(here(config));
   }
   Settings here(const std::string& config, const std::string& name = "mnist") const {
-    auto settings = settings_of(config);
+    auto settings = config::load_settings(config, "config.yaml").settings;
     settings.run = {.name = name, .dir = scratch_.path().string(), .seed = 0};
     return settings;
   }
@@ -197,9 +193,8 @@ TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
   settings.run.dir = "/proc/nothing";
   EXPECT_THROW(new_run(settings), InputError);
   base::replace_file(path("file"), "");
-  for (const auto& dir : {std::string("/proc/nothing/here"), (path("file") / "runs").string()}) {
+  for (const auto& dir : {std::string("/proc/nothing/here"), (path("file") / "runs").string()})
     EXPECT_THROW(check_run_dir({.name = "x", .dir = dir, .seed = 0}), InputError) << dir;
-  }
   check_run_dir({.name = "x", .dir = path("not") / "yet", .seed = 0});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), 1) << "a trace is left";
 }

@@ -139,9 +139,8 @@ TEST(MetricsFile, WhatIsNoFileIsRefusedAndNotWrittenInto) {
   const auto pipe = scratch.path() / "pipe", folder = scratch.path() / "folder";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::filesystem::create_directory(folder);
-  for (const auto& path : {pipe, folder, std::filesystem::path("/dev/null")}) {
+  for (const auto& path : {pipe, folder, std::filesystem::path("/dev/null")})
     EXPECT_THROW((MetricsFile(path)), InputError) << path;
-  }
 }
 
 // Where there are no locks, a job may be stopped between its look at the folder and its line.
@@ -171,9 +170,8 @@ TEST(ProgressLine, FitsTheTerminal) {
   EXPECT_EQ(progress_line(progress, 70), "Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
   EXPECT_EQ(progress_line(progress, 60), "[###.....] Epoch 2/5  step 100/235  loss 0.3178  3m05s left");
   EXPECT_EQ(progress_line(progress, 30), "Epoch 2/5  step 100/235");
-  for (const int width : {0, 12, 40, 80}) {
+  for (const int width : {0, 12, 40, 80})
     EXPECT_LE(progress_line(progress, width).size(), static_cast<size_t>(std::max(width - 1, 10)));
-  }
 }
 
 }  // namespace

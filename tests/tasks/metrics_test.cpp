@@ -14,9 +14,8 @@ namespace lockstep {
 namespace {
 
 double value(const Metrics& metrics, const std::string& name) {
-  for (const auto& [key, number] : metrics.values()) {
+  for (const auto& [key, number] : metrics.values())
     if (key == name) return number;
-  }
   ADD_FAILURE() << "no " << name;
   return 0;
 }
@@ -47,10 +46,9 @@ TEST(ClassMetrics, HasF1AndAucByTheirDefinitions) {
   feed(metrics, scored, ShardSampler(400, 0, 1).indices());
   test::TempFolder folder;
   std::string lines;
-  for (int64_t i = 0; i < 400; ++i) {
+  for (int64_t i = 0; i < 400; ++i)
     lines += std::to_string(scored.target[i].item<int64_t>()) + " " +
              std::to_string((scored.output[i][1] - scored.output[i][0]).item<float>()) + "\n";
-  }
   const auto path = folder.write("scores", lines);
   std::istringstream peer(test::output_of(python + " tests/tasks/metrics_peer.py < " + path));
   double f1 = 0, auc = 0;

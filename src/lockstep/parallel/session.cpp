@@ -12,6 +12,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/comm/rendezvous/join.h"
+#include "lockstep/launch/device.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"

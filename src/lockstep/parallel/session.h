@@ -8,11 +8,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/rendezvous/join.h"
-#include "lockstep/launch/device.h"
 #include "lockstep/launch/job.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/parallel/team.h"
@@ -21,7 +20,8 @@ namespace lockstep {
 
 namespace launch {
 class Runtime;
-}
+struct DeviceChoice;
+}  // namespace launch
 namespace parallel {
 struct SessionSetup;
 }
@@ -85,14 +85,12 @@ namespace lockstep::parallel {
 
 struct SessionSetup {
   LaunchOptions options;
-  bool grouped = true;        // false: no process group
-  launch::OwnGpus gpus = {};  // of each rank
-  int threads = 0;            // of each rank; 0 = its share of the cores
+  bool grouped = true;                  // false: no process group
+  std::vector<std::int64_t> gpus = {};  // of each rank
+  int threads = 0;                      // of each rank; 0 = its share of the cores
   /// What must be the same on all ranks. Called after the device is chosen and before libtorch is used; all
   /// ranks throw an Error that it throws.
-  std::function<comm::Facts(const launch::DeviceChoice&)> facts;
+  std::function<std::vector<std::pair<std::string, std::string>>(const launch::DeviceChoice&)> facts;
 };
-/// Deprecated.
-using Joining [[deprecated("use SessionSetup")]] = SessionSetup;
 
 }  // namespace lockstep::parallel

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/algorithms/message_runner.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/comm/shared_backend.h"
 #include "lockstep/comm/shm/reduction.h"
 #include "lockstep/launch/process/runtime.h"

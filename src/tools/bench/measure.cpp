@@ -29,9 +29,8 @@ struct Unit {
 double read(const std::string& text, const std::vector<Unit>& units, const char* what, const char* hint) {
   const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
   const auto number = config::parse_number(text.substr(0, end));
-  for (const auto& [name, factor] : units) {
+  for (const auto& [name, factor] : units)
     if (number && text.substr(end) == name) return *number * factor;
-  }
   if (number && *number == 0 && end == text.size()) return 0;
   throw InputError(format("'{}' is not a {}", base::printable(text), what), "", hint);
 }

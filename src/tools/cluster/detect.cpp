@@ -128,9 +128,8 @@ FoundSite read_sinfo(const std::string& text) {
     }
     known.most = std::max(known.most, count);
   }
-  for (auto& queue : found.site.queues) {
+  for (auto& queue : found.site.queues)
     if (queue.max_nodes == 0) queue.max_nodes = nodes[queue.name].all;
-  }
   if (found.site.threads_per_core == 1) found.site.threads_per_core = 0;
   return found;
 }

@@ -206,10 +206,9 @@ JobStates parse_squeue(const std::string& answer, const Words& jobs) {
         base::printable(name) + (has_reason ? format(" ({})", base::printable(parts[2])) : "")};
   }
   // the controller keeps nothing of a task that was canceled before it started
-  for (auto& [job, state] : states) {
+  for (auto& [job, state] : states)
     if (state.kind == JobState::unknown && arrays.contains(array_of(job)))
       state = {JobState::gone, "that its array no longer has it"};
-  }
   return states;
 }
 
@@ -228,9 +227,8 @@ JobStates parse_qstat(const std::string& answer, const Words& jobs) {
   // "qstat: Unknown Job Id 7.server", "qstat: 7.server Job has finished, ..."
   for (const auto& line : base::split(answer, '\n')) {
     if (!contains(line, "Unknown Job Id") && !contains(line, "has finished")) continue;
-    for (const auto& word : base::split(line, ' ')) {
+    for (const auto& word : base::split(line, ' '))
       if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "that it is over or unknown"};
-    }
   }
   return states;
 }
@@ -362,9 +360,8 @@ std::string shell_line(const SubmitCommand& command) {
 Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) {
   const auto name = fs::path(command.words[0]).filename().string();
   Words ignored;
-  for (const auto& variable : command.without) {
+  for (const auto& variable : command.without)
     if (variable.starts_with("SBATCH_") || variable.starts_with("PBS_")) ignored.push_back(variable);
-  }
   if (!ignored.empty())
     log::warning(format("ignored for this job: {} (docs/reference/cli.md)", base::join(ignored, ", ")));
   const auto answer = base::ask({.argv = command.words, .without = command.without, .apart = true}, limit);

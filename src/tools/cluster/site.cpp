@@ -181,8 +181,8 @@ std::vector<std::string> site_folders() {
 }
 
 Site load_site(const std::string& name_or_path) {
-  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kEnding);
-  if (is_path) return read_site_file(name_or_path);
+  if (name_or_path.find('/') != name_or_path.npos || name_or_path.ends_with(kEnding))
+    return read_site_file(name_or_path);
   for (const auto& folder : site_folders()) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;
@@ -255,10 +255,9 @@ struct Value {
   std::string checked(const YamlNode& one) const {
     const auto& text = scalar_text(one, name, key.help);
     const auto choices = base::split(key.choices, ' ');
-    if (!choices.empty() && std::ranges::count(choices, text) == 0) {
+    if (!choices.empty() && std::ranges::count(choices, text) == 0)
       throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
                        one.place.text(), base::did_you_mean(text, choices, key.help));
-    }
     const auto wanted = expected_text(text, key.text);
     if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
     return text;

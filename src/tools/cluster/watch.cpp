@@ -75,7 +75,7 @@ JobRecord parse_record(const std::string& text) {
 }
 
 void JobWatch::set_state(const JobState& state) {
-  if (!is_gone(state))
+  if (state.kind != JobState::gone && state.kind != JobState::unknown)
     gone_since_.reset();
   else if (!gone_since_ || state_->kind != state.kind)
     gone_since_ = Clock::now();

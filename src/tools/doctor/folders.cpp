@@ -184,9 +184,8 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
 // One failure for each problem, which names the hosts that have it.
 Findings problems_of(const std::string& what, const Views& views, const std::string& remedy) {
   std::map<std::string, std::vector<std::string>> hosts_by_problem;
-  for (const auto& view : views) {
+  for (const auto& view : views)
     if (!view.problem.empty()) hosts_by_problem[view.problem].push_back(view.host);
-  }
   Findings findings;
   for (const auto& [problem, hosts] : hosts_by_problem)
     findings.push_back(

@@ -56,9 +56,8 @@ constexpr size_t kMostPoints = 2000;  // of a curve
 // The points that can be drawn; of very many, in each group the first, the lowest, the highest and the last.
 std::vector<size_t> kept_points(const Curve& curve) {
   std::vector<size_t> points, kept;
-  for (size_t i = 0; i < std::min(curve.x.size(), curve.y.size()); ++i) {
+  for (size_t i = 0; i < std::min(curve.x.size(), curve.y.size()); ++i)
     if (std::isfinite(curve.x[i]) && std::isfinite(curve.y[i])) points.push_back(i);
-  }
   if (points.size() <= kMostPoints) return points;
   const auto group = static_cast<std::ptrdiff_t>((4 * points.size() + kMostPoints - 1) / kMostPoints);
   for (auto first = points.begin(); first != points.end();) {
@@ -73,16 +72,12 @@ std::vector<size_t> kept_points(const Curve& curve) {
   return kept;
 }
 
-// Seven digits are more than a picture shows.
-double shortened(double value) {
-  return std::strtod(format("{:.7g}", value).c_str(), nullptr);
-}
-
 ordered_json curve_json(const Curve& curve) {
   ordered_json json = {{"x", ordered_json::array()}, {"y", ordered_json::array()}};
   for (const size_t i : kept_points(curve)) {
     json["x"].push_back(curve.x[i]);
-    json["y"].push_back(shortened(curve.y[i]));
+    json["y"].push_back(
+        std::strtod(format("{:.7g}", curve.y[i]).c_str(), nullptr));  // more than a picture shows
   }
   return json;
 }
@@ -176,9 +171,8 @@ void add_configs(Page& page, const Runs& runs) {
 
 void add_troubles(Page& page, const Runs& runs) {
   auto lines = ordered_json::array();
-  for (const auto& run : runs) {
+  for (const auto& run : runs)
     for (const auto& trouble : run.troubles) lines.push_back(run.name + ": " + trouble);
-  }
   if (lines.empty()) return;
   page.section("Files that could not be read");
   page.add("list", std::move(lines));
@@ -188,9 +182,8 @@ void add_troubles(Page& page, const Runs& runs) {
 void number_equal_names(Runs& runs) {
   std::map<std::string, int> seen;
   for (const auto& run : runs) ++seen[run.name];
-  for (auto& run : runs) {
+  for (auto& run : runs)
     if (seen[run.name] > 1) run.name = run.folder;
-  }
 }
 
 }  // namespace

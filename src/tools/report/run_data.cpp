@@ -82,10 +82,9 @@ void read_config(RunData& run) {
   run.config = *text;
   try {
     const auto whole = config::parse_yaml(*text, "config.yaml");
-    for (const auto& [section, keys] : whole->entries) {
+    for (const auto& [section, keys] : whole->entries)
       for (const auto& [key, value] : keys->entries)
         run.settings.emplace_back(section->text + "." + key->text, value_of(*value));
-    }
   } catch (const std::exception& error) {
     run.troubles.push_back(describe(error));
   }
@@ -93,9 +92,8 @@ void read_config(RunData& run) {
 
 void check_is_run(const RunData& run) {
   std::error_code failed;
-  for (const auto* file : {"config.yaml", "status.json", "metrics.jsonl"}) {
+  for (const auto* file : {"config.yaml", "status.json", "metrics.jsonl"})
     if (fs::exists(fs::path(run.folder) / file, failed)) return;
-  }
   throw InputError("not a run folder", run.folder,
                    base::did_you_mean_file(run.folder) + "pass the folder of a run, like runs/mnist");
 }

@@ -159,11 +159,9 @@ MetricSummary metric_summary(const RunData& run, const std::string& metric) {
 
 std::vector<std::string> metrics_of(const RunList& list) {
   std::set<std::string> names;
-  for (const auto& run : list.runs) {
-    for (const auto& [name, curve] : run.epochs) {
+  for (const auto& run : list.runs)
+    for (const auto& [name, curve] : run.epochs)
       if (!holds(kNoMetrics, name)) names.insert(name);
-    }
-  }
   return {names.begin(), names.end()};
 }
 
@@ -198,9 +196,8 @@ constexpr size_t kWidest = 40;  // a cell
 std::string clipped(const std::string& text) {
   if (base::letters(text) <= kWidest) return text;
   size_t at = 0;
-  for (size_t seen = 0; at < text.size(); ++at) {
+  for (size_t seen = 0; at < text.size(); ++at)
     if ((static_cast<unsigned char>(text[at]) & 0xC0) != 0x80 && ++seen == kWidest) break;
-  }
   return text.substr(0, at) + "…";
 }
 
@@ -253,7 +250,16 @@ size_t width_of(const std::string& lines) {
   return most;
 }
 
-// --- JSON ---
+// --- CSV and JSON ---
+
+std::string csv_cell(const nlohmann::ordered_json& value) {
+  if (!value.is_string()) return value.is_null() ? "" : value.dump();
+  const auto text = base::printable(value.get<std::string>(), base::kLongestPath);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
 
 nlohmann::ordered_json run_json(const RunList& list, const std::vector<std::string>& names,
                                 const RunData& run) {
@@ -332,6 +338,29 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
   }
   if (!hidden.empty()) text += format("not shown: {} (see --json)\n", base::listed(hidden, hidden.size()));
   return text;
+}
+
+std::string run_csv(const RunList& list) {
+  std::string head, rows;
+  for (const auto& run : list.runs) {
+    nlohmann::ordered_json cells = {{"name", run.name},
+                                    {"state", run_folder::name_of(run.status->state)},
+                                    {"epoch", run.status->epoch},
+                                    {"step", run.status->step},
+                                    {"seconds", run.status->seconds}};
+    for (const auto& name : metrics_of(list)) {
+      const auto summary = metric_summary(run, name);
+      cells.update({{name, number_json(summary.last)}, {"best " + name, number_json(summary.best)}});
+    }
+    for (const auto& key : list.differs) cells[key] = setting(run, key);
+    head.clear();
+    for (const auto& [name, cell] : cells.items()) {
+      head += (head.empty() ? "" : ",") + name;
+      rows += (name == "name" ? "" : ",") + csv_cell(cell);
+    }
+    rows += "\n";
+  }
+  return head.empty() ? "" : head + "\n" + rows;
 }
 
 nlohmann::ordered_json run_json(const RunList& list) {

@@ -32,6 +32,8 @@ std::string setting(const RunData& run, const std::string& key);
 /// A table no wider than `width` columns; 0 = no limit. A line below it names the columns that did not fit.
 /// `columns`: only these beside the run's name, words that sort_runs() takes; InputError for another word.
 std::string run_table(const RunList& list, int width, const std::vector<std::string>& columns = {});
+/// A row for each run, with every metric and every key in which they differ.
+std::string run_csv(const RunList& list);
 /// The same for programs, with everything in it.
 nlohmann::ordered_json run_json(const RunList& list);
 

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/cpus.h"
@@ -95,69 +96,21 @@ std::string reasons(const Report& report) {
 
 std::string warnings(const Report& report) {
   launch::Grouped groups;
-  for (const Process& process : report.processes) {
+  for (const Process& process : report.processes)
     for (const auto& warning : process.at("warnings"))
       launch::add(groups, warning.get<std::string>(), rank_of(process));
-  }
   if (groups.empty()) return "";
   std::string text = "\nwarnings\n";
-  for (const auto& [warning, ranks] : groups) {
+  for (const auto& [warning, ranks] : groups)
     text += "  " + launch::with_ranks(base::printable(warning, 400), ranks, report.processes.size()) + "\n";
-  }
   return text;
 }
 
 std::string tagged(const std::string& text, int rank) {
   std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    result += format("[rank {}] {}\n", rank, text.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const auto& line : base::split(text, '\n')) result += format("[rank {}] {}\n", rank, line);
   return result;
 }
-
-}  // namespace
-
-std::string as_text(const Report& report) {
-  const std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
-  return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
-}
-
-std::string as_json(const Report& report) {
-  ordered_json json = {{"schema", kSchema}};
-  for (const char* key : {"world", "nodes", "launcher", "scheduler", "job_id"})
-    json[key] = report.processes.front().at(key);
-  json["ends"] = report.ends.empty() ? ordered_json() : ordered_json(report.ends);
-  json["complete"] = report.complete();
-  json["ranks"] = report.processes;
-  // one line if several processes print
-  return report.complete() ? base::as_lines(json) : base::as_line(json) + "\n";
-}
-
-Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,
-                 const std::string& cpus) {
-  return {{"rank", job.rank},
-          {"world", job.world},
-          {"local_rank", job.local_rank},
-          {"local_world", job.local_world},
-          {"node_rank", job.node_rank},
-          {"nodes", job.nodes},
-          {"host", job.host},
-          {"launcher", job.launcher},
-          {"mpi", job.mpi},
-          {"scheduler", job.scheduler},
-          {"job_id", job.job_id},
-          {"pid", ::getpid()},
-          {"device", device},
-          {"device_error", device_error},
-          {"threads", threads},
-          {"cpus", cpus},
-          {"because", job.because},
-          {"warnings", job.warnings}};
-}
-
-namespace {
 
 constexpr std::string_view kCuda = "cuda:";
 constexpr std::chrono::seconds kMeetWithin{10};  // without MPI
@@ -249,6 +202,44 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
 }
 
 }  // namespace
+
+std::string as_text(const Report& report) {
+  const std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
+  return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
+}
+
+std::string as_json(const Report& report) {
+  ordered_json json = {{"schema", kSchema}};
+  for (const char* key : {"world", "nodes", "launcher", "scheduler", "job_id"})
+    json[key] = report.processes.front().at(key);
+  json["ends"] = report.ends.empty() ? ordered_json() : ordered_json(report.ends);
+  json["complete"] = report.complete();
+  json["ranks"] = report.processes;
+  // one line if several processes print
+  return report.complete() ? base::as_lines(json) : base::as_line(json) + "\n";
+}
+
+Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,
+                 const std::string& cpus) {
+  return {{"rank", job.rank},
+          {"world", job.world},
+          {"local_rank", job.local_rank},
+          {"local_world", job.local_world},
+          {"node_rank", job.node_rank},
+          {"nodes", job.nodes},
+          {"host", job.host},
+          {"launcher", job.launcher},
+          {"mpi", job.mpi},
+          {"scheduler", job.scheduler},
+          {"job_id", job.job_id},
+          {"pid", ::getpid()},
+          {"device", device},
+          {"device_error", device_error},
+          {"threads", threads},
+          {"cpus", cpus},
+          {"because", job.because},
+          {"warnings", job.warnings}};
+}
 
 Answers ask_all(launch::Runtime& runtime, const std::string& device) {
   const launch::Environment environment = launch::current_environment();

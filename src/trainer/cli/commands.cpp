@@ -100,10 +100,18 @@ int run_group(const CommandGroup& group, const std::vector<std::string>& args) {
   if (args.empty())
     throw UsageError(format("the {} is missing", group.kind), command, format("see: {} --help", command));
   if (args[0] == "--help" || args[0] == "-h") return print_group(group);
-  const auto found = std::find_if(group.members.begin(), group.members.end(),
-                                  [&](const Subcommand& member) { return member.name == args[0]; });
-  if (found == group.members.end()) refuse_member(group, args[0]);
-  return found->run({args.begin() + 1, args.end()});
+  const bool names_member = args[0] == kComplete && args.size() == 2;
+  for (const auto& member : group.members) {
+    if (args[0] == kManual) member.run(args);
+    if (names_member) print_completion(args[1], member.name, member.summary);
+  }
+  if (args[0] == kManual || names_member) return kDone;
+  auto rest = args;
+  const auto name = rest.begin() + (args[0] == kComplete);
+  const auto found = std::ranges::find(group.members, *name, &Subcommand::name);
+  if (found == group.members.end()) refuse_member(group, *name);
+  rest.erase(name);
+  return found->run(rest);
 }
 
 }  // namespace lockstep::cli

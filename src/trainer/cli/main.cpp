@@ -1,5 +1,6 @@
 // The program: finds the command, runs it, and is the one place that prints an error.
 #include <malloc.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -90,6 +91,31 @@ int print_flushed(const std::string& text) {
   return flushed(kDone);
 }
 
+// Prints what completes the last of the words that follow `lockstep`.
+int complete(std::vector<std::string> words) {
+  if (words.size() > 1 && words[0] == "help") words.erase(words.begin());
+  for (const auto& [name, summary, run] : commands()) {
+    if (words.size() == 1) print_completion(words[0], name, summary);
+    if (words.size() > 1 && words[0] == name) return words[0] = kComplete, run(words);
+  }
+  return kDone;
+}
+
+// In troff's language. Some commands execute another program, so each has a process of its own.
+int print_manual() {
+  std::printf(
+      ".TH LOCKSTEP 1 \"\" \"%s\"\n.SH NAME\nlockstep \\- distributed training from C++\n.SH SYNOPSIS\n"
+      ".B lockstep COMMAND\n[arguments]\n.SH DESCRIPTION\n.nf\n%s.fi\n.SH COMMANDS\n",
+      version_line().c_str(), as_roff(help()).c_str());
+  for (const Subcommand& command : commands()) {
+    if (command.name == "job") continue;  // for job scripts
+    std::fflush(stdout);
+    if (::fork() == 0) return command.run({kManual});
+    ::wait(nullptr);
+  }
+  return kDone;
+}
+
 // Of a build, an install or a wheel.
 std::string cmake_prefix() {
   namespace fs = std::filesystem;
@@ -126,19 +152,6 @@ void leave_deleted_directory(int argc, char** argv, char** environment) {
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**,
                                                                        char**) = leave_deleted_directory;
 
-void require_working_directory() {
-  if (no_working_directory == 0) return;
-  throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
-                   "the working directory",
-                   "change to another folder: this one was removed or is unreadable");
-}
-
-// libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What
-// plug-ins leave for the exit runs before this, as it was registered later; a preloaded profiler's would not.
-void skip_destructors() {
-  if (!std::getenv("LD_PRELOAD")) launch::skip_destructors_at_exit();
-}
-
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   log::set_colour(launch::has_colour(STDERR_FILENO));
@@ -147,9 +160,14 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
   if (args[0] == "--version") return print_flushed(version_text());
+  if (args[0] == kManual) return flushed(print_manual());
+  if (args[0] == kComplete) return flushed(complete({args.begin() + 1, args.end()}));
   if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
-  require_working_directory();
+  if (no_working_directory != 0)
+    throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
+                     "the working directory",
+                     "change to another folder: this one was removed or is unreadable");
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   rest.insert(rest.end(), level.begin(), level.end());
@@ -165,7 +183,10 @@ int main(int argc, char** argv) {
   lockstep::cli::keep_memory();
   lockstep::cli::exit_on_uncaught_errors();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
-  lockstep::cli::skip_destructors();
+  // libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway.
+  // What plug-ins leave for the exit runs before this, as it was registered later; a preloaded profiler's
+  // would not.
+  if (!std::getenv("LD_PRELOAD")) lockstep::launch::skip_destructors_at_exit();
   return lockstep::cli::guarded([&](bool& alike) {
     return lockstep::cli::run({argv + 1, argv + argc}, alike);
   });

@@ -36,6 +36,10 @@ std::string help_line(const std::string& left, const std::string& help) {
   return format("  {:24}  {}\n", left, text);
 }
 
+std::string manual_line(const std::string& left, const std::string& help) {
+  return format(".TP\n\\fB{}\\fR\n{}\n", as_roff(left), as_roff(help));
+}
+
 // "epochs" of "--epochs=3"; the long name of -h, -q and -v.
 std::string name_in(const std::string& arg) {
   const auto name = arg.substr(0, arg.find('='));
@@ -53,11 +57,6 @@ Options::Options(std::string command, std::string summary, std::vector<std::stri
   flag("quiet", quiet_, "only warnings and errors, and no training log");
   flag("verbose", verbose_, "more log lines: --log debug");
   flag("help", help_, "this page");
-}
-
-void Options::note(const std::string& heading, const std::string& left, const std::string& help) {
-  if (heading != heading_) notes_ += format("\n{}:\n", heading_ = heading);
-  notes_ += help_line(left, help);
 }
 
 void Options::refuse(const std::string& what, const std::string& meant) const {
@@ -145,6 +144,8 @@ std::vector<po::option> Options::parsed_options(const std::vector<std::string>& 
 }
 
 bool Options::parse(const std::vector<std::string>& args) {
+  if (args.size() > 1 && args[0] == kComplete) return complete(args[args.size() - 2], args.back()), false;
+  if (!args.empty() && args[0] == kManual) return std::fputs(help(true).c_str(), stdout), false;
   const auto end_of_options = std::ranges::find(args, "--");
   if (std::any_of(args.begin(), end_of_options, [](const auto& arg) { return name_in(arg) == "help"; })) {
     std::fputs(help().c_str(), stdout);
@@ -217,22 +218,51 @@ void Options::take_words(const std::vector<std::string>& words) const {
   refuse(format("unexpected argument: '{}'", word), setting ? "--set " + word : "");
 }
 
-std::string Options::help() const {
-  auto text =
-      base::wrapped(format("lockstep {}: {}", command_, summary_), 100) + "\n\nusage: lockstep " + command_;
-  for (const auto& word : words_) text += word.required ? " " + word.name : " [" + word.name + "]";
-  text += " [options]\n\n";
-  for (const auto& word : words_) text += help_line(word.name, word.help);
-  for (size_t i = 0; i < options_.size(); ++i) {
+std::string Options::help(bool manual) const {
+  auto usage = "lockstep " + command_;
+  for (const auto& word : words_) usage += word.required ? " " + word.name : " [" + word.name + "]";
+  usage += " [options]";
+  auto text = manual ? format(".SS {}\n{}\n", as_roff(usage), as_roff(summary_))
+                     : base::wrapped(format("lockstep {}: {}", command_, summary_), 100) +
+                           "\n\nusage: " + usage + "\n\n";
+  const auto line = manual ? manual_line : help_line;
+  const auto heading = [&](const std::string& name) {
+    text += format("{}\n{}:\n", manual ? ".PP" : "", name);
+  };
+  for (const auto& word : words_) text += line(word.name, word.help);
+  for (size_t i = 0; i < options_.size() - (manual ? kOwn : 0); ++i) {
     const auto& option = options_[(i + kOwn) % options_.size()];  // what every command has comes last
-    text += help_line((is_short(option.name) ? format("-{}, ", option.name[0]) : "") + "--" + option.name +
-                          (option.placeholder.empty() ? "" : " " + option.placeholder),
-                      option.help);
+    text += line((is_short(option.name) ? format("-{}, ", option.name[0]) : "") + "--" + option.name +
+                     (option.placeholder.empty() ? "" : " " + option.placeholder),
+                 option.help);
   }
-  text += notes_;
-  if (!examples_.empty()) text += "\nexamples:\n";
-  for (const std::string& example : examples_) text += "  " + example + "\n";
+  for (size_t i = 0; i < notes_.size(); ++i) {
+    if (i == 0 || notes_[i][0] != notes_[i - 1][0]) heading(notes_[i][0]);
+    text += line(notes_[i][1], notes_[i][2]);
+  }
+  if (!examples_.empty()) heading("examples");
+  for (const auto& example : examples_) text += (manual ? ".br\n" + as_roff(example) : "  " + example) + "\n";
   return text;
+}
+
+void Options::complete(const std::string& before, const std::string& typed) const {
+  for (const auto& option : options_) {
+    if (typed.starts_with('-')) print_completion(typed, "--" + option.name, option.help);
+    if (before == "--launcher" && option.name == "launcher")
+      for (const auto& name : launch::launcher_choices()) print_completion(typed, name, "");
+    if (before == "--set" && option.name == "set")
+      for (const auto& key : config::keys()) print_completion(typed, key.path + "=", key.help);
+  }
+}
+
+void print_completion(const std::string& typed, const std::string& name, const std::string& help) {
+  if (name.starts_with(typed)) std::puts((name + "\t" + help).c_str());
+}
+
+std::string as_roff(const std::string& text) {
+  std::string escaped = "\\&";  // or a line that begins with a dot would be a request
+  for (const char sign : text) escaped += sign == '-' ? "\\-" : sign == '\\' ? "\\e" : std::string(1, sign);
+  return escaped;
 }
 
 }  // namespace lockstep::cli

@@ -8,6 +8,7 @@
 //   options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
 //   if (!options.parse(args)) return kDone;      // --help was asked for and printed
 
+#include <array>
 #include <boost/program_options/option.hpp>
 #include <cstdint>
 #include <string>
@@ -15,6 +16,13 @@
 #include <vector>
 
 namespace lockstep::cli {
+
+/// As a command's first argument: print its part of the manual, or what completes the last argument, a line
+/// each: "NAME\tHELP".
+inline constexpr const char *kManual = "--manual", *kComplete = "--complete";
+void print_completion(const std::string& typed, const std::string& name, const std::string& help);
+/// The text as the manual has it, in troff's language.
+std::string as_roff(const std::string& text);
 
 /// What to do where the file of --out cannot be written.
 inline constexpr const char* kChooseOutHint = "choose another place with --out";
@@ -45,13 +53,15 @@ class Options {
     options_.push_back({name, &value, "", help});
   }
   /// A line of --help below the options, under a heading of its own.
-  void note(const std::string& heading, const std::string& left, const std::string& help);
+  void note(const std::string& heading, const std::string& left, const std::string& help) {
+    notes_.push_back({heading, left, help});
+  }
 
   /// Fills the variables; false when --help was asked for and has been printed. Throws UsageError.
   bool parse(const std::vector<std::string>& args);
   /// Whether the option was on the command line.
   bool given(const std::string& name) const;
-  std::string help() const;
+  std::string help(bool manual = false) const;
 
  private:
   struct Option {
@@ -76,12 +86,13 @@ class Options {
   void take_words(const std::vector<std::string>& words) const;
   void check_launcher() const;
   void set_level() const;
+  void complete(const std::string& before, const std::string& typed) const;
 
   std::string command_, summary_;
   std::vector<std::string> examples_;
   std::vector<Word> words_;
   std::vector<Option> options_;
-  std::string notes_, heading_;  // heading_: of the last note
+  std::vector<std::array<std::string, 3>> notes_;  // heading, left, help
   bool help_ = false, quiet_ = false, verbose_ = false;
   std::string level_;
 };

@@ -137,10 +137,6 @@ std::string cell(const std::string& text) {
   return out;
 }
 
-std::string default_text(const Key& key) {
-  return key.rules.word.empty() ? value_text(key, Settings{}) : key.rules.word;
-}
-
 // the rows of the tables that a section's keys name
 std::string tables_of(const std::string& section) {
   std::string text;
@@ -184,7 +180,8 @@ std::string reference() {
       text += format("{}### {}\n\n| key | default | value | meaning | used by |\n|---|---|---|---|---|\n",
                      text.empty() ? "" : "\n", section);
     }
-    text += format("| `{}` | `{}` | {} | {} | {} |\n", key.path, cell(default_text(key)), cell(expected(key)),
+    const auto standard = key.rules.word.empty() ? value_text(key, Settings{}) : key.rules.word;
+    text += format("| `{}` | `{}` | {} | {} | {} |\n", key.path, cell(standard), cell(expected(key)),
                    cell(key.help), base::join(readers(key), ", "));
   }
   return text + tables_of(section);

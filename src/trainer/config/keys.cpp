@@ -405,9 +405,8 @@ const Key* find_key(const std::string& path) {
 const std::vector<std::string>& sections() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> out;
-    for (const Key& key : kKeys) {
+    for (const Key& key : kKeys)
       if (out.empty() || out.back() != key.section()) out.push_back(key.section());
-    }
     return out;
   }();
   return names;
@@ -489,9 +488,8 @@ bool reads(const TableRow& row, const std::string& name) {
 const std::vector<const Key*>& selectors() {
   static const auto all = [] {
     std::vector<const Key*> out;
-    for (const Key& key : keys()) {
+    for (const Key& key : keys())
       if (!key.rules.table.empty()) out.push_back(&key);
-    }
     return out;
   }();
   return all;
@@ -520,9 +518,8 @@ const TableRow* chosen_row(const Settings& settings, const std::string& selector
 
 std::vector<const TableRow*> chosen_rows(const Settings& settings) {
   std::vector<const TableRow*> rows;
-  for (const Key* key : selectors()) {
+  for (const Key* key : selectors())
     if (const auto* row = chosen_row(settings, key->path)) rows.push_back(row);
-  }
   return rows;
 }
 
@@ -554,9 +551,8 @@ std::vector<std::string> unread_options(const Key& key, const Settings& settings
   if (!row || !std::holds_alternative<Map*>(field_of(key, settings)) || !reads(*row, key.name())) return {};
   if (contains(row->facts.reads, "*") || contains(row->facts.reads, key.name())) return {};
   std::vector<std::string> unread;
-  for (const auto& [name, value] : *std::get<Map*>(field_of(key, settings))) {
+  for (const auto& [name, value] : *std::get<Map*>(field_of(key, settings)))
     if (!contains(row->facts.reads, key.name() + "." + name)) unread.push_back(key.path + "." + name);
-  }
   return unread;
 }
 
@@ -579,9 +575,8 @@ std::vector<std::string> readers(const Key& key) {
   if (use.selector.empty() || !use.values.empty()) return use.values;
   std::vector<std::string> names;
   const auto rows = base::rows_of(find_key(use.selector)->rules.table);
-  for (const auto* row : rows) {
+  for (const auto* row : rows)
     if (reads(*row, key.name())) names.push_back(row->name);
-  }
   return names.size() == rows.size() ? std::vector<std::string>{} : names;
 }
 

@@ -36,9 +36,8 @@ Reference split(const std::string& inside) {
 size_t closing(const std::string& text, size_t from, const std::string& what, const std::string& where) {
   int depth = 0;
   for (size_t at = from; at < text.size(); ++at) {
-    if (text.compare(at, 2, "${") == 0 && ++depth > kDeepest) {
+    if (text.compare(at, 2, "${") == 0 && ++depth > kDeepest)
       throw InputError(format("{}: more than {} nested '${{'", what, kDeepest), where, "write it with fewer");
-    }
     if (text[at] == '}' && --depth == 0) return at;
   }
   return std::string::npos;
@@ -52,16 +51,14 @@ bool is_unset_or_empty(const std::string& name, const std::map<std::string, std:
 std::string value_of(const std::string& name, const std::map<std::string, std::string>& environment,
                      const std::string& what, const std::string& where) {
   const auto found = environment.find(name);
-  if (found == environment.end()) {
+  if (found == environment.end())
     throw InputError(format("{} needs the environment variable {}, which is not set", what, name), where,
                      format("set it, or write ${{{}:-otherwise}}", name));
-  }
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
-  if (base::invalid_utf8(found->second) || std::any_of(found->second.begin(), found->second.end(), control)) {
+  if (base::invalid_utf8(found->second) || std::any_of(found->second.begin(), found->second.end(), control))
     throw InputError(format("{}: the environment variable {} holds '{}', which is not a path", what, name,
                             base::printable(found->second)),
                      where, "set it to plain text");
-  }
   return found->second;
 }
 
@@ -79,10 +76,9 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
     } else {
       const size_t end = text.compare(i, 2, "${") == 0 ? closing(text, i, what, where) : std::string::npos;
       const Reference reference = split(end == std::string::npos ? "" : text.substr(i + 2, end - i - 2));
-      if (!is_name(reference.name)) {
+      if (!is_name(reference.name))
         throw InputError(format("{}: the '$' in '{}' names no variable", what, base::printable(text)), where,
                          "write ${NAME} or ${NAME:-otherwise} for a variable, $$ for a dollar");
-      }
       const bool otherwise = reference.otherwise && is_unset_or_empty(reference.name, environment);
       out += otherwise ? expand(*reference.otherwise, environment, what, where)
                        : value_of(reference.name, environment, what, where);
@@ -139,10 +135,9 @@ class Loader {
 
   void read_file(const YamlNode& root) {
     if (root.kind == YamlNode::Kind::null) return;
-    if (root.kind != YamlNode::Kind::map) {
+    if (root.kind != YamlNode::Kind::map)
       throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
                        "begin with a section, as in  train: {epochs: 5}");
-    }
     for (const auto& entry : root.entries)
       mistakes_.gather([&] { read_section(*entry.first, *entry.second); });
   }
@@ -151,9 +146,8 @@ class Loader {
     const size_t equals = argument.find('=');
     const std::string path = argument.substr(0, equals);
     const TextPlace place{"--set " + base::printable(path)};
-    if (equals == std::string::npos) {
+    if (equals == std::string::npos)
       throw InputError("--set takes KEY=VALUE", place.text(), "as in --set train.epochs=3");
-    }
     const std::string text = argument.substr(equals + 1);
     if (base::invalid_utf8(text))
       throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
@@ -195,21 +189,18 @@ class Loader {
     const auto& sections = config::sections();
     if (path == "<<")
       throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
-    if (const Key* key = find_key(path)) {
+    if (const Key* key = find_key(path))
       throw InputError(format("the key {} belongs to a section, and a dot does not create a section", path),
                        name.place.text(),
                        format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
-    }
-    if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
+    if (std::find(sections.begin(), sections.end(), path) == sections.end())
       throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
                        did_you_mean(path) + "sections: " + base::join(sections, ", "));
-    }
     once(path, name.place);
     if (section.kind == YamlNode::Kind::null) return;
-    if (section.kind != YamlNode::Kind::map) {
+    if (section.kind != YamlNode::Kind::map)
       throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
                        section.place.text(), format("write {}: {{key: value}}", path));
-    }
     for (const auto& entry : section.entries) {
       mistakes_.gather([&] { read_key(path + "." + name_of(*entry.first), *entry.first, *entry.second); });
     }

@@ -58,30 +58,17 @@ class PastReader {
   std::map<std::string, std::string> foreign_;
 };
 
-template <class Visitor>
-bool visit_both(const Key& key, const Settings& then, const Settings& now, const Visitor& visitor) {
-  const auto after = field_of(key, now);
-  return std::visit([&](auto* before) { return visitor(*before, *std::get<decltype(before)>(after)); },
-                    field_of(key, then));
-}
-
-bool is_equal(const Key& key, const Settings& then, const Settings& now) {
-  return visit_both(key, then, now, [](const auto& before, const auto& after) { return before == after; });
-}
-
-bool is_longer(const Key& key, const Settings& then, const Settings& now) {
-  return visit_both(key, then, now, [](const auto& before, const auto& after) {
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(before)>>) {
-      return before > 0 && (after == 0 || after > before);
-    } else {
-      return false;
-    }
-  });
-}
-
 bool makes_another_run(const Key& key, const Settings& then, const Settings& now) {
-  if (key.rules.about == About::place || is_equal(key, then, now)) return false;
-  return key.rules.about != About::length || !is_longer(key, then, now);
+  if (key.rules.about == About::place) return false;
+  const auto field = field_of(key, now);
+  return std::visit(
+      [&](auto* was) {
+        const auto &before = *was, &after = *std::get<decltype(was)>(field);
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(before)>>)  // a longer one is the same run
+          if (key.rules.about == About::length && before > 0 && (after == 0 || after > before)) return false;
+        return before != after;
+      },
+      field_of(key, then));
 }
 
 // Of a key that no row tells of, its section does.
@@ -112,9 +99,8 @@ bool is_left_open(const Key& key, const Settings& settings) {
 
 // What a run did that left it open.
 Settings as_before(Settings settings) {
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (is_left_open(key, settings)) put_text(key, settings, key.rules.once.before);
-  }
   return settings;
 }
 
@@ -131,18 +117,16 @@ PastConfig read_past_config(const std::string& text, const std::string& file_nam
 void take_over(const PastConfig& then, Settings& now) {
   if (then.settings.task.name != now.task.name) return;
   auto resolved = as_before(then.settings);
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (is_left_open(key, now)) put_text(key, now, text_of(key, resolved));
-  }
 }
 
 std::vector<std::string> differences(const PastConfig& then, const Settings& asked) {
   std::map<std::string, std::string> found;  // in the order of their names
   const auto before = as_before(then.settings), now = as_before(asked);
-  for (const Key& key : keys()) {
+  for (const Key& key : keys())
     if (makes_another_run(key, before, now))
       found[key.path] = difference(key.path, value_text(key, before), value_text(key, now));
-  }
   for (const auto& [path, was] : then.foreign) {
     const Key* key = find_key(path);
     if (!is_about_the_place(path))

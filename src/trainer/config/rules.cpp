@@ -214,10 +214,9 @@ void check_needs(const Loaded& loaded) {
 
 void check_normalize(const Loaded& loaded) {
   const TaskSettings& task = loaded.settings.task;
-  if (task.normalize == "mean_std" && (task.mean.empty() || task.mean.size() != task.std.size())) {
+  if (task.normalize == "mean_std" && (task.mean.empty() || task.mean.size() != task.std.size()))
     refuse(loaded, "task.normalize mean_std needs task.mean and task.std of equal length",
            {"task.mean", "task.std", "task.normalize"}, "give a number for each channel or feature");
-  }
 }
 
 // "hidden" and "options.width", which a config calls model.hidden and model.options.width.

@@ -34,23 +34,20 @@ void check_indentation(const std::string& text, const std::string& file) {
     const std::string_view line(text.data() + start, end - start);
     const size_t word = line.find_first_not_of(" \t\r");
     const size_t tab = line.substr(0, word).find('\t');
-    if (word < line.size() && tab < word && line[word] != '#') {
+    if (word < line.size() && tab < word && line[word] != '#')
       fail("a tab in the indentation", place_at(text, start + tab, file),
            "indent with spaces: YAML takes no tabs there");
-    }
     start = end + 1;
   }
 }
 
 void check_bytes(const std::string& text, const std::string& file) {
-  if (const auto bad = base::invalid_utf8(text)) {
+  if (const auto bad = base::invalid_utf8(text))
     fail("the file is not UTF-8 text", place_at(text, *bad, file), "save it as UTF-8");
-  }
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F) {
+    if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F)
       fail(format("a control character (\\x{:02x}) in the text", byte), place_at(text, i, file), "remove it");
-    }
     // the parser takes it for the end of a line, but not for that of a comment
     if (byte == '\r' && text.substr(i + 1, 1) != "\n")
       fail("a carriage return without a line feed", place_at(text, i, file),
@@ -73,10 +70,9 @@ class Copier {
     auto node = std::make_shared<YamlNode>();
     node->place = place_of(from);
     if (++count_ > kMaxNodes) fail("too many values for a config", node->place, "put data into a data file");
-    if (const auto& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!") {
+    if (const auto& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!")
       fail(format("a YAML tag ({})", base::printable(tag)), node->place,
            "remove the tag: configs do not support tags");
-    }
     if (from.IsScalar()) {
       node->kind = YamlNode::Kind::scalar;
       node->text = from.Scalar();

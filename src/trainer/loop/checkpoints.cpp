@@ -48,9 +48,8 @@ std::string order_of_sums(const Team& team) {
   if (!team.group()) return "none";
   auto name = team.group()->getBackend(team.device().type())->getBackendName();
   if (name == "shared" || (name == "mpi" && team.world() == 2)) return "gloo";
-  for (const auto& algorithm : all_reduce_algorithms()) {
+  for (const auto& algorithm : all_reduce_algorithms())
     if (algorithm.name == name && algorithm.has_bits_of_gloo(team.world())) return "gloo";
-  }
   return name;
 }
 
@@ -152,10 +151,9 @@ int64_t count_in(const Tree& dict, const char* key) {
 
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
   const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
-  if (losses.dim() != 2 || losses.size(1) != 2) {
+  if (losses.dim() != 2 || losses.size(1) != 2)
     throw InputError("\"losses\" in the checkpoint is not a pair of numbers for each rank", "lockstep.losses",
                      "use an earlier checkpoint");
-  }
   const bool same_world = losses.size(0) == team.world();
   // at another world size rank 0 carries what was summed so far
   if (!same_world && !team.first()) return;
@@ -272,12 +270,11 @@ std::vector<Named> tensors_to_check(const torch::nn::Module& net, const Optimize
   }
   for (const auto& [index, state] : items(optimizer.held_state())) {
     const auto& param = optimizer.parameters().at(static_cast<size_t>(as_int(index, "state")));
-    for (const auto& [key, value] : items(state)) {
+    for (const auto& [key, value] : items(state))
       if (value.isTensor())
         all.push_back(
             {format("the optimizer's {} of {}", as_string(key, "state"), names[param.unsafeGetTensorImpl()]),
              value.toTensor()});
-    }
   }
   std::erase_if(all, [](const Named& one) { return !one.tensor.is_floating_point(); });
   return all;

@@ -16,6 +16,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_plugin.h"
+#include "trainer/config/keys.h"
 #include "trainer/run_folder/folder.h"
 
 namespace lockstep::train {
@@ -54,7 +55,11 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
   status.seconds = state.seconds;
   if (!attempt.found.empty())
     status.checkpoint = "checkpoints/" + std::filesystem::path(attempt.found).filename().string();
-  return std::make_unique<run_folder::Recorder>(attempt.folder, status, state.metrics_offset);
+  run_folder::SettingTexts texts;
+  for (const auto& key : config::keys())
+    if (key.rules.about != config::About::place && config::may_be_used(key, settings))
+      texts.emplace_back(key.path, config::value_text(key, settings));
+  return std::make_unique<run_folder::Recorder>(attempt.folder, status, state.metrics_offset, texts);
 }
 
 }  // namespace

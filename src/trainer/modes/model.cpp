@@ -386,22 +386,18 @@ std::vector<at::Device> TrainedModel::devices() const {
 
 void check_mode(const Settings& settings, int world, at::Device device) {
   const auto& train = settings.train;
-  if (train.mode != TrainMode::ddp && world > 1) {
+  if (train.mode != TrainMode::ddp && world > 1)
     throw InputError(
         format("train.mode: {} trains in one process, but {} were started", word_of(train.mode), world),
         "train.mode", "use train.mode=ddp, or start one process");
-  }
-  if (train.precision == Precision::fp16 && device.is_cpu()) {
+  if (train.precision == Precision::fp16 && device.is_cpu())
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
-  }
-  if (train.graph && device.is_cpu()) {
+  if (train.graph && device.is_cpu())
     throw InputError("train.graph needs a GPU, and this rank has none", "train.graph",
                      "start on a GPU with launch.device: cuda, or set train.graph to false");
-  }
-  if (train.nvtx && device.is_cpu()) {
+  if (train.nvtx && device.is_cpu())
     throw InputError("train.nvtx needs a GPU, and this rank has none", "train.nvtx",
                      "start on a GPU, or set train.nvtx to false; on CPUs, use train.trace");
-  }
   if (train.kernels == KernelChoice::fast)
     kernels::fast_kernels();  // an error now where they are not installed
   if (settings.parallel.pipeline > 1 && settings.parallel.micro_batches > settings.data.batch_size)
@@ -411,10 +407,9 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 
 void to_channels_last(Net& net) {
   torch::NoGradGuard no_grad;
-  for (auto& tensor : net.parameters()) {
+  for (auto& tensor : net.parameters())
     if (tensor.dim() == 4)
       tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
-  }
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,

@@ -112,9 +112,8 @@ std::vector<std::vector<Part>> cut(const std::vector<Part>& parts, const std::ve
 // What is in no part, an unused branch say, is the last stage's.
 int owner_of(const std::vector<std::vector<Part>>& stages, const std::string& name) {
   for (size_t stage = 0; stage < stages.size(); ++stage) {
-    for (const auto& part : stages[stage]) {
+    for (const auto& part : stages[stage])
       if (holds(part, name)) return static_cast<int>(stage);
-    }
   }
   return static_cast<int>(stages.size()) - 1;
 }
@@ -136,9 +135,8 @@ std::vector<std::string> Stages::words(const Net& net) const {
     std::vector<std::string> names;
     for (const auto& part : parts[stage]) names.push_back(part.name);
     int64_t count = 0;
-    for (size_t i = 0; i < named.size(); ++i) {
+    for (size_t i = 0; i < named.size(); ++i)
       if (owner_of_parameter[i] == static_cast<int>(stage)) count += named[i].tensor.numel();
-    }
     result.push_back(format("{} ({} parameters)", base::join(names, ", "), count));
   }
   return result;
@@ -258,9 +256,8 @@ void StageNet::train(bool on) {
 // The whole model's numbers of a stage's parameters, in the stage's order.
 std::vector<int64_t> parameters_of_stage(int stage, const Stages& stages) {
   std::vector<int64_t> numbers;
-  for (size_t i = 0; i < stages.owner_of_parameter.size(); ++i) {
+  for (size_t i = 0; i < stages.owner_of_parameter.size(); ++i)
     if (stages.owner_of_parameter[i] == stage) numbers.push_back(static_cast<int64_t>(i));
-  }
   return numbers;
 }
 
@@ -331,10 +328,9 @@ class StageParts : public ModelParts {
     const auto numbers = parameters_of_stage(line_.rank(), stages_);
     const auto states = get(whole, "state");
     auto own = make_dict();
-    for (size_t i = 0; i < numbers.size(); ++i) {
+    for (size_t i = 0; i < numbers.size(); ++i)
       if (const auto state = find(states, theirs.at(static_cast<size_t>(numbers[i]))))
         put(own, static_cast<int64_t>(i), *state);
-    }
     return make_dict(
         {{"state", own}, {"param_groups", group_over(get(whole, "param_groups"), numbers.size())}});
   }
@@ -371,10 +367,9 @@ struct Bubble {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
     const double waits = static_cast<double>(stages) - 1;
     const double formula = 100 * waits / (static_cast<double>(micro_batches) + waits);
-    if (!mesh.all().device().is_cpu()) {
+    if (!mesh.all().device().is_cpu())
       return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
                     micro_batches, formula);
-    }
     std::vector<double> sums(2 * stages, 0.0);
     const auto own = static_cast<size_t>(mesh.pipeline().rank());
     sums[own] = busy;

@@ -24,11 +24,10 @@ Tree changed_state(const Tree& state, int64_t dim, at::IntArrayRef shape, const 
   auto dict = make_dict();
   for (const auto& [key, value] : items(state)) {
     const bool single = !value.isTensor() || value.toTensor().dim() == 0;
-    if (!single && value.toTensor().sizes() != shape) {
+    if (!single && value.toTensor().sizes() != shape)
       throw InputError(
           format("the optimizer's {} does not have its parameter's shape", as_string(key, "state")),
           "parallel.tensor, optim.name", "use another optimizer, or set parallel.tensor to 1");
-    }
     put(dict, key, single ? value : Tree(change(value.toTensor(), dim)));
   }
   return dict;

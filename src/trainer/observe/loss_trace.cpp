@@ -32,9 +32,8 @@ std::vector<double> LossTrace::pending_losses() const {
   std::vector<at::Tensor> losses;
   std::vector<double> values;
   const bool together = pending_.front().place >= 0;
-  for (const auto& one : pending_) {
+  for (const auto& one : pending_)
     if (!together) losses.push_back(one.loss.to(torch::kFloat64));
-  }
   const auto all =
       (together ? pending_.front().loss : torch::stack(losses)).to(torch::kCPU).to(torch::kFloat64);
   for (const auto& one : pending_) {

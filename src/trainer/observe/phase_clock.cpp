@@ -89,10 +89,9 @@ void PhaseClock::add(const DeviceClock::Span& span) {
 std::string phase_table(const PhaseSeconds& seconds) {
   const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   std::string text;
-  for (size_t i = 0; i < kPhases; ++i) {
+  for (size_t i = 0; i < kPhases; ++i)
     text += format("{}{} {:.2f} s ({:.0f} %)", i ? ", " : "", name_of(static_cast<Phase>(i)), seconds[i],
                    total > 0 ? 100 * seconds[i] / total : 0);
-  }
   return text;
 }
 

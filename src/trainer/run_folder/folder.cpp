@@ -403,16 +403,14 @@ std::optional<RunFolder> newest_unfinished(const Settings& asked) {
 }
 
 RunFolder named_folder(const fs::path& path, const Settings& asked) {
-  if (!fs::exists(fs::symlink_status(path / kConfigFile))) {
+  if (!fs::exists(fs::symlink_status(path / kConfigFile)))
     throw InputError(
         "not a run folder: it holds no config.yaml", path.string(),
         base::did_you_mean_file(path.string()) + "pass a folder like runs/mnist, a checkpoint, or auto");
-  }
   const auto then = config_in(path);
   auto lock = RunLock::take(path);
-  if (!lock) {
+  if (!lock)
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
-  }
   const auto different = base::join(differences_as_begun(then, asked), ", ");
   if (!different.empty() && asked.train.exact == SameBits::required)
     throw InputError("the config has changed: " + different, "train.exact: required",

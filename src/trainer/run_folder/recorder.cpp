@@ -17,6 +17,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -32,25 +33,11 @@ constexpr std::array<uint32_t, 256> make_table() {
 }
 constexpr auto kTable = make_table();
 
-}  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = ~0u;
-  for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
-  return ~crc;
-}
-
-uint32_t masked_crc32c(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
-
-namespace {
-
 static_assert(std::endian::native == std::endian::little,
               "records are written as this machine holds numbers");
 
-// Protocol-buffer wire types and the field numbers of tensorflow's event.proto and summary.proto.
+// Protocol-buffer wire types and the field numbers of tensorflow's event.proto and summary.proto, and of the
+// messages in a summary's metadata that TensorBoard's plug-in for hyperparameters reads.
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 enum Field : uint32_t {
   kWallTime = 1,
@@ -62,6 +49,11 @@ enum Field : uint32_t {
   kTag = 1,
   kSimpleValue = 2,
   kSessionStatus = 1,
+  kTensor = 8,
+  kMetadata = 9,
+  kFirst = 1,
+  kSecond = 2,
+  kThird = 3,
 };
 
 template <class T>
@@ -88,6 +80,19 @@ std::string scalar(const std::string& tag, double value) {
                  message(kTag, tag) + key(kSimpleValue, kFixed32) + raw(static_cast<float>(value)));
 }
 
+std::string hyperparameters(const SettingTexts& settings) {
+  std::string values;
+  for (const auto& [name, text] : settings) {
+    const auto number = base::parse_number<double>(text);
+    const auto value = number ? key(kSecond, kFixed64) + raw(*number) : message(kThird, text);
+    values += message(kFirst, message(kFirst, name) + message(kSecond, value));
+  }
+  const auto plugin = message(kFirst, "hparams") + message(kSecond, message(kThird, values));
+  const auto empty = key(kFirst, kVarint) + varint(1) + message(kSecond, "");  // a tensor of floats
+  return message(kSummaryValue, message(kTag, "_hparams_/session_start_info") + message(kTensor, empty) +
+                                    message(kMetadata, message(kFirst, plugin)));
+}
+
 std::string file_name() {
   using namespace std::chrono;
   char host[256] = {};
@@ -99,14 +104,25 @@ std::string file_name() {
 
 }  // namespace
 
-EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step, const SettingTexts& settings)
     : path_((folder / file_name()).string()),
       file_(base::open_to_write(path_, "TensorBoard's event file", O_APPEND)) {
   write_event(0, message(kFileVersion, "brain.Event:2"));
   constexpr uint64_t kStart = 1;
-  if (first_step > 0) {
+  if (first_step > 0)
     write_event(first_step, message(kSessionLog, key(kSessionStatus, kVarint) + varint(kStart)));
-  }
+  if (!settings.empty()) write_event(first_step, message(kSummary, hyperparameters(settings)));
 }
 
 void EventFile::add(int64_t step, const Curves& curves) {
@@ -159,11 +175,12 @@ void MetricsFile::add(const nlohmann::ordered_json& line) {
   offset_ += n;
 }
 
-Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset)
+Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
+                   const SettingTexts& settings)
     : folder_(std::move(folder)),
       status_(std::move(status)),
       metrics_(folder_->path() / "metrics.jsonl", metrics_offset),
-      events_(folder_->path(), status_.step) {
+      events_(folder_->path(), status_.step, settings) {
   write_status(folder_->path(), status_, [this] { folder_->check(); });
   folder_->on_heartbeat([this] {
     try {

@@ -21,12 +21,13 @@
 namespace lockstep::run_folder {
 
 using Curves = std::vector<std::pair<std::string, double>>;
+using SettingTexts = std::vector<std::pair<std::string, std::string>>;  // a config's keys and their values
 
 /// TensorBoard's file, a new one for each attempt, written without protobuf. One that starts at a later step
 /// makes TensorBoard drop what earlier files hold from that step on.
 class EventFile {
  public:
-  EventFile(const std::filesystem::path& folder, int64_t first_step);
+  EventFile(const std::filesystem::path& folder, int64_t first_step, const SettingTexts& settings);
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
@@ -60,7 +61,9 @@ class MetricsFile {
 class Recorder {
  public:
   /// Continues metrics.jsonl after `metrics_offset` bytes. The folder's thread renews status.json.
-  Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset);
+  /// TensorBoard shows `settings` as hyperparameters.
+  Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
+           const SettingTexts& settings = {});
   ~Recorder() { folder_->on_heartbeat(nullptr); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;

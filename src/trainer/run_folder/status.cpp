@@ -51,9 +51,8 @@ const StateName& row_of(RunState state) {
 }
 
 RunState state_named(const std::string& name, const fs::path& path) {
-  for (const auto& row : kStates) {
+  for (const auto& row : kStates)
     if (name == row.name) return row.state;
-  }
   throw InputError("unknown state '" + name + "'", path.string(), "the file was written by a newer lockstep");
 }
 
@@ -118,13 +117,63 @@ bool overwrite(const std::string& path, std::string text) {
 
 void check_there(const fs::path& folder) {
   std::error_code failed;
-  if (!fs::is_directory(folder, failed)) {
+  if (!fs::is_directory(folder, failed))
     throw InputError("no such run folder", folder.string(),
                      base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
-  }
-  if (fs::symlink_status(folder / "status.json", failed).type() == fs::file_type::not_found) {
+  if (fs::symlink_status(folder / "status.json", failed).type() == fs::file_type::not_found)
     throw InputError("this folder holds no status.json", folder.string(),
                      "pass the folder of a run, like runs/mnist");
+}
+
+constexpr auto kLookEvery = 1s;
+constexpr auto kPoll = 100ms;
+constexpr auto kSilent = 10s;  // from a request's end to the status that says why, two heartbeats
+constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
+constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
+
+// Opening a folder makes NFS ask its server what is in it.
+bool is_asked(const fs::path& file) {
+  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat facts {};
+  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(facts.st_mode);
+}
+
+void refuse_dead(const fs::path& folder, RunRequest request) {
+  if (in_use(folder) || read_status(folder).state != RunState::running) return;
+  std::error_code none;
+  fs::remove(request_file(folder, request), none);
+  throw Error("the run exited without reporting a status", folder.string(),
+              "see: lockstep status " + folder.string());
+}
+
+// The run's status once the request is done or the run is over.
+RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  bool answered = false;  // the file is gone, since `when`
+  Clock::time_point when{};
+  for (auto looked = Clock::now();; std::this_thread::sleep_for(kPoll)) {
+    const bool before_that = std::exchange(answered, !fs::exists(request_file(folder, request)));
+    if (answered && !before_that) when = Clock::now();
+    const auto status = read_status(folder);
+    if (status.state != RunState::running) return status;
+    if (status.attempt != before.attempt) {  // which removes what an earlier attempt was asked: ask it again
+      before = status;
+      answered = false;
+      ask(folder, request);
+    } else if (request == RunRequest::checkpoint && answered &&
+               (status.updated != before.updated || Clock::now() - when > kSilent)) {
+      return status;  // a run renews its status first, unless the disk is full
+    }
+    if (Clock::now() - looked >= kAlive) {
+      looked = Clock::now();
+      refuse_dead(folder, request);
+    }
+    if (Clock::now() >= until)
+      throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
+                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
   }
 }
 
@@ -261,62 +310,6 @@ std::string to_json(const StatusReport& report) {
   if (report.status.cost.energy_source.empty()) json["cost"]["energy_joules"] = nullptr;
   return base::as_lines(json);
 }
-
-namespace {
-
-constexpr auto kLookEvery = 1s;
-constexpr auto kPoll = 100ms;
-constexpr auto kSilent = 10s;  // from a request's end to the status that says why, two heartbeats
-constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
-constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
-
-// Opening a folder makes NFS ask its server what is in it.
-bool is_asked(const fs::path& file) {
-  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  struct stat facts {};
-  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISREG(facts.st_mode);
-}
-
-void refuse_dead(const fs::path& folder, RunRequest request) {
-  if (in_use(folder) || read_status(folder).state != RunState::running) return;
-  std::error_code none;
-  fs::remove(request_file(folder, request), none);
-  throw Error("the run exited without reporting a status", folder.string(),
-              "see: lockstep status " + folder.string());
-}
-
-// The run's status once the request is done or the run is over.
-RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before, double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto until =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  bool answered = false;  // the file is gone, since `when`
-  Clock::time_point when{};
-  for (auto looked = Clock::now();; std::this_thread::sleep_for(kPoll)) {
-    const bool before_that = std::exchange(answered, !fs::exists(request_file(folder, request)));
-    if (answered && !before_that) when = Clock::now();
-    const auto status = read_status(folder);
-    if (status.state != RunState::running) return status;
-    if (status.attempt != before.attempt) {  // which removes what an earlier attempt was asked: ask it again
-      before = status;
-      answered = false;
-      ask(folder, request);
-    } else if (request == RunRequest::checkpoint && answered &&
-               (status.updated != before.updated || Clock::now() - when > kSilent)) {
-      return status;  // a run renews its status first, unless the disk is full
-    }
-    if (Clock::now() - looked >= kAlive) {
-      looked = Clock::now();
-      refuse_dead(folder, request);
-    }
-    if (Clock::now() >= until)
-      throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
-                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
-  }
-}
-
-}  // namespace
 
 fs::path request_file(const fs::path& folder, RunRequest request) {
   return folder / kNames[static_cast<size_t>(request)];

@@ -54,10 +54,9 @@ struct Rewrite {
 
 std::vector<Rewrite> rewrites_of(const Settings& settings, const std::string& file) {
   const auto& model = settings.model;
-  if (!config::is_read("model.eval_path", settings)) {
+  if (!config::is_read("model.eval_path", settings))
     throw InputError("only the model exported has a .pt2 file", "model.name",
                      "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
-  }
   std::vector<Rewrite> all = {{base::find_path(model.path), file}};
   const auto stem = file.substr(0, file.size() - kPt2Ending.size());
   if (!model.eval_path.empty()) all.push_back({base::find_path(model.eval_path), stem + ".eval.pt2"});

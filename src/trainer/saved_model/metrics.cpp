@@ -47,12 +47,6 @@ void print(const Metrics& metrics, const std::string& path, int64_t samples, boo
   print_json({{"checkpoint", path}, {"samples", samples}, {"metrics", values}});
 }
 
-void refuse_no_samples(const Dataset& set) {
-  if (set.size() > 0) return;
-  throw InputError("no sample is left for evaluation", "task.eval_fraction",
-                   "raise it, or name a file of samples: --set task.eval_file=FILE");
-}
-
 }  // namespace
 
 int print_metrics(const Command& command, const std::string& checkpoint, bool json) {
@@ -63,7 +57,9 @@ int print_metrics(const Command& command, const std::string& checkpoint, bool js
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   if (const auto actor = actor_of(setup)) return play(setup, *actor, *net, path, json);
-  refuse_no_samples(*setup.data.eval);
+  if (setup.data.eval->size() == 0)
+    throw InputError("no sample is left for evaluation", "task.eval_fraction",
+                     "raise it, or name a file of samples: --set task.eval_file=FILE");
   const auto metrics = evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
   if (setup.team->first()) print(*metrics, path, setup.data.eval->size(), json);
   setup.team->barrier();

@@ -88,9 +88,8 @@ std::string launcher_of(const Command& command) {
   constexpr const char* kKey = "launch.launcher=";
   std::string launcher = command.launcher;
   if (!launcher.empty() && launcher != "auto") return launcher;
-  for (const auto& set : command.sets) {
+  for (const auto& set : command.sets)
     if (set.rfind(kKey, 0) == 0) launcher = set.substr(std::char_traits<char>::length(kKey));
-  }
   return launcher.empty() ? "auto" : launcher;
 }
 
@@ -129,19 +128,17 @@ void forget_gpus(LaunchOptions& options, const std::vector<std::string>& sets) {
 
 // What is at a library's path on one node may be an older build than on another.
 void add_libraries(comm::Facts& facts, const Settings& settings) {
-  for (const TableRow* row : config::chosen_rows(settings)) {
+  for (const TableRow* row : config::chosen_rows(settings))
     if (!row->library.empty())
       facts.emplace_back("the library of " + row->kind + " " + row->name,
                          base::sha256_of_file(row->library).substr(0, 16));
-  }
 }
 
 // What has to be the same on all ranks of a run, key by key; not where each finds its files.
 comm::Facts facts_of(const Settings& settings) {
   comm::Facts facts;
-  for (const config::Key& key : config::keys()) {
+  for (const config::Key& key : config::keys())
     if (!key.rules.own_path) facts.emplace_back(key.path, config::value_text(key, settings));
-  }
   return facts;
 }
 

@@ -54,10 +54,9 @@ void recall_classes(Setup& setup, const Tree& memory) {
   const auto weights = find(memory, "class_weights");
   const auto& task = setup.settings.task;
   setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
-  if (config::is_read("task.kind", setup.settings) && setup.data.regression != task.is_regression()) {
+  if (config::is_read("task.kind", setup.settings) && setup.data.regression != task.is_regression())
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
-  }
   if (const auto scale = find(memory, "label_scale"); scale && !scale->isNone())
     setup.data.label_scale = scale_in(*scale);
   if (task.weighs_classes() && weights && !weights->isNone())

@@ -218,12 +218,11 @@ class Acting : public SampleSource {
     const auto begin = Clock::now();
     const EvaluationMode mode(net);
     auto acted = actor_->act(policy_of(net, setup_));
-    if (acted.inputs.size(0) != actor_->samples() || acted.targets.size(0) != actor_->samples()) {
+    if (acted.inputs.size(0) != actor_->samples() || acted.targets.size(0) != actor_->samples())
       throw Error(
           format("the actor of task {} returned {} samples and {} targets, but declares {} per round",
                  setup_.settings.task.name, acted.inputs.size(0), acted.targets.size(0), actor_->samples()),
           "Actor::act", "return that many in each round, on every rank");
-    }
     samples_of_round_->inputs = std::move(acted.inputs);
     samples_of_round_->targets = std::move(acted.targets);
     samples_of_round_->order = order_of(epoch);

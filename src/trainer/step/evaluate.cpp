@@ -169,9 +169,8 @@ bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch) {
 
 std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
                                const std::string& name) {
-  for (const auto& [key, value] : values) {
+  for (const auto& [key, value] : values)
     if (key == name) return value;
-  }
   return std::nullopt;
 }
 

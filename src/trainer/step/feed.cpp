@@ -59,10 +59,9 @@ std::unique_ptr<SampleSource> make_sample_source(const Setup& setup) {
 EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world) {
   const auto& data = settings.data;
   const auto& train = settings.train;
-  if (train.epochs < 1) {
+  if (train.epochs < 1)
     throw InputError(format("train.epochs is {}: there is nothing to train", train.epochs), "train.epochs",
                      "set train.epochs to 1 or more");
-  }
   DistributedSampler sampler(samples, {.rank = 0, .world = world, .drop_last = data.drop_last});
   EpochPlan rounds;
   rounds.samples = sampler.num_samples();
@@ -122,11 +121,10 @@ SamplerOptions sampling_of(const Settings& settings, const Dataset& data, int ra
                             .bucket = settings.data.bucket};
   if (options.bucket == 0) return options;
   options.lengths = std::make_shared<const std::vector<int64_t>>(data.lengths());
-  if (static_cast<int64_t>(options.lengths->size()) != data.size()) {
+  if (static_cast<int64_t>(options.lengths->size()) != data.size())
     throw InputError(
         format("data.bucket: the samples of task {} all have the same length", settings.task.name),
         "data.bucket", "remove it: only texts need it");
-  }
   return options;
 }
 

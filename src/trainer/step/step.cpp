@@ -66,9 +66,8 @@ std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
 
 double state_bytes_of(const Optimizer& optimizer) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i)
     if (optimizer.parameters()[i].requires_grad()) bytes += optimizer.state_bytes(i);
-  }
   return static_cast<double>(bytes);
 }
 

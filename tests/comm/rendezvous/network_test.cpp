@@ -193,10 +193,9 @@ TEST(Rendezvous, AJobStepIsAFileAndForSeveralNodesASharedOne) {
 
 TEST(Rendezvous, WhatIsNoAddressIsAnError) {
   EXPECT_THROW(plan_rendezvous({}, job_of(0, 2)), InputError) << "no way to meet";
-  for (const std::string port : {"0", "65536", "29500x"}) {
+  for (const std::string port : {"0", "65536", "29500x"})
     EXPECT_THROW(plan_rendezvous({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}}, job_of(0, 2)), InputError)
         << port;
-  }
   for (const launch::Environment& half :
        {launch::Environment{{"MASTER_ADDR", "a"}}, launch::Environment{{"MASTER_PORT", "1"}}}) {
     EXPECT_THROW(plan_rendezvous(half, job_of(0, 2)), InputError);

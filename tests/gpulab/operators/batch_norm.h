@@ -28,9 +28,8 @@ inline bool has(const std::optional<at::Tensor>& tensor) {
 
 inline std::vector<int64_t> all_but_channels(const Tensor& input) {
   std::vector<int64_t> dims;
-  for (int64_t d = 0; d < input.dim(); ++d) {
+  for (int64_t d = 0; d < input.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  }
   return dims;
 }
 

@@ -93,9 +93,8 @@ Lacking& lacking() {
 
 bool says_lacking(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
-  for (const char* type : {"'Half'", "'BFloat16'"}) {
+  for (const char* type : {"'Half'", "'BFloat16'"})
     if (text.find(std::string("not implemented for ") + type) != std::string::npos) return true;
-  }
   return false;
 }
 
@@ -105,16 +104,14 @@ class Widened {
 
   at::Tensor widen(const at::Tensor& tensor) {
     if (!tensor.defined() || !is_narrow(tensor.scalar_type())) return tensor;
-    for (const auto& [given, wide] : pairs_) {
+    for (const auto& [given, wide] : pairs_)
       if (given.is_same(tensor)) return wide;
-    }
     pairs_.emplace_back(tensor, tensor.to(at::kFloat));
     return pairs_.back().second;
   }
   at::Tensor narrow(const at::Tensor& made) const {
-    for (const auto& [given, wide] : pairs_) {
+    for (const auto& [given, wide] : pairs_)
       if (wide.is_same(made)) return given;
-    }
     return made.defined() && made.scalar_type() == at::kFloat ? made.to(narrow_) : made;
   }
   void write_back(const c10::IValue& written) const {

@@ -88,10 +88,9 @@ void copy_to_host(const at::Tensor& to, const at::Tensor& from, bool non_blockin
 
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.is_same(from)) return to;
-  for (const at::Tensor* tensor : {static_cast<const at::Tensor*>(&to), &from}) {
+  for (const at::Tensor* tensor : {static_cast<const at::Tensor*>(&to), &from})
     TORCH_CHECK_NOT_IMPLEMENTED(on_gpu(*tensor) || tensor->is_cpu(), "gpulab: a copy of a tensor on ",
                                 tensor->device(), " that is ", tensor->layout());
-  }
   const at::AutoDispatchBelowADInplaceOrView below;
   if (to.is_cuda() && from.device() == to.device()) {
     copy_on_device(to, from, non_blocking);

@@ -94,9 +94,8 @@ at::Tensor kept_number(const at::Tensor& given) {
 }  // namespace
 
 const Operands::Operand* Operands::find(const at::Tensor& given) const {
-  for (const auto& operand : all_) {
+  for (const auto& operand : all_)
     if (operand.given.is_same(given)) return &operand;
-  }
   return nullptr;
 }
 
@@ -131,9 +130,8 @@ at::Tensor Operands::again(const at::Tensor& given) const {
 
 std::vector<at::Tensor> Operands::written() const {
   std::vector<at::Tensor> result;
-  for (const auto& operand : all_) {
+  for (const auto& operand : all_)
     if (operand.written) result.push_back(operand.real);
-  }
   return result;
 }
 
@@ -150,15 +148,13 @@ void Operands::follow_size(Operand& operand, bool late) {
 }
 
 void Operands::follow_sizes(bool late) {
-  for (auto& operand : all_) {
+  for (auto& operand : all_)
     if (operand.written) follow_size(operand, late);
-  }
 }
 
 at::Tensor Operands::given_for(const at::Tensor& returned) const {
-  for (const auto& operand : all_) {
+  for (const auto& operand : all_)
     if (operand.first.is_same(returned)) return operand.given;
-  }
   for (const auto& operand : all_) {
     if (!on_gpu(operand.given) || operand.first.storage().nbytes() == 0) continue;
     if (operand.first.storage().data() != returned.storage().data()) continue;

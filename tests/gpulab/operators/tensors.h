@@ -42,9 +42,8 @@ void each_tensor(const c10::IValue& value, const Visit& visit) {
   } else if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
   } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector()) {
+    for (const auto& tensor : value.toOptionalTensorVector())
       if (tensor) visit(*tensor);
-    }
   }
 }
 

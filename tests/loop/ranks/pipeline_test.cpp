@@ -163,9 +163,8 @@ TEST(Pipeline, TakesAWholeCheckpointApartOrRefusesItBeforeAnythingChanges) {
     EXPECT_TRUE(torch::equal(item.value(), all[item.key()])) << item.key();
 
   auto damaged = make_dict();
-  for (const auto& [name, tensor] : items(module_state_dict(*toy()))) {
+  for (const auto& [name, tensor] : items(module_state_dict(*toy())))
     if (name.toStringRef() != "last.bias") put(damaged, name, tensor);
-  }
   EXPECT_THROW(model->load_state_dict(damaged, "damaged.pt"), InputError);
   for (const auto& item : model->net().named_parameters())
     EXPECT_TRUE(torch::equal(item.value(), all[item.key()])) << item.key();

@@ -15,9 +15,8 @@ using Named = std::pair<std::intptr_t, const char*>;
 
 // "MPI_COMM_WORLD", or the number that it is
 std::string name_in(const std::vector<Named>& names, std::intptr_t value) {
-  for (const auto& [known, name] : names) {
+  for (const auto& [known, name] : names)
     if (known == value) return name;
-  }
   return std::to_string(static_cast<int>(value));
 }
 

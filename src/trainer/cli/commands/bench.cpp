@@ -21,6 +21,29 @@ void checked(const std::string& command, const Check& check) {
   }
 }
 
+void check_numbers(const bench::DpVsDdpBench& wanted) {
+  if (wanted.devices < 2)
+    throw InputError("one device has nothing to compare", "--devices", "give two or more");
+  if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
+  if (wanted.repeats < 1) throw InputError("there is nothing to time", "--repeats", "give one or more");
+}
+
+// One process of the bench, which starts these itself: no option for people.
+std::string take_part(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "--part") return "";
+  const auto part = args[1];
+  args.erase(args.begin(), args.begin() + 2);
+  return part;
+}
+
+// It starts its own ranks: of those that a launcher started, the first is enough.
+int bench_alone(const bench::DpVsDdpBench& wanted) {
+  const auto self = launch::rank_by_environment(launch::current_environment());
+  if (self.rank > 0) return kDone;
+  bench::dp_vs_ddp(wanted);
+  return kDone;
+}
+
 }  // namespace
 
 // lockstep bench allreduce: every way to sum over the ranks, beside its formula.
@@ -56,33 +79,6 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
 }
 
 // lockstep bench dp-vs-ddp: compares one process with many devices to many processes.
-
-namespace {
-
-void check_numbers(const bench::DpVsDdpBench& wanted) {
-  if (wanted.devices < 2)
-    throw InputError("one device has nothing to compare", "--devices", "give two or more");
-  if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
-  if (wanted.repeats < 1) throw InputError("there is nothing to time", "--repeats", "give one or more");
-}
-
-// One process of the bench, which starts these itself: no option for people.
-std::string take_part(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "--part") return "";
-  const auto part = args[1];
-  args.erase(args.begin(), args.begin() + 2);
-  return part;
-}
-
-// It starts its own ranks: of those that a launcher started, the first is enough.
-int bench_alone(const bench::DpVsDdpBench& wanted) {
-  const auto self = launch::rank_by_environment(launch::current_environment());
-  if (self.rank > 0) return kDone;
-  bench::dp_vs_ddp(wanted);
-  return kDone;
-}
-
-}  // namespace
 
 static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;

@@ -57,10 +57,9 @@ int run_config(const std::vector<std::string>& args) {
   options.flag("schema", schema,
                "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
-  for (const auto* key : config::selectors()) {
+  for (const auto* key : config::selectors())
     options.note("names; the path of a shared library that adds one works too", key->path,
                  base::join(config::row_names(*key), ", "));
-  }
   if (!options.parse(args)) return kDone;
   const config::Loaded loaded = load(path, sets);
   if (schema) return print_text(config::json_schema());

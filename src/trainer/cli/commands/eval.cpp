@@ -53,6 +53,20 @@ class SavedOptions {
   std::string checkpoint_;
 };
 
+struct ExportOptions {
+  std::string folder, file;  // one of them
+};
+
+void check_export(const std::string& checkpoint, const ExportOptions& asked) {
+  if (checkpoint.empty() || asked.folder.empty() == asked.file.empty())
+    throw InputError(
+        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
+        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
+  if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
+  throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
+                   "lockstep export runs/NAME --pt2 FILE.pt2");
+}
+
 }  // namespace
 
 // lockstep predict: classes, probabilities or numbers of new samples.
@@ -74,10 +88,9 @@ int run_predict(const std::vector<std::string>& args) {
   options.add("format", wanted.format, "csv|json", "the format (default: by the output's name, else csv)");
   if (!options.parse(args)) return kDone;
   wanted.checkpoint = saved.checkpoint();
-  if (wanted.checkpoint.empty() || wanted.input.empty()) {
+  if (wanted.checkpoint.empty() || wanted.input.empty())
     throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
                      "lockstep predict runs/NAME --input FILE; see lockstep predict --help");
-  }
   auto command = saved.command("predict");
   command.must_match.emplace_back("--input", wanted.input);
   return train::predict(command, wanted);
@@ -94,33 +107,13 @@ int run_eval(const std::vector<std::string>& args) {
   options.flag("json", json, "one JSON object, for programs");
   if (!options.parse(args)) return kDone;
   const auto checkpoint = saved.checkpoint();
-  if (checkpoint.empty()) {
+  if (checkpoint.empty())
     throw InputError("eval needs a checkpoint", "--checkpoint",
                      "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt");
-  }
   return train::print_metrics(saved.command("eval"), checkpoint, json);
 }
 
 // lockstep export: a checkpoint's model as what Python reads: a .pt2, or a folder of Hugging Face's.
-
-namespace {
-
-struct ExportOptions {
-  std::string folder, file;  // one of them
-};
-
-void check_export(const std::string& checkpoint, const ExportOptions& asked) {
-  if (checkpoint.empty() || asked.folder.empty() == asked.file.empty()) {
-    throw InputError(
-        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
-        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
-  }
-  if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
-  throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
-                   "lockstep export runs/NAME --pt2 FILE.pt2");
-}
-
-}  // namespace
 
 int run_export(const std::vector<std::string>& args) {
   SavedOptions saved;

@@ -87,20 +87,17 @@ nlohmann::ordered_json json_of(const checkpoint::InspectedEntry& entry) {
           {"shape", entry.shape}, {"bytes", entry.bytes}, {"digest", entry.digest}};
 }
 
-/// Entry by entry: as one JSON value a long list would take many times the file's memory.
+/// Entry by entry: as one JSON value a long list would take many times the file's memory. Names may not be
+/// UTF-8.
 void print_file_json(const std::string& path, const checkpoint::InspectedFile& file,
                      const nlohmann::ordered_json& model = {}) {
-  const auto text_of =
-      [](const nlohmann::ordered_json& json) {  // names come from the file and may be no UTF-8
-        return base::as_line(json);
-      };
   std::printf("{\n  \"file\": %s,\n  \"format\": \"%s\",\n  \"file_bytes\": %llu,\n  \"checksum\": \"%s\",\n",
-              text_of(path).c_str(), file.format.c_str(), static_cast<unsigned long long>(file.file_bytes),
-              words_of(file.checksum).word);
-  if (!model.is_null()) std::printf("  \"model\": %s,\n", text_of(model).c_str());
+              base::as_line(nlohmann::ordered_json(path)).c_str(), file.format.c_str(),
+              static_cast<unsigned long long>(file.file_bytes), words_of(file.checksum).word);
+  if (!model.is_null()) std::printf("  \"model\": %s,\n", base::as_line(model).c_str());
   const char* before = "  \"entries\": [\n";
   for (const auto& entry : file.entries)
-    std::printf("%s    %s", std::exchange(before, ",\n"), text_of(json_of(entry)).c_str());
+    std::printf("%s    %s", std::exchange(before, ",\n"), base::as_line(json_of(entry)).c_str());
   std::puts(file.entries.empty() ? "  \"entries\": []\n}" : "\n  ]\n}");
 }
 

@@ -60,16 +60,11 @@ int run_status(const std::vector<std::string>& args) {
 
 namespace {
 
-void print_runs_json(const report::RunList& list) {
-  output::print(base::as_lines(report::run_json(list)));
-}
-
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
   for (const auto& [passed_over, reason] : list.passed_over)
     log::warning(format("skipped: {}: {}", passed_over, reason));
-  for (const auto& run : list.runs) {
+  for (const auto& run : list.runs)
     for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
-  }
   if (list.runs.empty()) return output::line("no runs in " + folder);
   auto words = base::split(columns, ',');
   std::erase(words, "");
@@ -81,7 +76,7 @@ void print_runs_table(const report::RunList& list, const std::string& folder, co
 
 int run_runs(const std::vector<std::string>& args) {
   std::string folder = "runs", order = "name", columns;
-  bool json = false;
+  bool json = false, csv = false;
   Options options("runs", "compares all runs in a folder: states, metrics, and the settings that differ",
                   {"lockstep runs", "lockstep runs runs --sort eval_loss",
                    "lockstep runs --columns optim.lr,accuracy,when", "lockstep runs sweep --json"});
@@ -91,12 +86,15 @@ int run_runs(const std::vector<std::string>& args) {
   options.add("columns", columns, "A,B,...",
               "the columns after the run's name (default: the metrics and the keys that differ)");
   options.flag("json", json, "print everything as JSON, for programs");
+  options.flag("csv", csv, "print one line per run: every metric, and the keys that differ");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one table
   auto list = report::list_runs(std::filesystem::path(folder));
   report::sort_runs(list, order);
-  json ? print_runs_json(list) : print_runs_table(list, folder, columns);
+  json  ? static_cast<void>(output::print(base::as_lines(report::run_json(list))))
+  : csv ? static_cast<void>(output::print(report::run_csv(list)))
+        : print_runs_table(list, folder, columns);
   return kDone;
 }
 

@@ -81,10 +81,9 @@ int run_checkpoint(const std::vector<std::string>& args) {
   if (!asked) return kDone;
   const auto& [folder, before, after] = *asked;
   // what was known before may be seconds old: the run itself says when it could not
-  if (!after.unsaved.empty() || step_of(after.checkpoint) < before.step) {
+  if (!after.unsaved.empty() || step_of(after.checkpoint) < before.step)
     throw Error("the checkpoint could not be written" + (after.unsaved.empty() ? "" : ": " + after.unsaved),
                 folder.string(), "see the run's log; the run continues");
-  }
   output::line(
       format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));
   return kDone;

@@ -115,10 +115,9 @@ TEST_P(MpiOps, AllGatherLists) {
       std::vector<std::vector<at::Tensor>> got(1);
       for (int rank = 0; rank < world(); ++rank) got[0].push_back(at::empty_like(input[0]));
       pair_.mpi->allgather(got, input)->wait();
-      for (int rank = 0; rank < world(); ++rank) {
+      for (int rank = 0; rank < world(); ++rank)
         ASSERT_TRUE(at::equal(got[0][size_t(rank)], whole_numbers(items, type, rank)))
             << type << " " << items;
-      }
     }
   }
 }
