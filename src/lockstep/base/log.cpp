@@ -58,9 +58,8 @@ void begin_with(const char* clear_row) {
 }
 
 Level parse_level(const std::string& name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
+  for (size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return static_cast<Level>(i);
-  }
   throw InputError("unknown log level '" + name + "'", "--log",
                    "choose debug, info, warning, error or silent");
 }

@@ -56,9 +56,8 @@ bool read_available(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) 
   std::array<pollfd, 2> ready{pollfd{pipes[0].read.number(), POLLIN, 0},
                               pollfd{pipes[1].read.number(), POLLIN, 0}};
   if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
-  for (size_t i = 0; i < pipes.size(); ++i) {
+  for (size_t i = 0; i < pipes.size(); ++i)
     if (ready[i].revents && !take_part(pipes[i])) pipes[i].read.close();
-  }
   return true;
 }
 
@@ -68,9 +67,8 @@ void read_rest(std::array<Pipe, 2>& pipes) {
   while (any_open(pipes)) {
     const bool late = deadline.passed();
     if (!read_available(pipes, late ? 0ms : kLook / 10) && late) return;
-    for (auto& pipe : pipes) {
+    for (auto& pipe : pipes)
       if (pipe.text->size() >= kMostText) pipe.read.close();
-    }
   }
 }
 

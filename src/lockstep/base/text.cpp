@@ -13,9 +13,8 @@ constexpr size_t kLongestLine = 2000, kHead = 1500, kTail = 300;
 
 // The length of the character that begins here; 0 if there is none.
 size_t length_at(std::string_view text, size_t at) {
-  for (size_t length = 1; length <= 4 && at + length <= text.size(); ++length) {
+  for (size_t length = 1; length <= 4 && at + length <= text.size(); ++length)
     if (!invalid_utf8(text.substr(at, length))) return length;
-  }
   return 0;
 }
 

@@ -82,9 +82,8 @@ class LegacyReader {
   void fill(const std::string& key) {
     const auto found = storages_.find(key);
     const auto numel = input_.number<int64_t>();
-    if (found == storages_.end() || numel != found->second.bytes.numel() / found->second.item) {
+    if (found == storages_.end() || numel != found->second.bytes.numel() / found->second.item)
       input_.fail("the file is damaged: its storages do not match its tensors");
-    }
     const auto data = input_.take(static_cast<uint64_t>(found->second.bytes.numel()));
     std::copy(data.begin(), data.end(), found->second.bytes.mutable_data_ptr<uint8_t>());
     ++filled_;

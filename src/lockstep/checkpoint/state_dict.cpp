@@ -86,9 +86,8 @@ std::vector<std::string> state_dict_mismatches(const Tree& expected, const Tree&
       found.push_back(std::move(text));
     }
   }
-  for (const auto& [key, value] : items(given)) {
+  for (const auto& [key, value] : items(given))
     if (!find(expected, key)) found.push_back(as_string(key, "a tensor's name") + ": not in the model");
-  }
   return found;
 }
 

@@ -105,9 +105,8 @@ Global meaning_of(const std::string& name) {
   if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
   if (dtype_of(name)) return Global::value;
   // Schedulers and layers pickled whole; their attributes are what a state_dict would hold.
-  for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."}) {
+  for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."})
     if (name.starts_with(harmless)) return Global::object;
-  }
   return Global::refused;
 }
 

@@ -105,9 +105,8 @@ class DirectoryReader {
       const auto id = extra.number<uint16_t>();
       Cursor field(extra.take(extra.number<uint16_t>()), extra.file());
       if (id != 1) continue;
-      for (auto* value : {&entry.size, &entry.packed, &entry.offset}) {
+      for (auto* value : {&entry.size, &entry.packed, &entry.offset})
         if (*value == 0xffffffff) *value = field.number<uint64_t>();
-      }
     }
   }
 

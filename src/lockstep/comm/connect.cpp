@@ -142,9 +142,8 @@ Group::BackendType add_nccl(Group& group, const GroupRequest& request) {
   // both number their keys from 0, so each has its own part of the store, as in Python
   const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", request.store);
   std::vector<std::uint64_t> members;
-  if (request.whole) {
+  if (request.whole)
     for (const auto& peer : request.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
-  }
   request.monitor->watch_nccl(request.name, request.options.timeout);
   group.setBackend(
       c10::kCUDA, Group::BackendType::NCCL,

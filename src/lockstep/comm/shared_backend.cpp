@@ -276,9 +276,8 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 std::vector<Peer> peers_on(int node, const std::vector<Peer>& peers) {
   std::vector<Peer> here;
-  for (const auto& peer : peers) {
+  for (const auto& peer : peers)
     if (peer.node == node) here.push_back(peer);
-  }
   return here;
 }
 

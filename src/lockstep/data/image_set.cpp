@@ -152,9 +152,8 @@ Batch ImageSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   float* out = batch.input.mutable_data_ptr<float>();
   for (int64_t index : indices) {
     const uint8_t* in = bytes + index * channels * plane;
-    for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < plane; ++i) *out++ = table[c * 256 + *in++];
-    }
   }
   if (!labels_.defined()) return batch;
   batch.target = at::empty({count}, options.dtype(at::kLong));

@@ -36,9 +36,8 @@ void count_reads(const Argument& argument, std::vector<int>& reads) {
 
 std::vector<int> reads_of(const Graph& graph) {
   std::vector<int> reads(graph.slots.size(), 0);
-  for (const auto& node : graph.nodes) {
+  for (const auto& node : graph.nodes)
     for (const auto& argument : node.arguments) count_reads(argument, reads);
-  }
   for (const auto& output : graph.outputs) count_reads(output, reads);
   return reads;
 }
@@ -94,9 +93,8 @@ class Fuser {
       if (both) kept.pop_back();
       kept.push_back(std::move(node));
     }
-    for (auto& node : kept) {
+    for (auto& node : kept)
       if (is_linear_with_bias(node)) become(node, run_linear, std::move(node.arguments));
-    }
     nodes_ = std::move(kept);
   }
 

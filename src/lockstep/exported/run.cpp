@@ -220,17 +220,15 @@ void keep(const Node& node, std::vector<IValue>& results, Slots& slots) {
   if (results.size() < node.outputs.size())
     throw Error(format("{} returned {} results, but the graph expects {}", node.target, results.size(),
                        node.outputs.size()));
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
+  for (size_t i = 0; i < node.outputs.size(); ++i)
     if (node.outputs[i] >= 0) slots[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
-  }
 }
 
 void call(const Node& node, Slots& slots, const GraphMode& way, torch::jit::Stack& stack) {
   stack.clear();
   for (const auto& argument : node.arguments) stack.push_back(evaluate(argument, slots, way));
-  if (way.eval) {
+  if (way.eval)
     for (const auto& [number, value] : node.eval_arguments) stack[number] = value;
-  }
   if (node.check) node.check(stack);
   node.op->callBoxed(stack);
   if (!node.gives_list) return keep(node, stack, slots);
@@ -276,9 +274,8 @@ std::vector<IValue> run(const Graph& graph, std::vector<IValue> inputs, const Gr
   if (inputs.size() != graph.inputs.size())
     throw Error(format("a graph with {} inputs got {}", graph.inputs.size(), inputs.size()));
   Slots slots(graph.slots.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  for (size_t i = 0; i < inputs.size(); ++i)
     if (graph.inputs[i] >= 0) slots[static_cast<size_t>(graph.inputs[i])] = std::move(inputs[i]);
-  }
   torch::jit::Stack stack;
   for (const auto& node : graph.nodes) {
     try {

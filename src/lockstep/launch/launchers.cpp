@@ -157,22 +157,19 @@ bool in_interactive_slurm_step(const Environment& environment) {
 }
 
 const Launcher* find_launcher(const Environment& environment, const std::string& choice) {
-  for (const auto& row : kLaunchers) {
+  for (const auto& row : kLaunchers)
     if (row.ignores_choice && is_announced(row, environment)) return &row;
-  }
   if (choice == "none" || choice == "mpi") return nullptr;
   if (choice != "auto") return &chosen(environment, choice);
-  for (const auto& row : kLaunchers) {
+  for (const auto& row : kLaunchers)
     if (is_announced(row, environment)) return &row;
-  }
   return nullptr;
 }
 
 std::vector<std::string> launcher_choices() {
   std::vector<std::string> names = {"auto"};
-  for (const auto& row : launchers()) {
+  for (const auto& row : launchers())
     if (!row.ignores_choice) names.emplace_back(row.name);
-  }
   names.insert(names.end(), {"mpi", "none"});
   return names;
 }

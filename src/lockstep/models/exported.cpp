@@ -209,9 +209,8 @@ Values ExportedNet::run(Values inputs) {
 }
 
 torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
-  if (is_training() && !std::exchange(state_->is_noted, true)) {
+  if (is_training() && !std::exchange(state_->is_noted, true))
     for (const auto& note : state_->facts.notes) log::info(state_->train.path + ": " + note);
-  }
   const auto& program = state_->program(is_training());
   Values tensors;
   for (auto& value : run(inputs_for(input, program)))

@@ -24,9 +24,8 @@ void check_fit(const std::string& name, const ModelRow& row, const ModelRequest&
 
 std::string names_where(bool (*can)(const ModelRow&)) {
   std::vector<std::string> names;
-  for (const auto* row : base::rows_of("model")) {
+  for (const auto* row : base::rows_of("model"))
     if (can(std::any_cast<const ModelRow&>(row->typed))) names.push_back(row->name);
-  }
   return base::join(names, " or ");
 }
 

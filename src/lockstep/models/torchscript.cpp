@@ -29,9 +29,8 @@ torch::jit::Module load_script(const std::string& path) {
 
 // The same tensors, under the same names, where torch::nn looks for them.
 void mirror(const torch::jit::Module& script, torch::nn::Module& into) {
-  for (const auto& parameter : script.named_parameters(/*recurse=*/false)) {
+  for (const auto& parameter : script.named_parameters(/*recurse=*/false))
     into.register_parameter(parameter.name, parameter.value, parameter.value.requires_grad());
-  }
   for (const auto& buffer : script.named_buffers(/*recurse=*/false))
     into.register_buffer(buffer.name, buffer.value);
   for (const auto& child : script.named_children()) {
@@ -47,9 +46,8 @@ TorchScriptNet::TorchScriptNet(const std::string& path) : path_(path), script_(l
   if (!script_.find_method("forward"))
     throw InputError("the TorchScript module has no forward", path, kExport);
   mirror(script_, *this);
-  if (parameters().empty()) {
+  if (parameters().empty())
     throw InputError("the TorchScript module has no parameters to train (was it frozen?)", path, kExport);
-  }
 }
 
 torch::Tensor TorchScriptNet::forward(const torch::Tensor& input) {

@@ -112,9 +112,8 @@ std::optional<LibraryHandle> in_this_process() {
     open(file_of(symbol), RTLD_NOLOAD);
     return LibraryHandle{RTLD_DEFAULT, file_of(symbol)};
   }
-  for (const auto& file : loaded_files()) {
+  for (const auto& file : loaded_files())
     if (const auto mpi = file_of_mpi_in(file); !mpi.empty()) return open(mpi, RTLD_NOLOAD);
-  }
   return std::nullopt;
 }
 
@@ -217,9 +216,8 @@ std::string version_of(const Calls& calls) {
   const std::string whole(text.data());
   std::istringstream words(whole.substr(0, whole.find_first_of(",\n")));
   std::vector<std::string> version;
-  for (std::string word; words >> word;) {
+  for (std::string word; words >> word;)
     if (word != "Version:") version.push_back(word);
-  }
   return base::join(version, " ");
 }
 

@@ -44,9 +44,8 @@ Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
 
 bool Adam::fuse() {
   if (!KernelOptimizer::fuse()) return false;
-  for (size_t i = 0; i < moments_.size(); ++i) {
+  for (size_t i = 0; i < moments_.size(); ++i)
     if (moments_[i].step.defined()) moments_[i].step = moments_[i].step.to(step_options(i).device());
-  }
   return true;
 }
 

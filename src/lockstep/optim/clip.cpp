@@ -9,9 +9,8 @@ namespace {
 
 std::vector<at::Tensor> grads_of(const std::vector<at::Tensor>& params) {
   std::vector<at::Tensor> grads;
-  for (const auto& param : params) {
+  for (const auto& param : params)
     if (param.grad().defined()) grads.push_back(param.grad());
-  }
   return grads;
 }
 
@@ -71,9 +70,8 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm) {
   return clip_grad_norm_(params, max_norm, [&params](const std::vector<at::Tensor>& own) {
     std::vector<at::Tensor> norms, in_order;
-    for (const auto& norm : own) {
+    for (const auto& norm : own)
       if (norm.defined()) norms.push_back(norm);
-    }
     for (const auto& places : kinds_of(grads_of(params)))
       for (const auto& norm : pick(norms, places)) in_order.push_back(norm.to(norms.front().device()));
     return in_order.empty() ? at::zeros({0}) : at::stack(in_order);

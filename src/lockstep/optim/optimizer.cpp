@@ -161,9 +161,8 @@ Tree Optimizer::state_dict() const {
 
 Tree Optimizer::held_state() const {
   auto state = make_dict();
-  for (size_t i = 0; i < params_.size(); ++i) {
+  for (size_t i = 0; i < params_.size(); ++i)
     if (auto own = state_of(i); !own.isNone()) put(state, static_cast<int64_t>(i), own);
-  }
   return state;
 }
 
@@ -191,9 +190,8 @@ void Optimizer::load_state_dict(const Tree& state) {
   const auto states = get(state, "state");
   size_t i = 0;
   for (const auto& group : groups) {
-    for (const auto& index : elements(get(group, "params"))) {
+    for (const auto& index : elements(get(group, "params")))
       set_state_of(i++, find(states, index).value_or(Tree()));
-    }
   }
 }
 
@@ -223,9 +221,8 @@ void Optimizer::load_group(size_t group, const Tree& saved) {
   set_lr(as_double(get(saved, "lr"), "lr"), group);
   set_options_of(group, saved);
   own.extras.clear();
-  for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}) {
+  for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})
     if (const auto value = find(saved, name)) own.extras.emplace_back(name, as_double(*value, name));
-  }
 }
 
 at::Tensor Optimizer::scratch(const at::Tensor& like) {
@@ -287,9 +284,8 @@ void KernelOptimizer::update(const std::vector<Slot>& slots, size_t group) {
 
 at::Tensor KernelOptimizer::laid_out_as(const at::Tensor& param, const at::Tensor& grad) {
   if (grad.strides() == param.strides()) return grad;
-  for (int64_t d = 0; d < param.dim(); ++d) {
+  for (int64_t d = 0; d < param.dim(); ++d)
     if (param.size(d) > 1 && param.stride(d) != grad.stride(d)) return at::empty_like(param).copy_(grad);
-  }
   return grad.as_strided(param.sizes(), param.strides());
 }
 

@@ -24,9 +24,8 @@ void set_extra(Optimizer& optimizer, size_t group, const std::string& name, doub
 }
 
 double extra(Optimizer& optimizer, size_t group, const std::string& name) {
-  for (const auto& [key, value] : optimizer.extras(group)) {
+  for (const auto& [key, value] : optimizer.extras(group))
     if (key == name) return value;
-  }
   throw InputError(
       format("the optimizer's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
       "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
@@ -177,9 +176,8 @@ class CosineAnnealingLR : public RecursiveSchedule {
     const auto lr = optimizer_.lr(group);
     const auto t_max = static_cast<double>(s_.T_max);
     if (initial) return lr;
-    if ((last_epoch_ - 1 - s_.T_max) % (2 * s_.T_max) == 0) {
+    if ((last_epoch_ - 1 - s_.T_max) % (2 * s_.T_max) == 0)
       return lr + (base_lrs_[group] - s_.eta_min) * (1 - std::cos(pi / t_max)) / 2;
-    }
     const auto now = static_cast<double>(last_epoch_);
     return (1 + std::cos(pi * now / t_max)) / (1 + std::cos(pi * (now - 1) / t_max)) * (lr - s_.eta_min) +
            s_.eta_min;

@@ -120,9 +120,8 @@ class DeviceThreads {
       if (one_by_one) workers_[i]->waitWorkComplete();
     }
     for (size_t i = 0; i < count; ++i) workers_[i]->waitWorkComplete();
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i)
       if (errors[i]) rethrow_named(errors[i], name_of_device(i, devices_));
-    }
   }
 
  private:
@@ -164,9 +163,8 @@ class Replicas {
            const DataParallelCore::MakeReplica& make)
       : module_(std::move(module)) {
     std::unordered_set<c10::TensorImpl*> seen;
-    for (const auto& parameter : module_->parameters()) {
+    for (const auto& parameter : module_->parameters())
       if (seen.insert(parameter.unsafeGetTensorImpl()).second) sources_.push_back(parameter);
-    }
     const auto generator = cpu_generator_state();  // what a replica draws when it is made leaves no trace
     for (const auto& device : devices) {
       const DeviceMemoryScope counted(copies_.size());
@@ -266,9 +264,8 @@ class Replicas {
   // For each submodule: a BatchNorm may stay in evaluation mode.
   static void copy_modes(const torch::nn::Module& from, torch::nn::Module& to) {
     const auto originals = from.modules(), own = to.modules();
-    for (size_t i = 0; i < own.size(); ++i) {
+    for (size_t i = 0; i < own.size(); ++i)
       if (own[i]->is_training() != originals[i]->is_training()) own[i]->train(originals[i]->is_training());
-    }
   }
 
   std::shared_ptr<torch::nn::Module> module_;

@@ -355,9 +355,8 @@ class Reducer : public c10d::Reducer {
   /// Of the buckets that have one now: not of sparse gradients, nor of buckets that are allocated lazily.
   std::vector<at::Tensor> buffers() const {
     std::vector<at::Tensor> buffers;
-    for (const auto& bucket : buckets_) {
+    for (const auto& bucket : buckets_)
       if (bucket.gradients.defined()) buffers.push_back(bucket.gradients);
-    }
     return buffers;
   }
   /// The parameters of each bucket, in the order of the sums.

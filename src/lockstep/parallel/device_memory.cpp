@@ -99,18 +99,16 @@ DeviceMemory::~DeviceMemory() {
 std::vector<int64_t> DeviceMemory::peaks() const {
   const std::lock_guard lock(ledger_->mutex);
   auto peaks = ledger_->peaks;
-  for (size_t i = 0; i < peaks.size(); ++i) {
+  for (size_t i = 0; i < peaks.size(); ++i)
     if (!devices_[i].is_cpu()) peaks[i] = peak_of(devices_[i]);
-  }
   return peaks;
 }
 
 void DeviceMemory::restart() {
   const std::lock_guard lock(ledger_->mutex);
   ledger_->peaks = ledger_->held;
-  for (const auto& device : devices_) {
+  for (const auto& device : devices_)
     if (!device.is_cpu()) restart_peak_of(device);
-  }
 }
 
 }  // namespace lockstep::parallel

@@ -39,9 +39,8 @@ struct Moments {
 
 std::vector<int64_t> all_but_channels(const at::Tensor& input) {
   std::vector<int64_t> dims;
-  for (int64_t d = 0; d < input.dim(); ++d) {
+  for (int64_t d = 0; d < input.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  }
   return dims;
 }
 
@@ -279,9 +278,8 @@ at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, co
     throw InputError("batch normalization of a tensor without channels",
                      format("input of shape {}", c10::str(input.sizes())), "give it at least one channel");
   }
-  if (input.is_cuda()) {
+  if (input.is_cuda())
     return sync_batch_norm_by_kernels(input, weight, bias, running_mean, running_var, momentum, eps, group);
-  }
   return SyncBatchNormFunction::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
                                       if_defined(running_var), momentum, eps, group);
 }

@@ -111,9 +111,8 @@ StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval
     const auto count = static_cast<int64_t>(members.size());
     const auto order = at::randperm(count, generator);
     const auto kept = static_cast<int64_t>(std::llround(eval_fraction * static_cast<double>(count)));
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count; ++i)
       (i < kept ? split.eval : split.train).push_back(members[order.const_data_ptr<int64_t>()[i]]);
-    }
   }
   std::sort(split.train.begin(), split.train.end());
   std::sort(split.eval.begin(), split.eval.end());

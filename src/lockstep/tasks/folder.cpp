@@ -129,9 +129,8 @@ using Counts = std::array<std::array<int64_t, 256>, 3>;
 
 void count_bytes(const data::Pixels& image, Counts& counts) {
   const uint8_t* byte = image.row(0);
-  for (int64_t i = 0; i < image.height * image.width; ++i, byte += 3) {
+  for (int64_t i = 0; i < image.height * image.width; ++i, byte += 3)
     for (size_t c = 0; c < 3; ++c) ++counts[c][byte[c]];
-  }
 }
 
 // From images spread evenly over the sorted list, not augmented. Counts are exact in any order of summation.
@@ -151,9 +150,8 @@ Counts counts_of(const data::FoundImages& train, const data::ImageTransform& loo
       Counts counts{};
       count_bytes(own->resampler.scale(image, view.scaling), counts);
       const std::lock_guard lock(mutex);
-      for (size_t c = 0; c < 3; ++c) {
+      for (size_t c = 0; c < 3; ++c)
         for (size_t value = 0; value < 256; ++value) sum[c][value] += counts[c][value];
-      }
     };
   });
   return sum;

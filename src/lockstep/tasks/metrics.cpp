@@ -21,9 +21,8 @@ double area_under_curve(const at::Tensor& scores, const at::Tensor& labels) {
   const double* score = scores.const_data_ptr<double>();
   const int8_t* label = labels.const_data_ptr<int8_t>();
   std::vector<int64_t> order;
-  for (int64_t i = 0; i < labels.numel(); ++i) {
+  for (int64_t i = 0; i < labels.numel(); ++i)
     if (label[i] > 0) order.push_back(i);
-  }
   std::sort(order.begin(), order.end(), [score](int64_t a, int64_t b) { return score[a] < score[b]; });
   int64_t negatives = 0, positives = 0, twice_wins = 0;
   for (size_t i = 0; i < order.size();) {

@@ -62,9 +62,8 @@ double median_without_zeros(const at::Tensor& column) {
 template <class Each>
 void for_each_value(at::Tensor& table, const Each& each) {
   float* value = table.mutable_data_ptr<float>();
-  for (int64_t row = 0; row < table.size(0); ++row) {
+  for (int64_t row = 0; row < table.size(0); ++row)
     for (int64_t column = 0; column < table.size(1); ++column, ++value) each(*value, column);
-  }
 }
 
 /// A cell's value, or the one that replaces a missing value.

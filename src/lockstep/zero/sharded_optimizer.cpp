@@ -48,9 +48,8 @@ void exchange_round(const Team& team, const std::vector<ByteTensors>& shares, in
   at::Tensor mine = slots[own];
   checkpoint::take_from(shares[own], from, mine);
   base::own_all_gather_single(*team.group(), buffer, mine)->wait();
-  for (size_t rank = 0; rank < shares.size(); ++rank) {
+  for (size_t rank = 0; rank < shares.size(); ++rank)
     if (rank != own) checkpoint::put_into(shares[rank], from, slots[rank]);
-  }
 }
 
 /// Sends each rank's updated elements to all ranks. Collective.
@@ -225,9 +224,8 @@ Tree ShardedOptimizer::whole_state(const std::vector<Tree>& held, size_t index) 
 Tree ShardedOptimizer::state_dict() const {
   const auto held = checkpoint::gather_trees(share_->team, held_state());
   auto state = make_dict();
-  for (size_t i = 0; i < parameters().size(); ++i) {
+  for (size_t i = 0; i < parameters().size(); ++i)
     if (auto whole = whole_state(held, i); !whole.isNone()) put(state, static_cast<int64_t>(i), whole);
-  }
   return make_dict({{"state", state}, {"param_groups", group_dicts()}});
 }
 

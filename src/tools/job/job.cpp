@@ -617,9 +617,8 @@ std::vector<std::string> settings_in(const std::string& text) {
     if (!fs::exists(text.substr(1)))
       throw InputError("the file of settings does not exist", "SET=" + text,
                        "pass the file's path, relative to the folder of submission");
-    for (const auto& line : lines_of(text.substr(1))) {
+    for (const auto& line : lines_of(text.substr(1)))
       if (!line.empty() && line[0] != '#') words.push_back(line);
-    }
   } else {
     if (text.find_first_of("'\"\\") != std::string::npos)  // qsub -v turns quotes into backslashes
       throw InputError("SET cannot contain quotes or backslashes", "SET=" + base::printable(text),

@@ -151,9 +151,8 @@ class PbsJob : public OwnJob {
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
     if (lost.empty()) return "";
     std::string text;
-    for (const auto& node : left.nodes) {
+    for (const auto& node : left.nodes)
       for (int64_t i = 0; i < node.tasks; ++i) text += node.name + "\n";
-    }
     nodes_ = std::make_unique<base::TemporaryFolder>();
     const auto file = nodes_->path() + "/nodes";
     base::replace_file(file, text);
@@ -247,9 +246,8 @@ void add_resources(const Environment& record, std::vector<std::string>& options)
   std::set<std::string> sums = {"nodect", "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads"};
   auto chunks = value(record, "Resource_List.select") + ":" + value(record, "schedselect");
   std::ranges::replace(chunks, '+', ':');
-  for (const auto& word : base::split(chunks, ':')) {
+  for (const auto& word : base::split(chunks, ':'))
     if (const auto sign = word.find('='); sign != std::string::npos) sums.insert(word.substr(0, sign));
-  }
   const std::string prefix = "Resource_List.";
   for (const auto& [name, setting] : record) {
     if (name.starts_with(prefix) && !sums.contains(name.substr(prefix.size())))

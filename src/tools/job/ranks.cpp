@@ -65,9 +65,8 @@ void Signals::release() {
 std::vector<int> Signals::take() {
   std::vector<int> signals;
   signalfd_siginfo info{};
-  while (::read(file_.number(), &info, sizeof info) == sizeof info) {
+  while (::read(file_.number(), &info, sizeof info) == sizeof info)
     if (info.ssi_signo != SIGCHLD) signals.push_back(static_cast<int>(info.ssi_signo));
-  }
   return signals;
 }
 

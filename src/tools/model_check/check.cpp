@@ -245,9 +245,8 @@ Json compare(const std::string& name, const at::Tensor& here, const at::Tensor& 
 std::map<std::string, at::Tensor> parameters_of(const ExportedNet& net) {
   std::map<std::string, at::Tensor> all;
   for (const auto& entry : net.named_parameters()) all.emplace(entry.key(), entry.value());
-  for (const auto& [second, first] : net.tied()) {
+  for (const auto& [second, first] : net.tied())
     if (const auto found = all.find(first); found != all.end()) all.emplace(second, found->second);
-  }
   return all;
 }
 

@@ -198,9 +198,8 @@ std::string counts(const Watches& watches) {
 
 void print_table(const Watches& watches) {
   std::vector<fs::path> folders;
-  for (const auto& watch : watches) {
+  for (const auto& watch : watches)
     if (!watch.folder().empty()) folders.push_back(watch.folder());
-  }
   const auto list = report::list_runs(folders);
   for (const auto& [folder, why] : list.passed_over) log::warning(format("skipped: {}: {}", folder, why));
   const auto terminal = launch::terminal_behind(1);

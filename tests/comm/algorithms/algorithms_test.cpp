@@ -35,9 +35,8 @@ Rows summed(const Algorithm& algorithm, const std::vector<int>& nodes, Rows rows
 void expect_sums(const Algorithm& algorithm, const std::vector<int>& nodes, size_t items) {
   Rows rows(nodes.size(), std::vector<float>(items));
   std::vector<float> sum(items);
-  for (size_t rank = 0; rank < rows.size(); ++rank) {
+  for (size_t rank = 0; rank < rows.size(); ++rank)
     for (size_t i = 0; i < items; ++i) sum[i] += rows[rank][i] = float((i * 7 + rank * 13) % 64);
-  }
   for (const auto& row : summed(algorithm, nodes, rows))
     ASSERT_EQ(row, sum) << algorithm.name << " of " << items << " on " << nodes.size();
 }

@@ -168,9 +168,8 @@ void* open_library(const std::string& path, const std::string& kind, std::vector
 }
 
 void take(const std::vector<PluginRow>& announced, const std::string& path) {
-  for (const auto& row : announced) {
+  for (const auto& row : announced)
     if (row.abi != tables().abis[row.kind]) refuse_abi(row.kind, row.abi, path);
-  }
   for (const auto& row : announced) add(row.kind, row.name, path, row.fill);
 }
 
@@ -219,9 +218,8 @@ const TableRow* pick(const std::vector<const TableRow*>& rows, const std::string
 
 std::vector<const TableRow*> rows_of(const std::string& kind) {
   std::vector<const TableRow*> rows;
-  for (const auto& [key, row] : tables().rows) {
+  for (const auto& [key, row] : tables().rows)
     if (key.first == kind) rows.push_back(&row);
-  }
   return rows;
 }
 

@@ -84,9 +84,8 @@ void broadcast_from_first(Messenger& messenger, const Numbers& numbers, const st
   int bit = 1;
   while (bit < size && !(place & bit)) bit *= 2;
   if (place > 0) messenger.receive(member(members, place - bit), numbers.bytes());
-  for (bit /= 2; bit > 0; bit /= 2) {
+  for (bit /= 2; bit > 0; bit /= 2)
     if (place + bit < size) messenger.send(member(members, place + bit), numbers.bytes());
-  }
 }
 
 }  // namespace

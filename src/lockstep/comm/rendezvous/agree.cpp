@@ -102,9 +102,8 @@ std::string difference(const std::vector<Facts>& facts) {
   std::vector<std::map<std::string, std::string>> all;
   for (const auto& one : facts) {
     all.emplace_back(one.begin(), one.end());
-    for (const auto& [name, value] : one) {
+    for (const auto& [name, value] : one)
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
   }
   std::vector<std::string> found;
   for (const auto& name : names) {

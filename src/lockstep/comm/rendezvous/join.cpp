@@ -99,9 +99,8 @@ StorePtr under(const std::string& prefix, const StorePtr& store) {
 template <class Find>
 auto wait_for_file(const Rendezvous& plan, const Member& own, Milliseconds timeout, Milliseconds retry,
                    const Find& find) {
-  for (const base::Deadline deadline(timeout); !deadline.passed(); std::this_thread::sleep_for(retry)) {
+  for (const base::Deadline deadline(timeout); !deadline.passed(); std::this_thread::sleep_for(retry))
     if (auto found = find(plan.path)) return found;
-  }
   throw Error(format("rank 0 did not join within {}: there is no file {}", base::in_seconds(timeout),
                      base::printable(plan.path, base::kLongestPath)),
               place_of(own),

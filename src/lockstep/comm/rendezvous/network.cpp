@@ -143,9 +143,8 @@ std::vector<NetworkAddress> interfaces_up() {
 std::vector<std::string> resolve(const std::string& host) {
   const auto answer = look_up(host, 0, kNameService);
   std::vector<std::string> found;
-  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next) {
+  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next)
     if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
-  }
   return found;
 }
 

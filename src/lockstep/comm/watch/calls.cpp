@@ -18,9 +18,8 @@ constexpr size_t kName = 3, kDigest = 4;  // the operation's name; a digest of t
 // FNV-1a: unlike std::hash the same in every build and on every machine
 std::string digest(const Parts& parts) {
   uint64_t hash = 0xcbf29ce484222325;
-  for (const auto& part : parts) {
+  for (const auto& part : parts)
     for (const char c : part + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
   return std::to_string(hash);
 }
 

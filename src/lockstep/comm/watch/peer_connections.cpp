@@ -61,9 +61,8 @@ bool is_open(int descriptor, const Connection& connection) {
 std::vector<int> open_descriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   std::vector<int> numbers;
-  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
+  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr)
     if (const auto number = base::parse_number(entry->d_name)) numbers.push_back(*number);
-  }
   return numbers;
 }
 
@@ -92,9 +91,8 @@ bool is_silent(int socket, Milliseconds silence) {
 
 Connections connections() {
   Connections found;
-  for (const int descriptor : open_descriptors()) {
+  for (const int descriptor : open_descriptors())
     if (auto connection = connection_at(descriptor)) found.emplace(descriptor, std::move(*connection));
-  }
   return found;
 }
 

@@ -163,9 +163,8 @@ bool same_node(const Peer& a, const Peer& b) {
 
 std::vector<Peer> peers_on_node_of(const std::vector<Peer>& peers, int rank) {
   std::vector<Peer> mates;
-  for (const auto& peer : peers) {
+  for (const auto& peer : peers)
     if (same_node(peer, peers[static_cast<size_t>(rank)])) mates.push_back(peer);
-  }
   return mates;
 }
 
@@ -575,9 +574,8 @@ Fault PeerMonitor::calls_on_node() const {
 Fault PeerMonitor::ask_other_nodes(const std::string& cause, bool timed_out, const Fault& found_here) const {
   std::map<int, std::vector<Peer>> others;
   const Peer& own = peers_[static_cast<size_t>(rank_)];
-  for (const auto& peer : peers_) {
+  for (const auto& peer : peers_)
     if (!same_node(peer, own)) others[peer.node].push_back(peer);
-  }
   const Fault calls_on_node = timed_out && !is_any(found_here) ? this->calls_on_node() : Fault{};
   if (others.empty()) return is_any(found_here) ? found_here : waiting_in_vain(calls_on_node);
   const auto question = [store = store_, others, cause, timed_out, found_here, calls_on_node,

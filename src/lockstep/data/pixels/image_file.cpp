@@ -253,9 +253,8 @@ std::string_view text_of(Bytes bytes) {
 const Kind& kind_of(Bytes bytes) {
   const auto text = text_of(bytes);
   if (text.empty()) throw BadImage("the file is empty");
-  for (const auto& kind : kKinds) {
+  for (const auto& kind : kKinds)
     if (text.starts_with(kind.begins)) return kind;
-  }
   for (const auto& [begins, name] : kOtherFormats) {
     if (text.starts_with(begins))
       throw BadImage(format("the file is neither a PNG nor a JPEG, but {}", name));

@@ -60,9 +60,8 @@ void Resampler::across(Rows from, int64_t skipped, Pixels& into) const {
       const uint8_t* in = from[y] + int64_t{3} * (columns_.first[x] - skipped);
       const int32_t* share = columns_.share.data() + x * columns_.most;
       int32_t red = 1 << (kPrecision - 1), green = red, blue = red;
-      for (int32_t k = 0; k < columns_.count[x]; ++k, in += 3) {
+      for (int32_t k = 0; k < columns_.count[x]; ++k, in += 3)
         red += in[0] * share[k], green += in[1] * share[k], blue += in[2] * share[k];
-      }
       out[0] = byte_of(red), out[1] = byte_of(green), out[2] = byte_of(blue);
     }
   }

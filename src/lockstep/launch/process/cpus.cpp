@@ -138,9 +138,8 @@ CpuMask own_cpus() {
   const Topology topology = load_cores();
   const Bitmap mask(hwloc_bitmap_alloc());
   const auto* machine = hwloc_topology_get_topology_cpuset(topology.get());
-  if (hwloc_get_cpubind(topology.get(), mask.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+  if (hwloc_get_cpubind(topology.get(), mask.get(), HWLOC_CPUBIND_PROCESS) != 0)
     hwloc_bitmap_copy(mask.get(), machine);
-  }
   return {list_of(mask.get()), count_cores(topology.get(), mask.get()), count_cores(topology.get(), machine)};
 }
 

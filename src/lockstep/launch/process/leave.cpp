@@ -70,9 +70,8 @@ std::string place_of_errors() {
 // The same text for all ranks that one launcher started on this host; empty if no variable identifies them.
 std::string job_of(const Environment& environment) {
   std::string text;
-  for (const auto& row : launchers()) {
+  for (const auto& row : launchers())
     if (is_set(environment, row.job)) text += quote(environment, row.job) + " ";
-  }
   if (is_set(environment, "PMI_RANK")) text += format("below {} ", ::getppid());
   if (text.empty()) return "";
   for (const char* name : kJobVariables) text += quote(environment, name) + " ";

@@ -152,12 +152,10 @@ mpi::LibraryRequest library_request(const Environment& environment, const std::s
     if (fs::path(*starter).filename().string().starts_with("hydra_"))
       request.families = {mpi::Family::mpich, mpi::Family::standard};
   }
-  for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':')) {
+  for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':'))
     if (!folder.empty()) request.folders.push_back(folder);
-  }
-  for (const char* root : kRoots) {
+  for (const char* root : kRoots)
     if (is_set(environment, root)) add_libraries_of(text_of(environment, root), request.folders);
-  }
   return mpi::apply_choice(request, text_of(environment, "LOCKSTEP_MPI"));
 }
 

@@ -64,9 +64,8 @@ inline const void* theirs(const void* data) {
 template <Handle Ours>
 auto theirs(Ours ours) {
   using Theirs = decltype(constants(ours).front().second);
-  for (const auto& [own, other] : constants(ours)) {
+  for (const auto& [own, other] : constants(ours))
     if (own == ours) return other;
-  }
   const auto bits = static_cast<std::uintptr_t>(ours);
   if constexpr (std::is_pointer_v<Theirs>) {
     return reinterpret_cast<Theirs>(bits);
@@ -77,9 +76,8 @@ auto theirs(Ours ours) {
 
 template <Handle Ours, class Theirs>
 Ours ours(Theirs theirs) {
-  for (const auto& [own, other] : constants(Ours())) {
+  for (const auto& [own, other] : constants(Ours()))
     if (other == theirs) return own;
-  }
   if constexpr (std::is_pointer_v<Theirs>) {
     return static_cast<Ours>(reinterpret_cast<std::uintptr_t>(theirs));
   } else {
@@ -136,16 +134,14 @@ constexpr std::pair<int, int> kLevels[] = {{kThreadSingle, MPI_THREAD_SINGLE},
                                            {kThreadMultiple, MPI_THREAD_MULTIPLE}};
 
 inline int library_level(int wanted) {
-  for (const auto& [own, other] : kLevels) {
+  for (const auto& [own, other] : kLevels)
     if (own == wanted) return other;
-  }
   return MPI_THREAD_SINGLE;
 }
 
 inline void store_level(int level, int* provided) {
-  for (const auto& [own, other] : kLevels) {
+  for (const auto& [own, other] : kLevels)
     if (other == level) *provided = own;
-  }
 }
 
 }  // namespace lockstep::mpi
