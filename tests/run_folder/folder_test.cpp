@@ -52,6 +52,7 @@ class RunFolderTest : public ::testing::Test {
     status.state = state;
     status.reason = reason;
     status.epoch = epoch;
+    status.seconds = 10;
     write_status(path(name), status);
   }
   test::TempFolder scratch_;
@@ -125,8 +126,13 @@ TEST_F(RunFolderTest, AutoGoesOnWithADoneRunOnlyWhereItIsToBeLonger) {
   (void)open();
   leave("mnist", RunState::done, "epochs", 2);
   EXPECT_EQ(open("auto", with(kConfig, "epochs: 2", "epochs: 3")).path, path("mnist"));
+  leave("mnist", RunState::done, "max_seconds");
+  EXPECT_EQ(open("auto", with(kConfig, "max_steps: 0", "max_seconds: 20")).path, path("mnist"));
   EXPECT_TRUE(goes_on_);
+  leave("mnist", RunState::done, "epochs", 2);
   EXPECT_EQ(open("auto").path, path("mnist-2"));
+  leave("mnist-2", RunState::done, "max_seconds");
+  EXPECT_EQ(open("auto", with(kConfig, "max_steps: 0", "max_seconds: 10")).path, path("mnist-3"));
 }
 
 TEST_F(RunFolderTest, ARunningOneIsLeftAlone) {

@@ -341,6 +341,7 @@ bool is_finished(const fs::path& folder, const TrainSettings& now) {
     const auto status = read_status(folder);
     if (status.state != RunState::done) return false;
     if (status.reason == "max_steps") return now.max_steps > 0 && status.step >= now.max_steps;
+    if (status.reason == "max_seconds") return now.max_seconds > 0 && status.seconds >= now.max_seconds;
     if (status.reason == "epochs") return status.epoch >= now.epochs;
     return true;
   } catch (const std::exception&) {
