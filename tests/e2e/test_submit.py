@@ -62,3 +62,10 @@ def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, "--wait", cwd=work,
                  env=fake(work.parent, sbatch=over, squeue="echo '1|COMPLETED|None'; echo '2|COMPLETED|None'"))
     assert result.returncode == 75 and "link 2 of 2" in result.stderr, result.output
+
+
+def test_a_sweep_fails_where_its_tasks_end_unlike(lockstep, run, work):  # noqa: F811
+    over = """for task in 0 1; do echo "begin 7_$task\nend 7_$task $task" >"${2%.sh}.record.$task"; done; echo 7"""
+    result = run(lockstep, "submit", "quick.yaml", "--sweep", "optim.lr=0.1,0.2", "--wait", cwd=work,
+                 env=fake(work.parent, sbatch=over, squeue="echo '7_0|COMPLETED|None'; echo '7_1|FAILED|None'"))
+    assert result.returncode == 1 and "task 7_1 " in result.stdout, result.output
