@@ -24,6 +24,7 @@ TEST(Text, FindsTheNearestName) {
   const std::vector<std::string> names = {"epochs", "eps", "momentum", "find_unused_parameters"};
   EXPECT_EQ(base::nearest("epoch", names), "epochs");
   EXPECT_EQ(base::nearest("EPOCHS", names), "epochs");
+  EXPECT_EQ(base::lower_case("@AZ[az\xC3\x84"), "@az[az\xC3\x84");
   EXPECT_EQ(base::nearest("momentun", names), "momentum");
   EXPECT_EQ(base::nearest("find_unused", names), "find_unused_parameters");
   EXPECT_EQ(base::nearest("zebra", names), std::nullopt);

@@ -20,17 +20,12 @@ NASTY = [
 ]
 assert len(set(NASTY)) >= 100
 
-# Bytes that are no UTF-8: names of an older day, and halves of letters.
-BYTES = [text.decode(errors="surrogateescape") for text in (
-    b"J\xf6rg", b"\xff", b"\xc3", b"a\xc3'; touch pwned; '", b"\x81\\", b"\xe9\n#SBATCH --time=9", b"\x80$(touch pwned)", b"\xf0\x9f")]
-
 
 def recording_home(folder):
-    """A LOCKSTEP_HOME with a program that notes the words of `lockstep job train`, and whom it is told to tell."""
+    """A LOCKSTEP_HOME with a program that notes the words of `lockstep job train`."""
     (folder / "job_scripts").mkdir(parents=True)
     (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
     (folder / "program").write_text(
-        '#!/bin/bash\nshift 2\nprintf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"\n'
-        'printf "%s\\0" "$LOCKSTEP_RECORD" >"$RECORD.kept"\n')
+        '#!/bin/bash\nshift 2\nprintf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"\n')
     (folder / "program").chmod(0o755)
     return folder

@@ -87,12 +87,6 @@ def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args
     assert ("bf16 has its own instructions" in notes) == ("train.precision=bf16" in args)
 
 
-@pytest.mark.full
-def test_a_training_that_diverges_is_measured_and_said(bench, config):
-    found = measured(bench(1, config, *sets(optim__lr=1e30), "--steps", 3, "--json"))
-    assert any("a loss was not a number" in note for note in found["notes"])
-
-
 @pytest.mark.mpi
 def test_a_bench_that_is_killed_leaves_nothing_and_says_who(start, mpiexec, mpi, lockstep, config, tmp_path):
     folder = tmp_path / "folder"

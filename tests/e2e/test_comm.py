@@ -9,7 +9,6 @@ import time
 
 import pytest
 from process_kit import PATIENCE, ends_of, shared_library, wait_for
-from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
 pytestmark = pytest.mark.about("comm", "comm/algorithms", "comm/rendezvous", "comm/shm", "comm/watch")
 
@@ -82,15 +81,6 @@ def test_a_stopped_peer_is_named_after_the_timeout(ranks, backend):
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
 
 
-def test_a_ring_trains_to_the_bits_of_gloo(lockstep, mpirun, tmp_path):
-    config, ended = write_config(tmp_path, PIMA), []
-    for name, keys in (("gloo", {}), ("ring", dict(launch__allreduce="ring"))):
-        result = mpirun(3, lockstep, "train", config, *sets(run__dir=tmp_path, run__name=name, train__epochs=1, **keys), check=True)
-        ended.append(newest(tmp_path / name)["model"])
-    assert "sums over the ranks by ring over gloo: the same bits as gloo's" in result.output
-    assert_same_tensors(*ended)
-
-
 @pytest.fixture
 def ranks_in_mounts(start, peer, free_port):
     """ranks_in_mounts(before) -> two ranks of one machine, each in mounts of its own that `before` has changed."""
@@ -112,18 +102,6 @@ def test_ranks_that_do_not_see_each_others_processes_sum_over_gloo(ranks_in_moun
         assert status == 0 and "done" in out, err
         said += err
     assert said.count("rank 0 cannot see the process of rank 1") == 1, said
-
-
-@pytest.mark.parametrize("before, why", [
-    ("mount -t tmpfs -o size=64k tmpfs /dev/shm", "No space left on device"),
-    ("mount -t tmpfs tmpfs /dev/shm", "cannot see the shared memory of rank")], ids=["full", "two"])
-def test_without_shared_memory_sums_go_over_gloo_and_that_is_said_once(ranks_in_mounts, before, why):
-    """A container's /dev/shm may have no room, or each rank may be in a container with one of its own."""
-    said = ""
-    for status, out, err in ends_of(ranks_in_mounts(before)):
-        assert status == 0 and "done" in out, err
-        said += err
-    assert said.count("the ranks cannot share memory, so sums use sockets (gloo)") == 1 and why in said, said
 
 
 def gpus():

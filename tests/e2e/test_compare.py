@@ -51,23 +51,3 @@ def test_a_right_result_has_its_table_its_record_and_its_page(compare, tmp_path)
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
     assert [section["heading"] for section in data["sections"]][:2] == ["Targets", "Speed"]
     assert "default-src 'none'" in page and not re.search(r'<link|src=|url\(', page)
-
-
-@pytest.fixture
-def other_peers(tmp_path):
-    """other_peers(old, new) -> a folder with the Pima program in which that is changed."""
-    def change(old, new):
-        text = (SOURCE / "bench/comparison/peers/pima.py").read_text()
-        assert old in text
-        (tmp_path / "peers").mkdir()
-        (tmp_path / "peers/pima.py").write_text(text.replace(old, new))
-        return tmp_path / "peers"
-    return change
-
-
-@pytest.mark.full
-def test_a_peer_with_other_losses_is_a_wrong_result(compare, other_peers, tmp_path):
-    result = few_steps(compare, tmp_path / "out", "--peers", other_peers("lr=0.01", "lr=0.0100001"))
-    assert result.returncode == 1, result.output
-    assert "WRONG: pima and pima_stock should have the same losses bit for bit: step " in result.stdout
-    assert record(tmp_path / "out")["wrong"]

@@ -57,18 +57,6 @@ def test_configs_are_found_from_any_folder(run, lockstep, tmp_path):
     assert values(result.stdout)["train.epochs"][0] == "7"
 
 
-def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
-    """Each rank has a working directory of its own, and the file lies in rank 0's alone."""
-    script = tmp_path / "rank.sh"
-    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; shift; exec "$@"\n')
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0/mine.yaml").write_text("train: {epochs: none}\n")
-    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", quiet=True)
-    assert result.returncode == 2
-    assert "mine.yaml:1:17" in result.stderr, result.stderr
-    assert "cannot be read" not in result.stderr
-
-
 def test_version_names_what_it_was_built_from(run, lockstep):
     text = run(lockstep, "--version", check=True).stdout
     for name in ("lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "compiler"):

@@ -93,24 +93,6 @@ def do(page, tmp_path, shell_in):
     return chapter, chapter.do()
 
 
-def test_the_sample_passes(tmp_path, shell_in):
-    chapter, faults = do(SAMPLE, tmp_path, shell_in)
-    assert not faults, "\n\n".join(faults)
-    assert not [mistake for block in blocks_of(SAMPLE) for mistake in mistakes(block)]
-    if chapter.left_out:
-        pytest.skip("; ".join(chapter.left_out))
-
-
-def test_all_that_is_wrong_on_a_page_is_said(tmp_path, shell_in):
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ echo a\nb\n$ false\n$ echo c\nc\n$ exit 3\n```\n")
-    _, faults = do(page, tmp_path, shell_in)
-    said = [fault.splitlines()[:2] for fault in faults]
-    assert said == [["page.md:2: $ echo a", "  this line is not printed, or not here: b"],
-                    ["page.md:4: $ false", "  it ends with 1, and no `$ echo $?` below says that it should"],
-                    ["page.md:7: $ exit 3", "  the shell has left"]]
-
-
 # --- the course itself --------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from process_kit import executable
 
 pytestmark = pytest.mark.about("data", "tasks")
 
@@ -179,20 +178,6 @@ def test_a_branch_without_gradients_needs_find_unused_parameters(train, source_d
         bad, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", "ddp.find_unused_parameters=false", ranks=ranks)
         assert bad.returncode == 1
         assert "branch.weight" in bad.stderr
-
-
-def test_only_the_first_rank_opens_data_files(lockstep, mpirun, source_dir, tmp_path):
-    strace = shutil.which("strace")
-    if not strace:
-        pytest.skip("strace is not there to watch the ranks' files")
-    script = tmp_path / "rank"
-    executable(script, f"#!/bin/sh\nexec {strace} -f -e trace=openat -o {tmp_path}/trace.$OMPI_COMM_WORLD_RANK \"$@\"\n")
-    result = mpirun(2, script, lockstep, "train", source_dir / "configs/pima.yaml", "--set", "train.epochs=1",
-                    cwd=tmp_path, env={"LOCKSTEP_HOME": source_dir})
-    assert result.returncode == 0, result.output
-    opened = [(tmp_path / f"trace.{rank}").read_text() for rank in (0, 1)]
-    assert "pima-indians-diabetes.csv" in opened[0]
-    assert "pima-indians-diabetes.csv" not in opened[1]
 
 
 def test_a_task_of_ones_own_trains(train, build_dir, tmp_path):

@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import os
 import re
-import stat
 
 import pytest
 
@@ -135,16 +133,3 @@ train: {{epochs: 2}}
            [pytest.approx(float(row[1]), rel=1e-6) for row in rows[1:]]
     result = run(lockstep, *words, "--set", "task.kind=classification", cwd=tmp_path)
     assert result.returncode == 2 and "another task.kind" in result.stderr, result.output
-
-
-def test_answers_go_where_they_are_sent_or_it_is_said(classes_config, lockstep, run, tmp_path):
-    run(lockstep, "train", classes_config, cwd=tmp_path, check=True)
-    words = ["predict", classes_config, "--checkpoint", tmp_path / "runs/fit", "--input", tmp_path / "t.csv"]
-    (tmp_path / "link").symlink_to("answers.csv")
-    run(lockstep, *words, "--output", "link", cwd=tmp_path, check=True)
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "answers.csv").read_text().startswith("sample,class")
-    result = run(lockstep, *words, "--output", "/dev/full", cwd=tmp_path)
-    assert result.returncode == 1 and "/dev/full" in result.stderr and "--output" in result.stderr, result.output
-    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
-    result = run("sh", "-c", 'exec "$0" "$@" > /dev/full', lockstep, *words, cwd=tmp_path)
-    assert result.returncode == 1 and "No space left" in result.stderr, result.stderr

@@ -3,12 +3,10 @@
 import json
 import struct
 import subprocess
-import time
 
 import pytest
 
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
-from process_kit import PATIENCE, wait_for
 
 pytestmark = pytest.mark.about("run_folder", "loop", "checkpoint")
 
@@ -78,33 +76,6 @@ def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config,
     assert_whole(folder)
     mpirun(2, lockstep, "train", config, *words, *sets(run__dir=tmp_path / "elsewhere"), cwd=tmp_path, check=True)
     assert_same_tensors(newest(folder)["model"], newest(tmp_path / "elsewhere/pima")["model"])
-
-
-@pytest.mark.full
-def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
-    """Room comes back while it trains: later checkpoints, lines and curves are whole."""
-    words = sets(train__epochs=400, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20, train__log_every=7)
-    errors = tmp_path / "stderr"
-    with open(errors, "w") as stderr:
-        job = start(lockstep, "train", config, *words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=stderr)
-        folder = disk / "runs/pima"
-        wait_for(lambda: folder.exists() and checkpoints(folder), what="a checkpoint")
-        fill(disk)
-        wait_for(lambda: job.poll() is not None or "checkpoint could not be written" in errors.read_text(), what="the full disk")
-        assert job.poll() is None, errors.read_text()
-        time.sleep(0.3)  # for a few more checkpoints that find no room
-        (disk / "filler").unlink()
-        assert job.wait(PATIENCE) == 0, errors.read_text()
-    assert errors.read_text().count("checkpoint could not be written") == 1, errors.read_text()
-    assert "checkpoints can be written again" in errors.read_text()
-    assert status(folder)["state"] == "done"
-    steps = status(folder)["step"]
-    assert newest(folder)["iter_no"] == steps
-    assert_whole(folder)
-    assert metrics(folder)[-1]["epoch"] == 399
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    events = reader.EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload().Scalars("train/loss")
-    assert events[-1].step > steps - 39  # half a record would have ended the reading
 
 
 def records(path):

@@ -29,13 +29,3 @@ def test_parsers_of_each_kind_read_or_refuse(run, build_dir, tmp_path):
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_parser_reads_or_refuses_for_a_minute(parser, run, build_dir, tmp_path):
     fuzzed(run, build_dir, tmp_path, parser, "60")
-
-
-def test_an_input_that_fails_is_kept(run, build_dir, tmp_path):
-    """By the seed of another parser, so that nothing is read."""
-    program = build_dir / "bin/lockstep_fuzz"
-    (tmp_path / "seeds/png").mkdir(parents=True)
-    (tmp_path / "seeds/png/one").write_bytes(b"no png")
-    (tmp_path / "out").mkdir()
-    assert run(program, "png", "1x", tmp_path / "seeds", tmp_path / "out", "1").returncode == 3
-    assert (tmp_path / "out/input.png").read_bytes() == b"no png"

@@ -25,9 +25,3 @@ def test_a_resident_set_gives_the_same_bits(text, keys, ranks, lockstep, mpirun,
         trained.append(newest(tmp_path / "runs" / name))
     assert_same_tensors(trained[0]["model"], trained[1]["model"])
     assert_same_tensors(trained[0]["optimizer"], trained[1]["optimizer"])
-
-
-@pytest.mark.full
-def test_the_config_for_a_gpu_trains_on_a_cpu_step_by_step(lockstep, run, source_dir, tmp_path):
-    run(lockstep, "train", source_dir / "configs/mnist_gpu.yaml", cwd=tmp_path, check=True,
-        *sets(launch__device="cpu", train__graph=False, train__max_steps=2, train__eval_every=0))

@@ -21,7 +21,7 @@ last=$(wc -l <faults)
 [ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
 [ -z "$TEST_CANCEL" ] || kill -TERM $PPID
 echo "start $n: ${*:2:3} ${*:11}"
-[ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; [ -s "$8" ] || kill -KILL $$; exit 1; }
+[ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; [ -s "$8" ] || kill -$TEST_KILL $$; exit 1; }
 step=$(sed -n "${n}p" steps)
 state=${TEST_STATE:-done}; [ "$n" -gt "$last" ] || state=failed
 echo "{\\"state\\": \\"$state\\", \\"step\\": $step, \\"job_id\\": \\"7.x\\"}" >run/status.json
@@ -75,16 +75,20 @@ def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
     assert not list(job.folder.glob(".lockstep-*"))
 
 
-@pytest.mark.parametrize("faults, no_run, goes_on", [
-    ([], "", True),  # a rank 0 that was killed reports nothing
-    ([NAN], "", False), (LOST, "1", True), ([], "1", True)])
-def test_only_lost_ranks_are_started_again(faults, no_run, goes_on, job):
-    done = job(faults, TEST_NO_RUN=no_run)
+@pytest.mark.parametrize("faults, no_run, kill, goes_on", [
+    ([], "", "", True),  # a rank 0 that was killed reports nothing
+    ([NAN], "", "", False), (LOST, "1", "", True), ([], "1", "KILL", True), ([], "1", "TERM", True), ([], "1", "USR2", False)])
+def test_only_lost_ranks_are_started_again(faults, no_run, kill, goes_on, job):
+    done = job(faults, TEST_NO_RUN=no_run, TEST_KILL=kill)
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
 
 
-def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(job):
-    done = job(LOST, TEST_CANCEL="1")
+@pytest.mark.parametrize("cancel", ["1", ""], ids=["while ranks run", "while nodes are asked"])
+def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(cancel, job):
+    if not cancel:
+        executable(job.folder / "bin/pbs_tmrsh", "#!/bin/sh\nkill -TERM $PPID\n")
+        (job.folder / "nodes").write_text(f"{os.uname().nodename}\n" * 3 + "localhost\n")
+    done = job(LOST, TEST_CANCEL=cancel)
     assert done.returncode == 1 and not relaunches(done), done.output
 
 

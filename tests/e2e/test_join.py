@@ -1,13 +1,11 @@
 """How ranks that nobody started as a job find each other: worlds set by hand, in shells, on nodes of their own."""
 
 import json
-import os
 import socket
 import subprocess
-import time
 
 import pytest
-from process_kit import PATIENCE, ends_of, shared_library, wait_for
+from process_kit import ends_of, shared_library
 from train_kit import PIMA, sets, write_config
 
 pytestmark = pytest.mark.about("comm/rendezvous")
@@ -16,12 +14,10 @@ pytestmark = pytest.mark.about("comm/rendezvous")
 @pytest.fixture
 def by_hand(start, free_port):
     """by_hand(args of rank 0, args of rank 1, ...) -> the ends of ranks with the exports that everybody writes."""
-    def begin(*commands, each=None, world=None, timeout=PATIENCE, **env):
-        port = free_port()
-        base = dict(WORLD_SIZE=world or len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-        return ends_of([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                        for rank, args in enumerate(commands)], timeout)
+    def begin(*commands):
+        base = dict(WORLD_SIZE=len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+        return ends_of([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) for rank, args in enumerate(commands)])
     return begin
 
 
@@ -118,21 +114,6 @@ def test_ranks_that_were_told_different_things_do_not_train(by_hand, lockstep, s
     assert not list(tmp_path.iterdir()), "nothing was trained"
 
 
-def test_ranks_of_two_jobs_do_not_train(by_hand, lockstep, source_dir, tmp_path):
-    args = pima(source_dir, lockstep, f"run.dir={tmp_path}", "launch.join_timeout=2s")
-    (first, _, alone), (second, _, rejected) = by_hand(args, args, each={0: {"SLURM_JOB_ID": 7}, 1: {"SLURM_JOB_ID": 8}})
-    assert (first, second) == (1, 2)
-    assert "rank 1 did not join" in alone and "belongs to job 8" in alone, alone
-    assert "belongs to job 8" in rejected and "set a different MASTER_PORT" in rejected, rejected
-
-
-def test_ranks_on_one_machine_do_not_use_the_port(by_hand, lockstep, source_dir, tmp_path):
-    args = pima(source_dir, lockstep, f"run.dir={tmp_path}")
-    with socket.create_server(("127.0.0.1", 0)) as service:
-        for status, out, err in by_hand(args, args, MASTER_PORT=service.getsockname()[1]):
-            assert status == 0, err
-
-
 SRUN = dict(SLURM_JOB_ID=77, SLURM_STEP_ID=0, SLURM_STEP_NUM_TASKS=2, SLURM_NODEID=0, SLURM_STEP_NUM_NODES=1,
             SLURM_STEP_TASKS_PER_NODE="2", SLURM_NTASKS=2)
 
@@ -140,30 +121,6 @@ SRUN = dict(SLURM_JOB_ID=77, SLURM_STEP_ID=0, SLURM_STEP_NUM_TASKS=2, SLURM_NODE
 def srun(start, peer, tmp_path, only=(0, 1), join=60_000):
     return [start(peer, "gloo", 20_000, join, 2, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                   env=dict(SRUN, SLURM_PROCID=rank, SLURM_LOCALID=rank, TMPDIR=tmp_path)) for rank in only]
-
-
-def test_a_start_that_failed_does_not_spoil_the_next(start, peer, tmp_path):
-    """Without MPI and without an address: rank 0 was killed while it waited, and left its store."""
-    first, = srun(start, peer, tmp_path, only=[0])
-    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0--77.store"
-    wait_for(meeting.exists)
-    first.kill()
-    first.wait()
-    assert meeting.exists(), "or this test shows nothing"
-    late = srun(start, peer, tmp_path, only=[1])
-    time.sleep(0.5)  # it looks at the old store first
-    for status, out, err in ends_of(late + srun(start, peer, tmp_path, only=[0])):
-        assert status == 0, err
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_planted_folder_is_refused_by_all(start, peer, tmp_path):
-    planted = tmp_path / f"lockstep-{os.getuid()}"
-    planted.mkdir()
-    planted.chmod(0o777)
-    for status, out, err in ends_of(srun(start, peer, tmp_path, join=600_000)):  # it is not waited for
-        assert status == 2 and "other users can use the folder" in err, err
-        assert "LOCKSTEP_RENDEZVOUS_DIR" in err
 
 
 def test_without_rank_zero_the_wait_ends(start, peer, tmp_path):
@@ -252,17 +209,6 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, lockstep, source_dir, 
     assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
     assert "cuda:0" in table.stdout, "the table comes first"
     mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
-
-
-@pytest.mark.mpi
-def test_what_sums_on_cpus_takes_them_where_there_are_gpus(mpirun, lockstep, source_dir, tmp_path):
-    key, value = "launch.allreduce", "ring"
-    shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
-    env, args = {"LD_LIBRARY_PATH": tmp_path}, pima(source_dir, lockstep, f"run.dir={tmp_path}/runs", f"{key}={value}")
-    result = mpirun(2, *args, env=env, check=True)
-    assert result.stderr.count(f"{key} is {value}, which sums on CPUs: the GPU is not used") == 1, result.stderr
-    refused = mpirun(2, *args, "--set", "launch.device=cuda", env=env)
-    assert refused.returncode == 2 and f"{key} is {value}, which sums on CPUs, and launch.device is cuda" in refused.stderr
 
 
 def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tmp_path):

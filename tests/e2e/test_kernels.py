@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from train_kit import MNIST, assert_same_tensors, checkpoints, metrics, newest, sets, write_config, write_small_mnist
+from train_kit import MNIST, checkpoints, metrics, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("kernels", "fast")
 
@@ -32,16 +32,6 @@ def test_twenty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
         assert loss == pytest.approx(exact[step], rel=0, abs=max(2e-5, 2 * abs(nchw[step] - exact[step]))), step
     final = [checkpoints(tmp_path / "runs" / name)[-1].read_bytes() for name in ("exact", "fast")]
     assert final[0] != final[1], "both are exact"
-
-
-@pytest.mark.mpi
-def test_a_resumed_run_has_the_bits_of_one_that_never_ended(lockstep, mpirun, tmp_path):
-    config = write_config(tmp_path, MNIST)
-    for name, parts in (("whole", [6]), ("parts", [3, 6])):
-        for steps in parts:
-            mpirun(2, lockstep, "train", config, *FAST, *sets(run__name=name, train__max_steps=steps), "--resume", "auto",
-                   cwd=tmp_path, check=True)
-    assert_same_tensors(newest(tmp_path / "runs/whole")["model"], newest(tmp_path / "runs/parts")["model"])
 
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.full)])

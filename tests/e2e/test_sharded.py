@@ -28,25 +28,6 @@ def assert_same_state(left, right):
     assert_same_tensors(left["lockstep"]["schedule"], right["lockstep"]["schedule"])
 
 
-ONE_CYCLE = sets(schedule__name="one_cycle", schedule__max_lr=0.05)
-CASES = {
-    "adamw, clipped, accumulated, one_cycle": (3, PIMA, sets(optim__name="adamw", train__clip_norm=0.5, train__accumulate=2,
-                                                              train__epochs=2) + ONE_CYCLE),
-    "nesterov over mpi, a branch without gradients": (2, PIMA, sets(
-        optim__name="sgd", optim__momentum=0.9, optim__nesterov=True, train__epochs=1, model__name="pima_net_branch",
-        ddp__find_unused_parameters=True, launch__backend="mpi")),
-}
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("name", CASES)
-def test_the_bits_are_those_of_the_plain_optimizer(name, train):
-    ranks, text, words = CASES[name]
-    plain = train(ranks, text, "plain", *words)
-    sharded = train(ranks, text, "sharded", *words, *SHARDED)
-    assert_same_state(plain, sharded)
-
-
 def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
     """One run, its optimizer plain and shared in turn, ends as one that never changed."""
     words = sets(checkpoint__every_steps=5)

@@ -85,17 +85,6 @@ def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
     assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
-def test_a_sigterm_after_a_warning_is_the_same_request(lockstep, start, tmp_path):
-    """The limit that the warning came before; a second SIGTERM or SIGINT is in test_stop.py."""
-    config = write_config(tmp_path, PIMA)
-    process = start(lockstep, "train", config, *ENDLESS, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    wait_for(lambda: lines_of(tmp_path / "runs/pima") > 3)
-    for number in (signal.SIGSTOP, signal.SIGUSR1, signal.SIGTERM, signal.SIGCONT):  # it wakes up with both at once
-        process.send_signal(number)
-    assert process.wait(PATIENCE) == 75
-    assert newest(tmp_path / "runs/pima")["iter_no"] == status(tmp_path / "runs/pima")["step"]
-
-
 def test_the_deadline(lockstep, run, tmp_path):
     config = write_config(tmp_path, PIMA)
     result = run(lockstep, "train", config, *ENDLESS, *sets(checkpoint__before_deadline="10m"), "--launcher", "none",
@@ -131,13 +120,3 @@ def test_a_peer_that_hangs_is_named_after_the_timeout(job, tmp_path):
         os.kill(stopped, signal.SIGCONT)
     process.wait(PATIENCE)
     assert "rank 1" in status(tmp_path / "runs/pima")["reason"]
-
-
-@pytest.mark.full
-def test_a_sigterm_after_a_dead_peer_ends_in_time(job, tmp_path):
-    """mpirun's own clearing up: one rank dies, the others get SIGTERM and must be gone within 1.9 s, as failed."""
-    process = job(ENDLESS + sets(launch__timeout="60s"))
-    os.kill(ranks_of(process)[1], signal.SIGKILL)
-    process.wait(PATIENCE)
-    assert process.returncode == 128 + signal.SIGKILL  # and who is late cannot write that it failed
-    assert status(tmp_path / "runs/pima")["state"] == "failed"

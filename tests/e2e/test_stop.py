@@ -1,7 +1,6 @@
 """Stops and checkpoints at awkward moments, with steps, loads, evaluations and writes that take long; and on request."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import time
@@ -9,7 +8,7 @@ import time
 import pytest
 
 from conftest import OPEN_MPI, run_process
-from process_kit import PATIENCE, PENDING, ends_of, has_signal, shared_library, status_of, wait_for
+from process_kit import PATIENCE, ends_of, shared_library, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
@@ -47,17 +46,6 @@ def train(lockstep, mpiexec, mpi, start, slow, tmp_path):
 def straight(lockstep, mpiexec, slow, once):
     """The run that nobody stopped, made once."""
     return once("straight", lambda folder: run_process([mpiexec, "-n", 2, lockstep, "train", slow, *FOUR], cwd=folder, check=True)) / "runs/slow"
-
-
-def in_a_batch(process):
-    """A thread of it sleeps, as a slow batch does."""
-    tasks = pathlib.Path(f"/proc/{process.pid}/task").glob("*/wchan")
-    return any("nanosleep" in task.read_text() for task in tasks)
-
-
-def is_heard(process, number):
-    """No thread of it still has this signal to take."""
-    return not has_signal(status_of(process.pid), number, *PENDING)
 
 
 def steps_of(run):
@@ -113,17 +101,6 @@ def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, 
     assert_same_run(tmp_path / "runs/slow", tmp_path / "runs/slow-2")
 
 
-def test_a_stop_inside_a_long_step(train, tmp_path):
-    process = train(1, env={"SLOW_STEP": "0.8"})
-    wait_for(lambda: steps_of(tmp_path / "runs/slow") >= 1)
-    process.send_signal(signal.SIGSTOP)
-    taken = steps_of(tmp_path / "runs/slow")
-    process.terminate()
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(PATIENCE) == 75
-    assert newest(tmp_path / "runs/slow")["iter_no"] == status(tmp_path / "runs/slow")["step"] == taken + 1
-
-
 def test_a_stop_while_loading(train, lockstep, run, slow, tmp_path):
     """Heard before the first step: what there is to save is the beginning, from which the same run comes."""
     process = train(1, env={"SLOW_LOAD": "2"})
@@ -164,17 +141,6 @@ def test_ranks_that_fail_together_leave_with_the_status_of_the_first(lockstep, m
               "until [ -e left ]; do sleep 0.05; done; exit $status")
     result = mpirun(2, "sh", "-c", script, lockstep, "train", slow, cwd=tmp_path, quiet=True)
     assert result.returncode == 2 and result.stderr.count("error: ") == result.stderr.count("error: a bad batch") == 1, result.output
-
-
-def test_the_second_of_its_kind_leaves_at_once(train, tmp_path):
-    process = train(1, env={"SLOW_EVAL": "600"})
-    wait_for(lambda: steps_of(tmp_path / "runs/slow") == 6 and in_a_batch(process))
-    process.send_signal(signal.SIGINT)
-    wait_for(lambda: is_heard(process, signal.SIGINT))
-    time.sleep(0.7)  # what comes within 0.5 s is the same request
-    assert process.poll() is None, "the first one waits for the batch"
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 1
 
 
 SLOW_SYNC = r"""

@@ -1,26 +1,12 @@
-"""lockstep submit before a scheduler's stand-ins: what it writes, refuses and says, how it waits, and what hostile texts become."""
+"""lockstep submit before a scheduler's stand-ins: what it writes, refuses and says, and how it waits."""
 
-import os
-import re
 import signal
-import subprocess
 
 import pytest
-from cluster_kit import QUICK
-from conftest import clean_environment
-from hostile import BYTES, NASTY, recording_home
 from process_kit import PATIENCE, line_with
 from submit_kit import PIPES, fake, work  # noqa: F401  (a fixture among them)
 
 pytestmark = pytest.mark.about("cluster", "submit", "cli")
-
-
-def test_a_dry_run_shows_command_and_script_and_leaves_nothing(lockstep, run, work):  # noqa: F811
-    shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--dry-run", cwd=work, check=True).stdout
-    first, _, script = shown.partition("\n\n")
-    assert re.fullmatch(rf"sbatch --parsable \$'{work}/runs/.jobs/lockstep-[0-9-]+.sh'", first)
-    assert script.startswith("#!/bin/bash\n") and script.endswith(" quick.yaml\n")
-    assert not list((work / "runs").iterdir())
 
 
 def test_what_cannot_be_submitted_is_wrong_input(lockstep, run, work):  # noqa: F811
@@ -78,54 +64,8 @@ def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F
     assert result.returncode == 75 and "link 2 of 2" in result.stderr, result.output
 
 
-def submit(lockstep, folder, *words, **variables):
-    return subprocess.run([str(lockstep), "submit", *words], cwd=folder, env=clean_environment(**variables), capture_output=True,
-                          stdin=subprocess.DEVNULL)
-
-
-def noted(path):
-    return os.fsdecode(path.read_bytes()).split("\0")[:-1]
-
-
-@pytest.fixture
-def at_once(tmp_path):
-    """A scheduler that runs a script at once, and a home whose program notes its words in tmp_path/record."""
-    home = recording_home(tmp_path / "home")
-    programs = fake(tmp_path, sbatch="for script; do :; done; /bin/bash \"$script\" >/dev/null 2>\"$RECORD.said\"; echo 7")
-    return {**programs, "LOCKSTEP_HOME": str(home), "LOCKSTEP_PROGRAM": str(home / "program"), "RECORD": str(tmp_path / "record"), "LC_ALL": "C.UTF-8"}
-
-
-def contents(folder):
-    return sorted(os.fsdecode(path) for path in os.listdir(os.fsencode(folder)))
-
-
-@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.full)])
-def test_a_config_and_a_run_dir_are_names_alone(every, lockstep, tmp_path, at_once):
-    texts, taken = (NASTY + BYTES)[::every], 0
-    for number, text in enumerate(texts):
-        folder = tmp_path / f"place{number}"
-        folder.mkdir()
-        name = text.replace("/", "|")[:60]
-        (folder / f"{name}.yaml").write_text(QUICK)
-        below = "runs" if text in BYTES else f"dir/{name}"
-        sets = [] if text in BYTES else ["--set", f"run.dir={below}".replace("$", "$$")]
-        done = submit(lockstep, folder, *sets, "--", f"{name}.yaml", **at_once)
-        if done.returncode == 2:  # refused, in words
-            assert b"error: run.dir" in done.stderr and contents(folder) == [f"{name}.yaml"], (text, done.stderr)
-            continue
-        assert (done.returncode, done.stdout) == (0, b"7\n"), (text, done.stderr)
-        assert contents(folder) == sorted([f"{name}.yaml", below.split("/")[0]]), text
-        assert noted(tmp_path / "record") == [("./" if name.startswith("-") else "") + f"{name}.yaml", *sets]
-        kept, = noted(tmp_path / "record.kept")
-        assert kept.startswith(f"{folder}/{below}/.jobs/lockstep-") and (tmp_path / "record.said").read_bytes() == b""
-        taken += 1
-    assert taken > len(texts) * 3 // 4
-
-
-def test_a_value_that_is_no_utf8_is_refused(lockstep, tmp_path, at_once):
-    (tmp_path / "c.yaml").write_text(QUICK)
-    text = BYTES[0]
-    for words in (["--set", f"task.label={text}"], ["--set", f"run.dir={text}"], ["--sweep", f"task.label=a,{text}"]):
-        done = submit(lockstep, tmp_path, "c.yaml", *words, **at_once)
-        assert (done.returncode, done.stdout) == (2, b"") and b"is not UTF-8 text" in done.stderr
-        assert not (tmp_path / "record").exists() and not (tmp_path / "runs").exists()
+def test_a_sweep_fails_where_its_tasks_end_unlike(lockstep, run, work):  # noqa: F811
+    over = """for task in 0 1; do echo "begin 7_$task\nend 7_$task $task" >"${2%.sh}.record.$task"; done; echo 7"""
+    result = run(lockstep, "submit", "quick.yaml", "--sweep", "optim.lr=0.1,0.2", "--wait", cwd=work,
+                 env=fake(work.parent, sbatch=over, squeue="echo '7_0|COMPLETED|None'; echo '7_1|FAILED|None'"))
+    assert result.returncode == 1 and "task 7_1 " in result.stdout, result.output

@@ -1,16 +1,11 @@
 """Ranks that share a model's layers learn what plain ranks do, and leave ordinary checkpoints."""
 
-import os
-import signal
-import subprocess
 import sys
 
 import pytest
 
-from conftest import PATIENT, SOURCE
-from process_kit import PATIENCE, wait_for
-from test_signals import ranks_of
-from train_kit import metrics, newest, sets, status, write_config, write_small_mnist, losses
+from conftest import SOURCE
+from train_kit import metrics, newest, sets, write_config, write_small_mnist, losses
 
 pytestmark = pytest.mark.about("parallel", "loop")
 
@@ -92,20 +87,3 @@ def test_python_alone_learns_what_a_shared_bert_layer_does(train, root):
     saved = newest(shared)
     model.load_state_dict(saved["model"], strict=True)
     optimizer.load_state_dict(saved["optimizer"])
-
-
-@pytest.mark.full  # test_pipeline.py kills a rank that waits inside a layer
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
-def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mpi, start, root, tmp_path):
-    config = write_config(tmp_path, CONFIG.format(name="dying", root=root, model=MODELS["bert_layer"]))
-    process = start(mpiexec, *mpi.quiet, "-n", 4, lockstep, "train", config, *MESH,
-                    *sets(launch__backend=backend, train__epochs=10000), cwd=tmp_path, env=PATIENT, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE, text=True)
-    log = tmp_path / "runs/dying/metrics.jsonl"
-    wait_for(lambda: log.exists() and log.read_text().count("\n") > 5)
-    os.kill(ranks_of(process)[3], signal.SIGKILL)
-    process.wait(PATIENCE)
-    error = process.stderr.read()
-    print(error)
-    assert "rank 3 (host" in error, error
-    assert status(tmp_path / "runs/dying")["state"] == "failed"

@@ -37,18 +37,6 @@ def test_log_lines(pima_run):
     assert "\r" not in result.output  # no terminal, no redrawing
 
 
-def test_metrics_file(pima_run):
-    run, result, _ = pima_run
-    lines = metrics(run)
-    steps = [line for line in lines if line["event"] == "step"]
-    epochs = [line for line in lines if line["event"] == "epoch"]
-    assert set(steps[0]) >= {"event", "step", "epoch", "loss", "lr"}
-    assert set(epochs[0]) >= {"event", "epoch", "train_loss", "eval_loss", "accuracy", "seconds", "samples_per_second"}
-    assert [line["epoch"] for line in epochs] == [0, 1, 2, 3]
-    assert f"Epoch 3 | Average Loss: {epochs[3]['train_loss']:.4f}" in result.stdout
-    assert 0.5 < epochs[3]["accuracy"] < 1
-
-
 def test_tensorboard_reads_the_event_file(pima_run):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run, _, _ = pima_run
@@ -90,13 +78,6 @@ def test_max_steps_leaves_a_checkpoint_and_evaluates(lockstep, run, tmp_path):
     assert metrics(folder)[-1]["event"] == "epoch" and "accuracy" in metrics(folder)[-1]
     run(lockstep, "train", config, *sets(train__max_steps=5, train__eval_every=0), cwd=tmp_path, check=True)
     assert "accuracy" not in metrics(tmp_path / "runs/pima-2")[-1]
-
-
-def test_early_stop(lockstep, run, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    run(lockstep, "train", config, *sets(train__early_stop=2, train__epochs=500, optim__lr=0.1), cwd=tmp_path, check=True)
-    told = status(tmp_path / "runs/pima")
-    assert told["reason"] == "early stop" and told["epoch"] < 500
 
 
 def test_without_a_sample_to_evaluate_on_nothing_is_said_of_it(lockstep, run, tmp_path):
@@ -154,27 +135,6 @@ def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
     (tmp_path / "empty").mkdir()
     result = run(lockstep, *words, tmp_path / "empty")
     assert result.returncode == 2 and "no complete checkpoint" in result.stderr, result.output
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("words, what", [(sets(train__mode="data_parallel"), "data_parallel"), (sets(run__dir="/proc/nowhere"), "run.dir")])
-def test_bad_input(words, what, lockstep, mpirun, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, quiet=True)
-    assert result.returncode == 2, result.output
-    assert what in result.stderr
-    assert result.stderr.count("error") == 1, result.stderr  # once for the job
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_checkpoint_of_another_model_names_the_tensors(pima_run, lockstep, run, tmp_path):
-    folder, _, _ = pima_run
-    config = write_config(tmp_path, MNIST)
-    file = checkpoints(folder)[-1]
-    for words in (["train", config, "--resume", file], ["eval", config, "--checkpoint", file]):
-        result = run(lockstep, *words, cwd=tmp_path)
-        assert result.returncode == 2 and "conv1.weight" in result.stderr, result.output
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.mpi

@@ -146,16 +146,23 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   losses_.restart(2.5, 7);
   auto state = at(3, 1);
   state.consumed = 96;
+  state.step_in_epoch = 2;
   state.best_loss = 0.25;
   state.epochs_without_better = 2;
   log_.step(state, 1, 0.1);
-  after([&](auto& checkpoints) { checkpoints.save(state, losses_); });
+  after([&](auto& checkpoints) {
+    checkpoints.save(state, losses_);
+    state.epoch_trained = true;
+    checkpoints.save(state, losses_);
+  });
   const auto found = CheckpointStore(folder()).latest();
   ASSERT_TRUE(found);
   const auto back = from_checkpoint(run_.mesh, found->tree, found->path, learner_);
   EXPECT_EQ(back.step, 3);
   EXPECT_EQ(back.epoch, 1);
+  EXPECT_TRUE(back.epoch_trained) << "or it would be trained again";
   EXPECT_EQ(back.consumed, 96);
+  EXPECT_EQ(back.step_in_epoch, 2);
   EXPECT_EQ(back.best_loss, 0.25);
   EXPECT_EQ(back.epochs_without_better, 2);
   EXPECT_EQ(back.loss_sum, 2.5);

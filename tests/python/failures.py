@@ -1,5 +1,6 @@
 """failures.py CASE: what a rank of Python sees when another one fails, forks or exits. Prints nothing if all is well."""
 
+import datetime
 import os
 import signal
 import sys
@@ -12,12 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks
 
 
-def sum_until_error(limit):
+def sum_until_error(limit, group=None):
     """The error that ends this rank's sums, within `limit` seconds of the moment at which rank 1 failed."""
     while True:
         begin = time.monotonic()
         try:
-            dist.all_reduce(torch.ones(3))
+            dist.all_reduce(torch.ones(3), group=group)
             time.sleep(0.01)
         except RuntimeError as error:
             assert time.monotonic() - begin < limit, f"{time.monotonic() - begin} s"
@@ -26,14 +27,16 @@ def sum_until_error(limit):
 
 def ends_alone(name, words, limit, end):
     def case(world, rank):
+        part = dist.new_group([1, 2], timeout=datetime.timedelta(seconds=3 if name == "stopped" else 60))
+        group = part if rank == 2 else None  # gives up before rank 0 does, and names the job's ranks
         for _ in range(3):
             dist.all_reduce(torch.ones(3))
         if rank == 1:
             end()
-        error = sum_until_error(limit)
-        assert "rank 1" in error and words in error, error
+        error = sum_until_error(limit, group)
+        assert "rank 1 (host" in error and words in error, error
         begin = time.monotonic()
-        assert "rank 1" in sum_until_error(limit), "later calls throw, too"
+        assert "rank 1" in sum_until_error(limit, group), "later calls throw, too"
         dist.destroy_process_group()
         assert time.monotonic() - begin < 20
         sys.exit(0)

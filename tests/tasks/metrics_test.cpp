@@ -106,6 +106,12 @@ TEST(NumberMetrics, AreTheMeansOverAllSamples) {
   EXPECT_DOUBLE_EQ(value(metrics, "mae"), 2);
   EXPECT_DOUBLE_EQ(value(metrics, "r2"), 1 - 14 / (20 - 4.0 / 3)) << "labels 0, 4, -2";
   EXPECT_TRUE(metrics.points().equal(at::tensor({0., 1., 4., 2., -2., 1.}).view({3, 2})));
+  NumberMetrics many({}, 1001);
+  const auto numbers = at::arange(1001, at::kFloat).view({-1, 1});
+  std::vector<int64_t> indices(1001);
+  std::iota(indices.begin(), indices.end(), 0);
+  many.add(numbers, numbers, indices, {0, 1});
+  EXPECT_TRUE(many.points().select(1, 0).equal(at::arange(0, 1001, 3, at::kDouble)));
   EXPECT_THROW(metrics.add(at::zeros({2}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError)
       << "would broadcast";
   EXPECT_THROW(metrics.add(at::zeros({2, 3}), at::zeros({2, 1}), {0, 1}, {1, 2}), InputError);

@@ -265,6 +265,7 @@ TEST_F(LargeNumbers, AreLearnedByTheTrainingRowsMeanAndDeviation) {
   metrics->add(at::zeros({1, 1}), at::ones({1, 1}), {0}, {1, 1});
   EXPECT_FLOAT_EQ(metrics->values()[1].second, 5e10) << "mse in the label's own unit";
   EXPECT_FLOAT_EQ(metrics->values()[2].second, std::sqrt(5e10));
+  expect_same_evaluation(settings, {settings.task.file});
 }
 
 TEST_F(LargeNumbers, AreAlikeOrAsTheyAreWhereThatIsAsked) {

@@ -52,10 +52,6 @@ fs::path folder_of(const JobRecord& record) {
   return text.substr(0, text.find('\n'));
 }
 
-bool is_gone(const JobState& state) {
-  return state.kind == JobState::gone || state.kind == JobState::unknown;
-}
-
 }  // namespace
 
 std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {

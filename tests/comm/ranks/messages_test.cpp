@@ -169,19 +169,6 @@ TEST_P(Timeout, ARankThatLeftIsNamedAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Backends, Timeout, ::testing::Values("shared", "gloo", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(Join, NamesTheRankThatDidNotCome) {
-  if (world() == 1) GTEST_SKIP() << "needs two ranks";
-  const int absent = world() - 1;
-  if (own_rank() != absent) {
-    const std::string text = test::error_of([] {
-      comm::connect(test::runtime(), {.backend = "gloo", .join_timeout = std::chrono::milliseconds(500)});
-    });
-    EXPECT_NE(text.find("rank " + std::to_string(absent) + " did not join"), std::string::npos) << text;
-    std::this_thread::sleep_for(50ms);
-  }
-  test::runtime().barrier();
-}
-
 // TORCH_DISTRIBUTED_DEBUG=DETAIL: calls that differ between ranks are an error on all, and nobody hangs.
 
 // The group learns the level when it is opened; what comes after is not to compare.

@@ -114,15 +114,17 @@ launch::Environment torchrun(const std::string& restart = "0") {
   return environment;
 }
 
-TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
+TEST(Rendezvous, EveryRankMeetsAtMasterAddrAndPortAndTorchrunsAgentHoldsTheStore) {
   EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2)).prefix,
             plan_rendezvous(torchrun("1"), job_of(0, 2)).prefix)
       << "a restart has keys of its own";
   for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2));
-    EXPECT_EQ(plan.kind, RendezvousKind::agent);
-    EXPECT_EQ(plan.host, "login1");
-    EXPECT_EQ(plan.port, 29500);
+    const auto agent = plan_rendezvous(torchrun(), job_of(rank, 2));
+    const auto nodes = plan_rendezvous(kMaster, job_of(rank, 2, 2));
+    EXPECT_EQ(agent.kind, RendezvousKind::agent);
+    EXPECT_EQ(nodes.kind, RendezvousKind::address);
+    for (const auto& plan : {agent, nodes})
+      EXPECT_EQ(plan.host + " " + std::to_string(plan.port), "login1 29500");
   }
 }
 
@@ -135,15 +137,6 @@ TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
   const auto plan = plan_rendezvous(environment, job);
   EXPECT_EQ(plan.kind, RendezvousKind::local);
   EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x.store")) << plan.path;
-}
-
-TEST(Rendezvous, SeveralNodesMeetAtMasterAddrAndPort) {
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2, 2));
-    EXPECT_EQ(plan.kind, RendezvousKind::address);
-    EXPECT_EQ(plan.host, "login1");
-    EXPECT_EQ(plan.port, 29500);
-  }
 }
 
 TEST(Rendezvous, OneNodeNeedsNoPort) {

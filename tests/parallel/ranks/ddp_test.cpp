@@ -123,7 +123,9 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
     model->zero_grad(set_to_none);
     const at::Tensor gradient = model->module()->a->weight.grad();
     EXPECT_EQ(gradient.defined(), !set_to_none);
-    if (gradient.defined()) EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
+    if (gradient.defined()) {
+      EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
+    }
   }
 }
 

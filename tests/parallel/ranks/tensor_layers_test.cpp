@@ -190,7 +190,9 @@ TEST(VocabParallelEmbedding, RefusesTokensThatNoRankHas) {
                           "token " + std::to_string(token) + " is not one of the 12"));
   }
   EXPECT_EQ(shared.forward(at::empty({0}, at::kLong)).sizes(), (std::vector<int64_t>{0, 5}));
-  if (world() > 1) EXPECT_THROW(VocabParallelEmbedding(13, 5, token_team()), InputError);
+  if (world() > 1) {
+    EXPECT_THROW(VocabParallelEmbedding(13, 5, token_team()), InputError);
+  }
 }
 
 TEST(SequenceParallelNorm, IsThePlainNormOfTheTokensTogether) {
