@@ -125,7 +125,7 @@ class Wheel:
         folders = {torch}
         for library in self.build.glob("lib/liblockstep_cuda.so"):
             folders |= {path for path in map(pathlib.Path, run_path(library)) if path.is_relative_to(site)}
-        return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: folder != torch)]
+        return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: (folder != torch, folder))]
 
     def loaded(self):
         """What the program loads of the wheels in site-packages, as seen from there. A torch for CPUs alone has another libgomp."""
