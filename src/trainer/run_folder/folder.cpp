@@ -342,8 +342,7 @@ bool is_finished(const fs::path& folder, const TrainSettings& now) {
     if (status.state != RunState::done) return false;
     if (status.reason == "max_steps") return now.max_steps > 0 && status.step >= now.max_steps;
     if (status.reason == "max_seconds") return now.max_seconds > 0 && status.seconds >= now.max_seconds;
-    if (status.reason == "epochs") return status.epoch >= now.epochs;
-    return true;
+    return status.reason != "epochs" || status.epoch >= now.epochs;
   } catch (const std::exception&) {
     return false;  // killed before it could say anything
   }
