@@ -14,7 +14,7 @@ def commit_time(root):
             raise PackagingError(f"SOURCE_DATE_EPOCH is {told!r}", "set it to a number of seconds, as `date +%s` prints")
         return int(told)
     try:
-        return int(output("git", "-C", root, "log", "-1", "--format=%ct"))
+        return int(output("git", "-c", f"safe.directory={root}", "-C", root, "log", "-1", "--format=%ct"))
     except PackagingError as wrong:
         raise PackagingError(f"cannot read the time of the commit in {root}: {wrong}", "set SOURCE_DATE_EPOCH, in seconds, as `date +%s` prints")
 

@@ -41,7 +41,8 @@ def fetch(url, digest, folder):
 
     file = once(folder, url.rpartition("/")[2], download)
     if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-        raise PackagingError(f"{file} does not have the SHA-256 {digest}", f"remove it; this script fetches {url}")
+        file.unlink()
+        raise PackagingError(f"{file} does not have the SHA-256 {digest}", f"it is removed: put that of {url} there, or try again")
     return file
 
 

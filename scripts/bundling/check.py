@@ -25,7 +25,7 @@ def check(root, beside=(), build_folders=()):
     for file in programs(root):
         name = file.relative_to(root)
         for folder in build_folders:
-            if str(folder).encode() in file.read_bytes():
+            if re.search(rb"(?<![\w./-])" + re.escape(str(folder)).encode() + b"/", file.read_bytes()):
                 raise PackagingError(f"{name} names {folder}, so another build has other bytes", "see cmake/LockstepModules.cmake")
         for need in re.findall(r"Name: ([A-Z]+_\S+)", output("readelf", "-VW", file).partition("Version needs section")[2]):
             kind, _, number = need.partition("_")

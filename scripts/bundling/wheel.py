@@ -63,7 +63,7 @@ class Wheel:
         for part in ("include", "share", "lib/cmake"):
             shutil.copytree(installed / part, self.root / part)
         if (HOME / ".git").exists():  # what the source tree has beside the commit, such as data sets, stays there
-            tracked = set(output("git", "-C", HOME, "ls-files", "-z").split("\0"))
+            tracked = set(output("git", "-c", f"safe.directory={HOME}", "-C", HOME, "ls-files", "-z").split("\0"))
             share = self.root / "share/lockstep"
             for file in share.rglob("*"):
                 if file.is_file() and file.relative_to(share).as_posix() not in tracked:

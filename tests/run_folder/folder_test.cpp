@@ -126,13 +126,12 @@ TEST_F(RunFolderTest, AutoGoesOnWithADoneRunOnlyWhereItIsToBeLonger) {
   (void)open();
   leave("mnist", RunState::done, "epochs", 2);
   EXPECT_EQ(open("auto", with(kConfig, "epochs: 2", "epochs: 3")).path, path("mnist"));
-  leave("mnist", RunState::done, "max_seconds");
-  EXPECT_EQ(open("auto", with(kConfig, "max_steps: 0", "max_seconds: 20")).path, path("mnist"));
-  EXPECT_TRUE(goes_on_);
-  leave("mnist", RunState::done, "epochs", 2);
   EXPECT_EQ(open("auto").path, path("mnist-2"));
-  leave("mnist-2", RunState::done, "max_seconds");
-  EXPECT_EQ(open("auto", with(kConfig, "max_steps: 0", "max_seconds: 10")).path, path("mnist-3"));
+  const auto limited = with(kConfig, "max_steps: 0", "max_seconds: 10");
+  EXPECT_EQ(open("", limited).path, path("mnist-3"));
+  leave("mnist-3", RunState::done, "max_seconds");
+  EXPECT_EQ(open("auto", with(limited, "seconds: 10", "seconds: 20")).path, path("mnist-3"));
+  EXPECT_EQ(open("auto", limited).path, path("mnist-4"));
 }
 
 TEST_F(RunFolderTest, ARunningOneIsLeftAlone) {

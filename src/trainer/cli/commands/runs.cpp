@@ -57,23 +57,6 @@ int run_status(const std::vector<std::string>& args) {
 }
 
 // lockstep runs [DIR]: the state of every run there, and in what they differ.
-
-namespace {
-
-void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
-  for (const auto& [passed_over, reason] : list.passed_over)
-    log::warning(format("skipped: {}: {}", passed_over, reason));
-  for (const auto& run : list.runs)
-    for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
-  if (list.runs.empty()) return output::line("no runs in " + folder);
-  auto words = base::split(columns, ',');
-  std::erase(words, "");
-  const auto terminal = launch::terminal_behind(1);
-  output::print(report::run_table(list, terminal ? terminal->width() : 0, words));
-}
-
-}  // namespace
-
 int run_runs(const std::vector<std::string>& args) {
   std::string folder = "runs", order = "name", columns;
   bool json = false, csv = false;
@@ -92,9 +75,17 @@ int run_runs(const std::vector<std::string>& args) {
   if (self.world > 1 && self.rank > 0) return kDone;  // one table
   auto list = report::list_runs(std::filesystem::path(folder));
   report::sort_runs(list, order);
-  json  ? static_cast<void>(output::print(base::as_lines(report::run_json(list))))
-  : csv ? static_cast<void>(output::print(report::run_csv(list)))
-        : print_runs_table(list, folder, columns);
+  if (json) return output::print(base::as_lines(report::run_json(list))), kDone;
+  for (const auto& [passed_over, reason] : list.passed_over)
+    log::warning(format("skipped: {}: {}", passed_over, reason));
+  for (const auto& run : list.runs)
+    for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
+  if (csv) return output::print(report::run_csv(list)), kDone;
+  if (list.runs.empty()) return output::line("no runs in " + folder), kDone;
+  auto words = base::split(columns, ',');
+  std::erase(words, "");
+  const auto terminal = launch::terminal_behind(1);
+  output::print(report::run_table(list, terminal ? terminal->width() : 0, words));
   return kDone;
 }
 
