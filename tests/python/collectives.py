@@ -106,7 +106,7 @@ def shapes(world, rank):
     special = lambda: torch.tensor([1e-42, float("nan"), float("inf"), -float("inf"), -0.0, 3e38]).roll(rank)
     for name in ("SUM", "MIN", "MAX"):
         yield f"all_reduce {name} of nan, inf, -0", in_place(lambda t, group, op=OPS[name]: dist.all_reduce(t, op, group), special,
-                                                           lambda tensor: tensor.nan_to_num(nan=0.5))  # NaNs may differ in sign
+                                                           lambda tensor: tensor.where(~tensor.isnan(), 0.5))  # NaNs may differ in sign
     yield "all_reduce sparse", in_place(dist.all_reduce, lambda: torch.sparse_coo_tensor([[rank, rank + 1]], [1.0, 2.0], (world + 2,)),
                                         lambda tensor: tensor.to_dense())
 

@@ -49,7 +49,6 @@ struct CallQueue::State {
       } catch (...) {
         error = std::current_exception();
       }
-      entry.call = nullptr;  // frees its captures before the work ends
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     lock.lock();
@@ -58,7 +57,7 @@ struct CallQueue::State {
     lock.unlock();
     entry.work->end(error);
     lock.lock();
-    done.push_back(std::move(entry.work));
+    done.push_back(std::move(entry));
   }
 
   void serve() {
@@ -78,7 +77,7 @@ struct CallQueue::State {
   std::deque<Entry> waiting;
   c10::intrusive_ptr<QueuedWork> current;
   // A caller frees their tensors: a thread of C++ cannot free Python's while Python exits.
-  std::vector<c10::intrusive_ptr<QueuedWork>> done;
+  std::deque<Entry> done;
   std::exception_ptr abandoned;
   bool end = false, left = false;  // to leave, and the thread has left
   double busy = 0;
@@ -108,6 +107,7 @@ CallQueue::~CallQueue() {
 }
 
 void CallQueue::add(c10::intrusive_ptr<QueuedWork> work, Call call) {
+  newest();  // frees those that are done
   std::exception_ptr gone;
   {
     const std::lock_guard<std::mutex> guard(state_->mutex);

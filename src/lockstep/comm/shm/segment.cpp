@@ -240,11 +240,14 @@ void Segment::wait(int local_rank, BoundedWait& wait) {
 }
 
 // A rank that spins delays the others on its core. Other work may have moved them there.
-std::chrono::nanoseconds Segment::longest_spin() const {
-  const int core = ::sched_getcpu();
-  for (int other = 0; other < size(); ++other)
-    if (other != rank() && head(other).core.load(std::memory_order_relaxed) == core) return {};
-  return spin_.longest();
+std::chrono::nanoseconds Segment::longest_spin() {
+  if (!crowd_ && std::exchange(looked_at_, posts_) != posts_) {
+    const int core = ::sched_getcpu();
+    shares_core_ = false;
+    for (int other = 0; other < size(); ++other)
+      shares_core_ |= other != rank() && head(other).core.load(std::memory_order_relaxed) == core;
+  }
+  return shares_core_ ? std::chrono::nanoseconds(0) : spin_.longest();
 }
 
 void Segment::wait_for(int local_rank, uint64_t posts, BoundedWait& wait) {

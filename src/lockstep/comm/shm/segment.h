@@ -109,7 +109,7 @@ class Segment {
  private:
   struct Head;
   Head& head(int local_rank) const;
-  std::chrono::nanoseconds longest_spin() const;
+  std::chrono::nanoseconds longest_spin();
   void wait_for(int local_rank, uint64_t posts, BoundedWait& wait);
 
   Block block_;
@@ -122,6 +122,8 @@ class Segment {
   std::chrono::microseconds longest_arrival_;
   SpinLength spin_;
   uint64_t posts_ = 0;
+  uint64_t looked_at_ = 0;  // the number of posts when it looked at the ranks' cores
+  bool shares_core_ = false;
   uint64_t turns_ = 0;
   uint64_t turn_before_ = 0;  // the number of the first post of the turn before
 };

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <thread>
 
@@ -34,15 +35,11 @@ bool is_timeout_text(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
 
-// gloo finds out in its own thread that it cannot average integers, for example.
-bool is_refusal(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& known) {
-    return typeid(known) == typeid(c10::Error);
-  } catch (...) {
-    return false;
-  }
+// gloo finds out in its own thread, on all ranks alike, that it cannot reduce such numbers in such a way.
+bool is_refusal(const std::string& text) {
+  constexpr std::array kTexts = {"Cannot use ReduceOp", "Invalid scalar type", "can't be cast to",
+                                 "complex tensors"};
+  return std::any_of(kTexts.begin(), kTexts.end(), [&](auto part) { return text.find(part) != text.npos; });
 }
 
 // c10d::Work::wait's own
@@ -77,7 +74,7 @@ std::exception_ptr CollectiveWatch::diagnose_as(const std::string& cause, bool t
 
 std::exception_ptr CollectiveWatch::diagnose(const std::exception_ptr& error) {
   const std::string text = message_of(error);
-  if (is_refusal(error) && !is_timeout_text(text)) return error;  // by all ranks, so the group may continue
+  if (is_refusal(text)) return error;  // the group can continue
   return diagnose_as(text, nearly_late() || is_timeout_text(text));
 }
 
