@@ -73,10 +73,10 @@ def quick_program(tmp_path, lockstep):
 case $1 in
   job) exec '{lockstep}' "$@" ;;
   train)
-    mkdir -p {tmp_path}/run
-    echo '{{"state": "done"}}' >{tmp_path}/run/status.json
+    mkdir {tmp_path}/run.$$
+    echo '{{"state": "done"}}' >{tmp_path}/run.$$/status.json
     until [ "$1" = --run-file ]; do shift; done
-    echo {tmp_path}/run >"$2" ;;
+    echo {tmp_path}/run.$$ >"$2" ;;
 esac
 """)
     return str(program)
