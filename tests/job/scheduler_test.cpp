@@ -18,6 +18,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+const auto kNotCancelled = [] { return false; };
+
 // Answers by the beginning of the command, and notes what was run.
 struct Fake {
   std::map<std::string, std::string> answers;  // "!" before a text: the command fails with it
@@ -112,16 +114,16 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
              {"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_slurm_job(environment, fake.command());
-  EXPECT_EQ(slurm->continue_run({}), "");
+  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
   EXPECT_EQ(fake.run.back(), "scancel 7_1.0 7_1.2");
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(slurm->continue_run({}), std::nullopt);
+  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), std::nullopt);
   fake.answers["squeue"] = "7 7+0\n8 7+1\n";  // the components of a heterogeneous job
-  slurm->continue_run({});
+  slurm->continue_run({}, kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
 }
 
@@ -171,7 +173,10 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     };
     const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
     EXPECT_TRUE(slurm->restarts_itself());
-    EXPECT_EQ(slurm->continue_run({}), "");
+    fake.answers["scontrol show job"] = job_text("RUNNING", 0);
+    EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
+    times.erase("requeue");
+    EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
     EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
@@ -193,7 +198,7 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
-    EXPECT_FALSE(slurm->continue_run({}) || slurm->reaches("n2"));
+    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches("n2"));
     EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
   }
 }
@@ -298,7 +303,9 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   const auto pbs = make_pbs_job(environment, run);
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
-  EXPECT_EQ(pbs->continue_run({}), "101.server");
+  EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
+  asked.erase("qsub");
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
   const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
@@ -306,7 +313,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   EXPECT_EQ(pbs->submit_line({}), line);
   environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
   more = "    max_run_subjobs = 2\n";
-  EXPECT_EQ(pbs->continue_run({}), std::nullopt);
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {

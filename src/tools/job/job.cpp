@@ -349,18 +349,24 @@ class Job {
     if (!keeps_run_file_ && !job_->may_restart(signals_.stop)) fs::remove(run_file_, none_);
   }
 
+  // Also if the scheduler does not tell.
+  bool is_cancelled() {
+    note_signals();
+    const auto answer = job_->was_cancelled(signals_.stop);
+    if (!answer.value_or(true)) return false;
+    say(answer ? "cancelled, with a checkpoint: it stays stopped"
+               : "the scheduler does not tell whether the job was cancelled: it stays stopped");
+    if (is_chain_) fs::remove(run_file_, none_);
+    return true;
+  }
+
   int continue_run() {
     if (job_->restarts_itself()) {
       say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (const auto is_cancelled = job_->was_cancelled(signals_.stop); is_cancelled.value_or(true)) {
-      say(is_cancelled ? "cancelled, with a checkpoint: it stays stopped"
-                       : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-      if (is_chain_) fs::remove(run_file_, none_);
-      return stay_stopped();
-    }
+    if (is_cancelled()) return stay_stopped();
     if (is_chain_) {
       say("stopped early; the next link of the chain continues");
       return kStoppedEarly;
@@ -379,9 +385,11 @@ class Job {
       if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
     }
     settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
-    const auto next = job_->continue_run(settings);
+    bool was_cancelled = false;  // while the scheduler was busy or down
+    const auto next = job_->continue_run(settings, [&] { return was_cancelled = is_cancelled(); });
     if (!next) {
-      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
+      if (!was_cancelled)
+        say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
       return stay_stopped();
     }
     if (next->empty()) {

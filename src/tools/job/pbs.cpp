@@ -94,7 +94,8 @@ class PbsJob : public OwnJob {
     return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" && !was_deleted(record_now());
   }
 
-  std::optional<std::string> continue_run(const Environment& settings) override {
+  std::optional<std::string> continue_run(const Environment& settings,
+                                          const std::function<bool()>& is_cancelled) override {
     if (record_.empty()) read_record();  // the server may have been busy before
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
@@ -125,11 +126,12 @@ class PbsJob : public OwnJob {
     const auto options = qsub_options(record_, environment_, restart);
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(file);
-    auto answer = run(words);
-    // while the server restarts
-    for (int tries = 0; tries < 60 && answer.errors.find("cannot connect") != std::string::npos; ++tries) {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+    base::Answer answer;
+    for (int tries = 0; tries < 60; ++tries) {  // while the server restarts
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+      if (is_cancelled()) return std::nullopt;
       answer = run(words);
+      if (answer.errors.find("cannot connect") == std::string::npos) break;
     }
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);

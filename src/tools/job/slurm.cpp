@@ -99,8 +99,10 @@ class SlurmJob : public OwnJob {
     return value(fields, "Reason") != "TimeLimit" && (preempted == "None" || preempted == "Unknown");
   }
 
-  std::optional<std::string> continue_run(const Environment&) override {
-    const auto answer = ask_again({"scontrol", "requeue", own_name()});
+  std::optional<std::string> continue_run(const Environment&,
+                                          const std::function<bool()>& is_cancelled) override {
+    const auto answer =
+        ask_again({"scontrol", "requeue", own_name()}, [&] { return restarts_itself() || is_cancelled(); });
     if (answer.good() || restarts_itself()) return "";
     log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return std::nullopt;
@@ -185,11 +187,15 @@ class SlurmJob : public OwnJob {
   }
 
   // Waits ten seconds for a controller that does not know its nodes yet, or a database that does not know the
-  // job, and five minutes for a controller that is down: all commands together, until it answers one.
-  base::Answer ask_again(const std::vector<std::string>& words) const {
+  // job, and five minutes for a controller that is down: all commands together, until it answers one. Returns
+  // the last answer if `is_over` before the next try.
+  base::Answer ask_again(const std::vector<std::string>& words,
+                         const std::function<bool()>& is_over = {}) const {
     const auto start = Clock::now();
+    base::Answer answer;
     for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
-      const auto answer = run(words);
+      if (is_over && is_over()) return answer;
+      answer = run(words);
       const auto says = [&](const char* part) { return answer.errors.find(part) != std::string::npos; };
       const bool is_late = answer.end == base::Answer::late;
       const bool is_down = (is_late && words[0] != "srun") || says("Unable to contact");
