@@ -287,6 +287,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   std::string script, more;
   const auto run = [&](const Words& words) {
     const auto command = words[0] == "env" ? words[3] : words[0];
+    if (words.back() == "silent") return base::Answer();
     if (command == "qsub") script = base::read_text(words.back());
     base::Answer answer{.end = base::Answer::left, .status = 162, .output = {}, .errors = {}, .whole = true};
     if (asked.insert(command).second) {
@@ -312,7 +313,11 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   environment["LOCKSTEP_SUBMITTED"] = line;
   EXPECT_EQ(pbs->submit_line({}), line);
   environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
   more = "    max_run_subjobs = 2\n";
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  more = "";
+  environment["PBS_ARRAY_ID"] = "silent";
   EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
 }
 

@@ -29,7 +29,7 @@ class PbsJob : public OwnJob {
   std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    read_record();
+    record_ = record_of(id());
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
@@ -96,15 +96,18 @@ class PbsJob : public OwnJob {
 
   std::optional<std::string> continue_run(const Environment& settings,
                                           const std::function<bool()>& is_cancelled) override {
-    if (record_.empty()) read_record();  // the server may have been busy before
+    if (record_.empty()) record_ = record_of(id());  // the server may have been busy before
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
       return std::nullopt;
     }
+    // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
-    const auto fields = [&] { return cluster::qstat_fields(run({"qstat", "-f", array}).output); };
-    if (!array.empty() && fields().contains("max_run_subjobs")) {  // the new job would not count
-      log::warning("the array limits how many of its tasks run at once, so this task is not resubmitted");
+    const auto fields = array.empty() ? record_ : record_of(array);
+    if (fields.empty() || fields.contains("max_run_subjobs")) {
+      log::warning(format("{}, so this task is not resubmitted",
+                          fields.empty() ? "qstat -f did not describe the array, which may have a limit"
+                                         : "the array limits how many of its tasks run at once"));
       return std::nullopt;
     }
     const auto script = get("LOCKSTEP_SCRIPT");
@@ -175,12 +178,12 @@ class PbsJob : public OwnJob {
   Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
 
   // Without it a restarted job would neither find its own run nor ask for the same resources.
-  void read_record() {
-    for (int tries = 0; tries < 3 && record_.empty(); ++tries) {
-      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-      const auto answer = run({"qstat", "-f", id()});
-      record_ = cluster::qstat_fields(answer.output);
-      if (answer.end == base::Answer::not_started) return;
+  Environment record_of(const std::string& job) const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run({"qstat", "-f", job});
+      auto fields = cluster::qstat_fields(answer.output);
+      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      std::this_thread::sleep_for(std::chrono::seconds(2));
     }
   }
 
