@@ -203,6 +203,25 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
   }
 }
 
+TEST(Slurm, WaitsAsLongForAControllerThatIsDownTwice) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  bool is_down = true;
+  int asked = 0;
+  const auto run = [&](const Words&) {
+    ++asked;
+    return is_down ? refused("Unable to contact slurm controller")
+                   : base::Answer{base::Answer::left, 0, "", "", true};
+  };
+  const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
+  const auto asks = [&] { return asked = 0, slurm->daemon_port(), asked; };
+  EXPECT_GT(asks(), 1);
+  EXPECT_EQ(asks(), 1);  // all tries together
+  is_down = false;
+  slurm->times();
+  is_down = true;
+  EXPECT_GT(asks(), 1);
+}
+
 TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   const test::TempFolder folder;
   Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};

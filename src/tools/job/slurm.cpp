@@ -180,6 +180,13 @@ class SlurmJob : public OwnJob {
   }
 
  private:
+  // sacct asks the database, the others the controller.
+  base::Answer run(const std::vector<std::string>& words) const {
+    const auto answer = OwnJob::run(words);
+    if (answer.good() && words[0] != "sacct") down_since_ = Clock::time_point{};
+    return answer;
+  }
+
   static int64_t number_after(const std::string& text, const std::string& name) {
     std::smatch found;
     const bool is_there = std::regex_search(text, found, std::regex(name + " *= *([0-9]+)"));
