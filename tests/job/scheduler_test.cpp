@@ -307,6 +307,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   const auto run = [&](const Words& words) {
     const auto command = words[0] == "env" ? words[3] : words[0];
     if (words.back() == "silent") return base::Answer();
+    if (command == "qsub" && asked.contains("slow")) return kLate;
     if (command == "qsub") script = base::read_text(words.back());
     base::Answer answer{.end = base::Answer::left, .status = 162, .output = {}, .errors = {}, .whole = true};
     if (asked.insert(command).second) {
@@ -338,6 +339,9 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   more = "";
   environment["PBS_ARRAY_ID"] = "silent";
   EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  environment.erase("PBS_ARRAY_ID");
+  asked.insert("slow");
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), kPerhaps);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {

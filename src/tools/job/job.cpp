@@ -392,6 +392,7 @@ class Job {
         say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
       return stay_stopped();
     }
+    if (*next == kPerhaps) return kStoppedEarly;
     if (next->empty()) {
       restarts_ = true;
       return kDone;

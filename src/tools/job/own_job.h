@@ -78,6 +78,8 @@ struct StopSignal {
   int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
 };
 
+constexpr const char* kPerhaps = "?";
+
 /// This job, as Slurm or PBS sees it.
 class OwnJob {
  public:
@@ -104,7 +106,8 @@ class OwnJob {
   /// The scheduler may restart the job after this stop, which only a later start can tell.
   virtual bool may_restart(const StopSignal&) { return false; }
   /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_cancelled` is
-  /// asked before each try. Returns the id of the new job, empty if the same job starts again, or nothing.
+  /// asked before each try. Returns the id of the new job, kPerhaps if there may be one, empty if the same
+  /// job starts again, or nothing.
   virtual std::optional<std::string> continue_run(const Environment& settings,
                                                   const std::function<bool()>& is_cancelled) = 0;
   /// The energy of its steps so far; 0 = not measured.

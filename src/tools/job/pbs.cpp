@@ -138,11 +138,11 @@ class PbsJob : public OwnJob {
     }
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
-    log::warning(answer.end == base::Answer::late
-                     ? "qsub timed out and may have submitted the job: look with qselect -N " + options[1] +
-                           " before you submit again"
-                     : "qsub: " + base::printable(base::trimmed(answer.errors), 300));
-    return std::nullopt;
+    const bool is_late = answer.end == base::Answer::late;
+    log::warning(is_late ? "qsub timed out and may have submitted the job: look with qselect -N " +
+                               options[1] + " before you submit again"
+                         : "qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    return is_late ? std::optional<std::string>(kPerhaps) : std::nullopt;
   }
 
   int daemon_port() override { return 15003; }  // of pbs_mom
