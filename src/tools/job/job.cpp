@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -424,28 +425,34 @@ class Job {
     return names;
   }
 
-  // 16 at once: each may take 30 s, and is work for the scheduler.
-  static std::vector<char> ask_all(size_t count, const std::function<char(size_t)>& ask) {
+  // One after the other if there is no thread.
+  static std::vector<char> ask_all(size_t count, size_t at_once, const std::function<char(size_t)>& ask) {
     std::vector<char> answers;
     while (answers.size() < count) {
       std::vector<std::future<char>> batch;
-      for (size_t i = answers.size(); i < count && batch.size() < 16; ++i)
-        batch.push_back(std::async(std::launch::async, ask, i));
+      for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
+        batch.push_back(std::async(ask, i));
       for (auto& answer : batch) answers.push_back(answer.get());
     }
     return answers;
   }
 
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason.
+  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
-    const auto answered =
-        ask_all(names.size(), [&](size_t i) { return port == 0 || answers(names[i], port, node_timeout_); });
+    const auto answered = ask_all(names.size(), names.size(), [&](size_t i) {
+      return port == 0 || answers(names[i], port, node_timeout_);
+    });
     const bool none_answered = std::ranges::count(answered, true) == 0;
-    const auto alive = ask_all(names.size(), [&](size_t i) {
-      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(answered[i]);
+    std::atomic<bool> is_silent = false;
+    // 16 at once: each may take 30 s, and is work for the scheduler
+    const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
+      if (is_silent || !(answered[i] || none_answered)) return answered[i];
+      const auto reached = job_->reaches(names[i]);
+      if (!reached) is_silent = true;
+      return reached.value_or(answered[i]);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)
