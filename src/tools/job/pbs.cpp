@@ -209,30 +209,6 @@ class PbsJob : public OwnJob {
   std::unique_ptr<base::TemporaryFolder> nodes_;
 };
 
-}  // namespace
-
-std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
-  return std::make_unique<PbsJob>(environment, std::move(run));
-}
-
-std::string with_settings(const std::string& script, const Environment& settings) {
-  const std::string begin = "# lockstep: settings of the job before\n",
-                    end = "# lockstep: end of the settings\n";
-  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
-  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
-    text.erase(from, to + end.size() - from);
-  for (const auto& [name, setting] : settings)
-    block += format("export {}={}\n", name, cluster::quoted(setting));
-  size_t command = 0;
-  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
-    if (text[start] != '#' && text[start] != '\n') break;
-    command = text.find('\n', start) + 1;
-  }
-  return text.insert(command, block + end);
-}
-
-namespace {
-
 // Options of qsub, and their fields of qstat -f.
 constexpr const char* kOptions =
     "-A Account_Name,-m Mail_Points,-M Mail_Users,-j Join_Path,-k Keep_Files,-p Priority,-S Shell_Path_List,"
@@ -280,6 +256,26 @@ void add_outputs(const Environment& record, const std::string& job, int64_t rest
 }
 
 }  // namespace
+
+std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
+  return std::make_unique<PbsJob>(environment, std::move(run));
+}
+
+std::string with_settings(const std::string& script, const Environment& settings) {
+  const std::string begin = "# lockstep: settings of the job before\n",
+                    end = "# lockstep: end of the settings\n";
+  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
+  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
+    text.erase(from, to + end.size() - from);
+  for (const auto& [name, setting] : settings)
+    block += format("export {}={}\n", name, cluster::quoted(setting));
+  size_t command = 0;
+  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
+    if (text[start] != '#' && text[start] != '\n') break;
+    command = text.find('\n', start) + 1;
+  }
+  return text.insert(command, block + end);
+}
 
 std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
                                       int64_t restart) {

@@ -40,6 +40,13 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
+// 2^62 and above is no limit.
+std::string gigabytes_in(const fs::path& file) {
+  const auto number = base::number_in(base::first_line(file));
+  if (!number || *number >= (1LL << 62)) return "unknown";
+  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
+}
+
 }  // namespace
 
 void say(const std::string& text) {
@@ -73,17 +80,6 @@ std::vector<int> Signals::take() {
 std::string folder_in(const std::string& run_file) {
   return run_file.empty() ? "" : base::first_line(run_file);
 }
-
-namespace {
-
-// 2^62 and above is no limit.
-std::string gigabytes_in(const fs::path& file) {
-  const auto number = base::number_in(base::first_line(file));
-  if (!number || *number >= (1LL << 62)) return "unknown";
-  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
-}
-
-}  // namespace
 
 std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name,
                                const std::vector<pid_t>& known) {
