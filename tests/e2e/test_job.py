@@ -120,6 +120,14 @@ def test_a_restart_without_a_new_checkpoint_is_the_last(saved_before, goes_on, j
     assert done.returncode == 75 and ("job 8.x continues the run" in done.stdout) == goes_on, done.output
 
 
+def test_a_job_that_is_cancelled_while_the_server_is_down_stays_stopped(job):
+    executable(job.folder / "bin/qsub", "#!/bin/sh\n[ ! -e asked ] || exec echo 8.x\n"
+                                        "touch asked; kill -TERM $PPID; echo 'qsub: cannot connect to server' >&2; exit 1\n")
+    done = job(TEST_STATE="stopped early", LOCKSTEP_SCRIPT="quick.yaml")
+    assert (job.folder / "asked").exists() and done.returncode == 75, done.output
+    assert "cancelled, with a checkpoint" in done.stdout and "8.x" not in done.stdout, done.output
+
+
 def test_without_as_world_it_fails_and_says_what_would_help(job):
     done = job(LOST, as_world=0)
     assert done.returncode == 1 and not relaunches(done), done.output

@@ -122,3 +122,51 @@ def test_every_job_script_finds_lockstep_by_the_same_lines():
     for script in others:
         assert preamble(script) == preamble(first), script.name
         assert script.with_suffix(".pbs").readlink().name == script.name
+
+
+@pytest.fixture
+def script(run, tmp_path):
+    """script(name, NAME=value...) -> what a copy of the job script prints in a folder below tmp_path where scontrol does not answer."""
+    (tmp_path / "work").mkdir()
+    fake(tmp_path, "scontrol", "exit 1\n")
+
+    def start(name, **variables):
+        copy = shutil.copy(SOURCE / "job_scripts" / name, tmp_path / "work/mine.slurm")
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        return run("bash", copy, cwd=tmp_path / "work", env={"SLURM_JOB_ID": "7", "LOCKSTEP_HOME": "", "PATH": path, **variables})
+    return start
+
+
+SAYS = 'echo "$LOCKSTEP_PROGRAM $*"\n'
+
+
+@pytest.mark.parametrize("kind", ["mine", "another's", "a link", "a folder", "a text"])
+def test_a_job_script_starts_only_your_own_programs_near_the_folder_of_submission(kind, script, tmp_path):
+    fake(tmp_path, "other", SAYS)
+    for name in ("build/release/bin/lockstep", "build/distributed_data_parallel"):
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "a link":
+            place.symlink_to(tmp_path / "other")
+        elif kind == "a folder":
+            place.mkdir()
+        else:
+            fake(place.parent, place.name, SAYS)
+        if kind == "another's":
+            os.chown(place, 65534, 65534) if os.getuid() == 0 else pytest.skip("only root makes files of others")
+        if kind == "a text":
+            place.chmod(0o644)
+    done = script("ddp.slurm")
+    assert (done.returncode, "../build/release/bin/lockstep job train" in done.stdout) == ((0, True) if kind == "mine" else (2, False)), done.output
+    done = script("distributed_data_parallel.slurm", LOCKSTEP_PROGRAM=str(tmp_path / "other"))
+    assert ("job run ../build/distributed_data_parallel" if kind == "mine" else "job train") in done.stdout, done.output
+
+
+def test_a_job_script_finds_the_program_of_its_home_before_others(script, tmp_path):
+    for folder in ("prefix/bin", "path"):
+        (tmp_path / folder).mkdir(parents=True)
+        fake(tmp_path / folder, "lockstep", SAYS)
+    path = f"{tmp_path / 'path'}:{tmp_path}:{os.environ['PATH']}"
+    for home, folder in ((f"{tmp_path}/prefix/share/lockstep/", "prefix/bin"), ("", "path")):
+        done = script("ddp.slurm", LOCKSTEP_HOME=home, PATH=path)
+        assert done.stdout.startswith(f"{tmp_path}/{folder}/lockstep job train"), done.output

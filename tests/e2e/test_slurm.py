@@ -32,11 +32,11 @@ def test_hostile_names_and_settings_survive(lab, sbatch, work):  # noqa: F811
 
 
 def test_a_copy_of_the_script_without_its_home_says_what_to_set(lab, work):  # noqa: F811
-    """It runs no program that somebody has put into the folder of submission."""
+    """It runs no link that somebody has put into the folder of submission."""
     shutil.copy(DDP, work / "mine.slurm")
     for folder in ("job_scripts/sites", "build/release/bin"):
         (work / folder).mkdir(parents=True)
-    executable(work / "build/release/bin/lockstep", "#!/bin/sh\n")
+    (work / "build/release/bin/lockstep").symlink_to("/bin/true")
     job = lab.submit("mine.slurm", "quick.yaml", cwd=work)
     assert lab.wait(job)["ExitCode"] == "2:0"
     said = log_of(work, job)

@@ -83,17 +83,20 @@ TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
   EXPECT_EQ(run("echo 'no kill' >&2; exit 1").out_of_memory, "");
 }
 
-// As mpirun 4.1 hangs after all ranks ran out of memory at their start. What LOCKSTEP_SETUP started runs on.
+// As mpirun 4.1 hangs after all ranks ran out of memory at their start. What LOCKSTEP_SETUP started runs on,
+// and so does a rank that has executed another program.
 TEST_F(Started, ALauncherThatOutlivesRanksWithoutARunIsKilledAlone) {
   const auto other = ::fork();
   if (other == 0) ::execlp("sleep", "sleep", "60", nullptr);
   const test::TempFolder folder;
-  const auto rank = folder.write("rank", "#!/bin/sh\nsleep 0.5\n");
+  const auto rank =
+      folder.write("rank", "#!/bin/sh\nsleep 0.5\nexec sh -c 'sleep 1.2; echo > \"$0.end\"' \"$0\"\n");
   std::filesystem::permissions(rank, std::filesystem::perms::owner_all);
   plan_.launcher.words = {"sh", "-c", "\"$0\"; exec sleep 60"};
   plan_.run_file = folder.path() / "run";
   plan_.patience = 0ms;
   EXPECT_EQ(run(rank).status, 128 + SIGKILL);
+  EXPECT_TRUE(std::filesystem::exists(rank + ".end"));
   EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
   ::kill(other, SIGKILL);
   ::waitpid(other, nullptr, 0);

@@ -18,6 +18,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+const auto kNotCancelled = [] { return false; };
+
 // Answers by the beginning of the command, and notes what was run.
 struct Fake {
   std::map<std::string, std::string> answers;  // "!" before a text: the command fails with it
@@ -112,16 +114,16 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
              {"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_slurm_job(environment, fake.command());
-  EXPECT_EQ(slurm->continue_run({}), "");
+  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
   EXPECT_EQ(fake.run.back(), "scancel 7_1.0 7_1.2");
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(slurm->continue_run({}), std::nullopt);
+  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), std::nullopt);
   fake.answers["squeue"] = "7 7+0\n8 7+1\n";  // the components of a heterogeneous job
-  slurm->continue_run({});
+  slurm->continue_run({}, kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
 }
 
@@ -171,7 +173,10 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     };
     const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
     EXPECT_TRUE(slurm->restarts_itself());
-    EXPECT_EQ(slurm->continue_run({}), "");
+    fake.answers["scontrol show job"] = job_text("RUNNING", 0);
+    EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
+    times.erase("requeue");
+    EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
     EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
@@ -193,9 +198,28 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
-    EXPECT_FALSE(slurm->continue_run({}) || slurm->reaches("n2"));
+    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches("n2"));
     EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
   }
+}
+
+TEST(Slurm, WaitsAsLongForAControllerThatIsDownTwice) {
+  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  bool is_down = true;
+  int asked = 0;
+  const auto run = [&](const Words&) {
+    ++asked;
+    return is_down ? refused("Unable to contact slurm controller")
+                   : base::Answer{base::Answer::left, 0, "", "", true};
+  };
+  const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
+  const auto asks = [&] { return asked = 0, slurm->daemon_port(), asked; };
+  EXPECT_GT(asks(), 1);
+  EXPECT_EQ(asks(), 1);  // all tries together
+  is_down = false;
+  slurm->times();
+  is_down = true;
+  EXPECT_GT(asks(), 1);
 }
 
 TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
@@ -282,6 +306,8 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   std::string script, more;
   const auto run = [&](const Words& words) {
     const auto command = words[0] == "env" ? words[3] : words[0];
+    if (words.back() == "silent") return base::Answer();
+    if (command == "qsub" && asked.contains("slow")) return kLate;
     if (command == "qsub") script = base::read_text(words.back());
     base::Answer answer{.end = base::Answer::left, .status = 162, .output = {}, .errors = {}, .whole = true};
     if (asked.insert(command).second) {
@@ -298,15 +324,24 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   const auto pbs = make_pbs_job(environment, run);
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
-  EXPECT_EQ(pbs->continue_run({}), "101.server");
+  EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
+  asked.erase("qsub");
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
   const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;
   EXPECT_EQ(pbs->submit_line({}), line);
   environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
   more = "    max_run_subjobs = 2\n";
-  EXPECT_EQ(pbs->continue_run({}), std::nullopt);
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  more = "";
+  environment["PBS_ARRAY_ID"] = "silent";
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  environment.erase("PBS_ARRAY_ID");
+  asked.insert("slow");
+  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), kPerhaps);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {

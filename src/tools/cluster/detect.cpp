@@ -74,6 +74,33 @@ Queue queue_of(const std::string& name, const Words& line) {
   return queue;
 }
 
+// Runs the scheduler's commands, and keeps the failures.
+class Queries {
+ public:
+  std::optional<std::string> ask(const Words& command) {
+    const auto answer = run_(command);
+    if (answer.good()) return answer.output;
+    if (answer.end == base::Answer::not_started) return std::nullopt;
+    const auto said = base::trimmed(answer.errors);
+    silent.push_back(format("{} failed, or did not answer within {} s{}", base::join(command, " "),
+                            kLimit.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
+    return std::nullopt;
+  }
+
+  std::optional<FoundSite> pbs() {
+    const auto queues = ask({"qstat", "-Q", "-f"});
+    if (!queues) return std::nullopt;
+    if (find_command("pbsnodes").empty()) silent.emplace_back("pbsnodes is not installed here");
+    return read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
+  }
+
+  Words silent;
+
+ private:
+  static constexpr std::chrono::seconds kLimit{10};
+  RunCommand run_ = real_commands(kLimit);
+};
+
 }  // namespace
 
 FoundSite read_pbs(const std::string& queues, const std::string& server, const std::string& nodes) {
@@ -134,42 +161,6 @@ FoundSite read_sinfo(const std::string& text) {
   return found;
 }
 
-namespace {
-
-// Runs the scheduler's commands, and keeps the failures.
-class Queries {
- public:
-  std::optional<std::string> ask(const Words& command) {
-    const auto answer = run_(command);
-    if (answer.good()) return answer.output;
-    if (answer.end == base::Answer::not_started) return std::nullopt;
-    const auto said = base::trimmed(answer.errors);
-    silent.push_back(format("{} failed, or did not answer within {} s{}", base::join(command, " "),
-                            kLimit.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
-    return std::nullopt;
-  }
-
-  std::optional<FoundSite> slurm() {
-    const auto text = ask({"sinfo", "-h", "-o", kSinfoFormat});
-    return text ? std::optional(read_sinfo(*text)) : std::nullopt;
-  }
-
-  std::optional<FoundSite> pbs() {
-    const auto queues = ask({"qstat", "-Q", "-f"});
-    if (!queues) return std::nullopt;
-    if (find_command("pbsnodes").empty()) silent.emplace_back("pbsnodes is not installed here");
-    return read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
-  }
-
-  Words silent;
-
- private:
-  static constexpr std::chrono::seconds kLimit{10};
-  RunCommand run_ = real_commands(kLimit);
-};
-
-}  // namespace
-
 std::string as_yaml(const FoundSite& found) {
   std::string text =
       "# Proposed by lockstep site detect. It cannot detect whether jobs need an account, modules, file "
@@ -200,7 +191,8 @@ std::string detect_site(const std::string& scheduler) {
     check_scheduler(scheduler, "lockstep site detect", "use --scheduler slurm or --scheduler pbs");
   Queries queries;
   std::optional<FoundSite> found;
-  if (scheduler != "pbs") found = queries.slurm();
+  const Words sinfo = {"sinfo", "-h", "-o", kSinfoFormat};
+  if (const auto text = scheduler == "pbs" ? std::nullopt : queries.ask(sinfo)) found = read_sinfo(*text);
   if (!found && scheduler != "slurm") found = queries.pbs();
   if (!found)
     throw Error(

@@ -21,6 +21,93 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
+std::string search_path() {
+  const char* path = std::getenv("PATH");
+  return path ? path : "/usr/bin:/bin";
+}
+
+// PBS is often not on PATH
+std::string pbs_folder() {
+  const char* pbs = std::getenv("PBS_EXEC");
+  return std::string(pbs && *pbs ? pbs : "/opt/pbs") + "/bin";
+}
+
+// Bare where PATH leads to it.
+std::string command_word(const std::string& name) {
+  const auto path = find_command(name);
+  return path.starts_with(pbs_folder()) ? path : name;
+}
+
+std::string of_cluster(const Scheduler& scheduler) {
+  return scheduler.cluster.empty() ? "" : "--clusters=" + quoted(scheduler.cluster) + " ";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// also "CANCELLED by 1000"
+bool is_final(const std::string& state) {
+  static const Words kFinal = {"BOOT_FAIL*", "CANCELLED*", "COMPLETED*", "DEADLINE*",     "FAILED*",
+                               "NODE_FAIL*", "PREEMPTED*", "TIMEOUT*",   "OUT_OF_MEMORY*"};
+  return base::is_among(state, kFinal);
+}
+
+std::string trouble_of(const char* command, const base::Answer& answer) {
+  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
+  if (answer.end == base::Answer::late) return format("{} timed out", command);
+  return format("{} exited with {}: {}", command, answer.status,
+                base::printable(base::trimmed(answer.errors), 300));
+}
+
+Words for_cluster(const Scheduler& scheduler, Words words) {
+  if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
+  return words;
+}
+
+// sbatch must not see what a job around this process has set for itself; and it gives a variable more weight
+// than the script, so it sees only SBATCH_* that neither lockstep's options nor its directives set.
+const Words kOfAJob = {
+    "SQUEUE_*",     "SLURM_ARRAY_*",  "LOCKSTEP_RESTART",     "SLURM_CPUS_*",        "SLURM_GPUS*",
+    "SLURM_JOBID",  "SLURM_JOB_*",    "SLURM_LOCALID",        "SLURM_MEM_PER_*",     "SLURM_NNODES",
+    "SLURM_NODEID", "SLURM_NODELIST", "SLURM_NPROCS",         "SLURM_NTASKS*",       "SLURM_PROCID",
+    "SLURM_STEP*",  "SLURM_SUBMIT_*", "SLURM_TASKS_PER_NODE", "SLURM_RESTART_COUNT", "SLURM_TRES_PER_TASK"};
+const Words kAllowed = {"SBATCH_CONSTRAINT", "SBATCH_EXPORT", "SBATCH_RESERVATION"};
+
+Words variables_to_drop(const Scheduler& scheduler) {
+  Words names;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    const bool is_option = name.starts_with("SBATCH_") && !base::is_among(name, kAllowed);
+    const bool is_prefix = name == "PBS_DPREFIX";  // the mark of directives
+    if (scheduler.slurm() ? is_option || base::is_among(name, kOfAJob) : is_prefix) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// 7, 7;cluster, 7.server, 7[].server; not a date or a percentage in a banner
+bool is_id(const std::string& word) {
+  const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
+  if (digits == 0) return false;
+  if (digits < word.size() && std::string_view(";.[").find(word[digits]) == std::string_view::npos)
+    return false;
+  return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
+}
+
+// The last line that is an id: a site may print a banner.
+Submitted id_in(const std::string& output) {
+  const auto lines = base::split(output, '\n');
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const auto word = base::trimmed(*line);
+    if (!is_id(word)) continue;
+    const auto sign = std::min(word.find(';'), word.size());  // sbatch --parsable: ID;CLUSTER
+    return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string quoted(const std::string& text) {
@@ -50,31 +137,6 @@ std::string quoted(const Words& words) {
 }
 
 // ---- commands, ids and logs ----
-
-namespace {
-
-std::string search_path() {
-  const char* path = std::getenv("PATH");
-  return path ? path : "/usr/bin:/bin";
-}
-
-// PBS is often not on PATH
-std::string pbs_folder() {
-  const char* pbs = std::getenv("PBS_EXEC");
-  return std::string(pbs && *pbs ? pbs : "/opt/pbs") + "/bin";
-}
-
-// Bare where PATH leads to it.
-std::string command_word(const std::string& name) {
-  const auto path = find_command(name);
-  return path.starts_with(pbs_folder()) ? path : name;
-}
-
-std::string of_cluster(const Scheduler& scheduler) {
-  return scheduler.cluster.empty() ? "" : "--clusters=" + quoted(scheduler.cluster) + " ";
-}
-
-}  // namespace
 
 void check_scheduler(const std::string& name, const std::string& where, const std::string& hint) {
   if (name == "pbs" || name == "slurm") return;
@@ -141,33 +203,6 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
     return base::ask(std::move(program), limit);
   };
 }
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// also "CANCELLED by 1000"
-bool is_final(const std::string& state) {
-  static const Words kFinal = {"BOOT_FAIL*", "CANCELLED*", "COMPLETED*", "DEADLINE*",     "FAILED*",
-                               "NODE_FAIL*", "PREEMPTED*", "TIMEOUT*",   "OUT_OF_MEMORY*"};
-  return base::is_among(state, kFinal);
-}
-
-std::string trouble_of(const char* command, const base::Answer& answer) {
-  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
-  if (answer.end == base::Answer::late) return format("{} timed out", command);
-  return format("{} exited with {}: {}", command, answer.status,
-                base::printable(base::trimmed(answer.errors), 300));
-}
-
-Words for_cluster(const Scheduler& scheduler, Words words) {
-  if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
-  return words;
-}
-
-}  // namespace
 
 StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
   if (!scheduler.slurm()) {
@@ -293,53 +328,6 @@ int64_t seconds_in(const std::string& time) {
 }
 
 // ---- submission ----
-
-namespace {
-
-// sbatch must not see what a job around this process has set for itself; and it gives a variable more weight
-// than the script, so it sees only SBATCH_* that neither lockstep's options nor its directives set.
-const Words kOfAJob = {
-    "SQUEUE_*",     "SLURM_ARRAY_*",  "LOCKSTEP_RESTART",     "SLURM_CPUS_*",        "SLURM_GPUS*",
-    "SLURM_JOBID",  "SLURM_JOB_*",    "SLURM_LOCALID",        "SLURM_MEM_PER_*",     "SLURM_NNODES",
-    "SLURM_NODEID", "SLURM_NODELIST", "SLURM_NPROCS",         "SLURM_NTASKS*",       "SLURM_PROCID",
-    "SLURM_STEP*",  "SLURM_SUBMIT_*", "SLURM_TASKS_PER_NODE", "SLURM_RESTART_COUNT", "SLURM_TRES_PER_TASK"};
-const Words kAllowed = {"SBATCH_CONSTRAINT", "SBATCH_EXPORT", "SBATCH_RESERVATION"};
-
-Words variables_to_drop(const Scheduler& scheduler) {
-  Words names;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text = *entry;
-    const std::string name(text.substr(0, text.find('=')));
-    const bool is_option = name.starts_with("SBATCH_") && !base::is_among(name, kAllowed);
-    const bool is_prefix = name == "PBS_DPREFIX";  // the mark of directives
-    if (scheduler.slurm() ? is_option || base::is_among(name, kOfAJob) : is_prefix) names.push_back(name);
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-// 7, 7;cluster, 7.server, 7[].server; not a date or a percentage in a banner
-bool is_id(const std::string& word) {
-  const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  if (digits == 0) return false;
-  if (digits < word.size() && std::string_view(";.[").find(word[digits]) == std::string_view::npos)
-    return false;
-  return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
-}
-
-// The last line that is an id: a site may print a banner.
-Submitted id_in(const std::string& output) {
-  const auto lines = base::split(output, '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const auto word = base::trimmed(*line);
-    if (!is_id(word)) continue;
-    const auto sign = std::min(word.find(';'), word.size());  // sbatch --parsable: ID;CLUSTER
-    return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
-  }
-  return {};
-}
-
-}  // namespace
 
 SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path) {
   SubmitCommand command{{command_word(scheduler.slurm() ? "sbatch" : "qsub")}, variables_to_drop(scheduler)};

@@ -160,15 +160,6 @@ KnownSite known_site_at(const fs::path& path) {
   return known;
 }
 
-[[noreturn]] void unknown_site(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& known : known_sites()) names.push_back(known.name);
-  throw InputError(format("there is no site {}", base::printable(name)),
-                   "looked for in " + base::join(site_folders(), ", "),
-                   base::did_you_mean(base::nearest(name, names).value_or("")) +
-                       "sites: " + base::join(names, ", ") + "; or give the path of a file");
-}
-
 }  // namespace
 
 std::vector<std::string> site_folders() {
@@ -189,7 +180,12 @@ Site load_site(const std::string& name_or_path) {
     if (name_or_path.empty() || !fs::exists(path, error)) continue;
     return read_site_file(path.string());
   }
-  unknown_site(name_or_path);
+  std::vector<std::string> names;
+  for (const auto& known : known_sites()) names.push_back(known.name);
+  throw InputError(format("there is no site {}", base::printable(name_or_path)),
+                   "looked for in " + base::join(site_folders(), ", "),
+                   base::did_you_mean(base::nearest(name_or_path, names).value_or("")) +
+                       "sites: " + base::join(names, ", ") + "; or give the path of a file");
 }
 
 std::vector<KnownSite> known_sites() {

@@ -50,6 +50,34 @@ int64_t gpus_in(const std::string& list) {
   return std::ranges::count_if(parts, [](const std::string& part) { return !part.empty(); });
 }
 
+// The variable, or those of all components of a heterogeneous job.
+std::string of_all_components(const Environment& environment, int64_t components, const std::string& name,
+                              const std::string& otherwise) {
+  if (components == 1) return value(environment, name, otherwise);
+  std::string list;
+  for (int64_t i = 0; i < components; ++i)
+    list += (i > 0 ? "," : "") + value(environment, format("{}_HET_GROUP_{}", name, i), otherwise);
+  return list;
+}
+
+// exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 hosts.
+std::map<std::string, Node> chunks_by_host(const Environment& record) {
+  std::map<std::string, Node> hosts;
+  const auto names = base::split(value(record, "exec_host"), '+');
+  const auto chunks = base::split(value(record, "exec_vnode"), ')');
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const auto name = i < names.size() ? short_name(names[i]) : "";
+    auto& host = hosts.try_emplace(name, Node{"", 0, 0, 0}).first->second;
+    auto text = chunks[i];
+    std::ranges::replace(text, '+', ':');
+    for (const auto& word : base::split(text, ':')) {
+      if (word.starts_with("ncpus=")) host.cpus += config::parse_int(word.substr(6)).value_or(0);
+      if (word.starts_with("ngpus=")) host.gpus += config::parse_int(word.substr(6)).value_or(0);
+    }
+  }
+  return hosts;
+}
+
 }  // namespace
 
 int64_t count(const Environment& environment, const std::string& name, int64_t otherwise, int64_t least) {
@@ -122,20 +150,6 @@ int64_t threads_per_core(const Environment& settings, int64_t counted, const std
 
 // ---- Slurm ----
 
-namespace {
-
-// The variable, or those of all components of a heterogeneous job.
-std::string of_all_components(const Environment& environment, int64_t components, const std::string& name,
-                              const std::string& otherwise) {
-  if (components == 1) return value(environment, name, otherwise);
-  std::string list;
-  for (int64_t i = 0; i < components; ++i)
-    list += (i > 0 ? "," : "") + value(environment, format("{}_HET_GROUP_{}", name, i), otherwise);
-  return list;
-}
-
-}  // namespace
-
 Allocation slurm_allocation(const Environment& environment, const std::vector<std::string>& names,
                             int64_t threads) {
   Allocation given;
@@ -169,28 +183,6 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
 }
 
 // ---- PBS ----
-
-namespace {
-
-// exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) has an entry for each chunk, exec_host=n1/0*2+n1/1*2 hosts.
-std::map<std::string, Node> chunks_by_host(const Environment& record) {
-  std::map<std::string, Node> hosts;
-  const auto names = base::split(value(record, "exec_host"), '+');
-  const auto chunks = base::split(value(record, "exec_vnode"), ')');
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const auto name = i < names.size() ? short_name(names[i]) : "";
-    auto& host = hosts.try_emplace(name, Node{"", 0, 0, 0}).first->second;
-    auto text = chunks[i];
-    std::ranges::replace(text, '+', ':');
-    for (const auto& word : base::split(text, ':')) {
-      if (word.starts_with("ncpus=")) host.cpus += config::parse_int(word.substr(6)).value_or(0);
-      if (word.starts_with("ngpus=")) host.gpus += config::parse_int(word.substr(6)).value_or(0);
-    }
-  }
-  return hosts;
-}
-
-}  // namespace
 
 Allocation pbs_allocation(const Environment& environment, const Environment& record,
                           const std::vector<std::string>& node_file, int64_t threads) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -349,18 +350,24 @@ class Job {
     if (!keeps_run_file_ && !job_->may_restart(signals_.stop)) fs::remove(run_file_, none_);
   }
 
+  // Also if the scheduler does not tell.
+  bool is_cancelled() {
+    note_signals();
+    const auto answer = job_->was_cancelled(signals_.stop);
+    if (!answer.value_or(true)) return false;
+    say(answer ? "cancelled, with a checkpoint: it stays stopped"
+               : "the scheduler does not tell whether the job was cancelled: it stays stopped");
+    if (is_chain_) fs::remove(run_file_, none_);
+    return true;
+  }
+
   int continue_run() {
     if (job_->restarts_itself()) {
       say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (const auto is_cancelled = job_->was_cancelled(signals_.stop); is_cancelled.value_or(true)) {
-      say(is_cancelled ? "cancelled, with a checkpoint: it stays stopped"
-                       : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-      if (is_chain_) fs::remove(run_file_, none_);
-      return stay_stopped();
-    }
+    if (is_cancelled()) return stay_stopped();
     if (is_chain_) {
       say("stopped early; the next link of the chain continues");
       return kStoppedEarly;
@@ -379,11 +386,14 @@ class Job {
       if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
     }
     settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
-    const auto next = job_->continue_run(settings);
+    bool was_cancelled = false;  // while the scheduler was busy or down
+    const auto next = job_->continue_run(settings, [&] { return was_cancelled = is_cancelled(); });
     if (!next) {
-      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
+      if (!was_cancelled)
+        say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
       return stay_stopped();
     }
+    if (*next == kPerhaps) return kStoppedEarly;
     if (next->empty()) {
       restarts_ = true;
       return kDone;
@@ -415,28 +425,34 @@ class Job {
     return names;
   }
 
-  // 16 at once: each may take 30 s, and is work for the scheduler.
-  static std::vector<char> ask_all(size_t count, const std::function<char(size_t)>& ask) {
+  // One after the other if there is no thread.
+  static std::vector<char> ask_all(size_t count, size_t at_once, const std::function<char(size_t)>& ask) {
     std::vector<char> answers;
     while (answers.size() < count) {
       std::vector<std::future<char>> batch;
-      for (size_t i = answers.size(); i < count && batch.size() < 16; ++i)
-        batch.push_back(std::async(std::launch::async, ask, i));
+      for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
+        batch.push_back(std::async(ask, i));
       for (auto& answer : batch) answers.push_back(answer.get());
     }
     return answers;
   }
 
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason.
+  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
-    const auto answered =
-        ask_all(names.size(), [&](size_t i) { return port == 0 || answers(names[i], port, node_timeout_); });
+    const auto answered = ask_all(names.size(), names.size(), [&](size_t i) {
+      return port == 0 || answers(names[i], port, node_timeout_);
+    });
     const bool none_answered = std::ranges::count(answered, true) == 0;
-    const auto alive = ask_all(names.size(), [&](size_t i) {
-      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(answered[i]);
+    std::atomic<bool> is_silent = false;
+    // 16 at once: each may take 30 s, and is work for the scheduler
+    const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
+      if (is_silent || !(answered[i] || none_answered)) return answered[i];
+      const auto reached = job_->reaches(names[i]);
+      if (!reached) is_silent = true;
+      return reached.value_or(answered[i]);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)

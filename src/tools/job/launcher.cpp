@@ -203,14 +203,10 @@ Launcher choose_launcher(const Start& start, Environment& environment, const Run
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
   Builder builder(start, environment, run);
   if (command == "srun") return {builder.srun(), true};
-  switch (const auto family = family_of(command, run)) {
-    case Family::pals:
-      return {builder.pals(command)};
-    case Family::hydra:
-      return {builder.hydra(command)};
-    default:
-      return {builder.open_mpi(command, family == Family::open_mpi_5)};
-  }
+  const auto family = family_of(command, run);
+  if (family == Family::pals) return {builder.pals(command)};
+  if (family == Family::hydra) return {builder.hydra(command)};
+  return {builder.open_mpi(command, family == Family::open_mpi_5)};
 }
 
 }  // namespace lockstep::job

@@ -2,6 +2,7 @@
 // The batch job that this process runs in: its allocation, its scheduler, and the command that starts ranks.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,6 +78,8 @@ struct StopSignal {
   int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
 };
 
+constexpr const char* kPerhaps = "?";
+
 /// This job, as Slurm or PBS sees it.
 class OwnJob {
  public:
@@ -102,9 +105,11 @@ class OwnJob {
   virtual std::optional<bool> was_cancelled(const StopSignal& stop) = 0;
   /// The scheduler may restart the job after this stop, which only a later start can tell.
   virtual bool may_restart(const StopSignal&) { return false; }
-  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. Returns the id of
-  /// the new job, empty if the same job starts again, or nothing if the scheduler refuses.
-  virtual std::optional<std::string> continue_run(const Environment& settings) = 0;
+  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_cancelled` is
+  /// asked before each try. Returns the id of the new job, kPerhaps if there may be one, empty if the same
+  /// job starts again, or nothing.
+  virtual std::optional<std::string> continue_run(const Environment& settings,
+                                                  const std::function<bool()>& is_cancelled) = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.

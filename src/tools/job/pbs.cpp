@@ -29,7 +29,7 @@ class PbsJob : public OwnJob {
   std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    read_record();
+    record_ = record_of(id());
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(cluster::qstat_fields(node), "resources_available.ncpus", 0);
@@ -94,16 +94,20 @@ class PbsJob : public OwnJob {
     return stop.signal == SIGTERM && value(record_, "Rerunable") != "False" && !was_deleted(record_now());
   }
 
-  std::optional<std::string> continue_run(const Environment& settings) override {
-    if (record_.empty()) read_record();  // the server may have been busy before
+  std::optional<std::string> continue_run(const Environment& settings,
+                                          const std::function<bool()>& is_cancelled) override {
+    if (record_.empty()) record_ = record_of(id());  // the server may have been busy before
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
       return std::nullopt;
     }
+    // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
-    const auto fields = [&] { return cluster::qstat_fields(run({"qstat", "-f", array}).output); };
-    if (!array.empty() && fields().contains("max_run_subjobs")) {  // the new job would not count
-      log::warning("the array limits how many of its tasks run at once, so this task is not resubmitted");
+    const auto fields = array.empty() ? record_ : record_of(array);
+    if (fields.empty() || fields.contains("max_run_subjobs")) {
+      log::warning(format("{}, so this task is not resubmitted",
+                          fields.empty() ? "qstat -f did not describe the array, which may have a limit"
+                                         : "the array limits how many of its tasks run at once"));
       return std::nullopt;
     }
     const auto script = get("LOCKSTEP_SCRIPT");
@@ -125,19 +129,20 @@ class PbsJob : public OwnJob {
     const auto options = qsub_options(record_, environment_, restart);
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(file);
-    auto answer = run(words);
-    // while the server restarts
-    for (int tries = 0; tries < 60 && answer.errors.find("cannot connect") != std::string::npos; ++tries) {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+    base::Answer answer;
+    for (int tries = 0; tries < 60; ++tries) {  // while the server restarts
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+      if (is_cancelled()) return std::nullopt;
       answer = run(words);
+      if (answer.errors.find("cannot connect") == std::string::npos) break;
     }
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
-    log::warning(answer.end == base::Answer::late
-                     ? "qsub timed out and may have submitted the job: look with qselect -N " + options[1] +
-                           " before you submit again"
-                     : "qsub: " + base::printable(base::trimmed(answer.errors), 300));
-    return std::nullopt;
+    const bool is_late = answer.end == base::Answer::late;
+    log::warning(is_late ? "qsub timed out and may have submitted the job: look with qselect -N " +
+                               options[1] + " before you submit again"
+                         : "qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    return is_late ? std::optional<std::string>(kPerhaps) : std::nullopt;
   }
 
   int daemon_port() override { return 15003; }  // of pbs_mom
@@ -173,12 +178,12 @@ class PbsJob : public OwnJob {
   Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
 
   // Without it a restarted job would neither find its own run nor ask for the same resources.
-  void read_record() {
-    for (int tries = 0; tries < 3 && record_.empty(); ++tries) {
-      if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-      const auto answer = run({"qstat", "-f", id()});
-      record_ = cluster::qstat_fields(answer.output);
-      if (answer.end == base::Answer::not_started) return;
+  Environment record_of(const std::string& job) const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run({"qstat", "-f", job});
+      auto fields = cluster::qstat_fields(answer.output);
+      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      std::this_thread::sleep_for(std::chrono::seconds(2));
     }
   }
 
@@ -203,30 +208,6 @@ class PbsJob : public OwnJob {
   Environment record_;
   std::unique_ptr<base::TemporaryFolder> nodes_;
 };
-
-}  // namespace
-
-std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
-  return std::make_unique<PbsJob>(environment, std::move(run));
-}
-
-std::string with_settings(const std::string& script, const Environment& settings) {
-  const std::string begin = "# lockstep: settings of the job before\n",
-                    end = "# lockstep: end of the settings\n";
-  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
-  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
-    text.erase(from, to + end.size() - from);
-  for (const auto& [name, setting] : settings)
-    block += format("export {}={}\n", name, cluster::quoted(setting));
-  size_t command = 0;
-  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
-    if (text[start] != '#' && text[start] != '\n') break;
-    command = text.find('\n', start) + 1;
-  }
-  return text.insert(command, block + end);
-}
-
-namespace {
 
 // Options of qsub, and their fields of qstat -f.
 constexpr const char* kOptions =
@@ -275,6 +256,26 @@ void add_outputs(const Environment& record, const std::string& job, int64_t rest
 }
 
 }  // namespace
+
+std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run) {
+  return std::make_unique<PbsJob>(environment, std::move(run));
+}
+
+std::string with_settings(const std::string& script, const Environment& settings) {
+  const std::string begin = "# lockstep: settings of the job before\n",
+                    end = "# lockstep: end of the settings\n";
+  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
+  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
+    text.erase(from, to + end.size() - from);
+  for (const auto& [name, setting] : settings)
+    block += format("export {}={}\n", name, cluster::quoted(setting));
+  size_t command = 0;
+  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
+    if (text[start] != '#' && text[start] != '\n') break;
+    command = text.find('\n', start) + 1;
+  }
+  return text.insert(command, block + end);
+}
 
 std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
                                       int64_t restart) {

@@ -40,6 +40,13 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
+// 2^62 and above is no limit.
+std::string gigabytes_in(const fs::path& file) {
+  const auto number = base::number_in(base::first_line(file));
+  if (!number || *number >= (1LL << 62)) return "unknown";
+  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
+}
+
 }  // namespace
 
 void say(const std::string& text) {
@@ -74,18 +81,8 @@ std::string folder_in(const std::string& run_file) {
   return run_file.empty() ? "" : base::first_line(run_file);
 }
 
-namespace {
-
-// 2^62 and above is no limit.
-std::string gigabytes_in(const fs::path& file) {
-  const auto number = base::number_in(base::first_line(file));
-  if (!number || *number >= (1LL << 62)) return "unknown";
-  return format("{:.2f} GiB", static_cast<double>(*number) / (1 << 30));
-}
-
-}  // namespace
-
-std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name) {
+std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name,
+                               const std::vector<pid_t>& known) {
   std::map<pid_t, std::vector<pid_t>> children;
   std::map<pid_t, std::string> names;
   std::error_code none;
@@ -107,7 +104,8 @@ std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::stri
     for (const auto child : children[parent]) {
       if (std::ranges::count(others, child) > 0) continue;
       open.push_back(child);
-      if (name.empty() || names[child] == name.substr(0, 15)) found.push_back(child);
+      if (name.empty() || names[child] == name.substr(0, 15) || std::ranges::count(known, child) > 0)
+        found.push_back(child);
     }
   }
   return found;
@@ -294,8 +292,9 @@ class RanksRun {
       for (const auto rank : local_ranks()) ::kill(rank, signal);
   }
 
-  std::vector<pid_t> local_ranks() const {
-    return descendants(signals_.others, fs::path(plan_.words[0]).filename().string());
+  // Also those that have changed their name: a script that executes another program.
+  const std::vector<pid_t>& local_ranks() {
+    return ranks_ = descendants(signals_.others, fs::path(plan_.words[0]).filename().string(), ranks_);
   }
 
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
@@ -333,6 +332,7 @@ class RanksRun {
   OwnJob& job_;
   JobSignals& signals_;
   RanksPlan plan_;
+  std::vector<pid_t> ranks_;  // on this node, as seen last
   std::string last_line_, memory_line_;
   base::Descriptor errors_;
   pid_t child_ = -1;

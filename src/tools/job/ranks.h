@@ -60,8 +60,9 @@ struct RanksEnd {
   bool is_guess = false;           ///< the job's end may have another reason
 };
 
-/// The processes below this one except those of `others`: all, or those with the name.
-std::vector<pid_t> descendants(const std::vector<pid_t>& others = {}, const std::string& name = "");
+/// The processes below this one except those of `others`: all, or those that have the name or are `known`.
+std::vector<pid_t> descendants(const std::vector<pid_t>& others = {}, const std::string& name = "",
+                               const std::vector<pid_t>& known = {});
 
 /// What a job's starts of ranks have in common.
 struct JobSignals {

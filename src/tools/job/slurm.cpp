@@ -99,8 +99,10 @@ class SlurmJob : public OwnJob {
     return value(fields, "Reason") != "TimeLimit" && (preempted == "None" || preempted == "Unknown");
   }
 
-  std::optional<std::string> continue_run(const Environment&) override {
-    const auto answer = ask_again({"scontrol", "requeue", own_name()});
+  std::optional<std::string> continue_run(const Environment&,
+                                          const std::function<bool()>& is_cancelled) override {
+    const auto answer =
+        ask_again({"scontrol", "requeue", own_name()}, [&] { return restarts_itself() || is_cancelled(); });
     if (answer.good() || restarts_itself()) return "";
     log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return std::nullopt;
@@ -178,6 +180,13 @@ class SlurmJob : public OwnJob {
   }
 
  private:
+  // sacct asks the database, the others the controller.
+  base::Answer run(const std::vector<std::string>& words) const {
+    const auto answer = OwnJob::run(words);
+    if (answer.good() && words[0] != "sacct") down_since_ = Clock::time_point{};
+    return answer;
+  }
+
   static int64_t number_after(const std::string& text, const std::string& name) {
     std::smatch found;
     const bool is_there = std::regex_search(text, found, std::regex(name + " *= *([0-9]+)"));
@@ -185,11 +194,15 @@ class SlurmJob : public OwnJob {
   }
 
   // Waits ten seconds for a controller that does not know its nodes yet, or a database that does not know the
-  // job, and five minutes for a controller that is down: all commands together, until it answers one.
-  base::Answer ask_again(const std::vector<std::string>& words) const {
+  // job, and five minutes for a controller that is down: all commands together, until it answers one. Returns
+  // the last answer if `is_over` before the next try.
+  base::Answer ask_again(const std::vector<std::string>& words,
+                         const std::function<bool()>& is_over = {}) const {
     const auto start = Clock::now();
+    base::Answer answer;
     for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
-      const auto answer = run(words);
+      if (is_over && is_over()) return answer;
+      answer = run(words);
       const auto says = [&](const char* part) { return answer.errors.find(part) != std::string::npos; };
       const bool is_late = answer.end == base::Answer::late;
       const bool is_down = (is_late && words[0] != "srun") || says("Unable to contact");
