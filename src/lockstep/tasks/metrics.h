@@ -79,7 +79,7 @@ class NumberMetrics : public Metrics {
   std::vector<std::pair<std::string, double>> values() const override;
   std::string report() const override;
   /// Labels and predictions of some samples in the label's unit: double [at most 500, 2].
-  at::Tensor points() const { return points_ * scale_.std + scale_.mean; }
+  at::Tensor points() const { return points_.mul(scale_.std).add(scale_.mean); }
 
  private:
   at::Tensor sums_;    // double: samples, squared and absolute errors, loss, its weight, labels, squares
