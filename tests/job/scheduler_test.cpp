@@ -44,9 +44,9 @@ struct Fake {
 // The last task of an array: the answer has one paragraph for each task.
 std::string job_text(const std::string& state, int restarts,
                      const std::string& more = "Reason=None PreemptTime=None") {
-  return "JobId=6 ArrayJobId=7 JobName=x\n   JobState=COMPLETING Reason=None\n   Restarts=9 "
+  return "JobId=6 ArrayJobId=7 ArrayTaskId=0 JobName=x\n   JobState=COMPLETING Reason=None\n   Restarts=9 "
          "PreemptTime=Unknown\n\n"
-         "JobId=7 ArrayJobId=7 JobName=x JobState=odd\n   JobState=" +
+         "JobId=7 ArrayJobId=7 ArrayTaskId=1 JobName=x JobState=odd\n   JobState=" +
          state + "\n   Restarts=" + std::to_string(restarts) + " " + more + "\n";
 }
 
@@ -110,8 +110,7 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
 // The id of an array's last task is that of the whole array.
 TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   Environment environment = {{"SLURM_JOB_ID", "7"}};
-  Fake fake{{{"squeue", "6 7_0\n7 7_1\n"},
-             {"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
+  Fake fake{{{"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_slurm_job(environment, fake.command());
   EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
@@ -122,9 +121,13 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
   EXPECT_EQ(slurm->continue_run({}, kNotCancelled), std::nullopt);
-  fake.answers["squeue"] = "7 7+0\n8 7+1\n";  // the components of a heterogeneous job
+  fake.answers["scontrol show job"] = "JobId=7 HetJobId=7 JobName=x\n   JobState=RUNNING\n";
   slurm->continue_run({}, kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
+  fake.answers["scontrol show job"] = "!Slurm is busy";
+  environment.insert({{"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}});
+  slurm->joules();
+  EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
 }
 
 TEST(Slurm, WarnsAShortJobAtItsBegin) {

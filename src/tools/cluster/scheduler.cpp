@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -194,6 +195,7 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
   return [limit](const Words& words) {
     base::Program program{
         .argv = words, .settings = {"PATH=" + search_path() + ":" + pbs_folder()}, .apart = true};
+    program.blocked = {SIGTERM, SIGUSR1, SIGUSR2};  // PBS sends them to all processes of a job
     // a user's formats and filters would change the output, and a step for a query is not one of the job's
     program.without = {"SQUEUE_*",       "SINFO_*",           "SCONTROL_*",    "SLURM_BITSTR_LEN",
                        "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_NTASKS*", "SLURM_NPROCS",

@@ -357,7 +357,7 @@ class Job {
     if (!answer.value_or(true)) return false;
     say(answer ? "cancelled, with a checkpoint: it stays stopped"
                : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-    if (is_chain_) fs::remove(run_file_, none_);
+    if (is_chain_ && answer) fs::remove(run_file_, none_);
     return true;
   }
 
@@ -449,10 +449,11 @@ class Job {
     std::atomic<bool> is_silent = false;
     // 16 at once: each may take 30 s, and is work for the scheduler
     const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      if (is_silent || !(answered[i] || none_answered)) return answered[i];
+      const bool may_live = answered[i] || none_answered;
+      if (is_silent || !may_live) return may_live;
       const auto reached = job_->reaches(names[i]);
       if (!reached) is_silent = true;
-      return reached.value_or(answered[i]);
+      return reached.value_or(may_live);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)

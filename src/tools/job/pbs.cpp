@@ -79,8 +79,9 @@ class PbsJob : public OwnJob {
   // PBS sends SIGTERM for a qdel, a pre-emption and the walltime. The clock tells the last one apart, unless
   // the job was suspended or its walltime changed, so PBS must confirm it. Its own count of seconds may lag.
   std::optional<bool> was_cancelled(const StopSignal& stop) override {
+    if (stop.signal == SIGTERM && record_.empty()) record_ = record_of(id());
     if (stop.signal != SIGTERM || !is_past_walltime(stop)) return stop.signal == SIGTERM;
-    const auto fields = record_now();
+    const auto fields = record_of(id());
     if (fields.empty()) return std::nullopt;
     const auto seconds = [&](const char* name) { return cluster::seconds_in(value(fields, name)); };
     return was_deleted(fields) ||
@@ -96,14 +97,14 @@ class PbsJob : public OwnJob {
 
   std::optional<std::string> continue_run(const Environment& settings,
                                           const std::function<bool()>& is_cancelled) override {
-    if (record_.empty()) record_ = record_of(id());  // the server may have been busy before
+    if (record_.empty()) record_ = record_of(id(), 30);
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
       return std::nullopt;
     }
     // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
-    const auto fields = array.empty() ? record_ : record_of(array);
+    const auto fields = array.empty() ? record_ : record_of(array, 30);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
       log::warning(format("{}, so this task is not resubmitted",
                           fields.empty() ? "qstat -f did not describe the array, which may have a limit"
@@ -132,7 +133,7 @@ class PbsJob : public OwnJob {
     base::Answer answer;
     for (int tries = 0; tries < 60; ++tries) {  // while the server restarts
       if (tries > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-      if (is_cancelled()) return std::nullopt;
+      if ((tries > 0 || !array.empty()) && is_cancelled()) return std::nullopt;
       answer = run(words);
       if (answer.errors.find("cannot connect") == std::string::npos) break;
     }
@@ -149,8 +150,7 @@ class PbsJob : public OwnJob {
 
   std::optional<bool> reaches(const std::string& node) override {
     const auto answer = run({"pbs_tmrsh", node, "true"});
-    if (answer.end == base::Answer::not_started) return std::nullopt;
-    return answer.good();
+    return answer.end == base::Answer::not_started ? std::optional<bool>() : answer.good();
   }
 
   std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) override {
@@ -178,11 +178,11 @@ class PbsJob : public OwnJob {
   Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
 
   // Without it a restarted job would neither find its own run nor ask for the same resources.
-  Environment record_of(const std::string& job) const {
+  Environment record_of(const std::string& job, int most = 3) const {  // 30 tries take a minute
     for (int tries = 1;; ++tries) {
       const auto answer = run({"qstat", "-f", job});
       auto fields = cluster::qstat_fields(answer.output);
-      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      if (!fields.empty() || tries == most || answer.end == base::Answer::not_started) return fields;
       std::this_thread::sleep_for(std::chrono::seconds(2));
     }
   }

@@ -223,12 +223,9 @@ class SlurmJob : public OwnJob {
     bool is_ours = false;
     const std::vector<std::string> words = {"scontrol", "show", "job", id()};
     for (const auto& line : base::split((waits ? ask_again(words) : run(words)).output, '\n')) {
-      if (line.starts_with("JobId=")) {  // this line ends with the job's name, which may be anything
-        is_ours = line.starts_with("JobId=" + id() + " ");
-        continue;
-      }
+      const auto text = base::trimmed(line.substr(0, line.find(" JobName=")));  // which may be anything
+      if (text.starts_with("JobId=")) is_ours = (text + " ").starts_with("JobId=" + id() + " ");
       if (!is_ours) continue;
-      const auto text = base::trimmed(line);
       for (const char* name : {"Command", "WorkDir", "SubmitLine"})  // which may contain blanks
         if (text.starts_with(name + std::string("="))) fields[name] = text.substr(text.find('=') + 1);
       for (const auto& word : base::split(text, ' ')) {
@@ -239,14 +236,14 @@ class SlurmJob : public OwnJob {
     return fields;
   }
 
-  // A task of an array as 7_1: the id of the last task is that of the array. A heterogeneous job has its id.
+  // A task of an array as 7_1: the id of the last task is that of the array.
   std::string own_name() const {
-    const auto answer = run({"squeue", "--noheader", "--jobs=" + id(), "--format=%A %i"});
-    for (const auto& line : base::split(answer.output, '\n')) {
-      const auto words = base::split(base::trimmed(line), ' ');
-      if (words.size() == 2 && words[0] == id() && words[1].find('_') != std::string::npos) return words[1];
-    }
-    return id();
+    const auto fields = record(true);
+    const auto told = [&](const char* field, const char* variable) {
+      return fields.empty() ? get(variable) : value(fields, field);
+    };
+    const auto array = told("ArrayJobId", "SLURM_ARRAY_JOB_ID");
+    return array.empty() ? id() : array + "_" + told("ArrayTaskId", "SLURM_ARRAY_TASK_ID");
   }
 
   std::chrono::milliseconds pause_;
