@@ -109,7 +109,8 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
 
 // The id of an array's last task is that of the whole array.
 TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
-  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  Environment environment = {
+      {"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
   Fake fake{{{"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_slurm_job(environment, fake.command());
@@ -125,7 +126,6 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   slurm->continue_run({}, kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
   fake.answers["scontrol show job"] = "!Slurm is busy";
-  environment.insert({{"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}});
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
 }
