@@ -175,7 +175,7 @@ class PbsJob : public OwnJob {
     return value(fields, "comment").find(" and terminated by ") != std::string::npos;
   }
 
-  Environment record_now() const { return cluster::qstat_fields(run({"qstat", "-f", id()}).output); }
+  Environment record_now() const { return record_of(id(), 1); }
 
   // Without it a restarted job would neither find its own run nor ask for the same resources.
   Environment record_of(const std::string& job, int most = 3) const {  // 30 tries take a minute

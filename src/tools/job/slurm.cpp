@@ -238,7 +238,7 @@ class SlurmJob : public OwnJob {
 
   // A task of an array as 7_1: the id of the last task is that of the array.
   std::string own_name() const {
-    const auto fields = record(true);
+    const auto fields = record();
     const auto told = [&](const char* field, const char* variable) {
       return fields.empty() ? get(variable) : value(fields, field);
     };
