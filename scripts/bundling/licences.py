@@ -34,10 +34,10 @@ def write(tree, root):
     to = tree.root / "licences"
     to.mkdir()
     shutil.copyfile(root / "LICENSE", to / "LICENSE.txt")
-    rows = {"lockstep": "LICENSE", **packages(tree)}
-    for package in packages(tree).values():
+    found = packages(tree)
+    for package in found.values():
         debian(package, to)
-    (to / "README").write_text("".join(f"{name:32}{text}.txt\n" for name, text in rows.items()))
+    (to / "README").write_text("".join(f"{name:32}{text}.txt\n" for name, text in {"lockstep": "LICENSE", **found}.items()))
 
 
 def component(kind, name, version, qualifiers="", **more):
