@@ -86,8 +86,7 @@ std::string find_path(const std::string& path) {
   std::error_code none;
   if (path.empty() || fs::path(path).is_absolute() || fs::exists(path, none)) return path;
   const auto home = home_folder();
-  if (!home.empty() && fs::exists(fs::path(home) / path, none)) return fs::path(home) / path;
-  return path;
+  return !home.empty() && fs::exists(fs::path(home) / path, none) ? fs::path(home) / path : fs::path(path);
 }
 
 }  // namespace lockstep::base

@@ -43,6 +43,8 @@ std::string random_word();
 std::string in_seconds(std::chrono::milliseconds time);
 /// "3 ranks", "1 rank"
 std::string counted(long long number, std::string_view what);
+/// A field of a CSV line, in quotes if it needs them.
+std::string csv_field(const std::string& text);
 
 /// The position of the first byte that is not valid UTF-8, or nullopt.
 std::optional<size_t> invalid_utf8(std::string_view text);

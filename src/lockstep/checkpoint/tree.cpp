@@ -95,8 +95,7 @@ std::vector<Tree> elements(const Tree& list) {
 
 double as_double(const Tree& value, const std::string& name) {
   const auto scalar = scalar_of(value, name);
-  if (scalar.isDouble()) return scalar.toDouble();
-  return static_cast<double>(as_int(scalar, name));
+  return scalar.isDouble() ? scalar.toDouble() : static_cast<double>(as_int(scalar, name));
 }
 
 int64_t as_int(const Tree& value, const std::string& name) {

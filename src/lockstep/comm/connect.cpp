@@ -300,6 +300,10 @@ int place_among(const std::vector<Peer>& members, int rank) {
   return static_cast<int>(std::find_if(members.begin(), members.end(), own) - members.begin());
 }
 
+struct WithStore : c10d::ProcessGroup {  // getStore() exists since libtorch 2.8
+  static StorePtr of(const c10d::ProcessGroup& group) { return group.*&WithStore::store_; }
+};
+
 }  // namespace
 
 void read_debug_level() {
@@ -356,15 +360,6 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
   return open_group(kind, {options, device, spread, store, job, members, comm, all, own_name}, connections());
 }
-
-namespace {
-
-// getStore() exists since libtorch 2.8.
-struct WithStore : c10d::ProcessGroup {
-  static StorePtr of(const c10d::ProcessGroup& group) { return group.*&WithStore::store_; }
-};
-
-}  // namespace
 
 void add_shared(const ProcessGroup& group, const std::vector<int64_t>& ranks_in_job,
                 const LaunchOptions& options) {

@@ -241,8 +241,7 @@ struct PoolRelu : torch::autograd::Function<PoolRelu> {
 namespace lockstep {
 
 at::Tensor pool_relu(const at::Tensor& x) {
-  if (!kernels::is_known(x)) return at::max_pool2d(at::relu(x), 2);
-  return kernels::PoolRelu::apply(x);
+  return kernels::is_known(x) ? kernels::PoolRelu::apply(x) : at::max_pool2d(at::relu(x), 2);
 }
 
 }  // namespace lockstep

@@ -34,8 +34,7 @@ at::Tensor flat(const at::Tensor& tensor) {
 }
 
 at::Tensor piece_of(const at::Tensor& param, const ParameterPiece& piece) {
-  if (is_whole(param, piece)) return param.detach();
-  return flat(param).slice(0, piece.begin, piece.end);
+  return is_whole(param, piece) ? param.detach() : flat(param).slice(0, piece.begin, piece.end);
 }
 
 at::Tensor gradient_of(const at::Tensor& param, const ParameterPiece& piece) {

@@ -254,11 +254,7 @@ size_t width_of(const std::string& lines) {
 
 std::string csv_cell(const nlohmann::ordered_json& value) {
   if (!value.is_string()) return value.is_null() ? "" : value.dump();
-  const auto text = base::printable(value.get<std::string>(), base::kLongestPath);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
+  return base::csv_field(base::printable(value.get<std::string>(), base::kLongestPath));
 }
 
 nlohmann::ordered_json run_json(const RunList& list, const std::vector<std::string>& names,
@@ -342,13 +338,14 @@ std::string run_table(const RunList& list, int width, const std::vector<std::str
 
 std::string run_csv(const RunList& list) {
   std::string head, rows;
+  const auto metrics = metrics_of(list);
   for (const auto& run : list.runs) {
     nlohmann::ordered_json cells = {{"name", run.name},
                                     {"state", run_folder::name_of(run.status->state)},
                                     {"epoch", run.status->epoch},
                                     {"step", run.status->step},
                                     {"seconds", run.status->seconds}};
-    for (const auto& name : metrics_of(list)) {
+    for (const auto& name : metrics) {
       const auto summary = metric_summary(run, name);
       cells.update({{name, number_json(summary.last)}, {"best " + name, number_json(summary.best)}});
     }

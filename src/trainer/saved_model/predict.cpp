@@ -78,21 +78,14 @@ class PredictInput {
   std::optional<base::TemporaryFolder> folder_;
 };
 
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 }  // namespace
 
 std::string csv_lines(const std::vector<Prediction>& all, bool regression) {
   std::string text;
   for (const auto& one : all) {
     text += std::to_string(one.sample);
-    if (!one.source.empty()) text += "," + quoted(one.source);
-    if (!regression) text += "," + quoted(one.name);
+    if (!one.source.empty()) text += "," + base::csv_field(one.source);
+    if (!regression) text += "," + base::csv_field(one.name);
     for (const float number : one.numbers) text += format(",{:.9g}", number);
     text += "\n";
   }
@@ -119,7 +112,7 @@ std::string csv_header(const std::vector<std::string>& class_names, bool named) 
   std::string text = named ? "sample,name" : "sample";
   if (class_names.empty()) return text + ",value\n";
   text += ",class";
-  for (const auto& name : class_names) text += "," + quoted("p(" + name + ")");
+  for (const auto& name : class_names) text += "," + base::csv_field("p(" + name + ")");
   return text + "\n";
 }
 
