@@ -21,7 +21,7 @@ API_HEAD = """# The API, name by name
 `python3 scripts/docs` generates this page from the `///` comments in the public headers. All names are in namespace
 `lockstep`. Include a header as `<lockstep/MODULE/NAME.h>`; `<lockstep/lockstep.h>` includes those marked ●.
 A name that is not listed here is internal and may change at any time ([versions](versions.md)). Overview:
-[ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
+[ddp.md](ddp.md), [optimizers.md](optimizers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
 """
 
 

@@ -31,7 +31,7 @@ def test_log_lines(pima_run):
     assert [line.split(" | ")[0] for line in lines if "Average Loss" in line] == [f"Epoch {i}" for i in range(4)]
     assert all(re.fullmatch(r"Epoch \d \| Average Loss: \d+\.\d{4}", line) for line in lines if "Average" in line)
     assert any(re.fullmatch(r"Total DDP Training Time: \d+\.\d\ds", line) for line in lines)
-    assert any(re.match(r"Time per rank: data .*forward .*backward .*waiting for communication .*optimiser", line)
+    assert any(re.match(r"Time per rank: data .*forward .*backward .*waiting for communication .*optimizer", line)
                for line in lines)
     assert any(re.match(r"Slowest rank: [01] on \S+", line) for line in lines)
     assert "\r" not in result.output  # no terminal, no redrawing

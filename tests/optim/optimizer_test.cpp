@@ -57,7 +57,7 @@ std::unique_ptr<Optimizer> make_lone(const OptimSettings& s, std::vector<at::Ten
 
 LOCKSTEP_OPTIMIZER(lone, .help = "of one group", .reads = {"no_decay"}, .make = make_lone)
 
-TEST(DecayGroups, AreRefusedByAnOptimiserOfOneGroup) {
+TEST(DecayGroups, AreRefusedByAnOptimizerOfOneGroup) {
   const OptimSettings settings{.name = "lone", .no_decay = {"bias"}};
   EXPECT_THAT([&] { make_optimizer(decay_groups(settings, named_params())); },
               ::testing::ThrowsMessage<InputError>(HasSubstr("one group of parameters")));

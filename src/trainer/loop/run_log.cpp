@@ -210,7 +210,7 @@ std::vector<PhaseSeconds> RunLog::summarize(const TrainingState& state) {
   const double seconds = seconds_since(begin_.moment);
   const auto hosts = team_.all_gather(team_.job().host);
   const auto own_work = [](const PhaseSeconds& phases) {
-    return phases[0] + phases[1] + phases[2] + phases[static_cast<size_t>(Phase::optimiser)];
+    return phases[0] + phases[1] + phases[2] + phases[static_cast<size_t>(Phase::optimizer)];
   };
   PhaseSeconds mean{};
   for (const auto& phases : ranks)

@@ -261,7 +261,7 @@ void TrainingStep::run(int64_t number, EpochFeed& epoch, LossTrace& losses, Phas
     clock.enter(Phase::data);
     if (copies_.overlap() && !(number == last_step_ && epoch.at_last())) copies_.begin(epoch.look_ahead());
   }
-  clock.enter(Phase::optimiser);
+  clock.enter(Phase::optimizer);
   update();
   look_for_gradients();
   clock.end_step();
