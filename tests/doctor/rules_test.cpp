@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"libtorch_version", "versions", cluster({2}),
              [](RankFacts& f) { if (f.job.rank == 1) f.versions["kernel"] = "5", f.versions["libtorch"] = "3"; },
              "failure: libtorch is 2 on rank 0, 3 on rank 1\n"},
-        Case{"collector", "facts", cluster({2}), [](RankFacts& f) { f.failed["cores"] = "no"; },
+        Case{"collector", "collection", cluster({2}), [](RankFacts& f) { f.failed["cores"] = "no"; },
              "warning: cannot examine the cores: no\n"},
         Case{"host_of_one", "host", cluster({2}), [](RankFacts& f) { f.host_error = "no such name"; },
              "warning: the host's name n0 does not resolve: no such name\n"},
@@ -216,7 +216,7 @@ TEST(Checks, AcceptGoodClustersWithOneLineEach) {
 }
 
 TEST(Checks, HaveTheNamesThatErrorsOfARunUse) {
-  std::set<std::string> names = {"meeting"};  // doctor.cpp's own
+  std::set<std::string> names = {"rendezvous"};  // doctor.cpp's own
   for (const Check& check : checks()) EXPECT_TRUE(names.emplace(check.name).second) << check.name;
   for (const Measurement& one : kMeasurements) EXPECT_TRUE(names.insert(one.name).second) << one.name;
   for (const auto& hint : launch::doctor_hints()) EXPECT_TRUE(names.contains(hint.check)) << hint.check;

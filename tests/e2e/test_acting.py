@@ -100,4 +100,4 @@ def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, 
                 cwd=tmp_path) for world in (1, 2)]
     assert told[0].returncode == told[1].returncode == 0, told[0].stderr + told[1].stderr
     assert told[0].stdout == told[1].stdout
-    assert re.search(r"^reward +[0-9.]+\nleast +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)
+    assert re.search(r"^reward +[0-9.]+\nsmallest +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)

@@ -348,7 +348,7 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
   if (!why.empty()) {
     if (monitor->rank() == 0)
       log::warning(format(
-          "the ranks cannot share memory, so sums use sockets (gloo), slower, with equal results: {}\n  "
+          "the ranks cannot share memory, so sums use gloo (slower, with equal results): {}\n  "
           "hint: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
           why));
     return gloo;

@@ -212,7 +212,7 @@ std::vector<Check> checks() {
         {kWarning, different_systems,
          "request nodes of one kind; if a run fails only on some nodes, check this first"}},
        versions_text},
-      {"facts",
+      {"collection",
        {{kWarning,
          [](const RankFacts& facts, const Cluster&) {
            Problems problems;

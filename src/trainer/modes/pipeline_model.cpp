@@ -367,9 +367,10 @@ struct Bubble {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
     const double waits = static_cast<double>(stages) - 1;
     const double formula = 100 * waits / (static_cast<double>(micro_batches) + waits);
+    const auto head = format("Pipeline: {} stages, {} micro-batch{};", stages, micro_batches,
+                             micro_batches == 1 ? "" : "es");
     if (!mesh.all().device().is_cpu())
-      return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
-                    micro_batches, formula);
+      return format("{} (p-1)/(m+p-1) gives a bubble of {:.1f} %", head, formula);
     std::vector<double> sums(2 * stages, 0.0);
     const auto own = static_cast<size_t>(mesh.pipeline().rank());
     sums[own] = busy;
@@ -383,9 +384,8 @@ struct Bubble {
       all_elapsed += sums[stages + stage];
       shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
     }
-    return format(
-        "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
-        stages, micro_batches, 100 * (1 - all_busy / all_elapsed), base::join(shares, ", "), formula);
+    return format("{} bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %", head,
+                  100 * (1 - all_busy / all_elapsed), base::join(shares, ", "), formula);
   }
 };
 

@@ -26,11 +26,11 @@ void print_json(const Json& facts) {
 int play(const Setup& setup, const Actor& actor, Net& net, const std::string& path, bool json) {
   const auto play = play_episodes(setup, actor, net);
   if (setup.team->first() && json) {
-    Json metrics = {{"reward", play.reward}, {"least", play.least}, {"largest", play.largest}};
+    Json metrics = {{"reward", play.reward}, {"smallest", play.least}, {"largest", play.largest}};
     if (play.goal) metrics.update(Json{{"goal", *play.goal}, {"solved", play.solved()}});
     print_json({{"checkpoint", path}, {"metrics", metrics}});
   } else if (setup.team->first()) {
-    output::line(path + ", played");
+    output::line("evaluated " + path);
     output::line(report_of(play));
   }
   setup.team->barrier();

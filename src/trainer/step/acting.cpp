@@ -303,7 +303,7 @@ EpisodeRewards play_episodes(const Setup& setup, const Actor& actor, Net& net) {
 
 std::string report_of(const EpisodeRewards& play) {
   auto text =
-      format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
+      format("reward      {:.4f}\nsmallest    {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
   if (play.goal)
     text += format("\nsolved      {} (a mean of {:g} or more)", play.solved() ? "yes" : "no", *play.goal);
   return text;

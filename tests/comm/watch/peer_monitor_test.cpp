@@ -187,8 +187,8 @@ TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
     ends->publish_error("the ranks' calls differ");
     const auto number = waits->begin(OpType::ALLREDUCE);
     const auto fault = fault_in(waits->diagnose(all_reduce(number), "closed", false));
-    EXPECT_TRUE(test::has(fault.what,
-                          "pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"));
+    EXPECT_TRUE(test::has(
+        fault.what, "pid " + std::to_string(::getpid()) + ") reported an error: the ranks' calls differ"));
     EXPECT_EQ(fault.code, Code::rank_lost);
     EXPECT_EQ(fault.ranks, std::vector<int>{1});
   }

@@ -421,8 +421,8 @@ void PeerMonitor::leave() {
 
 Fault PeerMonitor::own_error(const std::string& what) const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
-  return finding({own}, Code::rank_lost, format("{} met an error: {}", name_of(own), what),
-                 {.number = begun(), .state = "met an error: " + what.substr(0, what.find('\n'))});
+  return finding({own}, Code::rank_lost, format("{} reported an error: {}", name_of(own), what),
+                 {.number = begun(), .state = "reported an error: " + what.substr(0, what.find('\n'))});
 }
 
 Fault PeerMonitor::agreed_on_node() const {

@@ -20,9 +20,9 @@ namespace lockstep::launch {
 namespace {
 
 constexpr DoctorHint kHints[] = {
-    {Code::not_joined, "meeting"}, {Code::launcher, "launcher"},  {Code::gpu, "gpus"},
-    {Code::versions, "versions"},  {Code::shared_memory, "shm"},  {Code::open_files, "limits"},
-    {Code::no_memory, "memory"},   {Code::network, "interfaces"}, {Code::nccl, "nccl"},
+    {Code::not_joined, "rendezvous"}, {Code::launcher, "launcher"},  {Code::gpu, "gpus"},
+    {Code::versions, "versions"},     {Code::shared_memory, "shm"},  {Code::open_files, "limits"},
+    {Code::no_memory, "memory"},      {Code::network, "interfaces"}, {Code::nccl, "nccl"},
 };
 
 }  // namespace
