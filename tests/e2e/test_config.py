@@ -10,6 +10,7 @@ from process_kit import shared_library
 
 pytestmark = pytest.mark.about("config", "cli", "base")
 
+
 def test_version_names_what_it_was_built_from(run, lockstep):
     text = run(lockstep, "--version", check=True).stdout
     for name in ("lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "compiler"):
