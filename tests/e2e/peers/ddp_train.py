@@ -50,8 +50,9 @@ class PimaNet(nn.Module):
         return self.head(F.relu(self.fc2(F.relu(self.fc1(x)))))
 
 
-def pima_sets(path, seed=0, eval_fraction=0.2):
-    """The table in doubles: split by class, zeros that mean "missing" filled with the median, standardized."""
+def pima_table(path, seed=0, eval_fraction=0.2):
+    """All rows in doubles: split by class, zeros that mean "missing" filled with the median, standardized. And the labels, and
+    the rows to train and to evaluate on."""
     rows = [[float(word) for word in row] for row in csv.reader(open(path)) if not row[0][0].isalpha()]
     draw = torch.Generator().manual_seed(seed)
     train, held = [], []
@@ -80,9 +81,12 @@ def pima_sets(path, seed=0, eval_fraction=0.2):
         spread = math.sqrt(spread / len(values))
         for row in table:
             row[column] = (row[column] - mean) / spread
-    labels = torch.tensor([int(row[8]) for row in rows])
-    return [TensorDataset(torch.tensor([table[i] for i in part], dtype=torch.float32), labels[part])
-            for part in (train, held)]
+    return torch.tensor(table, dtype=torch.float32), torch.tensor([int(row[8]) for row in rows]), train, held
+
+
+def pima_sets(path):
+    table, labels, *parts = pima_table(path)
+    return [TensorDataset(table[part], labels[part]) for part in parts]
 
 
 def optimizer_of(model, v):
