@@ -180,11 +180,14 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
 
 ONE_GPU = """
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   for (int i = 0; i < 16; ++i) uuid[i] = i + device;
+  if (getenv("SLICES")) *(int *)uuid = getpid();
   return 0;
 }
 int cuDeviceGetPCIBusId(char *bus, int length, int device) { return snprintf(bus, length, "0000:17:%02d.0", device) < 0; }
@@ -203,6 +206,9 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, lockstep, source_dir, 
     assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
     assert "cuda:0" in table.stdout, "the table comes first"
     mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
+    # their UUIDs differ, and their bus does not: NCCL takes them for one GPU
+    slices = mpirun(2, lockstep, "whoami", env={**env, "SLICES": "1"})
+    assert slices.returncode == 2 and "ranks 0 and 1 use parts (MIG) of one GPU" in slices.stderr, slices.output
 
 
 def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tmp_path):
