@@ -189,6 +189,9 @@ TEST_F(Csv, IgnoresWhatItIsToldTo) {
   const auto table = read("id,a,class\n7,1,0\n8,2,1\n", {.ignore = {"id"}});
   EXPECT_EQ(table.columns, (std::vector<std::string>{"a"}));
   EXPECT_EQ(read("class,a,y\n7,1,0\n8,2,1\n", {.ignore = {"class"}}).label, "y");
+  std::string many = "id,a,c,y\n";
+  for (int i = 0; i < 20; ++i) many += format("{},{}.5,{},{}\n", i, i, i % 19, i % 2);
+  EXPECT_EQ(read(many).ids, std::vector<std::string>{"id"}) << "told, as it may be one to ignore";
   refused("a,b\n1,0\n", "no column 'd'", "", {.ignore = {"d"}});
   refused("a,b\n1,0\n", "the label and in task.ignore", "", {.label = "b", .ignore = {"b"}});
   refused("a,b,c\n1,0,1\n", "in task.ignore and in task.features", "", {.features = {"a"}, .ignore = {"a"}});

@@ -57,15 +57,6 @@ def test_ppo_learns(train, tmp_path):
     assert status(run)["reward"] == lines[-1]["recent_reward"]
 
 
-@pytest.mark.full  # tests/tasks has its loss
-def test_the_plain_gradient_learns(train, tmp_path):
-    run = train(tmp_path, 1, *sets(train__epochs=60, checkpoint__every_epochs=0, optim__lr=0.01, data__batch_size=256,
-                                   task__options__steps=128, task__options__environments=16,
-                                   task__options__passes=1, task__options__method="policy_gradient"))
-    lines = epochs_of(run)
-    assert lines[-1]["recent_reward"] > 100 > 60 > lines[0]["reward"]
-
-
 def test_a_run_ends_when_it_is_solved(train, tmp_path):
     run = train(tmp_path, 2, *sets(task__options__solved=12))
     assert status(run)["state"] == "done" and status(run)["reason"] == "solved"

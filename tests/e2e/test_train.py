@@ -104,16 +104,6 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.mpi
-def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
-    folder, _, config = pima_run
-    words = ["eval", config, "--checkpoint", checkpoints(folder)[-1]]
-    alone = run(lockstep, *words, check=True).stdout
-    assert mpirun(3, lockstep, *words, check=True).stdout == alone
-    accuracy = [line for line in metrics(folder) if line["event"] == "epoch"][-1]["accuracy"]
-    assert float(re.search(r"accuracy +(\S+)", alone)[1]) == pytest.approx(accuracy, abs=6e-5)
-
-
 def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
     """As the job scripts do: the run's own config and its best checkpoint, or its newest whole one."""
     folder = shutil.copytree(pima_run[0], tmp_path / "copy")

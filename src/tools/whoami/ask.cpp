@@ -113,7 +113,7 @@ std::string tagged(const std::string& text, int rank) {
 }
 
 constexpr std::string_view kCuda = "cuda:";
-constexpr std::chrono::seconds kMeetWithin{10};  // without MPI
+constexpr std::chrono::milliseconds kMeetWithin{10'000};  // without MPI
 
 // A missing device is no error yet: the table is printed first.
 Process own_process(const launch::Runtime& runtime, const std::string& wanted,
@@ -162,7 +162,7 @@ std::string first_line(const std::exception& error) {
 
 // Over MPI all ranks have come to MPI_Init already.
 std::chrono::milliseconds timeout_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.join_timeout() : kMeetWithin;
+  return runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
 }
 
 // Why the ranks cannot meet; empty where they can. Without MPI they meet over the network, which may be what
