@@ -8,7 +8,7 @@ import sys
 import changes
 import program
 import modules
-from paths import REPORTS, ROOT
+from paths import PYTHON, REPORTS, ROOT
 from steps import build, succeeds
 
 sys.path.append(str(ROOT / "scripts/docs"))
@@ -94,6 +94,7 @@ def run(run):
     else:
         run.skip("no version has a tag, so there is no ABI to compare with")
     run.run("long campaigns", program.run, "full", marks="full")
+    run.run("record of the campaigns of faults", succeeds, PYTHON, ROOT / "scripts/docs")
     for version in OTHERS:
         try_libtorch(run, version)
     mpich = shutil.which("mpirun.mpich")
