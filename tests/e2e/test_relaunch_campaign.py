@@ -127,8 +127,8 @@ class Campaign:
 
     def row(self, seed):
         told = run_process([self.lockstep, "--version"], check=True).stdout
-        version, commit = re.search(r"^lockstep +(\S+)\ncommit +(\w{8})", told).groups()
-        return {"date": f"{datetime.date.today()}", "version": version, "commit": commit, "scheduler": self.scheduler,
+        version, commit, dirty = re.search(r"^lockstep +(\S+)\ncommit +(\w{8})\w*(\S*)", told).groups()
+        return {"date": f"{datetime.date.today()}", "version": version, "commit": commit + dirty, "scheduler": self.scheduler,
                 "seed": seed, "runs": self.runs, "faults": {name: [self.faults[name], self.survived[name]] for name in FAULTS},
                 "seconds": {name: round(statistics.median(times), 1) for name, times in self.seconds.items()},
                 "failures": self.failures}
