@@ -1,13 +1,18 @@
 """What only scripts/test --full does: other builds, other MPIs, sanitizers and the long campaigns."""
 
 import os
+import re
 import shutil
 import sys
 
+import changes
 import program
 import modules
-from paths import REPORTS, ROOT
+from paths import PYTHON, REPORTS, ROOT
 from steps import build, succeeds
+
+sys.path.append(str(ROOT / "scripts/docs"))
+import headers  # noqa: E402
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
 OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported",
@@ -28,9 +33,9 @@ def about(modules, left_out=()):
     return [*(f"--about={module}" for module in modules), *(f"--ignore={ROOT}/tests/e2e/test_{name}.py" for name in left_out)]
 
 
-def other_build(preset, name, *options):
+def other_build(preset, name, *options, source=ROOT):
     folder = ROOT / "build" / name
-    return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=ROOT, stdout=sys.stderr) and
+    return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=source, stdout=sys.stderr) and
             build(folder))
 
 
@@ -58,9 +63,38 @@ def build_with_clang(run):
         run.skip("clang++ is not installed")
 
 
+def with_types(source, name):
+    """The headers and the library of an installed build of that source with debug information, or None."""
+    prefix, without = ROOT / f"build/{name}/prefix", [f"-DLOCKSTEP_{part}=OFF" for part in ("TESTS", "COURSE", "CUDA")]
+    if (other_build("release", name, *without, "-DCMAKE_CXX_FLAGS=-g", source=source) and
+            succeeds("cmake", "--install", ROOT / "build" / name, "--prefix", prefix, stdout=sys.stderr)):
+        return prefix / "include", prefix / "lib" / os.readlink(prefix / "lib/liblockstep.so")
+    return None
+
+
+def keeps_abi(tag):
+    """Whether programs that were linked to the library of that tag run with this one (docs/reference/versions.md)."""
+    source, internal = ROOT / "build/abi-source", ROOT / "build/abi-internal"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    (source / ".deps").symlink_to(ROOT / ".deps")
+    old = succeeds("sh", "-c", f"git archive {tag} | tar -x -C '{source}'", cwd=ROOT) and with_types(source, "abi-old")
+    new = old and with_types(ROOT, "abi-new")
+    if not new or new[1].name != old[1].name:  # another name is another ABI
+        return bool(new)
+    public = {name.name for header in old[0].rglob("*.h") for name in headers.read(header.read_text())}
+    internal.write_text(f"[suppress_function]\n  name_not_regexp = ^lockstep::({'|'.join(map(re.escape, sorted(public)))})(::|$)\n")
+    return succeeds("abidiff", "--no-added-syms", "--fail-no-debug-info", "--suppr", internal, "--hd1", old[0], "--hd2", new[0], old[1], new[1])
+
+
 def run(run):
     build_with_clang(run)
+    if tags := changes.git("tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"):
+        run.run_where("abidiff", f"ABI of {tags[0]}", keeps_abi, tags[0])
+    else:
+        run.skip("no version has a tag, so there is no ABI to compare with")
     run.run("long campaigns", program.run, "full", marks="full")
+    run.run("record of the campaigns of faults", succeeds, PYTHON, ROOT / "scripts/docs")
     for version in OTHERS:
         try_libtorch(run, version)
     mpich = shutil.which("mpirun.mpich")

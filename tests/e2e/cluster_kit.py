@@ -107,9 +107,10 @@ def play_at_once(kind, lab, environment, request):
         pool.shutdown(cancel_futures=True)
 
 
-def processes_of(lab, word, name):
-    """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment; VALUE may end in *."""
-    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab.nodes}
+def processes_of(lab, word, name, nodes=None):
+    """The pids, seen from outside, of the programs of that name on these nodes (all) with NAME=VALUE in their environment; VALUE
+    may end in *."""
+    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in nodes or lab.nodes}
     found, wanted = [], word.encode()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended

@@ -46,6 +46,8 @@ def pytest_addoption(parser):
     parser.addoption("--file", action="append", default=[], metavar="FILE", help="and all tests of this file")
     parser.addoption("--budget", type=float, metavar="SECONDS",
                      help="only as many tests, cheapest first, as have taken this long on each worker")
+    parser.addoption("--seed", type=int, default=int(time.time()), help="the first run of a campaign of faults (default: the time)")
+    parser.addoption("--minutes", type=float, default=10, help="a campaign begins no more runs after this long (default 10)")
 
 
 def pytest_configure(config):

@@ -56,21 +56,6 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("who, node", [
-    ("first rank", "n1"), ("carrier", "n2")])
-def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, lab, sbatch, work, lockstep, reference, tmp_path):  # noqa: F811
-    record = tmp_path / "record"
-    job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS), env={"LOCKSTEP_RECORD": str(record)})
-    broken = break_run(lab, work, job, who, node, BREAK)
-    finished(lab, work, job)
-    log = log_of(work, job)
-    assert "continuing with the same 3 nodes after step " in log and lab.job(job)["NumNodes"] == "3", log
-    assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
-    assert f"relaunch {job} 1" in record.read_text().splitlines()
-    assert not list(work.glob(".lockstep-*"))
-
-
-@pytest.mark.full
 def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockstep, reference):  # noqa: F811
     """Four ranks on two nodes of three, by two processes a node: the fifth and the sixth carry none."""
     job = sbatch("--nodes=3", "--ntasks-per-node=2", DDP, "quick.yaml", *sets(STEPS))
