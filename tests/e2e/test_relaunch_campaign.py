@@ -138,7 +138,7 @@ def add_row(row, capsys):
     with RECORD.open("a") as record:
         record.write(json.dumps(row) + "\n")
     with capsys.disabled():
-        print(f"\n{json.dumps(row, indent=1)}")
+        print(f"\n{json.dumps(row)}")
 
 
 @pytest.mark.parametrize("scheduler, submit", [("slurm", slurm_job), ("pbs", pbs_job)])
@@ -147,6 +147,8 @@ def add_row(row, capsys):
 def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submit, tmp_path, environment, lockstep,  # noqa: F811
                                                                 reference, request, capsys):  # noqa: F811
     seed, end = request.config.getoption("--seed"), time.monotonic() + 60 * request.config.getoption("--minutes")
+    with capsys.disabled():
+        print(f"\n{scheduler}: the first seed is {seed}", flush=True)
     reference(4, "gloo", *WORDS)
     with small_disk(tmp_path / "disk", DISK), contextlib.ExitStack() as stack:
         campaign = Campaign(scheduler, submit, tmp_path, lockstep, environment, reference)
