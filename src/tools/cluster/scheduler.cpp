@@ -158,9 +158,8 @@ std::string guess_scheduler() {
 
 std::string task_id(const Scheduler& scheduler, const std::string& array, size_t index) {
   if (scheduler.slurm()) return format("{}_{}", array, index);
-  const auto bracket = array.find("[]");
-  if (bracket == std::string::npos) return array;
-  return array.substr(0, bracket + 1) + std::to_string(index) + array.substr(bracket + 1);
+  const auto inside = array.find("[]") + 1;
+  return array.substr(0, inside) + std::to_string(index) + array.substr(inside);
 }
 
 std::string array_of(const std::string& task) {

@@ -97,8 +97,8 @@ class Job {
   void record(const std::string& event, std::string words = "") const {
     auto path = value(environment_, "LOCKSTEP_RECORD");
     if (path.empty()) return;
-    if (!value(environment_, "LOCKSTEP_RECORD_TASKS").empty())
-      path += "." + value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX", "0"));
+    const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
+    if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
     std::ofstream(path, std::ios::app)
         << event << ' ' << job_->id() << (words.empty() ? "" : " ") << words << '\n';
