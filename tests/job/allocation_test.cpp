@@ -157,12 +157,5 @@ TEST(Settings, ThatAreNoNumbersAreRefused) {
                     text));
 }
 
-TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
-  EXPECT_EQ(cluster::seconds_in("1-02:03:04"), 93784);
-  EXPECT_EQ(cluster::seconds_in("01:30:00"), 5400);
-  EXPECT_EQ(cluster::seconds_in("0:50"), 50);
-  EXPECT_EQ(cluster::seconds_in("UNLIMITED"), 0);
-}
-
 }  // namespace
 }  // namespace lockstep::job

@@ -35,7 +35,7 @@ class Started : public ::testing::Test {
                std::optional<std::chrono::hours> warning_in = {}) {
     environment["PATH"] = "/usr/bin:/bin";
     job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
-    const auto job = make_pbs_job(job_environment_, [](const auto&) { return base::Answer(); });
+    const auto job = make_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
     JobSignals of_job{signals};
     if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;

@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "trainer/config/keys.h"
@@ -70,7 +71,7 @@ Queue queue_of(const std::string& name, const Words& line) {
   const auto cores = number_of(line[3]) * number_of(line[4]);
   queue.cores_per_node = cores > 0 ? cores : number_of(line[2]);
   queue.max_nodes = number_of(line[7].substr(line[7].find('-') + 1));  // "4", "1-4" or "1-infinite"
-  queue.max_time = std::chrono::seconds(seconds_in(line[6]));
+  queue.max_time = launch::seconds_in(line[6]);
   return queue;
 }
 
@@ -120,7 +121,7 @@ FoundSite read_pbs(const std::string& queues, const std::string& server, const s
     queue.min_nodes = number_of(value(block, "resources_min.nodect"));
     queue.max_nodes = number_of(value(block, "resources_max.nodect"));
     if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);
-    queue.max_time = std::chrono::seconds(seconds_in(value(block, "resources_max.walltime")));
+    queue.max_time = launch::seconds_in(value(block, "resources_max.walltime"));
     if (queue.name == default_queue) found.site.queue = default_queue;
     found.site.queues.push_back(queue);
   }

@@ -221,7 +221,7 @@ Lines pbs(const Site& site, const JobRequest& request, const Resources& given) {
   const auto& storage = request.storage.empty() ? site.storage : request.storage;
   if (!storage.empty()) lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
   lines.insert(lines.end(), {"-j oe", "-r y"});
-  if (request.sweep.size() > 1) lines.push_back(format("-J 0-{}", request.sweep.size() - 1));
+  if (!request.sweep.empty()) lines.push_back(format("-J 0-{}", request.sweep.size() - 1));
   if (!request.dependency.empty()) lines.push_back("-W depend=" + word("a dependency", request.dependency));
   return lines;
 }

@@ -75,21 +75,13 @@ bool answers(const std::string& host, int port, std::chrono::milliseconds limit)
   return error == 0 || error == ECONNREFUSED;
 }
 
-std::unique_ptr<OwnJob> own_job(Environment& environment, RunCommand run) {
-  if (!value(environment, "SLURM_JOB_ID").empty()) return make_slurm_job(environment, std::move(run));
-  if (!value(environment, "PBS_JOBID").empty() && !value(environment, "PBS_NODEFILE").empty())
-    return make_pbs_job(environment, std::move(run));
-  throw InputError("this process is not in a job: neither SLURM_JOB_ID nor PBS_NODEFILE is set",
-                   "lockstep job", "submit a job script with sbatch or qsub");
-}
-
 class Job {
  public:
   Job(Signals& signals, std::string program)
       : signals_{signals},
         program_(std::move(program)),
         run_command_(cluster::real_commands(30s)),
-        job_(own_job(environment_, run_command_)) {}
+        job_(make_job(environment_, run_command_)) {}
 
   int run(const std::string& command, const std::vector<std::string>& words) {
     if (command == "train") return recorded([&] { return train(words); });
@@ -105,8 +97,8 @@ class Job {
   void record(const std::string& event, std::string words = "") const {
     auto path = value(environment_, "LOCKSTEP_RECORD");
     if (path.empty()) return;
-    if (!value(environment_, "LOCKSTEP_RECORD_TASKS").empty())
-      path += "." + value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX", "0"));
+    const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
+    if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
     std::ofstream(path, std::ios::app)
         << event << ' ' << job_->id() << (words.empty() ? "" : " ") << words << '\n';
@@ -347,27 +339,30 @@ class Job {
 
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
-    if (!keeps_run_file_ && !job_->may_restart(signals_.stop)) fs::remove(run_file_, none_);
+    if (keeps_run_file_) return;
+    const auto fate = job_->is_slurm() ? Fate::ended : job_->fate(signals_.stop);
+    if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
 
-  // Also if the scheduler does not tell.
-  bool is_cancelled() {
+  // The exit status if nobody has to continue the run: the scheduler restarts the job, or it is cancelled, or
+  // the scheduler does not tell.
+  std::optional<int> decided() {
     note_signals();
-    const auto answer = job_->was_cancelled(signals_.stop);
-    if (!answer.value_or(true)) return false;
-    say(answer ? "cancelled, with a checkpoint: it stays stopped"
-               : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-    if (is_chain_ && answer) fs::remove(run_file_, none_);
-    return true;
-  }
-
-  int continue_run() {
-    if (job_->restarts_itself()) {
+    const auto fate = job_->fate(signals_.stop);
+    if (fate == Fate::ended) return std::nullopt;
+    if (fate == Fate::restarts) {
       say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (is_cancelled()) return stay_stopped();
+    say(fate == Fate::unknown ? "the scheduler does not tell whether the job was cancelled: it stays stopped"
+                              : "cancelled, with a checkpoint: it stays stopped");
+    if (is_chain_ && fate != Fate::unknown) fs::remove(run_file_, none_);
+    return stay_stopped();
+  }
+
+  int continue_run() {
+    if (const auto status = decided()) return *status;
     if (is_chain_) {
       say("stopped early; the next link of the chain continues");
       return kStoppedEarly;
@@ -386,11 +381,14 @@ class Job {
       if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
     }
     settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
-    bool was_cancelled = false;  // while the scheduler was busy or down
-    const auto next = job_->continue_run(settings, [&] { return was_cancelled = is_cancelled(); });
+    std::optional<int> status;  // decided while the scheduler was busy or down
+    const auto next = job_->continue_run(settings, [&] {
+      if (!status) status = decided();
+      return status.has_value();
+    });
+    if (status) return *status;
     if (!next) {
-      if (!was_cancelled)
-        say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
+      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
       return stay_stopped();
     }
     if (*next == kPerhaps) return kStoppedEarly;

@@ -1,6 +1,8 @@
 #pragma once
 // The batch job that this process runs in: its allocation, its scheduler, and the command that starts ranks.
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +16,7 @@
 namespace lockstep::job {
 
 using Environment = std::map<std::string, std::string>;
+using cluster::contains;
 using cluster::RunCommand;
 using cluster::value;
 
@@ -80,10 +83,20 @@ struct StopSignal {
 
 constexpr const char* kPerhaps = "?";
 
+/// What becomes of a job whose ranks have stopped.
+enum class Fate {
+  ended,             ///< nothing: its time is over, or it got a signal
+  cancelled,         ///< by a person
+  perhaps_restarts,  ///< cancelled, unless the scheduler starts it again: only that start can tell
+  restarts,          ///< the scheduler is about to restart it
+  unknown            ///< the scheduler does not answer
+};
+
 /// This job, as Slurm or PBS sees it.
 class OwnJob {
  public:
-  OwnJob(Environment& environment, RunCommand run) : environment_(environment), run_(std::move(run)) {}
+  OwnJob(Environment& environment, RunCommand run, std::chrono::milliseconds pause)
+      : environment_(environment), run_(std::move(run)), pause_(pause) {}
   virtual ~OwnJob() = default;
   OwnJob(OwnJob&&) = delete;
 
@@ -94,22 +107,17 @@ class OwnJob {
 
   /// How often the scheduler has restarted this job.
   virtual int64_t restarts() = 0;
-  /// The scheduler is about to restart this job.
-  virtual bool restarts_itself() { return false; }
   /// Seconds since the job began, and that it waited before, although it could have started.
   struct Times {
     int64_t running = 0, queued = 0;
   };
   virtual Times times() = 0;
-  /// Nothing if the scheduler does not answer.
-  virtual std::optional<bool> was_cancelled(const StopSignal& stop) = 0;
-  /// The scheduler may restart the job after this stop, which only a later start can tell.
-  virtual bool may_restart(const StopSignal&) { return false; }
-  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_cancelled` is
-  /// asked before each try. Returns the id of the new job, kPerhaps if there may be one, empty if the same
-  /// job starts again, or nothing.
+  virtual Fate fate(const StopSignal& stop) = 0;
+  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_over` is asked
+  /// before each try: no further one if the job's fate is known. Returns the id of the new job, kPerhaps if
+  /// there may be one, empty if the same job starts again, or nothing.
   virtual std::optional<std::string> continue_run(const Environment& settings,
-                                                  const std::function<bool()>& is_cancelled) = 0;
+                                                  const std::function<bool()>& is_over) = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
@@ -127,7 +135,12 @@ class OwnJob {
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
  protected:
-  base::Answer run(const std::vector<std::string>& words) const { return run_(words); }
+  base::Answer run(const std::vector<std::string>& words) const;
+  /// Waits ten seconds for a scheduler that is busy, and five minutes (Slurm) or one (PBS) for one that is
+  /// down: all commands together, until it answers one. Returns the last answer if `is_over` before the next
+  /// try.
+  base::Answer ask_again(const std::vector<std::string>& words,
+                         const std::function<bool()>& is_over = {}) const;
   std::string get(const std::string& name, const std::string& otherwise = "") const {
     return value(environment_, name, otherwise);
   }
@@ -136,11 +149,13 @@ class OwnJob {
 
  private:
   RunCommand run_;
+  std::chrono::milliseconds pause_;
+  mutable std::atomic<std::chrono::steady_clock::time_point> down_since_{};
 };
 
-std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run,
-                                       std::chrono::milliseconds between_tries = std::chrono::seconds(1));
-std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run);
+/// By the environment. InputError outside a job.
+std::unique_ptr<OwnJob> make_job(Environment& environment, RunCommand run,
+                                 std::chrono::milliseconds pause = std::chrono::seconds(1));
 
 /// The script with these settings exported before its first command; replaces those of an earlier call.
 std::string with_settings(const std::string& script, const Environment& settings);

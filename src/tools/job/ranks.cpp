@@ -36,10 +36,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = 100ms;
 constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ranks that handle SIGUSR1
 
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 // 2^62 and above is no limit.
 std::string gigabytes_in(const fs::path& file) {
   const auto number = base::number_in(base::first_line(file));
@@ -148,7 +144,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
   bool has_group = false;
   for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
-    if (!contains(folder.string() + "/", (job_mark + "/").c_str())) continue;
+    if (!contains(folder.string() + "/", job_mark + "/")) continue;
     auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
     const bool only_counts = text.empty();
     if (only_counts) text = base::first_line(folder / "memory.failcnt");
