@@ -231,11 +231,14 @@ class RanksRun {
   void pass_on(std::string_view bytes) {
     base::write_all(STDERR_FILENO, bytes);
     last_line_ += bytes;
-    for (size_t end; (end = last_line_.find('\n')) != std::string::npos; last_line_.erase(0, end + 1)) {
+    for (size_t end; (end = last_line_.find_first_of("\r\n")) != std::string::npos;
+         last_line_.erase(0, end + 1)) {
       const auto line = last_line_.substr(0, end);
       for (const char* words : {"oom_kill event", "oom-kill event", "exceeded memory limit"})
         if (contains(line, words)) memory_line_ = base::printable(base::trimmed(line), 300);
     }
+    constexpr size_t kMostBytes = 4096;  // of a line that does not end
+    last_line_.erase(0, std::max(last_line_.size(), kMostBytes) - kMostBytes);
   }
 
   bool has_ended() {
@@ -279,7 +282,7 @@ class RanksRun {
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
     if (signal != SIGTERM && trains) {
-      if (!folder_since_ && !folder_in(plan_.run_file).empty()) folder_since_ = Clock::now();
+      if (!folder_since_ && !folder().empty()) folder_since_ = Clock::now();
       if (!folder_since_ || Clock::now() < *folder_since_ + kAfterFolder) return;
     }
     pending_ = 0;
@@ -293,20 +296,26 @@ class RanksRun {
     return ranks_ = descendants(signals_.others, fs::path(plan_.words[0]).filename().string(), ranks_);
   }
 
+  // The files are on the file system of all users' jobs, so each look counts.
+  const std::string& folder() {
+    if (folder_.empty()) folder_ = folder_in(plan_.run_file);
+    return folder_;
+  }
+
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
-    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < 200ms) return;
+    const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
+    const bool is_urgent = is_stopping || errors_since_ || (!is_srun && !had_ranks_ && folder_.empty());
+    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < (is_urgent ? 200ms : 1s)) return;
     looked_ = Clock::now();
     if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
       errors_since_ = Clock::now();
-    const bool is_stopping = signals_.stop.signal == SIGTERM && !plan_.launcher.is_srun;
-    const auto folder = folder_in(plan_.run_file);
-    const bool is_starting = folder.empty() && !plan_.launcher.is_srun;
+    const bool is_starting = folder().empty() && !is_srun;
     const std::chrono::milliseconds pause = !is_starting ? 5s : had_ranks_ ? 1s : 0s;
     if (!errors_since_ && !is_stopping && Clock::now() - checked_ < pause) return;
     checked_ = Clock::now();
-    const int status = status_of_run(folder, run_folder::kRunning);
-    const bool is_over = status != run_folder::kRunning || (errors_since_ && !plan_.launcher.is_srun);
+    const int status = status_of_run(folder(), run_folder::kRunning);
+    const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun);
     const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
     had_ranks_ = had_ranks_ || has_ranks;
     // ranks that die before they create the run folder may leave neither a status nor an error
@@ -316,7 +325,7 @@ class RanksRun {
       idle_since_ = Clock::now();
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
-    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : plan_.launcher.is_srun ? 2s : 500ms;
+    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
     const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
     was_ended_ = true;
@@ -329,7 +338,7 @@ class RanksRun {
   JobSignals& signals_;
   RanksPlan plan_;
   std::vector<pid_t> ranks_;  // on this node, as seen last
-  std::string last_line_, memory_line_;
+  std::string last_line_, memory_line_, folder_;
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
