@@ -135,6 +135,13 @@ TEST(PbsAllocation, ReadsChunksAndTheNodeFile) {
   }
 }
 
+TEST(PbsAllocation, VisibleGpusAreThoseOfTheFirstNode) {
+  const Environment record = {{"exec_host", "a/0*8+b/0*8"}, {"exec_vnode", "(a:ngpus=4)+(b:ngpus=1)"}};
+  for (const auto& [fields, gpus] : {std::pair{record, 3}, {{}, 4}})
+    EXPECT_EQ(sum_of(&Node::gpus, pbs_allocation({{"CUDA_VISIBLE_DEVICES", "2,3"}}, fields, {"a", "b"}, 1)),
+              gpus);
+}
+
 TEST(ThreadsPerCore, AreThoseOfWhatTheSchedulerCounts) {
   const test::TempFolder folder;
   for (int cpu = 0; cpu < 8; ++cpu) {

@@ -407,20 +407,16 @@ TEST_F(Launchers, SrunGetsTheLayoutAndTheNodesThatAreLeft) {
 
 TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
   environment_["LOCKSTEP_START"] = "mpirun";
-  environment_["UCX_TLS"] = "tcp";
+  environment_["UCX_TLS"] = environment_["CUDA_VISIBLE_DEVICES"] = "x";
   const auto four = words(false, "mpirun (Open MPI) 4.1.4", 2);
-  EXPECT_NE(
-      four.find(
-          "--map-by ppr:2:node:PE=4 --bind-to core:overload-allowed --oversubscribe -n 4 --hostfile nodes"),
-      std::string::npos)
-      << four;
-  EXPECT_NE(four.find("--mca plm_rsh_agent agent"), std::string::npos);
-  EXPECT_NE(four.find("-x UCX_TLS"), std::string::npos);
+  EXPECT_TRUE(test::has(four,
+                        "--map-by ppr:2:node:PE=4 --bind-to core:overload-allowed --oversubscribe -n 4 "
+                        "--hostfile nodes --mca plm_rsh_agent agent"));
+  EXPECT_TRUE(test::has(four, "-x UCX_TLS"));
+  EXPECT_FALSE(test::has(four, "CUDA_VISIBLE_DEVICES")) << "another node has its own";
   fake_.answers["error-nonzero-status"] = "!unknown";
   const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
-  EXPECT_NE(five.find("abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"),
-            std::string::npos)
-      << five;
+  EXPECT_TRUE(test::has(five, "abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"));
   fake_.answers["ompi_info"] = "mca:plm:tm:version\n";
   EXPECT_EQ(words(false, "mpirun (Open MPI) 4.1.4", 2).find("--hostfile"), std::string::npos);
   components_ = 2;
@@ -430,10 +426,12 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
 TEST_F(Launchers, PalsAndHydraGetTheirs) {
   environment_["LOCKSTEP_START"] = "mpiexec";
   EXPECT_EQ(words(false, "PALS 1.2.5", 2), "mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth");
-  const auto of_hydra = [&] { return words(false, "HYDRA build", 2); };
-  EXPECT_TRUE(test::has(test::refusal_of(of_hydra), "pbs_tmrsh"));
+  EXPECT_EQ(words(false, "PALS 1.2.5", 0), "mpiexec -n 4 --depth 4 --cpu-bind depth --hostfile nodes");
+  const auto of_hydra = [&](int64_t per_node = 2) { return words(false, "HYDRA build", per_node); };
+  EXPECT_TRUE(test::has(test::refusal_of([&] { of_hydra(); }), "pbs_tmrsh"));
   environment_["HYDRA_BOOTSTRAP"] = "ssh";
   EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
+  EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes") << "it counts the file's lines";
   environment_.erase("HYDRA_BOOTSTRAP");
   add("pbs_tmrsh");
   of_hydra();
