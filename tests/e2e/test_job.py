@@ -113,6 +113,18 @@ def test_nodes_whose_port_a_firewall_drops_are_kept(job):
     assert "continuing with the same 2 nodes" in done.stdout, done.output
 
 
+def test_a_node_is_lost_only_if_pbs_still_reaches_this_one(job):
+    (job.folder / "nodes").write_text(f"{os.uname().nodename}\n127.0.15.4\n")
+    with socket.create_server(("127.0.15.4", 15003)):
+        for faults, reached, left in ((LOST, "*", "the same 2 nodes"), (LOST, "$(uname -n)", "1 node"), (LOST, "none", "the same 2 nodes"),
+                                      ([NAN], "none", None)):
+            executable(job.folder / "bin/pbs_tmrsh", f"#!/bin/sh\necho $1 >>asked\ncase $1 in {reached}) ;; *) exit 1;; esac\n")
+            for name in ("asked", "tries"):
+                (job.folder / name).unlink(missing_ok=True)
+            done = job(faults)
+            assert f"continuing with {left} " in done.stdout if left else not (job.folder / "asked").exists(), done.output
+
+
 @pytest.mark.parametrize("saved_before, goes_on", [("460", True), ("470", False)])
 def test_a_restart_without_a_new_checkpoint_is_the_last(saved_before, goes_on, job):
     executable(job.folder / "bin/qsub", "#!/bin/sh\necho 8.x\n")

@@ -180,7 +180,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     times.erase("requeue");
     EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
-    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
+    EXPECT_EQ(slurm->reaches({"n2"}).has_value(), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
     for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
   }
@@ -200,7 +200,7 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
-    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches("n2"));
+    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches({"n2"}) == true);
     EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
   }
 }

@@ -43,6 +43,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
 
 std::vector<std::string> words_in(const std::string& text) {
   std::istringstream stream(text);
@@ -56,23 +57,25 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// Whether the host's kernel answers at the port in time; a refusal is an answer.
-bool answers(const std::string& host, int port, std::chrono::milliseconds limit) {
+enum class Contact : char { silent, refused, accepted };
+
+// What the host's kernel answers at the port in time.
+Contact contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return true;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return Contact::accepted;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return true;
+  if (!socket) return Contact::accepted;
   int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd ready{socket.number(), POLLOUT, 0};
-    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return false;
+    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return Contact::silent;
     socklen_t size = sizeof error;
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
-  return error == 0 || error == ECONNREFUSED;
+  return error == 0 ? Contact::accepted : error == ECONNREFUSED ? Contact::refused : Contact::silent;
 }
 
 class Job {
@@ -412,22 +415,17 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  std::vector<std::string> other_nodes() const {
-    const auto here = short_name(launch::read_host_facts({}).host);
-    std::vector<std::string> names;
-    for (const auto& node : allocation_.nodes) {
-      const bool is_here =
-          node.name == value(environment_, "SLURMD_NODENAME") || short_name(node.name) == here;
-      if (!node.name.empty() && !is_here) names.push_back(node.name);
-    }
-    return names;
+  bool is_here(const Node& node) const {
+    return node.name == value(environment_, "SLURMD_NODENAME") ||
+           short_name(node.name) == short_name(launch::read_host_facts({}).host);
   }
 
   // One after the other if there is no thread.
-  static std::vector<char> ask_all(size_t count, size_t at_once, const std::function<char(size_t)>& ask) {
-    std::vector<char> answers;
+  template <class Ask>
+  static auto ask_all(size_t count, size_t at_once, const Ask& ask) {
+    std::vector<decltype(ask(0))> answers;
     while (answers.size() < count) {
-      std::vector<std::future<char>> batch;
+      std::vector<std::future<decltype(ask(0))>> batch;
       for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
         batch.push_back(std::async(ask, i));
       for (auto& answer : batch) answers.push_back(answer.get());
@@ -435,27 +433,46 @@ class Job {
     return answers;
   }
 
+  // The groups of nodes on which the scheduler cannot start a process although it can on this node. Without
+  // an answer in time a node is lost, unless its daemon accepts connections: then the scheduler may be slow.
+  std::vector<Words> unreached(std::vector<Words> groups, bool accept) const {
+    if (groups.empty()) return groups;
+    const auto here =
+        std::ranges::find_if(allocation_.nodes, [&](const Node& node) { return is_here(node); });
+    groups.push_back({(here == allocation_.nodes.end() ? allocation_.nodes.begin() : here)->name});
+    const auto reached = ask_all(groups.size(), 16, [&](size_t i) { return job_->reaches(groups[i]); });
+    std::vector<Words> left;
+    for (size_t i = 0; i + 1 < groups.size() && reached.back() == true; ++i)
+      if (!reached[i].value_or(accept)) left.push_back(groups[i]);
+    const bool is_all = accept && left.size() > 1 && left.size() + 1 == groups.size();
+    return is_all ? std::vector<Words>() : left;
+  }
+
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
-  std::vector<std::string> find_lost_nodes() {
-    const auto names = other_nodes();
+  // answers, a firewall may be the reason. One step of Slurm tries all nodes that accept connections, if they
+  // are in doubt.
+  Words find_lost_nodes(bool doubts_all) const {
+    Words names, lost;
+    for (const auto& node : allocation_.nodes)
+      if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
     const int port = names.empty() ? 0 : job_->daemon_port();
-    const auto answered = ask_all(names.size(), names.size(), [&](size_t i) {
-      return port == 0 || answers(names[i], port, node_timeout_);
+    const auto contacts = ask_all(names.size(), 64, [&](size_t i) {
+      return port == 0 ? Contact::accepted : contact(names[i], port, node_timeout_);
     });
-    const bool none_answered = std::ranges::count(answered, true) == 0;
-    std::atomic<bool> is_silent = false;
-    // 16 at once: each may take 30 s, and is work for the scheduler
-    const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      const bool may_live = answered[i] || none_answered;
-      if (is_silent || !may_live) return may_live;
-      const auto reached = job_->reaches(names[i]);
-      if (!reached) is_silent = true;
-      return reached.value_or(may_live);
-    });
-    std::vector<std::string> lost;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!alive[i]) lost.push_back(names[i]);
+    const bool none_answers = std::ranges::count(contacts, Contact::silent) == std::ssize(contacts);
+    std::vector<Words> doubtful, sound;
+    Words all;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (contacts[i] == Contact::accepted) all.push_back(names[i]);
+      if (contacts[i] == Contact::silent && !none_answers)
+        lost.push_back(names[i]);
+      else
+        (contacts[i] == Contact::accepted ? sound : doubtful).push_back({names[i]});
+    }
+    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && unreached({all}, true).empty()))
+      sound.clear();
+    for (const auto& groups : {unreached(doubtful, false), unreached(sound, true)})
+      for (const auto& node : groups) lost.push_back(node[0]);
     return lost;
   }
 
@@ -469,7 +486,13 @@ class Job {
             ": with train.as_world the job would have restarted the ranks (docs/how-to/elastic.md)");
       return false;
     }
-    const auto lost = find_lost_nodes();
+    if (!only_ranks_were_lost(errors(), true)) return false;
+    if (relaunches_ >= max_relaunches_) {
+      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", lost_ranks(), relaunches_,
+                 max_relaunches_));
+      return false;
+    }
+    const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
     // srun has the highest status of its ranks, and ends the others with SIGTERM
     const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
     const bool nothing_known = !has_trained_ && !was_killed && lost.empty() && errors().empty();
@@ -518,17 +541,10 @@ class Job {
     const auto step = last_step();
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
-    if (relaunches_ >= max_relaunches_) {
-      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", what_is_lost(lost), relaunches_,
-                 max_relaunches_));
-      return true;
-    }
-    if (lost_at_ && lost_at_ == before) {
-      say(format("{} twice after step {} without losing a node: another start would probably fail, too",
-                 what_is_lost(lost), step));
-      return true;
-    }
-    return false;
+    if (!lost_at_ || lost_at_ != before) return false;
+    say(format("{} twice after step {} without losing a node: another start would probably fail, too",
+               lost_ranks(), step));
+    return true;
   }
 
   void leave_out(const std::vector<std::string>& lost) {

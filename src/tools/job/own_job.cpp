@@ -33,6 +33,10 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
+std::optional<bool> answer_of(const base::Answer& answer) {
+  return answer.end == base::Answer::left ? answer.good() : std::optional<bool>();
+}
+
 }  // namespace
 
 // sacct asks the database, the others the controller.
@@ -170,12 +174,11 @@ class SlurmJob : public OwnJob {
     return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
   }
 
-  std::optional<bool> reaches(const std::string& node) override {
-    const auto answer =
-        ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0", "--nodes=1",
-                   "--ntasks=1", "--cpus-per-task=1", "--mpi=none", "--nodelist=" + node, "true"});
-    if (!answer.good() && record().empty()) return std::nullopt;  // the controller is down
-    return answer.good();
+  std::optional<bool> reaches(const Words& nodes) override {
+    return answer_of(ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
+                                format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()),
+                                "--ntasks-per-node=1", "--cpus-per-task=1", "--mpi=none",
+                                "--nodelist=" + base::join(nodes, ","), "true"}));
   }
 
   // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
@@ -387,9 +390,8 @@ class PbsJob : public OwnJob {
 
   int daemon_port() override { return 15003; }  // of pbs_mom
 
-  std::optional<bool> reaches(const std::string& node) override {
-    const auto answer = run({"pbs_tmrsh", node, "true"});
-    return answer.end == base::Answer::not_started ? std::optional<bool>() : answer.good();
+  std::optional<bool> reaches(const Words& nodes) override {
+    return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
   }
 
   std::string keep_only(const Allocation& left, const Words& lost) override {

@@ -129,8 +129,9 @@ class OwnJob {
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;
-  /// Whether the scheduler can start a process on the node; nothing if it does not tell.
-  virtual std::optional<bool> reaches(const std::string& node) = 0;
+  /// Whether the scheduler can start a process on each of the nodes (PBS: on the first); nothing if that took
+  /// too long, or there is no command for it.
+  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes) = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
