@@ -97,9 +97,10 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->joules(), 120);
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
   EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
-  fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
+  fake.answers["SubmitLine"] = "sbatch -N2 --export=TOKEN=x,CONFIG=a x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
-  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
+  EXPECT_EQ(slurm->submit_line({"c d"}),
+            "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,CONFIG=a x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
@@ -302,7 +303,8 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
                              {"PBS_NODEFILE", folder.write("nodes", "node1\n")},
                              {"PBS_O_WORKDIR", folder.path().string()},
                              {"LOCKSTEP_SCRIPT", folder.write("my job", "true\n")},
-                             {"SET", "a b"}};
+                             {"SET", "a b"},
+                             {"TOKEN", "x y"}};
   std::set<std::string> asked;
   std::string script, more;
   const auto run = [&](const Words& words) {
@@ -318,7 +320,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
     answer.status = 0;
     answer.output = command == "qsub" ? "101.server\n"
                                       : "Job Id: 100.server\n    run_count = 2\n"
-                                        "    Submit_arguments = -v X,SET=a b my job\n" +
+                                        "    Submit_arguments = -v TOKEN=x y,SET=a b my job\n" +
                                             more;
     return answer;
   };
@@ -328,7 +330,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
   asked.erase("qsub");
   EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
-  const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
+  const auto line = "cd " + folder.path().string() + " && qsub -v TOKEN=...,SET=$'a b' $'my job'";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;

@@ -33,6 +33,13 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
+// A log may be readable by others, and the values of variables are not.
+std::string without_values(const std::string& line) {
+  static const std::regex kValue(R"(([ ,=])(?!(?:LOCKSTEP_\w*|CONFIG|SET|RUN|BENCH|EXERCISE|OWN_PROGRAM)=))"
+                                 R"(([A-Z_][A-Z0-9_]*=)(?:\$'(?:[^'\\]|\\.)*'|[^ ,]*))");
+  return std::regex_replace(line, kValue, "$1$2...");
+}
+
 std::optional<bool> answer_of(const base::Answer& answer) {
   return answer.end == base::Answer::left ? answer.good() : std::optional<bool>();
 }
@@ -130,6 +137,7 @@ class SlurmJob : public OwnJob {
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
     if (has_words) line.resize(line.size() - end.size());
+    line = without_values(line);
     if (known.empty()) line = "sbatch " + cluster::quoted(line);
     if (has_words) line += " " + cluster::quoted(words);
     const auto task = get("SLURM_ARRAY_TASK_ID");
@@ -305,6 +313,7 @@ class PbsJob : public OwnJob {
       if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
         line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
     }
+    line = without_values(line);
     if (script < words.size()) line += cluster::quoted(words.substr(script));
     return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
   }
