@@ -175,7 +175,10 @@ class Job {
     prepare(true);
     read_as_world();
     saved_before_ = base::number_in(value(environment_, "LOCKSTEP_SAVED_STEP"));
-    if (const auto status = find_run_to_continue()) return *status;
+    if (const auto status = find_run_to_continue()) {
+      forget_run_file();
+      return *status;
+    }
     auto status = train_once();
     while (relaunch(status)) status = train_once();
     for (int i = 0; i <= relaunches_; ++i) fs::remove(errors_file(i), none_);
