@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -31,8 +30,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 #include "trainer/run_folder/folder.h"
@@ -78,7 +76,7 @@ bool answers(const std::string& host, int port, std::chrono::milliseconds limit)
 class Job {
  public:
   Job(Signals& signals, std::string program)
-      : signals_{signals},
+      : signals_(signals),
         program_(std::move(program)),
         run_command_(cluster::real_commands(30s)),
         job_(make_job(environment_, run_command_)) {}
@@ -164,8 +162,8 @@ class Job {
     max_restarts_ = count(environment_, "LOCKSTEP_MAX_RESTARTS", 10);
     max_relaunches_ = count(environment_, "LOCKSTEP_MAX_RELAUNCHES", 3);
     node_timeout_ = std::chrono::seconds(count(environment_, "LOCKSTEP_NODE_TIMEOUT", 3, 1));
-    is_chain_ = !value(environment_, "LOCKSTEP_CHAIN").empty();
-    const auto kept = value(environment_, is_chain_ ? "LOCKSTEP_CHAIN" : "LOCKSTEP_RUN_FILE");
+    is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
+    const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
@@ -250,7 +248,8 @@ class Job {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK", "1") == "1") return std::nullopt;
+      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
+        return std::nullopt;
       say("the chain has ended: an earlier link was cancelled or did not start a run");
       return kFailed;
     }
@@ -334,7 +333,7 @@ class Job {
   }
 
   void note_signals() {
-    for (const int signal : signals_.signals.take()) note_signal(signal, signals_.stop);
+    for (const int signal : signals_.take()) signals_.note(signal);
   }
 
   // Not if a user named it, and not if the scheduler may restart this job.
@@ -436,7 +435,7 @@ class Job {
   }
 
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
+  // answers, a firewall may be the reason.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
@@ -444,14 +443,9 @@ class Job {
       return port == 0 || answers(names[i], port, node_timeout_);
     });
     const bool none_answered = std::ranges::count(answered, true) == 0;
-    std::atomic<bool> is_silent = false;
     // 16 at once: each may take 30 s, and is work for the scheduler
     const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      const bool may_live = answered[i] || none_answered;
-      if (is_silent || !may_live) return may_live;
-      const auto reached = job_->reaches(names[i]);
-      if (!reached) is_silent = true;
-      return reached.value_or(may_live);
+      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(true);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)
@@ -582,7 +576,7 @@ class Job {
     return run_once(words);
   }
 
-  JobSignals signals_;
+  Signals& signals_;
   std::string program_;
   Environment environment_ = launch::current_environment();
   RunCommand run_command_;
