@@ -4,7 +4,7 @@
 #include "lockstep/base/program.h"
 #include "refusal.h"
 #include "temp_folder.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 #include <gtest/gtest.h>
 
@@ -174,7 +174,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     const auto run = [&, command = fake.command()](const Words& words) {
       return ++times[words[0] == "env" ? "update" : words[1]] == 1 ? first : command(words);
     };
-    const auto slurm = make_job(environment, run, std::chrono::milliseconds(20));
+    const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->fate({}), Fate::restarts);
     fake.answers["scontrol show job"] = job_text("RUNNING", 0);
     EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
@@ -215,7 +215,7 @@ TEST(Slurm, WaitsAsLongForAControllerThatIsDownTwice) {
     return is_down ? refused("Unable to contact slurm controller")
                    : base::Answer{base::Answer::left, 0, "", "", true};
   };
-  const auto slurm = make_job(environment, run, std::chrono::milliseconds(20));
+  const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
   const auto asks = [&] { return asked = 0, slurm->daemon_port(), asked; };
   EXPECT_GT(asks(), 1);
   EXPECT_EQ(asks(), 1);  // all tries together

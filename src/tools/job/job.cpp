@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -31,8 +30,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 #include "trainer/run_folder/folder.h"
@@ -81,7 +79,7 @@ Contact contact(const std::string& host, int port, std::chrono::milliseconds lim
 class Job {
  public:
   Job(Signals& signals, std::string program)
-      : signals_{signals},
+      : signals_(signals),
         program_(std::move(program)),
         run_command_(cluster::real_commands(30s)),
         job_(make_job(environment_, run_command_)) {}
@@ -167,8 +165,8 @@ class Job {
     max_restarts_ = count(environment_, "LOCKSTEP_MAX_RESTARTS", 10);
     max_relaunches_ = count(environment_, "LOCKSTEP_MAX_RELAUNCHES", 3);
     node_timeout_ = std::chrono::seconds(count(environment_, "LOCKSTEP_NODE_TIMEOUT", 3, 1));
-    is_chain_ = !value(environment_, "LOCKSTEP_CHAIN").empty();
-    const auto kept = value(environment_, is_chain_ ? "LOCKSTEP_CHAIN" : "LOCKSTEP_RUN_FILE");
+    is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
+    const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
@@ -256,7 +254,8 @@ class Job {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK", "1") == "1") return std::nullopt;
+      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
+        return std::nullopt;
       say("the chain has ended: an earlier link was cancelled or did not start a run");
       return kFailed;
     }
@@ -340,7 +339,7 @@ class Job {
   }
 
   void note_signals() {
-    for (const int signal : signals_.signals.take()) note_signal(signal, signals_.stop);
+    for (const int signal : signals_.take()) signals_.note(signal);
   }
 
   // Not if a user named it, and not if the scheduler may restart this job.
@@ -601,7 +600,7 @@ class Job {
     return run_once(words);
   }
 
-  JobSignals signals_;
+  Signals& signals_;
   std::string program_;
   Environment environment_ = launch::current_environment();
   RunCommand run_command_;

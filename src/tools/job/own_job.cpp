@@ -15,7 +15,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/scheduler.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {

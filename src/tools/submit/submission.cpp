@@ -49,9 +49,8 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   const bool chain = plan.links > 1;
   std::vector<std::pair<std::string, std::string>> all = {
       {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
-      {"LOCKSTEP_CHAIN", chain ? plan.stem.string() + ".chain" : ""},
-      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
-      {"LOCKSTEP_RUN_FILE", ""}};
+      {"LOCKSTEP_RUN_FILE", chain ? plan.stem.string() + ".chain" : ""},
+      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""}};
   // PBS does not pass the environment of qsub
   for (const char* name : {"LOCKSTEP_SETUP", "LOCKSTEP_START", "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",
                            "LOCKSTEP_THREADS_PER_CORE", "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"}) {
