@@ -380,14 +380,9 @@ class Job {
       return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    Environment settings;
-    for (const auto& [name, setting] : environment_) {
-      const bool is_own = name.starts_with("LOCKSTEP_") || name == "CONFIG" || name == "SET";
-      if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
-    }
-    settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
+    environment_["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));  // for a new job
     std::optional<int> status;  // decided while the scheduler was busy or down
-    const auto next = job_->continue_run(settings, [&] {
+    const auto next = job_->continue_run([&] {
       if (!status) status = decided();
       return status.has_value();
     });

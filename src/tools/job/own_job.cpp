@@ -162,7 +162,7 @@ class SlurmJob : public OwnJob {
     return has_ended && !by_slurm ? Fate::cancelled : Fate::ended;
   }
 
-  std::optional<std::string> continue_run(const Environment&, const std::function<bool()>& is_over) override {
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
     const auto answer = ask_again({"scontrol", "requeue", own_name()}, is_over);
     if (answer.good()) return "";
     if (!is_over()) log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
@@ -350,8 +350,7 @@ class PbsJob : public OwnJob {
     return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
-  std::optional<std::string> continue_run(const Environment& settings,
-                                          const std::function<bool()>& is_over) override {
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
     if (record_.empty()) record_ = record(id(), true);
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
@@ -375,7 +374,7 @@ class PbsJob : public OwnJob {
       return std::nullopt;
     }
     const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
-    auto all = settings_to_pass(settings);
+    auto all = settings_to_pass();
     all["LOCKSTEP_SUBMITTED"] = submit_line({});  // that of the new job names a file which is soon gone
     all["LOCKSTEP_RESTART"] = format("{}", restart);
     const base::TemporaryFolder folder;
@@ -428,20 +427,21 @@ class PbsJob : public OwnJob {
   }
 
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
-  Environment settings_to_pass(const Environment& settings) const {
+  Environment settings_to_pass() const {
+    static const Words kOwn = {"LOCKSTEP_*", "CONFIG", "SET", "PBS_ARRAY_INDEX"};
     static const Words kOfPbs = {
         "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
         "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
-    Environment all = settings;
-    for (const auto& entry : base::split(value(record_, "Variable_List"), ',')) {
-      const auto name = entry.substr(0, entry.find('='));
-      const bool is_name = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-        return std::isalnum(c) || c == '_';
-      });
-      if (is_name && environment_.contains(name)) all.emplace(name, environment_.at(name));
+    std::set<std::string> given;
+    for (const auto& entry : base::split(value(record_, "Variable_List"), ','))
+      given.insert(entry.substr(0, entry.find('=')));
+    Environment all;
+    for (const auto& [name, setting] : environment_) {
+      const bool is_own = !setting.empty() && base::is_among(name, kOwn) && name != "LOCKSTEP_SCRIPT";
+      const bool is_name =
+          std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfPbs)) all[name] = setting;
     }
-    if (environment_.contains("PBS_ARRAY_INDEX")) all["PBS_ARRAY_INDEX"] = get("PBS_ARRAY_INDEX");
-    std::erase_if(all, [](const auto& entry) { return base::is_among(entry.first, kOfPbs); });
     return all;
   }
 
