@@ -104,6 +104,8 @@ class JobWatch {
   const std::string& job() const { return record_.replaced ? record_.job : job_; }  ///< that runs now
   const std::filesystem::path& folder() const { return folder_; }
   int restarts() const { return record_.restarts; }
+  /// The scheduler has not answered since the record has changed.
+  bool is_unknown() const { return phase_ != over && !state_; }
   /// What the scheduler said last.
   std::string scheduler_words() const { return state_ ? state_->words : ""; }
 

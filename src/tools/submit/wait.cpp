@@ -143,21 +143,25 @@ namespace {
 
 constexpr auto kBetweenUpdates = 200ms;
 
-// Queries the scheduler from time to time, and warns while it does not answer.
+// Queries the scheduler after a change of a record, and then less and less often. Warns while it does not
+// answer.
 class SchedulerPoll {
  public:
   explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
   void query(Watches& watches) {
-    constexpr auto kEvery = 5s, kWarnAfter = 60s;
+    constexpr auto kLongest = 60s, kWarnAfter = 90s;
     const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat; later tasks end later
-    if (Clock::now() - asked_ < kEvery) return;
-    asked_ = Clock::now();
+    const auto unknown = std::ranges::count_if(watches, &JobWatch::is_unknown);
+    if (unknown > std::exchange(unknown_, unknown)) pause_ = 2500ms + watches.size() * 10ms;
+    if (Clock::now() - asked_ < pause_) return;
     std::vector<std::string> jobs;
     for (const auto& watch : watches)
       if (watch.phase() != JobWatch::over && jobs.size() < most) jobs.push_back(watch.job());
     if (jobs.empty()) return;
     const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
+    asked_ = Clock::now();
+    pause_ = std::min<std::chrono::milliseconds>(2 * pause_, kLongest);
     for (auto& watch : watches)
       if (const auto found = states.find(watch.job()); found != states.end()) watch.set_state(found->second);
     if (!states.empty()) {
@@ -171,6 +175,8 @@ class SchedulerPoll {
  private:
   cluster::Scheduler scheduler_;
   cluster::RunCommand run_ = cluster::real_commands(15s);
+  std::ptrdiff_t unknown_ = 0;
+  std::chrono::milliseconds pause_{};
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool has_warned_ = false;
 };
