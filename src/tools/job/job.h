@@ -100,7 +100,7 @@ enum class Fate {
 class OwnJob {
  public:
   OwnJob(Environment& environment, RunCommand run, std::chrono::milliseconds pause)
-      : environment_(environment), run_(std::move(run)), pause_(pause) {}
+      : environment_(environment), pause_(pause), run_(std::move(run)) {}
   virtual ~OwnJob() = default;
   OwnJob(OwnJob&&) = delete;
 
@@ -149,10 +149,10 @@ class OwnJob {
   }
 
   Environment& environment_;
+  const std::chrono::milliseconds pause_;
 
  private:
   RunCommand run_;
-  std::chrono::milliseconds pause_;
   mutable std::atomic<std::chrono::steady_clock::time_point> down_since_{};
 };
 

@@ -286,7 +286,7 @@ class PbsJob : public OwnJob {
   std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    record_ = record(id(), true);
+    record_ = record_soon();
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(launch::qstat_fields(node), "resources_available.ncpus", 0);
@@ -337,9 +337,9 @@ class PbsJob : public OwnJob {
   // lag.
   Fate fate(const StopSignal& stop) override {
     const bool was_told = stop.signal == SIGTERM;
-    if (was_told && record_.empty()) record_ = record(id(), true);
+    if (was_told && record_.empty()) record_ = record_soon();
     const bool is_past = was_told && is_past_walltime(stop);
-    const auto fields = record(id(), is_past);
+    const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     if (!was_told) return Fate::ended;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
@@ -424,6 +424,16 @@ class PbsJob : public OwnJob {
   Environment record(const std::string& job, bool waits = false) const {
     const Words words = {"qstat", "-f", job};
     return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
+  }
+
+  // With a few tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
+  Environment record_soon() const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run({"qstat", "-f", id()});
+      auto fields = launch::qstat_fields(answer.output);
+      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      std::this_thread::sleep_for(2 * pause_);
+    }
   }
 
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.

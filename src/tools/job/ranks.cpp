@@ -1,6 +1,4 @@
-#include "tools/job/job.h"
-#include "trainer/run_folder/status.h"
-
+// One start of the ranks: signals, the launcher, and processes that ran out of memory.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -25,6 +23,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/control_groups.h"
+#include "tools/job/job.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
 namespace {

@@ -98,8 +98,7 @@ JobWatch::Phase JobWatch::update() {
   if (phase_ == over) return phase_;
   const auto text = text_of(file_);
   const bool is_new = text != text_;
-  if (is_new) {  // the scheduler may start a job again whatever its script ended with: only later answers
-                 // count
+  if (is_new) {  // the job may start again whatever its script ended with, so only later answers count
     text_ = text;
     record_ = parse_record(text);
     state_.reset();
