@@ -96,15 +96,8 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
   };
   EXPECT_TRUE(has(warnings({"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, ""}).at(0),
                   "4 ranks share 2 core(s)"));
-  EXPECT_TRUE(has(warnings({"",
-                            2,
-                            "32(x2)",
-                            "32(x2)",
-                            {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}},
-                            1,
-                            ""})
-                      .at(0),
-                  "use 4 of the job's 64 cores"));
+  const Environment few = {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}};
+  EXPECT_TRUE(has(warnings({"", 2, "32(x2)", "32(x2)", few, 1, ""}).at(0), "use 4 of the job's 64 cores"));
   EXPECT_TRUE(warnings({"", 2, "32(x2)", "32(x2)", {}, 1, ""}).empty());
 }
 

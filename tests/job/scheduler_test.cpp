@@ -263,8 +263,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const auto record = [&](const std::string& used) {
     fake.answers["qstat"] =
         "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"
-        "    Resource_List.mem = 2gb\n"
-        "    resources_used.mem = " +
+        "    Resource_List.mem = 2gb\n    resources_used.mem = " +
         used + "\n";
   };
   record("2097152kb");
@@ -380,12 +379,7 @@ class Launchers : public ::testing::Test {
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     given.components = components_;
-    Layout layout{.nodes = 2,
-                  .ranks = 4,
-                  .ranks_per_node = ranks_per_node,
-                  .cores_per_rank = 4,
-                  .cores_per_node = 8,
-                  .cpus_per_node = 8};
+    const Layout layout{2, 4, ranks_per_node, 4, 8, 8};
     return base::join(
         choose_launcher({*job, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
             .words,

@@ -140,11 +140,9 @@ TEST_F(RunFolderTest, ARunningOneIsLeftAlone) {
 
 TEST_F(RunFolderTest, AnotherUsersFolderIsNotUsed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
-  const auto give_away = [&](const char* name) { return ::chown(path(name).c_str(), 12345, 12345); };
   (void)open();
-  ASSERT_EQ(give_away("mnist"), 0);
   std::filesystem::create_directory(path("mnist-2"));  // as a killed start leaves it
-  ASSERT_EQ(give_away("mnist-2"), 0);
+  for (const char* name : {"mnist", "mnist-2"}) ASSERT_EQ(::chown(path(name).c_str(), 12345, 12345), 0);
   EXPECT_EQ(open("auto").path, path("mnist-3"));
 }
 

@@ -59,13 +59,13 @@ base::Answer OwnJob::ask_again(const Words& words, const std::function<bool()>& 
   for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
     if (is_over && is_over()) return answer;
     answer = run(words);
+    const auto says = [&](const char* part) { return contains(answer.errors, part); };
     // a late srun waits for its node, and a late qsub may have submitted a job
     const bool is_late = answer.end == base::Answer::late;
     const bool is_repeatable = words[0] != "srun" && std::ranges::count(words, "qsub") == 0;
-    const bool is_down = (is_late && is_repeatable) || contains(answer.errors, "Unable to contact") ||
-                         contains(answer.errors, "cannot connect");
-    const bool is_busy =
-        is_down || contains(answer.errors, "Unable to create step") || contains(answer.errors, "try again");
+    const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
+                         (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
+    const bool is_busy = is_down || says("Unable to create step") || says("try again");
     Clock::time_point since{};
     if (!is_down && !is_late) down_since_ = since;
     if (!is_down || down_since_.compare_exchange_strong(since, start)) since = start;

@@ -326,9 +326,8 @@ std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings)
   }
   auto lock = RunLock::take(path);
   if (!lock || !is_blank(path)) return std::nullopt;
-  RunFolder folder{path, std::move(*lock)};
   begin_in(path, settings);
-  return folder;
+  return RunFolder{path, std::move(*lock)};
 }
 
 config::PastConfig config_in(const fs::path& folder) {
