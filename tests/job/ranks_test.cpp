@@ -79,7 +79,7 @@ TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
 TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
   for (const auto* words :
        {"Detected 1 oom_kill event in StepId=7.0.", "Step 7.0 exceeded memory limit (9 > 8)"})
-    EXPECT_TRUE(has(run(format("printf 'a\\n{}\\nb' >&2; exit 1", words)).out_of_memory, words));
+    EXPECT_TRUE(has(run(format("printf 'a\\n{}\\r%5000s' b >&2; exit 1", words)).out_of_memory, words));
   EXPECT_EQ(run("echo 'no kill' >&2; exit 1").out_of_memory, "");
 }
 
