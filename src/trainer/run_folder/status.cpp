@@ -131,14 +131,6 @@ constexpr auto kSilent = 10s;  // from a request's end to the status that says w
 constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
 constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
 
-// Opening a folder makes NFS ask its server what is in it.
-bool is_asked(const fs::path& file) {
-  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  struct stat facts {};
-  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISREG(facts.st_mode);
-}
-
 void refuse_dead(const fs::path& folder, RunRequest request) {
   if (in_use(folder) || read_status(folder).state != RunState::running) return;
   std::error_code none;
@@ -331,8 +323,12 @@ bool Requests::asked(RunRequest request) {
   const auto now = Clock::now();
   if (looked_ == Clock::time_point{} || now - looked_ >= kLookEvery) {
     looked_ = now;
-    for (const auto each : kRequests)
-      asked_[static_cast<size_t>(each)] = is_asked(request_file(folder_, each));
+    // opening the folder makes NFS ask its server what is in it
+    const base::Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct stat facts {};
+    for (size_t i = 0; i < kNames.size(); ++i)
+      asked_[i] = folder && ::fstatat(folder.number(), kNames[i], &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                  S_ISREG(facts.st_mode);
   }
   return asked_[static_cast<size_t>(request)];
 }
