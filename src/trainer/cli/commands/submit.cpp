@@ -1,4 +1,7 @@
 // lockstep render, site and submit: job scripts, site files, and jobs that the scheduler runs.
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -145,8 +148,16 @@ int run_submit(const std::vector<std::string>& args) {
   return wait ? submit::wait_for(submission) : kDone;
 }
 
-// exec_job_program() in main.cpp starts lockstep-job; this runs if that program is missing.
-int run_job(const std::vector<std::string>&) {
+// exec_job_program() in main.cpp starts lockstep-job, unless `job` follows `help` or -v.
+int run_job(const std::vector<std::string>& args) {
+  if (!args.empty() && args[0] == kComplete) return kDone;
+  auto program = std::filesystem::canonical("/proc/self/exe").string() + "-job";
+  auto words = args;
+  std::vector<char*> command = {program.data()};
+  for (auto& word : words) command.push_back(word.data());
+  command.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  ::execv(program.c_str(), command.data());
   throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again");
 }
 
