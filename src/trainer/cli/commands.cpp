@@ -20,8 +20,8 @@
   X(eval, "computes a checkpoint's metrics; each sample counts once")            \
   X(predict, "predicts classes and probabilities of new samples")                \
   X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
-  X(status, "shows the state of a run: running, stopped early, done, failed")    \
-  X(stop, "stops a run for good, with a checkpoint")                             \
+  X(status, "shows whether a run is running, done, failed or stopped")           \
+  X(stop, "stops a run with a checkpoint, and prevents restarts")                \
   X(checkpoint, "asks a run to write a checkpoint now and continue")             \
   X(runs, "compares all runs in a folder: states, metrics, settings")            \
   X(report, "writes a self-contained HTML page about one run or several")        \

@@ -48,7 +48,8 @@ std::string help() {
          "\nexamples:\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
-         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
+         "\nexit status: 0 success, 1 failure while running, 2 invalid input, 75 stopped with a checkpoint\n"
+         "             (lockstep status: see its --help)\n"
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
