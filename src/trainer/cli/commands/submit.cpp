@@ -85,9 +85,15 @@ int run_site(const std::vector<std::string>& args) {
   Options options(
       "site", "lists and shows site files of known clusters, and proposes one for this cluster",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
-  options.positional("list|show|detect|keys", action, "the action");
+  options.positional("ACTION", action, "list, show, detect or keys");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   options.add("scheduler", scheduler, "slurm|pbs", "for detect: the scheduler, if both are installed");
+  for (const auto& [words, help] :
+       {std::pair{"list", "lists the site files that lockstep finds"},
+        {"show NAME", "prints a site file"},
+        {"detect", "asks the scheduler about this cluster and prints a site file for it"},
+        {"keys", "prints the reference of all keys of a site file"}})
+    options.note("actions", words, help);
   if (!options.parse(args)) return kDone;
   if (action == "list")
     list_sites();
