@@ -164,7 +164,7 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
       {"model", "the action is missing"},
       {"model chekc", "did you mean check?"},
-      {"model check", "MODEL.pt2 is missing"},
+      {"model check", "missing argument MODEL.pt2"},
       {"model template --input float32:3x0", "'float32:3x0' is not DTYPE:SIZES / --input / "},
       {"model template --output a\"b", "--output a\"b / "},
       {"export x.yaml --checkpoint y", "--checkpoint, --output, --pt2 / "},

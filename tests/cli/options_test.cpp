@@ -87,9 +87,10 @@ TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
 
 TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
   const std::pair<const char*, std::string> rows[] = {
-      {"", "CONFIG.yaml is missing"},
+      {"", "missing argument CONFIG.yaml"},
       {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
-      {"--resume a.yaml", "CONFIG.yaml is missing: --resume took the file's name as its value"},
+      {"--resume a.yaml", "missing argument CONFIG.yaml: --resume took the file's name as its value"},
+      {"--set a.yaml", "missing argument CONFIG.yaml: --set took the file's name as its value"},
       {"a --steps", "--steps needs a value: A-LONG-PLACEHOLDER"},
       {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'"},
       {"a --steps two", "--steps needs an integer, not 'two'"},

@@ -205,10 +205,14 @@ void Options::take_words(const std::vector<std::string>& words) const {
     } else if (words_[i].required) {
       const auto taken = std::ranges::find_if(options_, [](const Option& option) {
         auto* const* text = std::get_if<std::string*>(&option.value);
-        return text && option.given && (*text)->ends_with(".yaml");
+        auto* const* list = std::get_if<std::vector<std::string>*>(&option.value);
+        return option.given && ((text && (*text)->ends_with(".yaml")) ||
+                                (list && std::ranges::any_of(**list, [](const auto& value) {
+                                   return value.ends_with(".yaml") && value.find('=') == value.npos;
+                                 })));
       });
       refuse(
-          format("{} is missing", words_[i].name) +
+          format("missing argument {}", words_[i].name) +
           (taken == options_.end() ? "" : format(": --{} took the file's name as its value", taken->name)));
     }
   }
