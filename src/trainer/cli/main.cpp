@@ -72,7 +72,9 @@ std::vector<std::string> take_level(std::vector<std::string>& args) {
            word.starts_with("--log=");
   };
   while (!args.empty() && (is_level(args[0]) || args[0] == "--log")) {
-    const auto end = args.begin() + (args[0] == "--log" && args.size() > 1 ? 2 : 1);
+    if (args == std::vector<std::string>{"--log"})
+      throw UsageError("--log needs a value: LEVEL", "lockstep", "use debug, info, warning, error or silent");
+    const auto end = args.begin() + (args[0] == "--log" ? 2 : 1);
     level.insert(level.end(), args.begin(), end);
     args.erase(args.begin(), end);
   }
