@@ -78,7 +78,7 @@ class Options {
     bool required;
   };
 
-  [[noreturn]] void refuse(const std::string& what, const std::string& meant = "") const;
+  [[noreturn]] void refuse(const std::string& what, const std::string& hint = "") const;
   [[noreturn]] void refuse_unknown(const std::string& arg) const;
   const Option* find(const std::string& name) const;
   std::vector<boost::program_options::option> parsed_options(const std::vector<std::string>& args) const;
