@@ -48,6 +48,7 @@ const Mistake kMistakes[] = {
     {"optim: {lr: .nan}", "c.yaml:1:13", "not .nan", ""},
     {"optim: {lr: -0.1}", "c.yaml:1:13", "not -0.1", ""},
     {"optim: {name: adma}", "c.yaml:1:15", "one of sgd, adam, adamw, not adma", "did you mean adam?"},
+    {"launch: {device: gpu}", "c.yaml:1:18", "cuda, not gpu", "use cuda"},
     {"optim: {betas: [0.9]}", "c.yaml:1:16", "a list of two numbers", ""},
     {"optim: {betas: [0.9, 1.0]}", "c.yaml:1:22", "below 1, not 1.0", ""},
     {"optim: {betas: 0.9}", "c.yaml:1:16", "not 0.9", "in brackets"},

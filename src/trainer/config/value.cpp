@@ -109,7 +109,9 @@ class Reader {
     const std::string& text = scalar(node, true);
     const auto& choices = key_.rules.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
-      refuse(node, base::did_you_mean(text, choices));
+      refuse(node, key_.path == "launch.device" && base::lower_case(text) == "gpu"
+                       ? "use cuda for a GPU"
+                       : base::did_you_mean(text, choices));
     return key_.rules.path ? expand(text, environment_, key_.path, node.place.text()) : text;
   }
 
