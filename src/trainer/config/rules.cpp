@@ -158,7 +158,9 @@ bool is_set(const Loaded& loaded, const std::string& path) {
                          const std::string& hint) {
   const auto set =
       std::find_if(paths.begin(), paths.end(), [&](const auto& path) { return is_set(loaded, path); });
-  throw InputError(what, set == paths.end() ? "defaults" : loaded.origins.at(*set).text, hint);
+  if (set == paths.end()) throw InputError(what, "defaults", hint);
+  const auto& origin = loaded.origins.at(*set);
+  throw InputError(what, origin.text + (origin.kind == Origin::set ? " " + *set : ""), hint);
 }
 
 void check_name(const Loaded& loaded) {
