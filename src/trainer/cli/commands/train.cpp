@@ -6,11 +6,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,6 +29,18 @@ int start_ranks(int64_t ranks) {
     throw UsageError(format("--ranks starts the ranks, but {} has started {}", job.launcher, job.world),
                      "lockstep train", "leave out --ranks");
   return train::start_ranks(job, static_cast<int>(ranks));
+}
+
+// The config's keys have underscores where options have dashes.
+void set_fault(train::Command& command, std::string fault) {
+  auto known = config::find_key("train.provoke")->rules.choices;
+  for (auto& each : known) std::ranges::replace(each, '_', '-');
+  std::ranges::replace(fault, '_', '-');
+  if (std::ranges::find(known, fault) == known.end())
+    throw UsageError(format("unknown fault '{}'", base::printable(fault)), "--provoke",
+                     base::did_you_mean(fault, known, "choose one of " + base::join(known, ", ")));
+  std::ranges::replace(fault, '-', '_');
+  command.sets.push_back("train.provoke=" + fault);
 }
 
 }  // namespace
@@ -71,8 +85,7 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
   if (ranks != 1 && launch::spawned_rank_count() == 0) return start_ranks(ranks);
-  std::replace(fault.begin(), fault.end(), '-', '_');
-  if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
+  if (!fault.empty()) set_fault(command, fault);
   command.program = version_line();
   command.must_match = {
       {"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
