@@ -416,6 +416,8 @@ RunFolder named_folder(const fs::path& path, const Settings& asked) {
     throw InputError("the config has changed: " + different, "train.exact: required",
                      "resume with the config of the run, or set train.exact to off");
   if (!different.empty()) log::info("the config has changed: " + different);
+  if (is_finished(path, asked.train))
+    log::warning("this run has finished; to train longer, raise train.epochs or the limit that ended it");
   return resumed(path, std::move(*lock));
 }
 
