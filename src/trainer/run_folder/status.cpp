@@ -120,9 +120,12 @@ void check_there(const fs::path& folder) {
   if (!fs::is_directory(folder, failed))
     throw InputError("no such run folder", folder.string(),
                      base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
-  if (fs::symlink_status(folder / "status.json", failed).type() == fs::file_type::not_found)
-    throw InputError("this folder holds no status.json", folder.string(),
-                     "pass the folder of a run, like runs/mnist");
+  if (fs::symlink_status(folder / "status.json", failed).type() != fs::file_type::not_found) return;
+  if (fs::exists(folder / "config.yaml", failed))
+    throw InputError("the run has not started training: status.json is missing", folder.string(),
+                     "try again in a few seconds, or look for an error in the run's log");
+  throw InputError("not a run folder: it has no status.json", folder.string(),
+                   "pass a folder like runs/mnist");
 }
 
 constexpr auto kLookEvery = 1s;
