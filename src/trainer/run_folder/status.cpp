@@ -221,8 +221,9 @@ RunStatus read_status(const fs::path& folder) {
     });
     return status;
   } catch (const nlohmann::json::exception& error) {
-    throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
-                     "resume with `lockstep train --resume FOLDER`, which writes it again");
+    throw InputError("status.json is damaged: " +
+                         (json.is_discarded() ? "it is not valid JSON" : base::what_is_wrong(error)),
+                     path, format("run lockstep train {0} --resume {0} to write it again", folder.string()));
   }
 }
 
