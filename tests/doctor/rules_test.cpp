@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](RankFacts& f) { if (f.job.rank == 1) f.variables["OMP_NUM_THREADS"] = "8"; },
              "warning: rank 1: OMP_NUM_THREADS=8 is more than"},
         Case{"no_number", "threads", cluster({2}), [](RankFacts& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
-             "failure: OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable"},
+             "failure: OMP_NUM_THREADS=many is not a number from 1 to 2147483647 (environment variable"},
         Case{"far_gpu", "locality", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
              "warning: rank 1: cuda:0 is close to CPUs 0, but the rank may only use 1\n"},
         Case{"one_gpu_for_two", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },

@@ -17,6 +17,15 @@ constexpr size_t kLongestQuote = 80;
                    format("correct or unset {}, or choose another --launcher", name));
 }
 
+std::optional<int> at_least(int least, const Environment& environment, const char* name) {
+  if (!is_set(environment, name)) return std::nullopt;
+  const std::string text = text_of(environment, name);
+  const auto value = base::parse_number(text);
+  if (!value || text.front() == '-' || *value < least)
+    refuse(environment, name, format("a number from {} to 2147483647", least));
+  return value;
+}
+
 }  // namespace
 
 bool is_set(const Environment& environment, const char* name) {
@@ -37,17 +46,11 @@ std::string quote(const Environment& environment, const char* name) {
 }
 
 std::optional<int> number_of(const Environment& environment, const char* name) {
-  if (!is_set(environment, name)) return std::nullopt;
-  const std::string text = text_of(environment, name);
-  const auto value = base::parse_number(text);
-  if (!value || text.front() == '-') refuse(environment, name, "a number from 0 to 2147483647");
-  return value;
+  return at_least(0, environment, name);
 }
 
 std::optional<int> count_of(const Environment& environment, const char* name) {
-  const auto value = number_of(environment, name);
-  if (value == 0) refuse(environment, name, "a number from 1 to 2147483647");
-  return value;
+  return at_least(1, environment, name);
 }
 
 Environment current_environment() {
