@@ -232,7 +232,7 @@ void place_rank(Job& job, const Launcher* row, const Environment& environment,
   if (!declared[kWorld]) {
     throw InputError(
         format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
-        format("environment, launcher {}", row->name), "use MPI, which knows the number of ranks")
+        format("environment, launcher {}", row->name), "start the ranks with mpirun or srun --mpi=pmix")
         .of(Code::launcher);
   }
   job.guessed = assume_rest(declared);
