@@ -140,16 +140,19 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
-const char* const kLookAtRank = "look in that rank's log; start the job again from its last checkpoint";
+const char* const kLookAtRank =
+    "look for an error of that rank in the log, then start again from the last checkpoint (lockstep train: "
+    "--resume auto)";
 const char* const kLookAtLateRank =
-    "look in that rank's log, and for calls that only some ranks make (to run a model on one rank, use "
+    "look for an error of that rank in the log, and for calls that only some ranks make (to run a model on "
+    "one rank, use "
     "model->module()->forward()); raise launch.timeout if a rank is only slow";
 const char* const kLookAtCalls =
     "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
     "model->module()->forward())";
 const char* const kLookAtNode =
-    "check that node and its network; start the job again from its last checkpoint; raise LOCKSTEP_SILENCE "
-    "(seconds) if the network is known to pause";
+    "check that node and its network, and start again from the last checkpoint (lockstep train: --resume "
+    "auto); raise LOCKSTEP_SILENCE (seconds) if long network interruptions are normal here";
 
 // What to do about the group's death.
 const char* hint_for(const Fault& death) {
