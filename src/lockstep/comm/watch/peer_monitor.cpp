@@ -648,9 +648,11 @@ std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference differenc
     seen.rank = peers_[static_cast<size_t>(seen.rank)].rank_in_job();
     seen.number = collective;
   }
-  auto fault = agree_on_node({.code = Code::calls_differ,
-                              .what = format("collective {}: {}", collective, difference.words),
-                              .seen = std::move(difference.calls)});
+  const Fault found_here = {.code = Code::calls_differ,
+                            .what = format("collective {}: {}", collective, difference.words),
+                            .seen = std::move(difference.calls)};
+  auto fault = agree_on_node(found_here);
+  if (fault.code == Code::rank_late) fault = found_here;  // a rank that makes another call looks late
   if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
   fault.met_in = {.call = own, .number = collective};
   {
