@@ -310,8 +310,8 @@ void read_debug_level() {
   try {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is not OFF, INFO or DETAIL", "environment",
-                     "set it to one of these");
+    const auto given = launch::quote(launch::current_environment(), "TORCH_DISTRIBUTED_DEBUG");
+    throw InputError(given + " must be OFF, INFO or DETAIL", "environment", "set it to one of these");
   }
 }
 
