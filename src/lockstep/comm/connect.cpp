@@ -182,8 +182,9 @@ void require_mpi(const launch::Runtime& runtime, c10::Device) {
 
 void require_gpu(const launch::Runtime&, c10::Device device) {
   if (device.is_cuda() && device.has_index()) return;
-  throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
-                   "launch.backend", "set launch.device to cuda, or leave the backend at auto");
+  throw InputError(format("the backend nccl needs a GPU, and this rank's device is '{}'", device.str()),
+                   "launch.backend",
+                   "start on a node with GPUs (launch.device: auto or cuda), or set launch.backend to auto");
 }
 
 const std::map<std::string, Kind> kKinds = {
