@@ -182,6 +182,14 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   return copy;
 }
 
+static bool has_any(const KnownSet& set, const std::vector<std::string>& names) {
+  const auto is_named = [&](const std::string& file) {
+    return std::ranges::find(names, fs::path(file).filename().string()) != names.end();
+  };
+  return std::ranges::any_of(set.files, is_named, &KnownFile::name) ||
+         std::ranges::any_of(set.packed, is_named);
+}
+
 std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
   const fs::path folder = base::find_path(root);
   std::error_code none;
@@ -191,12 +199,13 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
       if (fs::exists(path, none)) return path;
     }
   }
-  if (!fs::is_directory(folder, none)) {
-    throw InputError("the data folder does not exist", folder,
-                     "set data.root, or fetch the set: lockstep data fetch");
-  }
-  throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder,
-                   "set data.root, or fetch the set: lockstep data fetch");
+  const auto set =
+      std::ranges::find_if(known_sets(), [&](const KnownSet& each) { return has_any(each, names); });
+  const auto hint = set == known_sets().end()
+                        ? "set data.root to the folder with the data"
+                        : format("set data.root, or run lockstep data fetch {} --root {}", set->name, root);
+  if (!fs::is_directory(folder, none)) throw InputError("the data folder does not exist", folder, hint);
+  throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder, hint);
 }
 
 const std::vector<KnownSet>& known_sets() {
