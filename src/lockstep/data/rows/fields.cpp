@@ -132,9 +132,10 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   if (index && *index < header.size()) return *index;
   throw InputError(
       format("there is no column '{}'", base::printable(wanted)), where,
-      base::did_you_mean(named ? wanted : "", header,
-                         format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
-                                named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
+      base::did_you_mean(
+          named ? wanted : "", header,
+          format("use a file with this column: here the columns are 0 to {}{}", header.size() - 1,
+                 named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
 }
 
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,
