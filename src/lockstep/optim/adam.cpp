@@ -188,8 +188,12 @@ void Adam::set_options_of(size_t group, const Tree& saved) {
   const auto decoupled = find(saved, "decoupled_weight_decay");
   const auto is_adamw = decoupled && as_bool(*decoupled, "decoupled_weight_decay");
   if (!find(saved, "betas") || (is_adamw && !options_[group].decoupled_weight_decay)) {
-    throw InputError(format("the checkpoint's optimizer state is {}", is_adamw ? "AdamW's" : "not Adam's"),
-                     "", "set optim.name to the one that wrote it");
+    throw InputError(
+        format("the checkpoint's optimizer state is {}", is_adamw ? "AdamW's" : "not Adam's"),
+        "optimizer.param_groups",
+        format("set optim.name to {}", is_adamw                  ? "adamw"
+                                       : find(saved, "momentum") ? "sgd"
+                                                                 : "the optimizer that wrote it"));
   }
   const auto betas = elements(get(saved, "betas"));
   if (betas.size() != 2)
