@@ -55,15 +55,16 @@ struct CheckArguments {
 };
 
 bool parse(const Words& args, CheckArguments& asked) {
-  Options options("check", "builds, runs and checks an exercise, and shows what is not right yet",
+  Options options("check", "builds and checks an exercise of the course, and shows what is not right yet",
                   {"lockstep check", "lockstep check groups.1", "lockstep check groups.1 --hint",
                    "lockstep check groups.1 --watch"});
   options.positional("EXERCISE", asked.name, "one exercise; if omitted, show your progress", false);
   options.flag("hint", asked.hint, "print the next hint; the last one is nearly the solution");
   options.flag("solution", asked.solution, "print the solution");
   options.flag("reset", asked.reset, "restore the exercise file; yours is kept as .old");
-  options.flag("watch", asked.watch,
-               "check again at every save, until Ctrl-C; without EXERCISE, the saved file");
+  options.flag(
+      "watch", asked.watch,
+      "check again whenever you save the exercise (without EXERCISE: any exercise); stop with Ctrl-C");
   options.flag("all", asked.all, "check every exercise that you have started");
   return options.parse(args);
 }
@@ -197,7 +198,7 @@ int act(const std::string& action, const Words& words, const WorkshopOptions& wi
 int run_workshop(const Words& args) {
   Words words;
   WorkshopOptions wishes;
-  Options options("workshop", "copies the course to a folder, prepares it for a class",
+  Options options("workshop", "copies the course to a folder and prepares it for a class",
                   {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
                    "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
   options.positional("ACTION [DIR...]", words, "the action and its arguments");

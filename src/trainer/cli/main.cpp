@@ -37,14 +37,15 @@ std::string help() {
   std::string text =
       "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
       "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
-  for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
+  for (const Subcommand& command : commands()) text += format("  {:<11} {}\n", command.name, command.summary);
   return text +
          "\noptions:\n"
-         "  -h, --help     this page; lockstep help COMMAND for a command\n"
-         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
-         "  --cmake-prefix the folder in which find_package(lockstep) finds this one\n"
-         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
-         "  -q, -v         only warnings and errors; more log lines (--log debug)\n"
+         "  -h, --help      this page; lockstep help COMMAND for a command\n"
+         "  --version       lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --cmake-prefix  print the CMAKE_PREFIX_PATH of this installation\n"
+         "  --log LEVEL     debug, info, warning, error or silent (default info)\n"
+         "  -q, --quiet     only warnings and errors, and no training log\n"
+         "  -v, --verbose   more log lines: --log debug\n"
          "\nexamples:\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"

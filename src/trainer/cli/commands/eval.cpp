@@ -24,12 +24,13 @@ class SavedOptions {
   // CONFIG.yaml, --checkpoint, --set and --launcher, which point into this object.
   void add_to(Options& options) {
     options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
-                       "the config file, or a run folder for its config and checkpoint");
+                       "a config file, or a run folder with a config and a checkpoint");
     options.add("checkpoint", checkpoint_, "PATH",
                 "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
                 "safetensors");
     options.add("set", command_.sets, "KEY=VALUE", "override a key; repeatable");
-    options.add("launcher", command_.launcher, "NAME", "override the detection; none = one process");
+    options.add("launcher", command_.launcher, "NAME",
+                "what started the ranks: auto, slurm, openmpi, ...; none = one process");
   }
 
   // Without --checkpoint, the run's folder that stands in the config's place; empty where that is a file.
@@ -100,7 +101,7 @@ int run_eval(const std::vector<std::string>& args) {
   SavedOptions saved;
   bool json = false;
   Options options(
-      "eval", "computes a checkpoint's metrics; each sample counts once",
+      "eval", "computes a checkpoint's metrics, counting each sample once",
       {"lockstep eval runs/mnist", "lockstep eval configs/mnist.yaml --checkpoint runs/mnist --json",
        "mpirun -n 4 lockstep eval configs/mnist.yaml --checkpoint model.safetensors"});
   saved.add_to(options);
@@ -124,10 +125,10 @@ int run_export(const std::vector<std::string>& args) {
        "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
   saved.add_to(options);
   options.add("pt2", asked.file, "FILE",
-              "for model exported: write model.path with the checkpoint's weights to FILE; with "
-              "model.eval_path, also trained.eval.pt2 beside trained.pt2");
+              "if model.name is exported: write the model with the checkpoint's weights to FILE, and the "
+              "evaluation model (model.eval_path) to FILE with .eval.pt2");
   options.add("output", asked.folder, "FOLDER",
-              "for model bert: the folder to write, with config.json, model.safetensors, vocab.txt");
+              "if model.name is bert: the folder to write, with config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;
   const auto checkpoint = saved.checkpoint();
   check_export(checkpoint, asked);

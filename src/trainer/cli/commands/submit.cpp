@@ -37,7 +37,7 @@ int run_render(const std::vector<std::string>& args) {
   std::string scheduler, out;
   cluster::JobRequest job;
   Options options(
-      "render", "writes the job script that trains a config at a site",
+      "render", "writes a job script for a cluster, without submitting it",
       {"lockstep render slurm configs/mnist.yaml --nodes 2 > job.slurm",
        "lockstep render pbs configs/mnist.yaml --site gadi --account a00 --gpus-per-node 4 --time 2h"});
   options.positional("pbs|slurm", scheduler, "the scheduler");
@@ -83,7 +83,7 @@ void show_site(const std::string& name) {
 int run_site(const std::vector<std::string>& args) {
   std::string action, name, scheduler;
   Options options(
-      "site", "lists and shows site files of known clusters, and proposes one for this cluster",
+      "site", "lists known clusters, or writes a site file for this one",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
   options.positional("ACTION", action, "list, show, detect or keys");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
@@ -123,18 +123,19 @@ int run_submit(const std::vector<std::string>& args) {
   int64_t links = 1;
   bool wait = false, dry_run = false;
   Options options(
-      "submit", "submits the job that trains a config at a site",
+      "submit", "submits a training job, a chain of jobs or a parameter sweep",
       {"lockstep submit configs/mnist.yaml --nodes 2 --time 1h --wait",
        "lockstep submit configs/mnist.yaml --site gadi --account a00 --chain 5 --dry-run",
        "lockstep submit configs/pima.yaml --sweep optim.lr=0.1,0.01 --sweep run.seed=0..4 --wait"});
   options.positional("CONFIG.yaml", job.config, "the config file");
-  options.add("scheduler", scheduler, "NAME", "pbs or slurm (the site's, or the one that is installed)");
+  options.add("scheduler", scheduler, "NAME",
+              "pbs or slurm (default: the site's, or the one that is installed)");
   add_job_options(options, job);
   options.add("sweep", sweeps, "KEY=VALUES",
-              "a job array with a run for each of v1,v2 or 0..4; repeat it for all combinations");
-  options.add("chain", links, "N", "submit N jobs; each resumes the run if the job before stopped early");
-  options.flag("wait", wait, "follow log and progress to the end, and exit with the status of the run");
-  options.flag("dry-run", dry_run, "print the command and the script, submit nothing");
+              "submit a job array with one run per value (v1,v2 or 0..4); several --sweep options combine");
+  options.add("chain", links, "N", "submit N jobs; each resumes the run if the previous job stopped early");
+  options.flag("wait", wait, "follow the log and progress until the run ends, and exit with its status");
+  options.flag("dry-run", dry_run, "print the command and the script without submitting");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one job, whatever started this program

@@ -51,32 +51,35 @@ int run_train(const std::vector<std::string>& args) {
   std::string fault, run_file, errors, silence, allocation;
   int64_t ranks = 1;
   bool dry_run = false, as_json = false;
-  Options options("train", "trains a config, and writes everything to a run folder",
+  Options options("train", "trains the model that a config describes, and writes everything to a run folder",
                   {"lockstep train configs/mnist.yaml --ranks 2", "srun lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
   options.add("ranks", ranks, "N", "start N ranks on this machine, without mpirun or srun (default 1)");
-  options.add("resume", resume, "auto|PATH",
-              "auto: resume the newest unfinished run of this config, or start one; a run folder: resume it; "
-              "a checkpoint: start from it in a new folder");
-  options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.add(
+      "resume", resume, "auto|PATH",
+      "auto: resume the newest unfinished run of this config, or start a new run; a run folder: resume it; "
+      "a checkpoint: start from it in a new folder");
+  options.flag("dry-run", dry_run, "load everything, run one step, and print what would run");
   options.flag("json", as_json, "with --dry-run: print one JSON object, for programs");
   options.flag(
       "trace", command.trace,
-      "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
-      "100 steps unless the config sets it)");
+      "write trace.json for Perfetto, with the last 100 steps of each rank (or as many as train.trace "
+      "says)");
   options.add(
       "provoke", fault, "FAULT",
       "inject a fault, for practice: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
-  options.add("launcher", command.launcher, "NAME", "override the detection; none = one process");
+  options.add("launcher", command.launcher, "NAME",
+              "what started the ranks: auto, slurm, openmpi, ...; none = one process");
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
-  options.add("silence", silence, "SECONDS", "a node that does not answer for this long is lost (60)");
+  options.add("silence", silence, "SECONDS",
+              "a node that does not answer for this long is lost (default 60)");
   options.add("allocation", allocation, "BEGAN,CORES,GPUS,QUEUED",
-              "what the batch job holds since when, for the run's core-hours (lockstep job passes it)");
+              "start time, cores, GPUs and queue time of the batch job; lockstep job sets it");
   if (!options.parse(args)) return kDone;
   // `lockstep job` passes arguments, because a site may restrict the environment of ranks
   for (const auto& [name, value] : {std::pair{"LOCKSTEP_RUN_FILE", run_file},
