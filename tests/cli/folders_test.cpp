@@ -76,7 +76,7 @@ TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
 
 TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
   const auto done = run("done", "done"), dead = run("dead", "running");
-  const auto rest = [](const std::string& f) { return " / " + f + " / see: lockstep status " + f; };
+  const auto rest = [](const std::string& f) { return " / " + f + " / run lockstep status " + f; };
   EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run is not running: done" + rest(done));
   EXPECT_EQ(refusal([&] { call("stop " + dead); }),
             "the run is not running: its process has ended" + rest(dead));
@@ -160,9 +160,9 @@ TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
 
 TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
-      {"bench", "the bench is missing / lockstep bench / see: lockstep bench --help"},
+      {"bench", "missing argument BENCH / lockstep bench / see lockstep bench --help"},
       {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
-      {"model", "the action is missing"},
+      {"model", "missing argument ACTION"},
       {"model chekc", "did you mean check?"},
       {"model check", "missing argument MODEL.pt2"},
       {"model template --input float32:3x0", "'float32:3x0' is not DTYPE:SIZES / --input / "},

@@ -14,7 +14,7 @@ CALLS = {
     "train": ("config.yaml --set train.max_steps=3", 0, "Total DDP Training Time"),
     "eval": ("config.yaml --checkpoint runs/pima", 0, "on 154 samples"),
     "predict": (f"config.yaml --checkpoint runs/pima --input {SOURCE}/data/pima/pima-indians-diabetes.csv", 0, "class"),
-    "export": ("config.yaml --checkpoint runs/pima --output folder", 2, "only the model bert has a folder"),
+    "export": ("config.yaml --checkpoint runs/pima --output folder", 2, "works only with model.name: bert"),
     "status": ("runs/pima", 0, "done: max_steps"),
     "stop": ("runs/pima", 2, "the run is not running: done"),
     "checkpoint": ("runs/pima", 2, "the run is not running: done"),

@@ -100,7 +100,7 @@ int print_group(const CommandGroup& group) {
 int run_group(const CommandGroup& group, const std::vector<std::string>& args) {
   const auto command = "lockstep " + group.name;
   if (args.empty())
-    throw UsageError(format("the {} is missing", group.kind), command, format("see: {} --help", command));
+    throw UsageError(format("missing argument {}", group.word), command, format("see {} --help", command));
   if (args[0] == "--help" || args[0] == "-h") return print_group(group);
   const bool names_member = args[0] == kComplete && args.size() == 2;
   for (const auto& member : group.members) {

@@ -62,7 +62,7 @@ const Subcommand& find(const std::string& name) {
   }
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see: lockstep --help");
+                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see lockstep --help");
 }
 
 // --log LEVEL, -q and -v may stand before the command; they are passed on to it.
@@ -169,9 +169,9 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
   if (no_working_directory != 0)
-    throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
-                     "the working directory",
-                     "change to another folder: this one was removed or is unreadable");
+    throw InputError(
+        format("the working directory was removed or is unreadable: {}", std::strerror(no_working_directory)),
+        "", "change to another folder");
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   rest.insert(rest.end(), level.begin(), level.end());

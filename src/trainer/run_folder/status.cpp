@@ -147,7 +147,7 @@ void refuse_dead(const fs::path& folder, RunRequest request) {
   std::error_code none;
   fs::remove(request_file(folder, request), none);
   throw Error("the run exited without reporting a status", folder.string(),
-              "see: lockstep status " + folder.string());
+              "run lockstep status " + folder.string());
 }
 
 // The run's status once the request is done or the run is over.
@@ -353,13 +353,13 @@ RunStatus status_of_running(const fs::path& folder) {
   const bool died = status.state == RunState::running;
   throw InputError(
       format("the run is not running: {}", died ? "its process has ended" : name_of(status.state)),
-      folder.string(), "see: lockstep status " + folder.string());
+      folder.string(), "run lockstep status " + folder.string());
 }
 
 RunStatus await_answer(const fs::path& folder, RunRequest request, const RunStatus& before, double seconds) {
   auto after = answer_of(folder, request, before, seconds);
   if (after.state != RunState::failed) return after;
-  throw Error("the run failed: " + after.reason, folder.string(), "see: lockstep status " + folder.string());
+  throw Error("the run failed: " + after.reason, folder.string(), "run lockstep status " + folder.string());
 }
 
 }  // namespace lockstep::run_folder

@@ -136,7 +136,7 @@ int run_data(const std::vector<std::string>& args) {
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
-    throw InputError("--root needs a SET", "", "lockstep data " + action + " mnist --root DIR");
+    throw InputError("--root needs a SET", "", "run lockstep data " + action + " mnist --root DIR");
   if (action == "list") {
     list_sets(asked);
   } else if (action == "verify") {
@@ -144,8 +144,7 @@ int run_data(const std::vector<std::string>& args) {
   } else if (action == "fetch") {
     for (const auto& one : asked.sets) fetch_set(one, asked);
   } else {
-    throw InputError(format("unknown action '{}'", base::printable(action)), "",
-                     "lockstep data list, fetch or verify");
+    throw InputError(format("unknown action '{}'", base::printable(action)), "", "use list, fetch or verify");
   }
   return kDone;
 }

@@ -60,12 +60,13 @@ struct ExportOptions {
 
 void check_export(const std::string& checkpoint, const ExportOptions& asked) {
   if (checkpoint.empty() || asked.folder.empty() == asked.file.empty())
-    throw InputError(
-        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
-        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
+    throw InputError("export needs a checkpoint, and either a folder or a file to write",
+                     "--checkpoint, --output, --pt2",
+                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2, or for BERT: lockstep export RUN_FOLDER "
+                     "--output FOLDER");
   if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
   throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
-                   "lockstep export runs/NAME --pt2 FILE.pt2");
+                   "run lockstep export RUN_FOLDER --pt2 FILE.pt2");
 }
 
 }  // namespace
@@ -91,7 +92,7 @@ int run_predict(const std::vector<std::string>& args) {
   wanted.checkpoint = saved.checkpoint();
   if (wanted.checkpoint.empty() || wanted.input.empty())
     throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
-                     "lockstep predict runs/NAME --input FILE; see lockstep predict --help");
+                     "run lockstep predict RUN_FOLDER --input FILE; see lockstep predict --help");
   auto command = saved.command("predict");
   command.must_match.emplace_back("--input", wanted.input);
   return train::predict(command, wanted);
@@ -110,7 +111,7 @@ int run_eval(const std::vector<std::string>& args) {
   const auto checkpoint = saved.checkpoint();
   if (checkpoint.empty())
     throw InputError("eval needs a checkpoint", "--checkpoint",
-                     "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt");
+                     "run lockstep eval RUN_FOLDER, or pass --checkpoint PATH");
   return train::print_metrics(saved.command("eval"), checkpoint, json);
 }
 

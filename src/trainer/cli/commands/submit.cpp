@@ -26,7 +26,7 @@ namespace {
 void write_new(const std::string& path, const std::string& text) {
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error))
-    throw InputError("the file exists", path, "remove it, or choose another --out");
+    throw InputError("the output file already exists", path, "remove it, or choose another --out");
   base::check_output(path, kChooseOutHint);
   base::write_output(path, text, kChooseOutHint);
 }
@@ -45,8 +45,7 @@ int run_render(const std::vector<std::string>& args) {
   add_job_options(options, job);
   options.add("out", out, "FILE", "write to FILE, which must not exist");
   if (!options.parse(args)) return kDone;
-  cluster::check_scheduler(scheduler, "lockstep render",
-                           "lockstep render pbs CONFIG, or lockstep render slurm CONFIG");
+  cluster::check_scheduler(scheduler, "lockstep render", "use pbs or slurm");
   const auto site = submit::find_site(job, scheduler);
   submit::check_config(job, site);
   const auto text = cluster::render(site, job);
@@ -72,7 +71,8 @@ void list_sites() {
 
 void show_site(const std::string& name) {
   if (name.empty())
-    throw InputError("the name of a site is missing", "lockstep site show", "lockstep site list prints them");
+    throw InputError("missing argument NAME", "lockstep site show",
+                     "run lockstep site list to see the names");
   const auto site = cluster::load_site(name);
   output::line("# " + site.path);
   output::print(base::readable(base::read_text(site.path)));
@@ -104,7 +104,7 @@ int run_site(const std::vector<std::string>& args) {
   else if (action == "keys")
     output::print(cluster::site_reference());
   else
-    throw InputError(format("there is no 'lockstep site {}'", base::printable(action)), "lockstep site",
+    throw InputError(format("unknown action '{}'", base::printable(action)), "lockstep site",
                      "use list, show, detect or keys");
   output::check();
   return kDone;
@@ -144,7 +144,7 @@ int run_submit(const std::vector<std::string>& args) {
     throw InputError(format("--chain must be from 1 to {} (got {})", kMostLinks, links), "", "");
   if (links > 1 && !sweeps.empty())
     throw InputError("--chain and --sweep exclude each other", "lockstep submit",
-                     "omit --chain: tasks of a sweep that stop early restart");
+                     "omit --chain; sweep tasks restart on their own if they stop early");
   const auto plan = submit::make_plan(job, scheduler, sweeps, links);
   if (dry_run) {
     output::print(submit::commands_and_scripts(plan));

@@ -24,10 +24,11 @@ int start_ranks(int64_t ranks) {
                                     launch::Phantoms::allow);
   if (ranks < 1)
     throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train",
-                     "as in --ranks 2");
+                     "use --ranks 1 or more");
   if (job.world > 1)
-    throw UsageError(format("--ranks starts the ranks, but {} has started {}", job.launcher, job.world),
-                     "lockstep train", "leave out --ranks");
+    throw UsageError(
+        format("--ranks {} cannot be used here: {} already started {} ranks", ranks, job.launcher, job.world),
+        "lockstep train", "omit --ranks");
   return train::start_ranks(job, static_cast<int>(ranks));
 }
 
