@@ -127,8 +127,8 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
 
 TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   const test::TempFolder folder;
-  JobWatch patient("7", folder.path() / "r", {}, std::chrono::hours(1));
-  JobWatch impatient("7", folder.path() / "r", std::chrono::hours(1), {});
+  JobWatch patient("7", folder.path() / "r", {.over = {}, .unknown = std::chrono::hours(1)});
+  JobWatch impatient("7", folder.path() / "r", {.over = std::chrono::hours(1), .unknown = {}});
   for (auto* watch : {&patient, &impatient}) {
     watch->update();
     watch->set_state({JobState::unknown, "unknown to squeue"});
@@ -145,7 +145,7 @@ TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
   const auto record = folder.path() / "r";
   std::ofstream(record) << "begin 7\nend 7 0\n";
   JobWatch patient("7", record);
-  JobWatch impatient("7", record, std::chrono::hours(1), std::chrono::hours(1), {});
+  JobWatch impatient("7", record, {.silent = {}});
   for (auto* watch : {&patient, &impatient}) watch->update();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(patient.update(), JobWatch::running);

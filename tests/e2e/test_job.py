@@ -173,7 +173,7 @@ def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
         (job.folder / "run/status.json").write_text(json.dumps({"state": state}))
         chain.write_text(f"{job.folder}/run\n")
         (job.folder / "tries").unlink(missing_ok=True)
-        done = job(LOCKSTEP_CHAIN=str(chain), LOCKSTEP_LINK="2")
+        done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
         found[state] = (done.returncode, "start 1" in done.stdout)
     assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
 

@@ -4,7 +4,7 @@
 #include "lockstep/base/program.h"
 #include "refusal.h"
 #include "temp_folder.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {
@@ -155,13 +155,6 @@ TEST(Settings, ThatAreNoNumbersAreRefused) {
                       count({{"LOCKSTEP_MAX_RESTARTS", text}}, "LOCKSTEP_MAX_RESTARTS", 1);
                     }),
                     text));
-}
-
-TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
-  EXPECT_EQ(cluster::seconds_in("1-02:03:04"), 93784);
-  EXPECT_EQ(cluster::seconds_in("01:30:00"), 5400);
-  EXPECT_EQ(cluster::seconds_in("0:50"), 50);
-  EXPECT_EQ(cluster::seconds_in("UNLIMITED"), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -19,14 +19,15 @@ using test::has;
 using namespace std::chrono_literals;
 
 TEST(Signals, KeepTheSigtermThatEndsAJob) {
-  StopSignal stop;
-  note_signal(SIGUSR1, stop);
-  EXPECT_EQ(stop.signal, SIGUSR1);
-  EXPECT_EQ(stop.job_seconds, -1);
-  note_signal(SIGTERM, stop);
-  note_signal(SIGUSR1, stop);
-  EXPECT_EQ(stop.signal, SIGTERM);
-  EXPECT_GE(stop.job_seconds, 0);
+  Signals signals;
+  signals.note(SIGUSR1);
+  EXPECT_EQ(signals.stop.signal, SIGUSR1);
+  EXPECT_EQ(signals.stop.job_seconds, -1);
+  signals.note(SIGTERM);
+  signals.note(SIGUSR1);
+  Signals::release();
+  EXPECT_EQ(signals.stop.signal, SIGTERM);
+  EXPECT_GE(signals.stop.job_seconds, 0);
 }
 
 class Started : public ::testing::Test {
@@ -35,16 +36,15 @@ class Started : public ::testing::Test {
                std::optional<std::chrono::hours> warning_in = {}) {
     environment["PATH"] = "/usr/bin:/bin";
     job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
-    const auto job = make_pbs_job(job_environment_, [](const auto&) { return base::Answer(); });
+    const auto job = make_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
-    JobSignals of_job{signals};
-    if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;
+    if (warning_in) signals.own_warning = std::chrono::steady_clock::now() + *warning_in;
     if (early_signal != 0) ::raise(early_signal);
     plan_.words = {script};
     plan_.environment = environment;
-    const auto end = run_ranks(*job, of_job, plan_);
+    const auto end = run_ranks(*job, signals, plan_);
     Signals::release();
-    stop_ = of_job.stop;
+    stop_ = signals.stop;
     return end;
   }
 

@@ -1,4 +1,4 @@
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -59,10 +60,10 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
     Fake fake{{{"show job", text(version + "/job")}, {"show config", text("22.05/config")}}};
     if (version < "24") fake.answers["sacct"] = text("22.05/sacct");
-    const auto slurm = make_slurm_job(environment, fake.command());
+    const auto slurm = make_job(environment, fake.command());
     EXPECT_EQ(slurm->times().running, 5) << version;
     EXPECT_EQ(slurm->seconds_to_own_warning(), 139);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).value_or(true));
+    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::ended) << version;
     EXPECT_EQ(slurm->daemon_port(), 16818);
     const auto line = slurm->submit_line({"c d"});
     EXPECT_TRUE(line.starts_with("cd $'/home/user/a b' && sbatch --array=1 ")) << line;
@@ -71,18 +72,16 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
 }
 
 TEST(Slurm, TellsARequeueFromACancel) {
-  for (const auto& [text, again, cancelled] :
-       {std::tuple{job_text("COMPLETING", 1), true, std::optional(true)},
-        {job_text("COMPLETING", 0), false, true},
-        {job_text("RUNNING", 0), false, false},
-        {job_text("COMPLETING", 0, "Reason=TimeLimit"), false, false},
-        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false},
-        {job_text("", 0), false, std::nullopt}}) {
+  for (const auto& [text, fate] :
+       {std::pair{job_text("COMPLETING", 1), Fate::restarts},
+        {job_text("COMPLETING", 0), Fate::cancelled},
+        {job_text("RUNNING", 0), Fate::ended},
+        {job_text("COMPLETING", 0, "Reason=TimeLimit"), Fate::ended},
+        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), Fate::ended},
+        {job_text("", 0), Fate::unknown}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", text}}};
-    const auto slurm = make_slurm_job(environment, fake.command());
-    EXPECT_EQ(slurm->restarts_itself(), again) << text;
-    EXPECT_EQ(slurm->was_cancelled({.signal = SIGTERM}), cancelled) << text;
+    EXPECT_EQ(make_job(environment, fake.command())->fate({.signal = SIGTERM}), fate) << text;
   }
 }
 
@@ -92,7 +91,7 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   Fake fake{
       {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d\n   WorkDir=/a b")},
        {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
-  const auto slurm = make_slurm_job(environment, fake.command());
+  const auto slurm = make_job(environment, fake.command());
   EXPECT_EQ(slurm->times().running, 3605);
   EXPECT_EQ(slurm->times().queued, 20);
   EXPECT_EQ(slurm->joules(), 120);
@@ -113,7 +112,7 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
       {"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
   Fake fake{{{"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
-  const auto slurm = make_slurm_job(environment, fake.command());
+  const auto slurm = make_job(environment, fake.command());
   EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
@@ -139,7 +138,7 @@ TEST(Slurm, WarnsAShortJobAtItsBegin) {
                                        {"UNLIMITED", none}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + times)}}};
-    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
+    EXPECT_EQ(make_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
   }
 }
 
@@ -148,7 +147,7 @@ TEST(Slurm, GivesUpItsLostNodes) {
   Fake fake{{{"squeue --noheader --steps", "7.0 lockstep-ranks\n7.batch batch\n"}}};
   Allocation left;
   left.nodes = {{"n1", 4, 3, 0}, {"n3", 4, 1, 0}};
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(make_job(environment, fake.command())->keep_only(left, {"n2"}), "");
   EXPECT_EQ(environment["SLURM_JOB_NODELIST"] + " " + environment["SLURM_NNODES"] + " " +
                 environment["SLURM_TASKS_PER_NODE"] + " " + environment["SLURM_JOB_CPUS_PER_NODE"] + " " +
                 environment["SLURM_NTASKS"] + " " + environment["SLURM_MEM_PER_NODE"] +
@@ -174,8 +173,8 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     const auto run = [&, command = fake.command()](const Words& words) {
       return ++times[words[0] == "env" ? "update" : words[1]] == 1 ? first : command(words);
     };
-    const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
-    EXPECT_TRUE(slurm->restarts_itself());
+    const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
+    EXPECT_EQ(slurm->fate({}), Fate::restarts);
     fake.answers["scontrol show job"] = job_text("RUNNING", 0);
     EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
     times.erase("requeue");
@@ -192,11 +191,11 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
                              base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
     int asked = 0;
-    const auto slurm = make_slurm_job(
+    const auto slurm = make_job(
         environment, [&](const Words&) { return ++asked, answer; }, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->allocation().nodes.size(), 1U);
     EXPECT_EQ(slurm->times().running + slurm->times().queued + slurm->daemon_port() + slurm->joules(), 0);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).has_value());
+    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::unknown);
     EXPECT_FALSE(slurm->seconds_to_own_warning());
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
@@ -215,7 +214,7 @@ TEST(Slurm, WaitsAsLongForAControllerThatIsDownTwice) {
     return is_down ? refused("Unable to contact slurm controller")
                    : base::Answer{base::Answer::left, 0, "", "", true};
   };
-  const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
+  const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
   const auto asks = [&] { return asked = 0, slurm->daemon_port(), asked; };
   EXPECT_GT(asks(), 1);
   EXPECT_EQ(asks(), 1);  // all tries together
@@ -231,29 +230,28 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   Fake fake{
       {{"qstat",
         "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
-  const auto pbs = make_pbs_job(environment, fake.command());
+  const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
-  EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}), true);
-  EXPECT_EQ(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}), false);
+  EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3590}), Fate::perhaps_restarts);
+  EXPECT_EQ(pbs->fate({.signal = SIGUSR1, .job_seconds = -1}), Fate::ended);
   EXPECT_EQ(pbs->restarts(), 1);
   const std::string limit =
       "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    resources_used.walltime = ";
-  for (const auto& [said, cancelled] :
-       {std::pair{limit + "00:58:00\n", std::optional(false)},
-        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", true},
-        {limit + "00:30:00\n", true},  // the job was suspended
-        {"", std::nullopt}}) {
+  for (const auto& [said, fate] :
+       {std::pair{limit + "00:58:00\n", Fate::ended},
+        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", Fate::cancelled},
+        {limit + "00:30:00\n", Fate::perhaps_restarts},  // the job was suspended
+        {"", Fate::unknown}}) {
     fake.answers["qstat"] = said;
-    EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}), cancelled) << said;
+    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3599}), fate) << said;
   }
-  for (const auto& [said, again, perhaps] :
-       {std::tuple{"substate = 60", true, true},
-        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server", false,
-         false},
-        {"substate = 42", false, true}}) {
+  for (const auto& [said, fate] :
+       {std::pair{"substate = 60", Fate::restarts},
+        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server",
+         Fate::cancelled},
+        {"substate = 42", Fate::perhaps_restarts}}) {
     fake.answers["qstat"] = std::string("Job Id: 7.x\n    ") + said + "\n";
-    EXPECT_EQ(pbs->restarts_itself(), again) << said;
-    EXPECT_EQ(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}), perhaps) << said;
+    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 100}), fate) << said;
   }
 }
 
@@ -269,7 +267,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
         used + "\n";
   };
   record("2097152kb");
-  const auto pbs = make_pbs_job(environment, fake.command());
+  const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
   EXPECT_EQ(pbs->times().queued, 20);
   EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "");
@@ -280,7 +278,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
 
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {
-  const auto record = cluster::qstat_fields(
+  const auto record = launch::qstat_fields(
       "Job Id: 1.x\n    Job_Name = my script, 2.pbs\n    queue = behind\n    Keep_Files = n\n"
       "    Output_Path = login:/a/my script, 2.pbs.o1\n    Rerunable = False\n    Resource_List.mem = 4gb\n"
       "    Resource_List.ncpus = 8\n    Resource_List.ngpus = 2\n    Resource_List.nodect = 2\n"
@@ -290,7 +288,7 @@ TEST(Pbs, AsksQsubForWhatTheJobHad) {
   EXPECT_EQ(base::join(qsub_options(record, {{"PBS_O_QUEUE", "front"}, {"PBS_JOBID", "1.x"}}, 1), "|"),
             "-N|my_script__2.pbs|-k|n|-r|n|-q|front|-l|place=scatter:excl|-l|select=2:ncpus=4:mem=2gb|-l|"
             "storage=gdata/a+scratch/b");
-  const auto recorded = cluster::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
+  const auto recorded = launch::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
   EXPECT_EQ(base::join(qsub_options(recorded, {{"PBS_JOBID", "100.server"}}, 1), "|"),
             "-N|lockstep|-A|acct|-m|n|-M|a@b|-j|oe|-k|n|-p|0|-S|/bin/bash|-W|group_list=me|-W|umask=27|-W|"
             "stageout=a@node1:/tmp/b|-W|tolerate_node_failures=all|-r|n|-l|place=scatter|-l|"
@@ -324,7 +322,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
                                             more;
     return answer;
   };
-  const auto pbs = make_pbs_job(environment, run);
+  const auto pbs = make_job(environment, run, std::chrono::milliseconds(20));
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
   EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
@@ -376,8 +374,7 @@ class Launchers : public ::testing::Test {
     environment_[slurm ? "SLURM_JOB_ID" : "PBS_JOBID"] = "7";
     environment_["PBS_NODEFILE"] = "nodes";
     fake_.answers["--version"] = version;
-    const auto job =
-        slurm ? make_slurm_job(environment_, fake_.command()) : make_pbs_job(environment_, fake_.command());
+    const auto job = make_job(environment_, fake_.command());
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     given.components = components_;

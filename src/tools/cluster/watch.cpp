@@ -71,59 +71,51 @@ JobRecord parse_record(const std::string& text) {
 }
 
 void JobWatch::set_state(const JobState& state) {
-  if (state.kind != JobState::gone && state.kind != JobState::unknown)
-    gone_since_.reset();
-  else if (!gone_since_ || state_->kind != state.kind)
-    gone_since_ = Clock::now();
+  const bool is_gone = state.kind == JobState::gone || state.kind == JobState::unknown;
+  if (!is_gone || !state_ || state_->kind != state.kind) since_ = Clock::now();
   state_ = state;
-  heard_ = Clock::now();
 }
 
 JobWatch::Phase JobWatch::update() {
   if (phase_ == over) return phase_;
-  const auto record = parse_record(text_of(record_));
-  const auto job = record.replaced ? record.job : job_;
-  const int starts = record.restarts + (record.started ? 1 : 0);
-  if (job != current_ || starts != starts_) forget_state();
-  current_ = job;
-  starts_ = starts;
-  restarts_ = record.restarts;
-  if (const auto folder = folder_of(record); !folder.empty()) folder_ = folder;
-  // The scheduler may start a job again whatever its script ended with, so only a later answer counts.
-  if (record.status && !script_has_ended_) {
-    heard_ = Clock::now();
-    report_ = report_on(folder_);  // before the next job of a chain changes it
-    forget_state();
+  const auto text = text_of(file_);
+  const bool is_new = text != text_;
+  if (is_new) {  // the scheduler may start a job again whatever its script ended with: only later answers
+                 // count
+    text_ = text;
+    record_ = parse_record(text);
+    state_.reset();
+    since_ = Clock::now();
   }
-  script_has_ended_ = record.status.has_value();
+  if (const auto folder = folder_of(record_); !folder.empty()) folder_ = folder;
+  if (is_new && record_.status) report_ = report_on(folder_);  // before a chain's next job changes it
   if (is_over()) {
-    end(record.status);
+    end();
   } else {
     const bool waits = state_ && state_->kind == JobState::queued;
-    phase_ = waits || !record.started ? queued : running;
+    phase_ = waits || !record_.started ? queued : running;
   }
   return phase_;
 }
 
 bool JobWatch::is_over() const {
-  const bool is_queued = state_ && state_->kind == JobState::queued;
-  if (script_has_ended_) return gone_since_ || (!is_queued && Clock::now() - heard_ > limit_if_silent_);
-  if (!gone_since_) return false;
-  const bool is_unknown = state_->kind == JobState::unknown;
-  if (Clock::now() - *gone_since_ <= (is_unknown ? limit_if_unknown_ : limit_if_over_)) return false;
+  const auto kind = state_ ? state_->kind : JobState::running;
+  const bool is_unknown = kind == JobState::unknown, is_gone = is_unknown || kind == JobState::gone;
+  const auto waited = Clock::now() - since_;
+  if (record_.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
+  if (!is_gone || waited <= (is_unknown ? limits_.unknown : limits_.over)) return false;
   // a run that is running keeps a job that the scheduler has lost
   const auto report = is_unknown ? report_on(folder_) : std::nullopt;
   return !report || report->exit_status != run_folder::kRunning;
 }
 
-void JobWatch::end(const std::optional<int>& script_status) {
+void JobWatch::end() {
   phase_ = over;
-  is_lost_ = !script_status;
-  status_ = script_status.value_or(kFailed);
-  const auto report = script_has_ended_ ? report_ : report_on(folder_);
+  status_ = record_.status.value_or(kFailed);
+  const auto report = record_.status ? report_ : report_on(folder_);
   // a script that failed before it continued the run leaves the report of the start before
   if (!report ||
-      (report->exit_status == kStoppedEarly && script_status.value_or(kStoppedEarly) != kStoppedEarly))
+      (report->exit_status == kStoppedEarly && record_.status.value_or(kStoppedEarly) != kStoppedEarly))
     return;
   status_ = report->exit_status;
   verdict_ = report->text;

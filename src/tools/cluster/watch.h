@@ -28,21 +28,19 @@ JobRecord parse_record(const std::string& text);
 /// The run's status; nothing if it cannot be read now.
 std::optional<run_folder::StatusReport> report_on(const std::filesystem::path& folder);
 
+/// How long to wait for the record of a job that the scheduler says is over or does not know, because file
+/// systems and controllers may be slow, and for a scheduler that is silent after the script's end.
+struct WatchLimits {
+  std::chrono::milliseconds over = std::chrono::seconds(10);
+  std::chrono::milliseconds unknown = std::chrono::seconds(120);
+  std::chrono::milliseconds silent = std::chrono::seconds(60);
+};
+
 class JobWatch {
  public:
-  /// `job`: the id that the scheduler gave it. The limits bound the wait for the record of a job that the
-  /// scheduler says is over, or does not know: file systems and controllers may be slow. The last one bounds
-  /// the wait for a scheduler that does not answer after the script's end.
-  JobWatch(std::string job, std::filesystem::path record,
-           std::chrono::milliseconds limit_if_over = std::chrono::seconds(10),
-           std::chrono::milliseconds limit_if_unknown = std::chrono::seconds(120),
-           std::chrono::milliseconds limit_if_silent = std::chrono::seconds(60))
-      : job_(std::move(job)),
-        record_(std::move(record)),
-        limit_if_over_(limit_if_over),
-        limit_if_unknown_(limit_if_unknown),
-        limit_if_silent_(limit_if_silent),
-        current_(job_) {}
+  /// `job`: the id that the scheduler gave it.
+  JobWatch(std::string job, std::filesystem::path file, WatchLimits limits = {})
+      : job_(std::move(job)), file_(std::move(file)), limits_(limits) {}
 
   enum Phase { queued, running, over };
   /// Reads the record.
@@ -50,36 +48,34 @@ class JobWatch {
   void set_state(const JobState& state);
 
   Phase phase() const { return phase_; }
-  const std::string& job() const { return current_; }  ///< the one that runs now
+  const std::string& job() const { return record_.replaced ? record_.job : job_; }  ///< that runs now
   const std::filesystem::path& folder() const { return folder_; }
-  int restarts() const { return restarts_; }
+  int restarts() const { return record_.restarts; }
   /// What the scheduler said last.
   std::string scheduler_words() const { return state_ ? state_->words : ""; }
 
   // Once it is over:
   int status() const { return status_; }                   ///< the run's own, or the script's
   const std::string& verdict() const { return verdict_; }  ///< the run's own
-  bool is_lost() const { return is_lost_; }                ///< it ended without a record
+  bool is_lost() const { return !record_.status; }         ///< it ended without a record
 
  private:
-  void forget_state() { state_.reset(), gone_since_.reset(); }
   bool is_over() const;
-  void end(const std::optional<int>& script_status);
+  void end();
 
   using Clock = std::chrono::steady_clock;
   std::string job_;
-  std::filesystem::path record_;
-  std::chrono::milliseconds limit_if_over_, limit_if_unknown_, limit_if_silent_;
-  std::string current_;
+  std::filesystem::path file_;
+  WatchLimits limits_;
   Phase phase_ = queued;
+  std::string text_;  ///< of the record
+  JobRecord record_;
+  std::optional<JobState> state_;           ///< the scheduler's, since the record has changed
+  Clock::time_point since_ = Clock::now();  ///< of the state that is over, or the last answer
   std::filesystem::path folder_;
-  int restarts_ = 0, starts_ = 0, status_ = kFailed;
-  std::string verdict_;
-  bool is_lost_ = false, script_has_ended_ = false;
-  std::optional<JobState> state_;
-  std::optional<Clock::time_point> gone_since_;
-  Clock::time_point heard_;                         ///< the script's end, or a later answer of the scheduler
   std::optional<run_folder::StatusReport> report_;  ///< of the run when its script ended
+  int status_ = kFailed;
+  std::string verdict_;
 };
 
 }  // namespace lockstep::cluster

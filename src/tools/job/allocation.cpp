@@ -9,7 +9,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::job {

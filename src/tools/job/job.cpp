@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -31,8 +30,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 #include "trainer/run_folder/folder.h"
@@ -75,21 +73,13 @@ bool answers(const std::string& host, int port, std::chrono::milliseconds limit)
   return error == 0 || error == ECONNREFUSED;
 }
 
-std::unique_ptr<OwnJob> own_job(Environment& environment, RunCommand run) {
-  if (!value(environment, "SLURM_JOB_ID").empty()) return make_slurm_job(environment, std::move(run));
-  if (!value(environment, "PBS_JOBID").empty() && !value(environment, "PBS_NODEFILE").empty())
-    return make_pbs_job(environment, std::move(run));
-  throw InputError("this process is not in a job: neither SLURM_JOB_ID nor PBS_NODEFILE is set",
-                   "lockstep job", "submit a job script with sbatch or qsub");
-}
-
 class Job {
  public:
   Job(Signals& signals, std::string program)
-      : signals_{signals},
+      : signals_(signals),
         program_(std::move(program)),
         run_command_(cluster::real_commands(30s)),
-        job_(own_job(environment_, run_command_)) {}
+        job_(make_job(environment_, run_command_)) {}
 
   int run(const std::string& command, const std::vector<std::string>& words) {
     if (command == "train") return recorded([&] { return train(words); });
@@ -105,8 +95,8 @@ class Job {
   void record(const std::string& event, std::string words = "") const {
     auto path = value(environment_, "LOCKSTEP_RECORD");
     if (path.empty()) return;
-    if (!value(environment_, "LOCKSTEP_RECORD_TASKS").empty())
-      path += "." + value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX", "0"));
+    const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
+    if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
     std::ofstream(path, std::ios::app)
         << event << ' ' << job_->id() << (words.empty() ? "" : " ") << words << '\n';
@@ -172,8 +162,8 @@ class Job {
     max_restarts_ = count(environment_, "LOCKSTEP_MAX_RESTARTS", 10);
     max_relaunches_ = count(environment_, "LOCKSTEP_MAX_RELAUNCHES", 3);
     node_timeout_ = std::chrono::seconds(count(environment_, "LOCKSTEP_NODE_TIMEOUT", 3, 1));
-    is_chain_ = !value(environment_, "LOCKSTEP_CHAIN").empty();
-    const auto kept = value(environment_, is_chain_ ? "LOCKSTEP_CHAIN" : "LOCKSTEP_RUN_FILE");
+    is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
+    const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
@@ -258,7 +248,8 @@ class Job {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK", "1") == "1") return std::nullopt;
+      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
+        return std::nullopt;
       say("the chain has ended: an earlier link was cancelled or did not start a run");
       return kFailed;
     }
@@ -342,32 +333,35 @@ class Job {
   }
 
   void note_signals() {
-    for (const int signal : signals_.signals.take()) note_signal(signal, signals_.stop);
+    for (const int signal : signals_.take()) signals_.note(signal);
   }
 
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
-    if (!keeps_run_file_ && !job_->may_restart(signals_.stop)) fs::remove(run_file_, none_);
+    if (keeps_run_file_) return;
+    const auto fate = job_->is_slurm() ? Fate::ended : job_->fate(signals_.stop);
+    if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
 
-  // Also if the scheduler does not tell.
-  bool is_cancelled() {
+  // The exit status if nobody has to continue the run: the scheduler restarts the job, or it is cancelled, or
+  // the scheduler does not tell.
+  std::optional<int> decided() {
     note_signals();
-    const auto answer = job_->was_cancelled(signals_.stop);
-    if (!answer.value_or(true)) return false;
-    say(answer ? "cancelled, with a checkpoint: it stays stopped"
-               : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-    if (is_chain_ && answer) fs::remove(run_file_, none_);
-    return true;
-  }
-
-  int continue_run() {
-    if (job_->restarts_itself()) {
+    const auto fate = job_->fate(signals_.stop);
+    if (fate == Fate::ended) return std::nullopt;
+    if (fate == Fate::restarts) {
       say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (is_cancelled()) return stay_stopped();
+    say(fate == Fate::unknown ? "the scheduler does not tell whether the job was cancelled: it stays stopped"
+                              : "cancelled, with a checkpoint: it stays stopped");
+    if (is_chain_ && fate != Fate::unknown) fs::remove(run_file_, none_);
+    return stay_stopped();
+  }
+
+  int continue_run() {
+    if (const auto status = decided()) return *status;
     if (is_chain_) {
       say("stopped early; the next link of the chain continues");
       return kStoppedEarly;
@@ -386,11 +380,14 @@ class Job {
       if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
     }
     settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
-    bool was_cancelled = false;  // while the scheduler was busy or down
-    const auto next = job_->continue_run(settings, [&] { return was_cancelled = is_cancelled(); });
+    std::optional<int> status;  // decided while the scheduler was busy or down
+    const auto next = job_->continue_run(settings, [&] {
+      if (!status) status = decided();
+      return status.has_value();
+    });
+    if (status) return *status;
     if (!next) {
-      if (!was_cancelled)
-        say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
+      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
       return stay_stopped();
     }
     if (*next == kPerhaps) return kStoppedEarly;
@@ -438,7 +435,7 @@ class Job {
   }
 
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
+  // answers, a firewall may be the reason.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
@@ -446,14 +443,9 @@ class Job {
       return port == 0 || answers(names[i], port, node_timeout_);
     });
     const bool none_answered = std::ranges::count(answered, true) == 0;
-    std::atomic<bool> is_silent = false;
     // 16 at once: each may take 30 s, and is work for the scheduler
     const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      const bool may_live = answered[i] || none_answered;
-      if (is_silent || !may_live) return may_live;
-      const auto reached = job_->reaches(names[i]);
-      if (!reached) is_silent = true;
-      return reached.value_or(may_live);
+      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(true);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)
@@ -584,7 +576,7 @@ class Job {
     return run_once(words);
   }
 
-  JobSignals signals_;
+  Signals& signals_;
   std::string program_;
   Environment environment_ = launch::current_environment();
   RunCommand run_command_;

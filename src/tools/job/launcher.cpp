@@ -4,7 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {
@@ -13,20 +13,16 @@ using Words = std::vector<std::string>;
 
 enum class Family { open_mpi, open_mpi_5, pals, hydra };  // MPICH and Intel MPI have hydra
 
-bool contains_any(const std::string& text, const Words& parts) {
-  return std::ranges::any_of(parts, [&](const auto& part) { return text.find(part) != std::string::npos; });
-}
-
 Family family_of(const std::string& command, const RunCommand& run) {
   const auto answer = run({command, "--version"});
   const auto lines = base::split(answer.output + "\n" + answer.errors, '\n');
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(lines.size(), 4); ++i) text += lines[i] + "\n";
-  if (contains_any(text, {"PRRTE", "prte"})) return Family::open_mpi_5;
+  if (contains(text, "PRRTE") || contains(text, "prte")) return Family::open_mpi_5;
   if (const auto at = text.find("Open MPI) "); at != std::string::npos)
     return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
-  if (contains_any(text, {"Open MPI", "OpenRTE"})) return Family::open_mpi;
-  return contains_any(text, {"PALS"}) ? Family::pals : Family::hydra;
+  if (contains(text, "Open MPI") || contains(text, "OpenRTE")) return Family::open_mpi;
+  return contains(text, "PALS") ? Family::pals : Family::hydra;
 }
 
 bool is_here(const std::string& command) {

@@ -1,4 +1,4 @@
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -35,10 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ranks that handle SIGUSR1
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 // 2^62 and above is no limit.
 std::string gigabytes_in(const fs::path& file) {
@@ -127,12 +123,12 @@ int status_of_run(const std::string& folder, int otherwise) {
   return report ? report->exit_status : otherwise;
 }
 
-void note_signal(int signal, StopSignal& stop) {
+void Signals::note(int signal) {
   if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
   if (stop.signal != SIGTERM) stop.signal = signal;
 }
 
-void end_leftovers(const JobSignals& signals) {
+void end_leftovers(const Signals& signals) {
   const auto until = Clock::now() + 5s;
   auto left = descendants(signals.others);
   if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
@@ -148,7 +144,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
   bool has_group = false;
   for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
-    if (!contains(folder.string() + "/", (job_mark + "/").c_str())) continue;
+    if (!contains(folder.string() + "/", job_mark + "/")) continue;
     auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
     const bool only_counts = text.empty();
     if (only_counts) text = base::first_line(folder / "memory.failcnt");
@@ -174,17 +170,17 @@ namespace {
 
 class RanksRun {
  public:
-  RanksRun(OwnJob& job, JobSignals& signals, RanksPlan plan)
+  RanksRun(OwnJob& job, Signals& signals, RanksPlan plan)
       : job_(job), signals_(signals), plan_(std::move(plan)) {}
 
   RanksEnd run() {
     const auto kills_before = memory_kills(memory_mark()).count;
-    for (const int signal : signals_.signals.take()) take(signal);
+    for (const int signal : signals_.take()) take(signal);
     start();
     while (!has_ended()) {
       deliver();
       wait(kTick);
-      for (const int signal : signals_.signals.take()) take(signal);
+      for (const int signal : signals_.take()) take(signal);
       check_launcher();
     }
     // a process that the launcher left may keep the pipe open
@@ -219,7 +215,7 @@ class RanksRun {
 
   // For a signal, or what the launcher writes to its standard error.
   void wait(std::chrono::milliseconds limit) {
-    std::array<pollfd, 2> ready{pollfd{signals_.signals.descriptor(), POLLIN, 0},
+    std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
                                 pollfd{errors_.number(), POLLIN, 0}};
     ::poll(ready.data(), ready.size(), static_cast<int>(limit.count()));
     std::array<char, 65536> part;
@@ -259,7 +255,7 @@ class RanksRun {
           "is left");
       return;
     }
-    note_signal(signal, signals_.stop);
+    signals_.note(signal);
     if (signal == SIGTERM) say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
@@ -330,7 +326,7 @@ class RanksRun {
   }
 
   OwnJob& job_;
-  JobSignals& signals_;
+  Signals& signals_;
   RanksPlan plan_;
   std::vector<pid_t> ranks_;  // on this node, as seen last
   std::string last_line_, memory_line_;
@@ -344,7 +340,7 @@ class RanksRun {
 
 }  // namespace
 
-RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan) {
+RanksEnd run_ranks(OwnJob& job, Signals& signals, RanksPlan plan) {
   return RanksRun(job, signals, std::move(plan)).run();
 }
 

@@ -35,16 +35,12 @@ class SchedulerPoll {
 
   void query(Watches& watches) {
     constexpr auto kEvery = 5s, kWarnAfter = 60s;
-    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat
+    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat; later tasks end later
     if (Clock::now() - asked_ < kEvery) return;
     asked_ = Clock::now();
     std::vector<std::string> jobs;
-    size_t looked_at = 0;
-    for (; looked_at < watches.size() && jobs.size() < most; ++looked_at) {
-      const auto& watch = watches[(first_ + looked_at) % watches.size()];
-      if (watch.phase() != JobWatch::over) jobs.push_back(watch.job());
-    }
-    first_ += looked_at;
+    for (const auto& watch : watches)
+      if (watch.phase() != JobWatch::over && jobs.size() < most) jobs.push_back(watch.job());
     if (jobs.empty()) return;
     const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
     for (auto& watch : watches)
@@ -60,7 +56,6 @@ class SchedulerPoll {
  private:
   cluster::Scheduler scheduler_;
   cluster::RunCommand run_ = cluster::real_commands(15s);
-  size_t first_ = 0;
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool has_warned_ = false;
 };

@@ -432,10 +432,14 @@ std::vector<std::string> row_names(const Key& key) {
 }
 
 std::string expected(const Key& key) {
+  Settings settings;
+  return expected(key, key.field(settings));
+}
+
+std::string expected(const Key& key, SettingsField field) {
   if (!key.rules.table.empty())
     return "the path of a library (.so), or one of " + base::join(row_names(key), ", ");
-  Settings settings;
-  const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
+  const std::string text = std::visit(Expectation{key.rules}, field);
   return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
 }
 

@@ -177,13 +177,6 @@ class Loader {
                      "write  key: value");
   }
 
-  void once(const std::string& path, const TextPlace& place) {
-    const auto [first, added] = places_.emplace(path, place);
-    if (added) return;
-    throw InputError(format("duplicate key {}", path), place.text(),
-                     format("keep one of them: the other is at {}", first->second.text()));
-  }
-
   void read_section(const YamlNode& name, const YamlNode& section) {
     const std::string path = name_of(name);
     const auto& sections = config::sections();
@@ -196,7 +189,6 @@ class Loader {
     if (std::find(sections.begin(), sections.end(), path) == sections.end())
       throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
                        did_you_mean(path) + "sections: " + base::join(sections, ", "));
-    once(path, name.place);
     if (section.kind == YamlNode::Kind::null) return;
     if (section.kind != YamlNode::Kind::map)
       throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
@@ -208,7 +200,6 @@ class Loader {
 
   void read_key(const std::string& path, const YamlNode& name, const YamlNode& value) {
     const Key& key = known(path, name.place);
-    once(path, name.place);
     store(key, value, {Origin::file, name.place.text()});
   }
 
@@ -238,7 +229,6 @@ class Loader {
   Loaded& loaded_;
   const std::map<std::string, std::string>& environment_;
   Mistakes& mistakes_;
-  std::map<std::string, TextPlace> places_;
 };
 
 // A library may bring rows that other keys name, so all are loaded before the first name is judged.

@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -81,11 +82,16 @@ class Copier {
       if (depth >= kMaxDepth)
         fail("nested too deeply", node->place, "a config is sections of keys with values");
       node->kind = from.IsMap() ? YamlNode::Kind::map : YamlNode::Kind::list;
+      std::map<std::string, TextPlace> names;
       for (const auto& child : from) {
         if (from.IsSequence()) {
           node->items.push_back(copy(child, depth + 1));
         } else {
           const auto name = copy(child.first, depth + 1);
+          const auto [first, is_new] = names.emplace(name->text, name->place);
+          if (!is_new && name->kind == YamlNode::Kind::scalar)
+            fail(format("duplicate key {}", base::printable(name->text)), name->place,
+                 format("keep one of them: the other is at {}", first->second.text()));
           node->entries.emplace_back(name, copy(child.second, depth + 1));
         }
       }
