@@ -119,8 +119,8 @@ TEST_F(CliOptions, SayHowMuchIsLogged) {
     log::set_level(log::Level::info);
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), wanted) << line;
   }
-  EXPECT_TRUE(has(refused("a -q -v"), "give one of them"));
-  EXPECT_TRUE(has(refused("a -q --log info"), "give one of them"));
+  EXPECT_TRUE(has(refused("a -q -v"), "use one of them"));
+  EXPECT_TRUE(has(refused("a -q --log info"), "use one of them"));
 }
 
 TEST_F(CliOptions, AnUnknownLauncherIsRefusedBeforeAnybodyJoins) {

@@ -173,7 +173,7 @@ bool Options::parse(const std::vector<std::string>& args) {
 
 void Options::set_level() const {
   if (quiet_ + verbose_ + !level_.empty() > 1)
-    throw UsageError("--log, -q and -v exclude each other", "lockstep " + command_, "give one of them");
+    throw UsageError("--log, -q and -v cannot be combined", "lockstep " + command_, "use one of them");
   if (!level_.empty()) log::set_level(log::parse_level(level_));
   if (verbose_) log::set_level(log::Level::debug);
   if (!quiet_) return;

@@ -143,7 +143,7 @@ int run_submit(const std::vector<std::string>& args) {
   if (links < 1 || links > kMostLinks)
     throw InputError(format("--chain must be from 1 to {} (got {})", kMostLinks, links), "", "");
   if (links > 1 && !sweeps.empty())
-    throw InputError("--chain and --sweep exclude each other", "lockstep submit",
+    throw InputError("--chain and --sweep cannot be combined", "lockstep submit",
                      "omit --chain; sweep tasks restart on their own if they stop early");
   const auto plan = submit::make_plan(job, scheduler, sweeps, links);
   if (dry_run) {
