@@ -110,7 +110,7 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
                 const FetchOptions& options) {
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
+  if (failed) throw InputError(format("cannot create the folder: {}", failed.message()), folder, kOtherRoot);
   const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
   if (fs::exists(fs::symlink_status(part, failed)) && !is_own_file(part))
     throw InputError("the partial download is another user's file, or a link", part, "remove it");
@@ -136,7 +136,7 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed)
-    throw InputError(format("cannot make the staging folder: {}", failed.message()), folder,
+    throw InputError(format("cannot create the staging folder: {}", failed.message()), folder,
                      "set data.stage to a node-local folder with room, or leave it empty");
   struct stat facts {};
   if (::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) && !(facts.st_mode & S_ISVTX))

@@ -106,7 +106,10 @@ RunEnding ending_of(const StepDecision& decision) {
 [[noreturn]] void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad,
                                   const TrainingState& state) {
   nlohmann::json mine;
-  if (bad) mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
+  if (bad)
+    mine = {{"step", bad->step},
+            {"loss", std::isnan(bad->loss) ? "NaN" : format("{}", bad->loss)},
+            {"indices", bad->indices}};
   nlohmann::json worst;
   size_t rank = 0, number = 0;
   for (const auto& text : team.all_gather(mine.is_null() ? "" : mine.dump())) {
@@ -125,7 +128,8 @@ RunEnding ending_of(const StepDecision& decision) {
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
       format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
-      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint stays");
+      "check these samples (dataset indices), lower optim.lr or set train.clip_norm; earlier checkpoints are "
+      "kept");
 }
 
 }  // namespace

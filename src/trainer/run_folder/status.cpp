@@ -176,7 +176,7 @@ RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before
     }
     if (Clock::now() >= until)
       throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
-                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
+                  "raise --timeout; the run handles requests at the end of a step");
   }
 }
 
@@ -351,9 +351,9 @@ RunStatus status_of_running(const fs::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && in_use(folder)) return status;
   const bool died = status.state == RunState::running;
-  throw InputError(
-      format("the run is not running: {}", died ? "its process has ended" : name_of(status.state)),
-      folder.string(), "run lockstep status " + folder.string());
+  throw InputError(died ? "the run has ended without a final status"
+                        : format("the run has ended (state: {})", name_of(status.state)),
+                   folder.string(), "run lockstep status " + folder.string());
 }
 
 RunStatus await_answer(const fs::path& folder, RunRequest request, const RunStatus& before, double seconds) {

@@ -185,11 +185,10 @@ class Acting : public SampleSource {
     const bool inside = state.consumed > 0 && !state.epoch_trained;
     const auto& settings = setup_.settings;  // a step takes as many of a rank's samples at any world size
     if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
-    log::warning(
-        format("the checkpoint has no environments for {} rank{}: new ones start{}, and the bits will "
-               "differ from an uninterrupted run",
-               team_.world(), team_.world() == 1 ? "" : "s",
-               inside ? ", the rest of the epoch trains on one round from them" : ""));
+    log::warning(format(
+        "the checkpoint has no environments for {}, so new ones are created, and results will differ{}",
+        base::counted(team_.world(), "rank"),
+        inside ? ". The rest of the epoch trains on one round of samples from them" : ""));
   }
 
  private:
