@@ -54,9 +54,9 @@ std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net,
                                                        const DataParallelSettings& settings,
                                                        const std::function<std::shared_ptr<Net>()>& another) {
   auto devices = devices_like(first, static_cast<int>(settings.devices));
-  log::info(format("data_parallel: {} {}; {}",
+  log::info(format("data_parallel: {}{}; {}",
                    base::counted(std::ssize(devices), first.is_cpu() ? "logical CPU device" : "GPU"),
-                   first.is_cpu() ? "(one thread each)" : "",
+                   first.is_cpu() ? " (one thread each)" : "",
                    settings.loss_in_forward ? "each device computes its loss"
                                             : "outputs are gathered on the first device"));
   auto wrapped = std::make_unique<Wrapped>(net, std::move(devices), another);
