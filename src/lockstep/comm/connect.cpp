@@ -279,7 +279,7 @@ std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
 // A group that the program made itself has none.
 std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
   if (auto monitor = monitor_of(group)) return monitor;
-  throw InputError("lockstep did not open this process group", "process group",
+  throw InputError("lockstep did not create this process group", "process group",
                    "use the group of a lockstep::Session");
 }
 

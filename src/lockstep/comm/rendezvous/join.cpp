@@ -80,9 +80,10 @@ Rendezvous by_name(const launch::Environment& environment, const Job& job, const
 
 Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
   if (job.job_id.empty()) {
-    throw InputError(format("{} ranks cannot find each other: no MPI, no MASTER_ADDR, no job id", job.world),
-                     "the environment",
-                     "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
+    throw InputError(
+        format("{} ranks cannot connect: MPI, MASTER_ADDR and a job id are all missing", job.world),
+        "the environment",
+        "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);
   }
   return by_name(environment, job,

@@ -235,8 +235,8 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-// What a rank at fault has done, as "has died (its process is gone)"; `at` joins it to the number of its
-// newest collective: ", at" + " collective 3".
+// What a rank at fault has done, as "has died"; `at` joins it to the number of its
+// newest collective: " at" + " collective 3".
 struct RankFault {
   const char *of_one, *of_several, *at;
   Code code;
@@ -244,9 +244,9 @@ struct RankFault {
 enum { kLeft, kDied, kStopped, kLate };
 constexpr RankFault kRankFaults[] = {
     {"left the group", "left the group", " after", Code::rank_lost},
-    {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost},
+    {"has died", "have died", " at", Code::rank_lost},
     {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
-    {"did not arrive, it is", "did not arrive, they are", " at", Code::rank_late}};
+    {"did not call it", "did not call it", "; the last call was", Code::rank_late}};
 
 // The name of the rank's newest collective.
 std::string newest_call(const NodePage& page, int rank) {
@@ -267,7 +267,7 @@ const RankFault* look_at(const NodePage& page, const Peer& peer, bool pid_counts
   return begun < number ? &kRankFaults[kLate] : nullptr;
 }
 
-// "rank 1 (host n1, pid 24) has died (its process is gone)"
+// "rank 1 (host n1, pid 24) has died"
 std::string in_words(const std::vector<Peer>& ranks, const RankFault& fault) {
   return format("{} {}", names_of(ranks), ranks.size() == 1 ? fault.of_one : fault.of_several);
 }
@@ -298,7 +298,7 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
 // If no rank is known to be at fault, what each rank waits for may explain it.
 Fault waiting_in_vain(Fault waits) {
   if (!is_any(waits)) return {};
-  waits.what = "every rank arrived, but none received a result: " + waits.what;
+  waits.what = "every rank called it, but none received a result: " + waits.what;
   waits.code = Code::calls_differ;
   return waits;
 }
@@ -631,7 +631,7 @@ std::exception_ptr PeerMonitor::diagnose(const Collective& collective, const std
   die();  // also if end_at() declared the group dead: ranks that still wait get an error now
   const bool says_cause = cause.empty() || death_.what.find(cause) != std::string::npos;
   auto fault = death_;
-  fault.where = where() + (says_cause ? "" : "; the backend said: " + cause);
+  fault.where = where() + (says_cause ? "" : format(" ({})", cause));
   fault.hint = host_is_silent() ? kLookAtNode : hint_for(fault);
   return std::make_exception_ptr(Error(std::move(fault)));
 }

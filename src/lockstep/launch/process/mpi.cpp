@@ -189,7 +189,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
   const auto error =
-      Error(format("not every rank arrived in MPI_Init within {}", base::in_seconds(waited)),
+      Error(format("not every rank called MPI_Init within {}", base::in_seconds(waited)),
             format("process {}", getpid()),
             "look for a rank that failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds")
           .of(Code::not_joined);
@@ -201,7 +201,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
   log::error(
       format("MPI_Finalize did not end within {}\n  --> process {}\n  hint: look for a rank that was stopped "
-             "or killed while it exited; the work itself was done",
+             "or killed while it exited; the run itself had finished",
              base::in_seconds(waited), getpid()));
   _exit(kFailed);
 }
