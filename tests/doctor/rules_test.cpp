@@ -374,7 +374,7 @@ TEST(Folders, FaultsOfNodesAreNamedOnceEach) {
   expect(data_findings("/d", {node_view(0), node_view(1)}), kOk);
   expect(runs_findings("/r", {node_view(0), node_view(1)}), kOk);
   expect(data_findings("/d", {node_view(0), node_view(1, "other"), node_view(2)}), kFailure,
-         "other files on n1 than on n0");
+         "different files on n0 and n1");
   auto silent = node_view(1), second = node_view(2), third = node_view(3);
   silent.problem = kNoAnswer;
   second.problem = third.problem = "Read-only file system";

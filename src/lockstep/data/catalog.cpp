@@ -36,12 +36,12 @@ constexpr int kUnreachable[] = {5, 6, 7, 28};
 const std::map<int, const char*> kReasons{{5, "the proxy's name does not resolve"},
                                           {6, "its name does not resolve"},
                                           {7, "no connection"},
-                                          {18, "the transfer broke off"},
+                                          {18, "the transfer was interrupted"},
                                           {22, "it does not have the file"},
                                           {23, "writing failed: is the disk full?"},
                                           {28, "it took too long"},
                                           {kTooLong, "its file is longer than expected"},
-                                          {56, "the transfer broke off"}};
+                                          {56, "the transfer was interrupted"}};
 
 // A mirror may send without end, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
 int run_curl(const std::string& url, const std::string& part, int64_t bytes, const FetchOptions& options) {
@@ -95,7 +95,7 @@ Answer try_mirror(const std::string& url, const std::string& part, const KnownFi
 void keep(const std::string& part, const std::string& path) {
   const base::Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.number()) != 0 || ::rename(part.c_str(), path.c_str()) != 0)
-    throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
+    throw Error(format("cannot save the download: {}", strerror(errno)), path, kOtherRoot);
 }
 
 // A regular file of this user, not a link.
@@ -230,7 +230,7 @@ const std::vector<KnownSet>& known_sets() {
        {{"pima-indians-diabetes.csv", 23278,
          "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
       {"mnli",
-       "433,000 pairs of sentences: does one follow?",
+       "433,000 sentence pairs, 3 classes",
        "OANC license; the fiction is public domain, CC BY 3.0 or CC BY-SA 3.0",
        {"https://cims.nyu.edu/~sbowman/multinli/", "https://www.nyu.edu/projects/bowman/multinli/"},
        {{"multinli_1.0.zip", 226850426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"}},
@@ -247,7 +247,7 @@ const KnownSet& known_set(const std::string& name) {
     names.push_back(set.name);
   }
   throw InputError(format("unknown data set '{}'", base::printable(name)), "",
-                   base::did_you_mean(name, names, "known: " + base::join(names, ", ")));
+                   base::did_you_mean(name, names, "choose one of " + base::join(names, ", ")));
 }
 
 FileState check_file(const std::string& path, const KnownFile& known) {

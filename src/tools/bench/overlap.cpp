@@ -266,7 +266,7 @@ double hidden(const Timing& timing) {
 std::string network_text(const OverlapResult::Network& network) {
   return network.latency > 0 || network.bandwidth > 0
              ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
-             : std::string("the network as it is");
+             : std::string("real network");
 }
 
 ordered_json network_bars(const OverlapResult::Network& network) {

@@ -203,7 +203,8 @@ std::vector<Check> checks() {
        launcher_text},
       {"ranks",
        {{kWarning, uneven_machines,
-         "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"}},
+         "request the same number of ranks on each node (--ntasks-per-node, mpiprocs): every step waits for "
+         "the node with the most ranks"}},
        ranks_text,
        rank_table},
       {"versions",

@@ -50,9 +50,11 @@ void Labels::check_classes(int64_t rows, const std::string& column, const std::s
         format("the label column {} has about one class per row: {}", base::printable(column), found), path,
         "set task.label to the column that holds the class");
   if (numbers && classes > 20 && (fractions || rows < 5 * classes))
-    throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
-                            base::printable(column), found),
-                     path, "set task.kind: regression to predict the number, or rename the classes to texts");
+    throw InputError(
+        format("the label column {} looks like measured numbers, not classes: {}", base::printable(column),
+               found),
+        path,
+        "set task.kind: regression to predict the number, or give the classes names that are not numbers");
 }
 
 std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
