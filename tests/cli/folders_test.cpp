@@ -172,7 +172,7 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"data list mnits", "did you mean mnist?"},
       {"data lsit", "unknown action 'lsit'"},
       {"site lsit", "use list, show, detect or keys"},
-      {"site show", "lockstep site list prints them"},
+      {"site show", "run lockstep site list"},
       {"render slrum x.yaml", "there is no scheduler 'slrum'"},
       {"submit x.yaml --chain 101", "--chain must be from 1 to 100 (got 101)"},
       {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep cannot be combined"},
