@@ -208,10 +208,8 @@ void Options::take_words(const std::vector<std::string>& words) const {
       const auto taken = std::ranges::find_if(options_, [](const Option& option) {
         auto* const* text = std::get_if<std::string*>(&option.value);
         auto* const* list = std::get_if<std::vector<std::string>*>(&option.value);
-        return option.given && ((text && (*text)->ends_with(".yaml")) ||
-                                (list && std::ranges::any_of(**list, [](const auto& value) {
-                                   return value.ends_with(".yaml") && value.find('=') == value.npos;
-                                 })));
+        const auto last = text ? **text : list && option.given ? (*list)->back() : "";
+        return option.given && last.ends_with(".yaml") && last.find('=') == last.npos;
       });
       refuse(
           format("missing argument {}", words_[i].name) +

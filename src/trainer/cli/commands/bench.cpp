@@ -51,12 +51,11 @@ int bench_alone(const bench::DpVsDdpBench& wanted) {
 static int run_bench_allreduce(const std::vector<std::string>& args) {
   bench::AllReduceBench asked;
   std::string sizes = "4,256,4K,64K,1M,8M", latency = "0", bandwidth = "0";
-  Options options(
-      "bench allreduce",
-      "checks and times each all-reduce algorithm, and compares it with a latency-bandwidth model",
-      {"mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html",
-       "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
-       "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
+  Options options("bench allreduce",
+                  "checks and times each all-reduce algorithm against a latency-bandwidth model",
+                  {"mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html",
+                   "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
+                   "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
   options.add("algorithm", asked.algorithm, "all|NAME",
               "the algorithm to compare with gloo, MPI and NCCL (default: all algorithms)");
   options.add("sizes", sizes, "LIST", "bytes (default " + sizes + ")");
@@ -66,8 +65,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
               "the bandwidth of each rank, as in 1Gbit (default 0: no limit)");
   options.add("rounds", asked.rounds, "N", "rounds of each; the median is reported (default 7)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.launcher, "NAME",
-              "what started the ranks: auto, slurm, openmpi, ...; none = one process");
+  options.launcher(asked.launcher);
   if (!options.parse(args)) return kDone;
   checked("bench allreduce", [&] {
     asked.sizes = bench::parse_sizes(sizes);
@@ -85,12 +83,10 @@ static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;
   bench::DpVsDdpBench wanted;
   const auto part = take_part(args);
-  Options options(
-      "bench dp-vs-ddp",
-      "compares DDP with DataParallel, whose loss is computed on the first device or inside forward",
-      {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
-  options.add("config", wanted.config, "CONFIG.yaml",
-              "the config of the training (default configs/mnist.yaml)");
+  Options options("bench dp-vs-ddp",
+                  "compares DDP with DataParallel (loss on the first device, or inside forward)",
+                  {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
+  options.add("config", wanted.config, "CONFIG.yaml", "the config (default configs/mnist.yaml)");
   options.add("set", wanted.sets, "KEY=VALUE", "override a key of it; repeatable");
   options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
   options.add("steps", wanted.steps, "N", "timed steps per run (default 20)");
@@ -113,16 +109,14 @@ static int run_bench_overlap(const std::vector<std::string>& args) {
                   {"mpirun -n 2 lockstep bench overlap",
                    "mpirun -n 2 lockstep bench overlap configs/pima.yaml --latency 1ms --bandwidth 100Mbit",
                    "srun lockstep bench overlap --set data.batch_size=32 --out overlap.html"});
-  options.positional("CONFIG.yaml", asked.command.config,
-                     "the config of the training (default configs/mnist.yaml)", false);
+  options.positional("CONFIG.yaml", asked.command.config, "the config (default configs/mnist.yaml)", false);
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key, as in launch.allreduce=tree");
   options.add("latency", latency, "TIME", "simulated network: delay added to each message (default 200us)");
   options.add("bandwidth", bandwidth, "RATE",
               "simulated network: the bandwidth of each rank (default 1Gbit)");
   options.add("steps", asked.steps, "N", "timed steps of each variant; the median is reported (default 8)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.command.launcher, "NAME",
-              "what started the ranks: auto, slurm, openmpi, ...; none = one process");
+  options.launcher(asked.command.launcher);
   if (!options.parse(args)) return kDone;
   checked("bench overlap", [&] {
     asked.latency = bench::parse_latency(latency);
@@ -142,13 +136,12 @@ static int run_bench_step(const std::vector<std::string>& args) {
                   {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
-  options.positional("CONFIG.yaml", asked.command.config, "the config of the training");
+  options.positional("CONFIG.yaml", asked.command.config, "the config file");
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; repeatable");
   options.add("steps", steps, "N", "timed steps (default: as many as take 5 seconds, at least 3)");
   options.flag("json", asked.json, "print JSON, for programs: times in seconds, for each rank");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.command.launcher, "NAME",
-              "what started the ranks: auto, slurm, openmpi, ...; none = one process");
+  options.launcher(asked.command.launcher);
   if (!options.parse(args)) return kDone;
   if (options.given("steps")) asked.steps = steps;
   checked("bench step", [&] { check(asked); });
@@ -168,8 +161,7 @@ int run_bench(const std::vector<std::string>& args) {
       .members = {
           {"step", "shows where a step's time goes, and how close it is to the machine's peak",
            run_bench_step},
-          {"allreduce",
-           "checks and times each all-reduce algorithm, and compares it with a latency-bandwidth model",
+          {"allreduce", "checks and times each all-reduce algorithm against a latency-bandwidth model",
            run_bench_allreduce},
           {"overlap", "measures how much of the gradient exchange overlaps with backward", run_bench_overlap},
           {"dp-vs-ddp", "compares DataParallel (one process, many devices) with DDP (one process per device)",

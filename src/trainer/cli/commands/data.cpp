@@ -123,15 +123,12 @@ int run_data(const std::vector<std::string>& args) {
   Options options(
       "data", "lists, fetches and verifies the known data sets",
       {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
-  options.positional("ACTION", action, "list, fetch or verify");
+  options.positional(
+      "list|fetch|verify", action,
+      "list the sets with sizes and sources, fetch missing files, or verify the files' SHA-256 digests");
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
   options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
-  for (const auto& [word, help] :
-       {std::pair{"list", "lists the data sets, their sizes, sources and licenses"},
-        {"fetch", "downloads missing files, and unpacks archives"},
-        {"verify", "compares the files with their known SHA-256 digests"}})
-    options.note("actions", word, help);
   if (!options.parse(args)) return kDone;
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;

@@ -29,8 +29,7 @@ class SavedOptions {
                 "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
                 "safetensors");
     options.add("set", command_.sets, "KEY=VALUE", "override a key; repeatable");
-    options.add("launcher", command_.launcher, "NAME",
-                "what started the ranks: auto, slurm, openmpi, ...; none = one process");
+    options.launcher(command_.launcher);
   }
 
   // Without --checkpoint, the run's folder that stands in the config's place; empty where that is a file.

@@ -1,7 +1,4 @@
 // lockstep render, site and submit: job scripts, site files, and jobs that the scheduler runs.
-#include <unistd.h>
-
-#include <csignal>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -85,15 +82,11 @@ int run_site(const std::vector<std::string>& args) {
   Options options(
       "site", "lists known clusters, or writes a site file for this one",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
-  options.positional("ACTION", action, "list, show, detect or keys");
+  options.positional("list|show|detect|keys", action,
+                     "list the known sites, show NAME, detect this cluster and print a site file for it, or "
+                     "print the reference of a site file's keys");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   options.add("scheduler", scheduler, "slurm|pbs", "for detect: the scheduler, if both are installed");
-  for (const auto& [words, help] :
-       {std::pair{"list", "lists the site files that lockstep finds"},
-        {"show NAME", "prints a site file"},
-        {"detect", "asks the scheduler about this cluster and prints a site file for it"},
-        {"keys", "prints the reference of all keys of a site file"}})
-    options.note("actions", words, help);
   if (!options.parse(args)) return kDone;
   if (action == "list")
     list_sites();
@@ -153,19 +146,6 @@ int run_submit(const std::vector<std::string>& args) {
   }
   const auto submission = submit::submit_all(plan);
   return wait ? submit::wait_for(submission) : kDone;
-}
-
-// exec_job_program() in main.cpp starts lockstep-job, unless `job` follows `help` or -v.
-int run_job(const std::vector<std::string>& args) {
-  if (!args.empty() && args[0] == kComplete) return kDone;
-  auto program = std::filesystem::canonical("/proc/self/exe").string() + "-job";
-  auto words = args;
-  std::vector<char*> command = {program.data()};
-  for (auto& word : words) command.push_back(word.data());
-  command.push_back(nullptr);
-  std::signal(SIGPIPE, SIG_DFL);
-  ::execv(program.c_str(), command.data());
-  throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again");
 }
 
 }  // namespace lockstep::cli

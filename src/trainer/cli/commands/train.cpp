@@ -32,24 +32,11 @@ int start_ranks(int64_t ranks) {
   return train::start_ranks(job, static_cast<int>(ranks));
 }
 
-// The config's keys have underscores where options have dashes.
-void set_fault(train::Command& command, std::string fault) {
-  auto known = config::find_key("train.provoke")->rules.choices;
-  for (auto& each : known) std::ranges::replace(each, '_', '-');
-  std::ranges::replace(fault, '_', '-');
-  if (std::ranges::find(known, fault) == known.end())
-    throw UsageError(format("unknown fault '{}'", base::printable(fault)), "--provoke",
-                     base::did_you_mean(fault, known, "choose one of " + base::join(known, ", ")));
-  std::ranges::replace(fault, '-', '_');
-  command.sets.push_back("train.provoke=" + fault);
-}
-
 }  // namespace
 
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
-  std::string resume;
-  std::string fault, run_file, errors, silence, allocation;
+  std::string resume, fault, run_file, errors, silence, allocation;
   int64_t ranks = 1;
   bool dry_run = false, as_json = false;
   Options options("train", "trains the model that a config describes, and writes everything to a run folder",
@@ -73,8 +60,7 @@ int run_train(const std::vector<std::string>& args) {
       "inject a fault, for practice: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
-  options.add("launcher", command.launcher, "NAME",
-              "what started the ranks: auto, slurm, openmpi, ...; none = one process");
+  options.launcher(command.launcher);
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
   options.add("silence", silence, "SECONDS",
@@ -89,7 +75,12 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
   if (ranks != 1 && launch::spawned_rank_count() == 0) return start_ranks(ranks);
-  if (!fault.empty()) set_fault(command, fault);
+  std::ranges::replace(fault, '-', '_');
+  const auto& faults = config::find_key("train.provoke")->rules.choices;
+  if (!fault.empty() && std::ranges::find(faults, fault) == faults.end())
+    throw UsageError(format("unknown fault '{}'", base::printable(fault)), "--provoke",
+                     base::did_you_mean(fault, faults, "choose one that lockstep train --help lists"));
+  if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
   command.must_match = {
       {"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};

@@ -1,10 +1,7 @@
 // lockstep whoami: shows rank, world size, node and device of every process, and why.
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
-#include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 #include "tools/whoami/ask.h"
-#include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
@@ -16,12 +13,9 @@ int run_whoami(const std::vector<std::string>& args) {
   Options options("whoami", "shows rank, world size, node and device of every process, and why",
                   {"lockstep whoami", "mpirun -n 4 lockstep whoami", "srun lockstep whoami --json"});
   options.flag("json", json, "print JSON, for programs; the schema is in docs/reference/launchers.md");
-  options.add("launcher", launcher, "NAME", "what started the ranks (default auto; none = one process)");
+  options.launcher(launcher);
   options.add("device", device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
-  if (device != "auto" && device != "cpu" && device != "cuda")
-    throw UsageError(format("unknown device '{}'", base::printable(device)), "--device",
-                     "choose auto, cpu or cuda");
 
   launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
   const auto answers = whoami::ask_all(runtime, device);
