@@ -77,7 +77,7 @@ TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
 TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
   const auto done = run("done", "done"), dead = run("dead", "running");
   const auto rest = [](const std::string& f) { return " / " + f + " / run lockstep status " + f; };
-  EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run has ended (state: done)" + rest(done));
+  EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run has ended: done" + rest(done));
   EXPECT_EQ(refusal([&] { call("stop " + dead); }), "the run has ended without a final status" + rest(dead));
   EXPECT_FALSE(fs::exists(done + "/stop.request") || fs::exists(dead + "/stop.request"));
 }

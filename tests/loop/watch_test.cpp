@@ -122,7 +122,7 @@ TEST_F(WatchTest, TakesNoStepWhereAnAttemptBeforeCameToTheLimit) {
 TEST_F(WatchTest, SaysWhichLossWasNoNumber) {
   state_.epoch = 3;
   const auto error = test::error_from<Error>([&] { after_a_step({}, NAN); });
-  EXPECT_STREQ(error.what(), "the loss is NaN at step 1");
+  EXPECT_STREQ(error.what(), "the loss is nan at step 1");
   EXPECT_EQ(error.where(), "epoch 3, rank 0, samples 5, 7");
 }
 

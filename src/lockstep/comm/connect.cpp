@@ -173,10 +173,9 @@ void require_gloo(const launch::Runtime& runtime, c10::Device) {
 }
 
 void require_mpi(const launch::Runtime& runtime, c10::Device) {
-  if (!runtime.has_mpi()) {
+  if (!runtime.has_mpi())
     throw InputError("the backend mpi needs MPI, but this job was started without MPI", "launch.backend",
                      "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
-  }
   require_threads();
 }
 
@@ -312,7 +311,7 @@ void read_debug_level() {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
     const auto given = launch::quote(launch::current_environment(), "TORCH_DISTRIBUTED_DEBUG");
-    throw InputError(given + " must be OFF, INFO or DETAIL", "environment", "set it to one of these");
+    throw InputError(given + " is unknown", "environment", "set it to OFF, INFO or DETAIL");
   }
 }
 

@@ -349,8 +349,7 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
     if (monitor->rank() == 0)
       log::warning(format(
           "the ranks cannot share memory ({}); using gloo, which is slower but gives the same results\n  "
-          "hint: make /dev/shm larger (in a container: --shm-size), and give all ranks of a node the same "
-          "/dev/shm",
+          "hint: make /dev/shm larger (in a container: --shm-size), and share it between all ranks of a node",
           why));
     return gloo;
   }

@@ -182,15 +182,8 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   return copy;
 }
 
-static bool has_any(const KnownSet& set, const std::vector<std::string>& names) {
-  const auto is_named = [&](const std::string& file) {
-    return std::ranges::find(names, fs::path(file).filename().string()) != names.end();
-  };
-  return std::ranges::any_of(set.files, is_named, &KnownFile::name) ||
-         std::ranges::any_of(set.packed, is_named);
-}
-
-std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
+std::string find_data_file(const std::string& root, const std::vector<std::string>& names,
+                           const std::string& set) {
   const fs::path folder = base::find_path(root);
   std::error_code none;
   for (const char* inside : {"", "MNIST/raw", "raw", "multinli_1.0"}) {  // torchvision's, and the archive's
@@ -199,11 +192,7 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
       if (fs::exists(path, none)) return path;
     }
   }
-  const auto set =
-      std::ranges::find_if(known_sets(), [&](const KnownSet& each) { return has_any(each, names); });
-  const auto hint = set == known_sets().end()
-                        ? "set data.root to the folder with the data"
-                        : format("set data.root, or run lockstep data fetch {} --root {}", set->name, root);
+  const auto hint = format("set data.root, or run lockstep data fetch {} --root {}", set, root);
   if (!fs::is_directory(folder, none)) throw InputError("the data folder does not exist", folder, hint);
   throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder, hint);
 }

@@ -120,10 +120,9 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
                            const OwnGpus& own) {
   require_numbers(own);
   if (wanted == "cpu") return {"cpu", -1, "launch.device is cpu"};
-  if (wanted != "auto" && wanted != "cuda") {
+  if (wanted != "auto" && wanted != "cuda")
     throw InputError(format("the device must be auto, cpu or cuda (got {})", wanted), "launch.device",
                      "use cuda for a GPU");
-  }
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
   if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
   if (visible.count <= 0) {

@@ -228,12 +228,11 @@ void place_rank(Job& job, const Launcher* row, const Environment& environment,
     for (const auto& field : kFields) job.because[field.name] = "one process: " + job.because["launcher"];
     return;
   }
-  if (!declared[kWorld]) {
+  if (!declared[kWorld])
     throw InputError(
         format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
         format("environment, launcher {}", row->name), "start the ranks with mpirun or srun --mpi=pmix")
         .of(Code::launcher);
-  }
   job.guessed = assume_rest(declared);
   for (const auto i : kEach) {
     job.*kFields[i].value = *declared[i];

@@ -17,15 +17,6 @@ constexpr size_t kLongestQuote = 80;
                    format("correct or unset {}, or choose another --launcher", name));
 }
 
-std::optional<int> at_least(int least, const Environment& environment, const char* name) {
-  if (!is_set(environment, name)) return std::nullopt;
-  const std::string text = text_of(environment, name);
-  const auto value = base::parse_number(text);
-  if (!value || text.front() == '-' || *value < least)
-    refuse(environment, name, format("a number from {} to 2147483647", least));
-  return value;
-}
-
 }  // namespace
 
 bool is_set(const Environment& environment, const char* name) {
@@ -45,12 +36,17 @@ std::string quote(const Environment& environment, const char* name) {
   return format("{}={}", name, value.empty() ? "''" : value);
 }
 
-std::optional<int> number_of(const Environment& environment, const char* name) {
-  return at_least(0, environment, name);
+std::optional<int> number_of(const Environment& environment, const char* name, int least) {
+  if (!is_set(environment, name)) return std::nullopt;
+  const std::string text = text_of(environment, name);
+  const auto value = base::parse_number(text);
+  if (!value || text.front() == '-' || *value < least)
+    refuse(environment, name, format("a number from {} to 2147483647", least));
+  return value;
 }
 
 std::optional<int> count_of(const Environment& environment, const char* name) {
-  return at_least(1, environment, name);
+  return number_of(environment, name, 1);
 }
 
 Environment current_environment() {

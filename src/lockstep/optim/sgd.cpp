@@ -165,11 +165,9 @@ std::vector<std::pair<Tree, Tree>> Sgd::options_of(size_t group) const {
 }
 
 void Sgd::set_options_of(size_t group, const Tree& saved) {
-  if (!find(saved, "momentum")) {
+  if (!find(saved, "momentum"))
     throw InputError("the checkpoint's optimizer state is not SGD's", "optimizer.param_groups",
-                     format("set optim.name to {}",
-                            find(saved, "betas") ? "adam or adamw" : "the optimizer that wrote it"));
-  }
+                     "set optim.name to adam or adamw, or to the one that wrote it");
   auto loaded = options_[group];
   loaded.lr = lr(group);
   loaded.momentum = as_double(get(saved, "momentum"), "momentum");

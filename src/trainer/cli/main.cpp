@@ -49,8 +49,8 @@ std::string help() {
          "\nexamples:\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
-         "\nexit status: 0 success, 1 failure while running, 2 invalid input, 75 stopped with a checkpoint\n"
-         "             (lockstep status: see its --help)\n"
+         "\nexit status, except of lockstep status: 0 success, 1 failure, 2 invalid input, 75 stopped with a "
+         "checkpoint\n"
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
@@ -169,9 +169,8 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
   if (no_working_directory != 0)
-    throw InputError(
-        format("the working directory was removed or is unreadable: {}", std::strerror(no_working_directory)),
-        "", "change to another folder");
+    throw InputError(format("cannot read the working directory: {}", std::strerror(no_working_directory)), "",
+                     "change to another folder");
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   rest.insert(rest.end(), level.begin(), level.end());

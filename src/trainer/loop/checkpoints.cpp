@@ -306,7 +306,7 @@ void refuse_not_finite(const Team& team, const Learner& learner, const TrainingS
   const auto first = std::find_if(all.begin(), all.end(), [](const auto& name) { return !name.empty(); });
   throw Error(format("{} is not finite after step {}, so no checkpoint was written", *first, state.step),
               format("epoch {}, rank {}", state.epoch, first - all.begin()),
-              "lower optim.lr or set train.clip_norm; earlier checkpoints are kept");
+              "lower optim.lr or set train.clip_norm; checkpoints are kept");
 }
 
 bool is_multiple(int64_t number, int64_t every) {

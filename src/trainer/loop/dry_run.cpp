@@ -10,6 +10,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/config/keys.h"

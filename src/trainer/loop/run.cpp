@@ -211,9 +211,7 @@ void log_start(const Setup& setup, const EpochPlan& rounds, const std::string& f
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (own_kernels) {
-    log::info(
-        "train.kernels: fast sums in a different order from libtorch, so results are not bitwise equal to "
-        "Python's");
+    log::info("train.kernels: fast sums in another order, so results are not bitwise equal to Python's");
   } else if (train.precision != Precision::fp32 || train.layout != ImageLayout::nchw) {
     log::info(format("precision {}, layout {}: results are bitwise equal to Python's with the same settings",
                      word_of(train.precision), word_of(train.layout)));

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/kernels/fast_kernels.h"
 #include "lockstep/models/dense.h"
@@ -54,11 +55,11 @@ std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net,
                                                        const DataParallelSettings& settings,
                                                        const std::function<std::shared_ptr<Net>()>& another) {
   auto devices = devices_like(first, static_cast<int>(settings.devices));
-  log::info(format("data_parallel: {}{}; {}",
-                   base::counted(std::ssize(devices), first.is_cpu() ? "logical CPU device" : "GPU"),
-                   first.is_cpu() ? " (one thread each)" : "",
-                   settings.loss_in_forward ? "each device computes its loss"
-                                            : "outputs are gathered on the first device"));
+  log::info(
+      format("data_parallel: {}{}; {}",
+             base::counted(std::ssize(devices), first.is_cpu() ? "logical CPU device" : "GPU"),
+             first.is_cpu() ? " (one thread each)" : "",
+             settings.loss_in_forward ? "one loss per device" : "outputs gathered on the first device"));
   auto wrapped = std::make_unique<Wrapped>(net, std::move(devices), another);
   return std::make_unique<DataParallelModel>(std::move(net), std::move(wrapped), settings.loss_in_forward);
 }

@@ -121,11 +121,11 @@ void check_there(const fs::path& folder) {
     throw InputError("no such run folder", folder.string(),
                      base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
   if (fs::symlink_status(folder / "status.json", failed).type() != fs::file_type::not_found) return;
-  if (fs::exists(folder / "config.yaml", failed))
-    throw InputError("the run has not started training: status.json is missing", folder.string(),
-                     "try again in a few seconds, or look for an error in the run's log");
-  throw InputError("not a run folder: it has no status.json", folder.string(),
-                   "pass a folder like runs/mnist");
+  const bool is_run = fs::exists(folder / "config.yaml", failed);
+  throw InputError(
+      is_run ? "the run has not started training" : "not a run folder: it has no status.json",
+      folder.string(),
+      is_run ? "try again in a few seconds, or see the run's log" : "pass a folder like runs/mnist");
 }
 
 constexpr auto kLookEvery = 1s;
@@ -351,8 +351,8 @@ RunStatus status_of_running(const fs::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && in_use(folder)) return status;
   const bool died = status.state == RunState::running;
-  throw InputError(died ? "the run has ended without a final status"
-                        : format("the run has ended (state: {})", name_of(status.state)),
+  throw InputError(format("the run has ended{}{}", died ? " without a final status" : ": ",
+                          died ? "" : name_of(status.state)),
                    folder.string(), "run lockstep status " + folder.string());
 }
 

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/tasks/cart_pole.h"
 #include "trainer/modes/model.h"
 #include "trainer/step/evaluate.h"
@@ -155,9 +156,9 @@ class Acting : public SampleSource {
 
   std::string summary() const override {
     if (steps_ == 0) return {};
-    return format("Acting: {} steps per rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
-                  static_cast<double>(steps_ * team_.world()) / seconds_, team_.world(),
-                  team_.world() == 1 ? "" : "s");
+    return format("Acting: {} steps per rank in {:.2f} s, {:.0f} steps/s on {}", steps_, seconds_,
+                  static_cast<double>(steps_ * team_.world()) / seconds_,
+                  base::counted(team_.world(), "rank"));
   }
 
   // Inside an epoch it holds the round's samples, too.

@@ -79,13 +79,11 @@ Rendezvous by_name(const launch::Environment& environment, const Job& job, const
 }
 
 Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
-  if (job.job_id.empty()) {
-    throw InputError(
-        format("{} ranks cannot connect: MPI, MASTER_ADDR and a job id are all missing", job.world),
-        "the environment",
-        "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
+  if (job.job_id.empty())
+    throw InputError(format("{} ranks cannot connect without MPI, MASTER_ADDR or a job id", job.world),
+                     "the environment",
+                     "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);
-  }
   return by_name(environment, job,
                  format("{}-{}-{}-{}", job.scheduler, launch::text_of(environment, "SLURM_STEP_ID"),
                         launch::text_of(environment, "SLURM_RESTART_COUNT"), job.job_id),

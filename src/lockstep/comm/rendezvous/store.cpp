@@ -133,13 +133,12 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   const base::Deadline deadline(timeout);
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
-  if (!connect_to(host, port, deadline, why)) {
+  if (!connect_to(host, port, deadline, why))
     throw Error(format("rank 0 did not answer at {} within {} ({})", place, base::in_seconds(timeout), why),
                 place_of(own),
                 format("look for an error of rank 0 in the log, and check that this node can reach {}",
                        base::printable(host)))
         .of(Code::not_joined, {0});
-  }
   const auto connect = [=]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(port, timeout));
   };

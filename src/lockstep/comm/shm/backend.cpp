@@ -292,8 +292,7 @@ void TransportBackend::compare_calls(const Call& own, const Collective& collecti
   } catch (const WaitExpired& reason) {
     std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
   } catch (const CallMismatch&) {  // the other rank is not comparing
-    std::rethrow_exception(
-        monitor_->diagnose(collective, "another rank called a different collective", false));
+    std::rethrow_exception(monitor_->diagnose(collective, "a rank called another collective", false));
   }
 }
 

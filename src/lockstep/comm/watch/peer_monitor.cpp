@@ -140,19 +140,16 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
-const char* const kLookAtRank =
-    "look for an error of that rank in the log, then start again from the last checkpoint (lockstep train: "
-    "--resume auto)";
+const char* const kLookAtRank = "see the log for an error of that rank, then rerun with --resume auto";
 const char* const kLookAtLateRank =
-    "look for an error of that rank in the log, and for calls that only some ranks make (to run a model on "
-    "one rank, use "
-    "model->module()->forward()); raise launch.timeout if a rank is only slow";
+    "see the log for an error of that rank; look for calls that only some ranks make (to run a model on one "
+    "rank, use model->module()->forward()); raise launch.timeout if a rank is only slow";
 const char* const kLookAtCalls =
     "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
     "model->module()->forward())";
 const char* const kLookAtNode =
-    "check that node and its network, and start again from the last checkpoint (lockstep train: --resume "
-    "auto); raise LOCKSTEP_SILENCE (seconds) if long network interruptions are normal here";
+    "check that node and its network, then rerun with --resume auto; raise LOCKSTEP_SILENCE (seconds) if "
+    "long network interruptions are normal here";
 
 // What to do about the group's death.
 const char* hint_for(const Fault& death) {
@@ -235,8 +232,8 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-// What a rank at fault has done, as "has died"; `at` joins it to the number of its
-// newest collective: " at" + " collective 3".
+// What a rank at fault has done; `at` joins it to the number of its newest collective: " at" + " collective
+// 3".
 struct RankFault {
   const char *of_one, *of_several, *at;
   Code code;
@@ -267,7 +264,6 @@ const RankFault* look_at(const NodePage& page, const Peer& peer, bool pid_counts
   return begun < number ? &kRankFaults[kLate] : nullptr;
 }
 
-// "rank 1 (host n1, pid 24) has died"
 std::string in_words(const std::vector<Peer>& ranks, const RankFault& fault) {
   return format("{} {}", names_of(ranks), ranks.size() == 1 ? fault.of_one : fault.of_several);
 }

@@ -50,11 +50,9 @@ void Labels::check_classes(int64_t rows, const std::string& column, const std::s
         format("the label column {} has about one class per row: {}", base::printable(column), found), path,
         "set task.label to the column that holds the class");
   if (numbers && classes > 20 && (fractions || rows < 5 * classes))
-    throw InputError(
-        format("the label column {} looks like measured numbers, not classes: {}", base::printable(column),
-               found),
-        path,
-        "set task.kind: regression to predict the number, or give the classes names that are not numbers");
+    throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
+                            base::printable(column), found),
+                     path, "set task.kind: regression, or give the classes names that are not numbers");
 }
 
 std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
@@ -134,10 +132,9 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   if (index && *index < header.size()) return *index;
   throw InputError(
       format("there is no column '{}'", base::printable(wanted)), where,
-      base::did_you_mean(
-          named ? wanted : "", header,
-          format("use a file with this column: here the columns are 0 to {}{}", header.size() - 1,
-                 named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
+      base::did_you_mean(named ? wanted : "", header,
+                         format("use a file with this column (here: 0 to {}{})", header.size() - 1,
+                                named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
 }
 
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,

@@ -23,9 +23,8 @@ int run_report(const std::vector<std::string>& args) {
   Options options("report", "writes a self-contained HTML page about one run or several",
                   {"lockstep report runs/mnist", "lockstep report runs/mnist runs/mnist-2 --out both.html"});
   options.positional("RUN_FOLDER...", folders, "the runs' folders");
-  options.add(
-      "out", out, "FILE",
-      "the file to write (default: report.html in the run folder; for several runs, in the working folder)");
+  options.add("out", out, "FILE",
+              "the file to write (default: report.html in the run folder, or here for several runs)");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one page
