@@ -637,7 +637,7 @@ void PeerMonitor::die() {
   if (const auto call = std::exchange(on_death_, {})) call();
 }
 
-std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference difference, const std::string& found) {
+std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference difference) {
   std::string own = page_ ? newest_call(*page_, rank_) : "a collective";
   for (auto& seen : difference.calls) {
     if (seen.rank == rank_) own = seen.call;  // the page has the newest call, which may be another
@@ -656,13 +656,13 @@ std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference differenc
     death_ = fault;
     dead_ = true;
   }
-  fault.where = "the process group, " + found;
+  fault.where = "the process group";
   fault.hint = kLookAtCalls;
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 
 std::exception_ptr PeerMonitor::end_all_at(uint64_t collective, Difference difference) {
-  auto error = end_at(collective, std::move(difference), "compared before it ran");
+  auto error = end_at(collective, std::move(difference));
   const std::lock_guard<std::mutex> guard(mutex_);
   bounded([store = store_, found = death_] { return agree_in(*store, found); }, {});
   die();

@@ -162,7 +162,7 @@ mpi::LibraryRequest library_request(const Environment& environment, const std::s
 namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
-constexpr const char *kExchange = "an exchange of small texts", *kReachExchange = "reach an exchange";
+constexpr const char *kExchange = "data that the ranks share", *kReachExchange = "respond";
 constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
 mpi::Comm g_failure_comm = mpi::Comm::null;  // of the newest session
