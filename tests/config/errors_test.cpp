@@ -57,7 +57,7 @@ const Mistake kMistakes[] = {
     {"task: {options: {a: [1]}}", "c.yaml:1:21", "(got a list of 1 item)", ""},
     {"ddp: {bucket_cap_mb: -1}", "c.yaml:1:22", "of at least 0, or default (got -1)", ""},
     {"ddp: {bucket_cap_mb: big}", "c.yaml:1:22", "or default (got big)", ""},
-    {"launch: {timeout: 5x}", "c.yaml:1:19", "a duration such as 60s", "units are"},
+    {"launch: {timeout: 5x}", "c.yaml:1:19", "a duration such as 60s", "use the units"},
     {"launch: {timeout: 0}", "c.yaml:1:19", "(got 0)", ""},
     {"run: {dir: \"${NOPE}\"}", "c.yaml:1:12", "run.dir needs the environment variable NOPE", "set it"},
     {"run: {dir: $HOME}", "c.yaml:1:12", "the '$' in '$HOME'", "${NAME}"},

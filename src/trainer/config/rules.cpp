@@ -149,7 +149,7 @@ void check_name(const Loaded& loaded) {
   const bool folder = !name.empty() && name.size() <= 200 && name != "." && name != "..";
   if (folder && std::none_of(name.begin(), name.end(), odd)) return;
   refuse(loaded, format("run.name must be the name of a folder, not '{}'", base::printable(name)),
-         {"run.name"}, "letters, digits, '-' and '_' are safe; run.dir says where the folder is");
+         {"run.name"}, "use letters, digits, '-' and '_'; run.dir sets where the folder is");
 }
 
 void check_nesterov(const Loaded& loaded) {
@@ -258,7 +258,7 @@ void check_delimiter(const Loaded& loaded) {
   refuse(loaded,
          format("task.delimiter must be one character, not '{}'",
                 base::printable(loaded.settings.task.delimiter)),
-         {"task.delimiter"}, R"(",", ";" or "\t" are usual)");
+         {"task.delimiter"}, R"(use, for example, ",", ";" or "\t")");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class Reader {
 
   void operator()(std::chrono::milliseconds* out) const {
     const auto duration = parse_duration(scalar(node_, true));
-    if (!duration) refuse(node_, "units are d, h, m (minutes), s and ms; a number alone means seconds");
+    if (!duration) refuse(node_, "use the units d, h, m (minutes), s or ms; a number alone means seconds");
     check_range(node_, static_cast<double>(duration->count()));
     *out = *duration;
   }

@@ -94,8 +94,8 @@ void compare_ranks(const Setup& setup) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
   if (other == all.end()) return;
   const auto what =
-      format("the ranks run on different processors, so the bits differ: rank 0 on {}, rank {} on {}", all[0],
-             other - all.begin(), *other);
+      format("the ranks run on different processors (rank 0: {}, rank {}: {}), so results will differ",
+             all[0], other - all.begin(), *other);
   if (is_required(setup)) refuse(what, "request nodes of one kind");
   log::warning(what);
 }

@@ -61,8 +61,7 @@ Resume find_resume(const Setup& setup, const std::string& asked) {
   const bool provokes = setup.settings.train.provokes();
   if (asked.empty() || (provokes && asked == "auto")) return {};
   if (provokes)
-    throw InputError("a fault can be injected only into a new run", "--resume",
-                     "leave out --resume, or --provoke");
+    throw InputError("a fault can be injected only into a new run", "--resume", "omit --resume or --provoke");
   const auto named = team.from_first([&] {
     auto path = asked == "auto" ? asked : find_saved(asked);
     return asked == "auto" || fs::is_directory(path) ? path : std::string();

@@ -421,7 +421,7 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
   if (settings.train.kernels == KernelChoice::fast) {
     if (auto model = make_dense_model(net, mesh, settings, supplies)) return model;
     if (!net->use_own_kernels() && !dynamic_cast<Dense*>(net.get()))
-      log::info("train.kernels: fast: this model has no fast kernels, so libtorch's are used");
+      log::info("train.kernels: fast is not available for this model; using libtorch's kernels");
   }
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   net->to(mesh.all().device());

@@ -74,7 +74,7 @@ void refuse_what_is_for_data(const Setup& setup) {
     if (wrong) throw InputError(format("{}: task {} {}", key, settings.task.name, why), key, hint);
   };
   refuse(settings.train.graph, "train.graph",
-         "generates its samples, so a captured step has no resident set to read",
+         "generates its samples, so a CUDA graph has no resident set to read",
          "set train.graph and data.resident to false");
   refuse(settings.data.resident, "data.resident", "generates new samples in each epoch",
          "set data.resident to false");

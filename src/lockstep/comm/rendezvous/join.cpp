@@ -87,7 +87,7 @@ Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
   return by_name(environment, job,
                  format("{}-{}-{}-{}", job.scheduler, launch::text_of(environment, "SLURM_STEP_ID"),
                         launch::text_of(environment, "SLURM_RESTART_COUNT"), job.job_id),
-                 "no MPI and no MASTER_ADDR: a file named after the job step");
+                 "without MPI and MASTER_ADDR, lockstep uses a file named after the job step");
 }
 
 StorePtr under(const std::string& prefix, const StorePtr& store) {
