@@ -180,9 +180,8 @@ void compare_samples(const Tree& extras, const Tree& own) {
       as_string(*before, "lockstep.task.identity") == as_string(*now, "lockstep.task.identity"))
     return;
   log::warning(
-      "the samples or the class names differ from those that the checkpoint was trained on: the bits will "
-      "differ "
-      "from an uninterrupted run");
+      "the checkpoint was trained on other samples or class names, so results will differ from an "
+      "uninterrupted run");
 }
 
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
