@@ -1,5 +1,4 @@
-// lockstep check, workshop and job, which are programs of their own; the course is an optional part of an
-// install.
+// lockstep check, workshop and job: programs of their own. An install may lack the course.
 #include <unistd.h>
 
 #include <cerrno>
