@@ -128,12 +128,8 @@ TEST_F(MemoryOf, AJobIsReadFromItsOwnGroups) {
 TEST_F(MemoryOf, AJobIsReadFromVersion1) {
   const std::string group = "sys/fs/cgroup/memory/pbs/7.x/";
   write(group + "memory.oom_control", "under_oom 0\noom_kill 1\n");
-  write(group + "memory.failcnt", "9\n");
   write(group + "memory.limit_in_bytes", "2147483648\n");
-  const auto own = "9:name=systemd:/x\n4:memory:/pbs/7.x\n";
-  EXPECT_EQ(kills("/7.x", own), "1 limit 2.00 GiB, peak unknown");
-  write(group + "memory.oom_control", "under_oom 0\n");  // before Linux 4.13
-  EXPECT_EQ(kills("/7.x", own), "9 limit 2.00 GiB, peak unknown (a guess)");
+  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"), "1 limit 2.00 GiB, peak unknown");
 }
 
 TEST_F(MemoryOf, AJobWithoutAGroupIsTheNodes) {

@@ -113,16 +113,16 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
   Fake fake{{{"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
   const auto slurm = make_job(environment, fake.command());
-  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
+  EXPECT_EQ(slurm->continue_run(kNotCancelled), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
   EXPECT_EQ(fake.run.back(), "scancel 7_1.0 7_1.2");
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(slurm->continue_run(kNotCancelled), std::nullopt);
   fake.answers["scontrol show job"] = "JobId=7 HetJobId=7 JobName=x\n   JobState=RUNNING\n";
-  slurm->continue_run({}, kNotCancelled);
+  slurm->continue_run(kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
   fake.answers["scontrol show job"] = "!Slurm is busy";
   slurm->joules();
@@ -176,9 +176,9 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->fate({}), Fate::restarts);
     fake.answers["scontrol show job"] = job_text("RUNNING", 0);
-    EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
+    EXPECT_EQ(slurm->continue_run([&] { return times["requeue"] == 1; }), std::nullopt);  // by now
     times.erase("requeue");
-    EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
+    EXPECT_EQ(slurm->continue_run(kNotCancelled), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
     EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
@@ -200,7 +200,7 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
-    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches("n2"));
+    EXPECT_FALSE(slurm->continue_run(kNotCancelled) || slurm->reaches("n2"));
     EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
   }
 }
@@ -325,24 +325,24 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
   const auto pbs = make_job(environment, run, std::chrono::milliseconds(20));
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
-  EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
+  EXPECT_EQ(pbs->continue_run([&] { return asked.contains("qsub"); }), std::nullopt);  // by now
   asked.erase("qsub");
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), "101.server");
   const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;
   EXPECT_EQ(pbs->submit_line({}), line);
   environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), "101.server");
   more = "    max_run_subjobs = 2\n";
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), std::nullopt);
   more = "";
   environment["PBS_ARRAY_ID"] = "silent";
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), std::nullopt);
   environment.erase("PBS_ARRAY_ID");
   asked.insert("slow");
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), kPerhaps);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), kPerhaps);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {

@@ -76,16 +76,16 @@ std::optional<Time> time_in(const std::string& text) {
 
 seconds seconds_in(const std::string& time) {
   auto text = time;
-  const auto dash = text.find('-');
-  if (dash != std::string::npos) text[dash] = ':';
+  const bool has_days = text.find('-') != std::string::npos;
+  std::ranges::replace(text, '-', ':');
   const auto parts = base::split(text, ':');
   long total = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto part = parse_number(parts[i]);
     if (!part || total > kLatest / 60) return seconds(0);
-    total = total * (i == 1 && dash != std::string::npos ? 24 : 60) + *part;
+    total = total * (i == 1 && has_days ? 24 : 60) + *part;
   }
-  return seconds(parts.size() <= (dash == std::string::npos ? 3 : 4) ? total : 0);
+  return seconds(parts.size() <= (has_days ? 4 : 3) ? total : 0);
 }
 
 std::map<std::string, std::string> qstat_fields(const std::string& answer) {
@@ -93,11 +93,10 @@ std::map<std::string, std::string> qstat_fields(const std::string& answer) {
   std::string* last = nullptr;
   for (const auto& line : base::split(answer, '\n')) {
     const auto sign = line.find(" = ");
-    if (line.starts_with("\t")) {
-      if (last) *last += line.substr(1);
-    } else if (line.starts_with("    ") && sign != std::string::npos) {
+    if (last && line.starts_with("\t"))
+      *last += line.substr(1);
+    else if (line.starts_with("    ") && sign != std::string::npos)
       last = &(fields[base::trimmed(line.substr(0, sign))] = line.substr(sign + 3));
-    }
   }
   return fields;
 }
@@ -105,8 +104,7 @@ std::map<std::string, std::string> qstat_fields(const std::string& answer) {
 std::optional<Time> parse_qstat(const std::string& text) {
   const auto fields = qstat_fields(text);
   const auto walltime = seconds_in(text_of(fields, "Resource_List.walltime"));
-  auto start = time_in(text_of(fields, "stime"));
-  if (!start) start = time_in(text_of(fields, "start_time"));
+  const auto start = time_in(text_of(fields, fields.contains("stime") ? "stime" : "start_time"));
   return start && walltime > seconds(0) ? std::optional(*start + walltime) : std::nullopt;
 }
 

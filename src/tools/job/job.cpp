@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -374,14 +375,9 @@ class Job {
       return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    Environment settings;
-    for (const auto& [name, setting] : environment_) {
-      const bool is_own = name.starts_with("LOCKSTEP_") || name == "CONFIG" || name == "SET";
-      if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
-    }
-    settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
+    environment_["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));  // for a new job
     std::optional<int> status;  // decided while the scheduler was busy or down
-    const auto next = job_->continue_run(settings, [&] {
+    const auto next = job_->continue_run([&] {
       if (!status) status = decided();
       return status.has_value();
     });
@@ -435,7 +431,7 @@ class Job {
   }
 
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason.
+  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
   std::vector<std::string> find_lost_nodes() {
     const auto names = other_nodes();
     const int port = names.empty() ? 0 : job_->daemon_port();
@@ -443,9 +439,14 @@ class Job {
       return port == 0 || answers(names[i], port, node_timeout_);
     });
     const bool none_answered = std::ranges::count(answered, true) == 0;
+    std::atomic<bool> is_silent = false;
     // 16 at once: each may take 30 s, and is work for the scheduler
     const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      return (answered[i] || none_answered) && job_->reaches(names[i]).value_or(true);
+      const bool may_live = answered[i] || none_answered;
+      if (is_silent || !may_live) return may_live;
+      const auto reached = job_->reaches(names[i]);
+      if (!reached) is_silent = true;
+      return reached.value_or(may_live);
     });
     std::vector<std::string> lost;
     for (size_t i = 0; i < names.size(); ++i)

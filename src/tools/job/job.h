@@ -100,7 +100,7 @@ enum class Fate {
 class OwnJob {
  public:
   OwnJob(Environment& environment, RunCommand run, std::chrono::milliseconds pause)
-      : environment_(environment), run_(std::move(run)), pause_(pause) {}
+      : environment_(environment), pause_(pause), run_(std::move(run)) {}
   virtual ~OwnJob() = default;
   OwnJob(OwnJob&&) = delete;
 
@@ -117,11 +117,9 @@ class OwnJob {
   };
   virtual Times times() = 0;
   virtual Fate fate(const StopSignal& stop) = 0;
-  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_over` is asked
-  /// before each try: no further one if the job's fate is known. Returns the id of the new job, kPerhaps if
-  /// there may be one, empty if the same job starts again, or nothing.
-  virtual std::optional<std::string> continue_run(const Environment& settings,
-                                                  const std::function<bool()>& is_over) = 0;
+  /// Requeues or resubmits the job. `is_over` is asked before each try: no further one if it is true. Returns
+  /// the id of the new job, kPerhaps if there may be one, empty if the same job starts again, or nothing.
+  virtual std::optional<std::string> continue_run(const std::function<bool()>& is_over) = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
@@ -150,10 +148,10 @@ class OwnJob {
   }
 
   Environment& environment_;
+  const std::chrono::milliseconds pause_;
 
  private:
   RunCommand run_;
-  std::chrono::milliseconds pause_;
   mutable std::atomic<std::chrono::steady_clock::time_point> down_since_{};
 };
 
@@ -265,7 +263,7 @@ void end_leftovers(const Signals& signals);
 struct MemoryKills {
   int64_t count = 0;
   std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
-  bool is_guess = false;    ///< those of all jobs on the node, or how often the limit was reached
+  bool is_guess = false;    ///< those of all jobs on the node
 };
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root = "");
 

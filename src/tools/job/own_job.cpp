@@ -48,13 +48,13 @@ base::Answer OwnJob::ask_again(const Words& words, const std::function<bool()>& 
   for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
     if (is_over && is_over()) return answer;
     answer = run(words);
+    const auto says = [&](const char* part) { return contains(answer.errors, part); };
     // a late srun waits for its node, and a late qsub may have submitted a job
     const bool is_late = answer.end == base::Answer::late;
     const bool is_repeatable = words[0] != "srun" && std::ranges::count(words, "qsub") == 0;
-    const bool is_down = (is_late && is_repeatable) || contains(answer.errors, "Unable to contact") ||
-                         contains(answer.errors, "cannot connect");
-    const bool is_busy =
-        is_down || contains(answer.errors, "Unable to create step") || contains(answer.errors, "try again");
+    const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
+                         (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
+    const bool is_busy = is_down || says("Unable to create step") || says("try again");
     Clock::time_point since{};
     if (!is_down && !is_late) down_since_ = since;
     if (!is_down || down_since_.compare_exchange_strong(since, start)) since = start;
@@ -150,7 +150,7 @@ class SlurmJob : public OwnJob {
     return has_ended && !by_slurm ? Fate::cancelled : Fate::ended;
   }
 
-  std::optional<std::string> continue_run(const Environment&, const std::function<bool()>& is_over) override {
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
     const auto answer = ask_again({"scontrol", "requeue", own_name()}, is_over);
     if (answer.good()) return "";
     if (!is_over()) log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
@@ -275,7 +275,7 @@ class PbsJob : public OwnJob {
   std::string id() const override { return get("PBS_JOBID"); }
 
   Allocation allocation() override {
-    record_ = record(id(), true);
+    record_ = record_soon();
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(launch::qstat_fields(node), "resources_available.ncpus", 0);
@@ -325,9 +325,9 @@ class PbsJob : public OwnJob {
   // lag.
   Fate fate(const StopSignal& stop) override {
     const bool was_told = stop.signal == SIGTERM;
-    if (was_told && record_.empty()) record_ = record(id(), true);
+    if (was_told && record_.empty()) record_ = record_soon();
     const bool is_past = was_told && is_past_walltime(stop);
-    const auto fields = record(id(), is_past);
+    const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     if (!was_told) return Fate::ended;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
@@ -338,8 +338,7 @@ class PbsJob : public OwnJob {
     return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
-  std::optional<std::string> continue_run(const Environment& settings,
-                                          const std::function<bool()>& is_over) override {
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
     if (record_.empty()) record_ = record(id(), true);
     if (record_.empty()) {
       log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
@@ -363,7 +362,7 @@ class PbsJob : public OwnJob {
       return std::nullopt;
     }
     const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
-    auto all = settings_to_pass(settings);
+    auto all = settings_to_pass();
     all["LOCKSTEP_SUBMITTED"] = submit_line({});  // that of the new job names a file which is soon gone
     all["LOCKSTEP_RESTART"] = format("{}", restart);
     const base::TemporaryFolder folder;
@@ -416,21 +415,32 @@ class PbsJob : public OwnJob {
     return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
   }
 
+  // With a few tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
+  Environment record_soon() const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run({"qstat", "-f", id()});
+      auto fields = launch::qstat_fields(answer.output);
+      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      std::this_thread::sleep_for(2 * pause_);
+    }
+  }
+
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
-  Environment settings_to_pass(const Environment& settings) const {
+  Environment settings_to_pass() const {
+    static const Words kOwn = {"LOCKSTEP_*", "CONFIG", "SET", "PBS_ARRAY_INDEX"};
     static const Words kOfPbs = {
         "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
         "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
-    Environment all = settings;
-    for (const auto& entry : base::split(value(record_, "Variable_List"), ',')) {
-      const auto name = entry.substr(0, entry.find('='));
-      const bool is_name = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-        return std::isalnum(c) || c == '_';
-      });
-      if (is_name && environment_.contains(name)) all.emplace(name, environment_.at(name));
+    std::set<std::string> given;
+    for (const auto& entry : base::split(value(record_, "Variable_List"), ','))
+      given.insert(entry.substr(0, entry.find('=')));
+    Environment all;
+    for (const auto& [name, setting] : environment_) {
+      const bool is_own = !setting.empty() && base::is_among(name, kOwn) && name != "LOCKSTEP_SCRIPT";
+      const bool is_name =
+          std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfPbs)) all[name] = setting;
     }
-    if (environment_.contains("PBS_ARRAY_INDEX")) all["PBS_ARRAY_INDEX"] = get("PBS_ARRAY_INDEX");
-    std::erase_if(all, [](const auto& entry) { return base::is_among(entry.first, kOfPbs); });
     return all;
   }
 

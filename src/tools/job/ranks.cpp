@@ -1,5 +1,4 @@
-#include "tools/job/job.h"
-
+// One start of the ranks: signals, the launcher, and processes that ran out of memory.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -24,7 +23,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/control_groups.h"
-#include "tools/cluster/watch.h"
+#include "tools/job/job.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
 namespace {
@@ -119,8 +119,11 @@ int64_t seconds_of_session() {
 }
 
 int status_of_run(const std::string& folder, int otherwise) {
-  const auto report = cluster::report_on(folder);
-  return report ? report->exit_status : otherwise;
+  try {
+    return folder.empty() ? otherwise : run_folder::job_status(folder).exit_status;
+  } catch (const Error&) {
+    return otherwise;
+  }
 }
 
 void Signals::note(int signal) {
@@ -138,16 +141,13 @@ void end_leftovers(const Signals& signals) {
   }
 }
 
-// Version 1 of Linux before 4.13 only counts how often the limit was reached, also by the page cache. A job
-// without a group of its own shares the node's count of kills.
+// A job without a group of its own shares the node's count of kills.
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
   bool has_group = false;
   for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
     if (!contains(folder.string() + "/", job_mark + "/")) continue;
-    auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
-    const bool only_counts = text.empty();
-    if (only_counts) text = base::first_line(folder / "memory.failcnt");
+    const auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
     if (text.empty()) continue;
     has_group = true;
     const auto count = base::number_in(text).value_or(0);
@@ -156,7 +156,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
                format("limit {}, peak {}",
                       gigabytes_in(folder / (version_1 ? "memory.limit_in_bytes" : "memory.max")),
                       gigabytes_in(folder / (version_1 ? "memory.max_usage_in_bytes" : "memory.peak"))),
-               only_counts};
+               false};
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
