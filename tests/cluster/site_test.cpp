@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"scheduler: pbs\nqueues: [a, b]\n", "queues must be a map", "s.yaml:2:9", "key: value"},
         Wrong{"scheduler: pbs\nqueues: {'a b': {}}\n", "the name of a queue must be one word", "s.yaml:2:10",
               ""},
-        Wrong{"scheduler: pbs\nqueue: a\nqueues: {b: {}}\n", "has no queue a", "s.yaml", "its queues: b"},
+        Wrong{"scheduler: pbs\nqueue: a\nqueues: {b: {}}\n", "has no queue a", "s.yaml", "choose one of b"},
         Wrong{"scheduler: pbs\ndirectives: [\"-l wd\\n#PBS -l x=1\"]\n", "one line", "s.yaml:2:14",
               "directives"},
         Wrong{"scheduler: pbs\ndirectives: -l wd\n", "directives must be a list", "s.yaml:2:13", "[a, b]"},

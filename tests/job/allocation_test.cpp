@@ -95,7 +95,7 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
     return lay_out(slurm_allocation(environment, {}, 1), environment).warnings;
   };
   EXPECT_TRUE(has(warnings({"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, ""}).at(0),
-                  "4 ranks share 2 core(s)"));
+                  "4 ranks share 2 cores"));
   EXPECT_TRUE(has(warnings({"",
                             2,
                             "32(x2)",
