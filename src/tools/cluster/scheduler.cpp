@@ -260,8 +260,7 @@ JobStates parse_qstat(const std::string& answer, const Words& jobs) {
   for (const auto& line : base::split(answer, '\n')) {
     if (!contains(line, "Unknown Job Id") && !contains(line, "has finished")) continue;
     for (const auto& word : base::split(line, ' '))
-      if (std::ranges::count(jobs, word) > 0)
-        states[word] = {JobState::gone, "qstat no longer lists the job"};
+      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "qstat does not list the job"};
   }
   return states;
 }
@@ -320,14 +319,11 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
                 shell_line(command), "check the queue before you resubmit");
   if (!answer.good()) {
-    for (const char* words : {"configuration source", "nknown host"})  // there is none
-      if (contains(output, words))
-        throw Error(format("{} found no controller: {}", name, output), shell_line(command),
-                    "submit on a login node of the cluster");
-    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
+    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
+                              "configuration source", "nknown host"})
       if (contains(output, words))  // as Slurm or PBS says that its controller is down
         throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "try again in some minutes");
+                    "submit on a login node, or try again in some minutes");
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

@@ -203,8 +203,7 @@ std::vector<Check> checks() {
        launcher_text},
       {"ranks",
        {{kWarning, uneven_machines,
-         "request the same number of ranks on each node (--ntasks-per-node, mpiprocs): every step waits for "
-         "the node with the most ranks"}},
+         "request the same ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest node"}},
        ranks_text,
        rank_table},
       {"versions",

@@ -263,9 +263,8 @@ class Job {
     if (status == kDone) return kDone;
     if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
     if (job_->restarts() == 0 && status != kStoppedEarly) {
-      say(status == run_folder::kRunning
-              ? "the run is still running: this job of the chain does not resume it"
-              : "the run failed: this job of the chain does not retry it");
+      say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
+                                         : "the run failed: this chain job does not retry it");
       return kFailed;
     }
     run_ = folder;
@@ -333,8 +332,7 @@ class Job {
 
   void say_how_to_continue() const {
     const auto line = is_chain_ ? "" : job_->submit_line(words_);
-    say(line.empty() ? "to continue, submit the same config and options again"
-                     : "to continue, submit again: " + line);
+    say("to continue, submit " + (line.empty() ? "the same config and options again" : "again: " + line));
   }
 
   void note_signals() {
@@ -552,9 +550,8 @@ class Job {
     auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(
-          run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (it has no config.yaml)", run,
-          "pass a run folder");
+      throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
+                       "pass a run folder");
     prepare(false);
     std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
     all.insert(all.end(), words.begin(), words.end());
@@ -655,11 +652,7 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
         "  check [EXERCISE]     lockstep check, on this node\n"
-        "  run PROGRAM          your own program on every rank\n\n"
-        "options:\n"
-        "  -h, --help           this page; further arguments are those of the command that runs\n\n"
-        "examples:\n"
-        "  lockstep job train configs/mnist.yaml --resume auto\n");
+        "  run PROGRAM          your own program on every rank\n");
     return kDone;
   }
   if (words[0] == "check") {  // it starts its own ranks, on this node

@@ -136,7 +136,7 @@ void end_leftovers(const Signals& signals) {
   auto left = descendants(signals.others);
   if (!left.empty())
     say(format("sending SIGKILL to {} left by the launcher",
-               left.size() == 1 ? "1 process" : format("{} processes", left.size())));
+               base::counted(std::ssize(left), "child process")));
   for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
@@ -253,9 +253,7 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("ignoring SIGUSR1: the time limit is shorter than --signal. lockstep will signal again at 80 % of "
-          "the "
-          "time");
+      say("ignoring SIGUSR1: the time limit is shorter than --signal; another follows at 80 % of the time");
       return;
     }
     signals_.note(signal);

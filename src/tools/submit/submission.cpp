@@ -192,8 +192,8 @@ Submission submit_all(const Plan& plan) {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
-        log::warning(format("job {} of {} in the chain was not submitted, but the earlier ones were:\n{}",
-                            link, plan.links, how_to_follow(submission)));
+        log::warning(format("job {} of {} was not submitted, but the earlier ones were:\n{}", link,
+                            plan.links, how_to_follow(submission)));
       throw;
     }
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
