@@ -284,8 +284,8 @@ Phantom pbs_phantom(const Environment& environment, const HostFacts& surrounding
     return {};
   }
   const auto hosts = std::set<std::string>(lines.begin(), lines.end()).size();
-  const std::string what = format("PBS_NODEFILE has {} for {}", base::counted(std::ssize(lines), "line"),
-                                  base::counted(static_cast<int64_t>(hosts), "host"));
+  const std::string what =
+      format("PBS_NODEFILE has {} lines for {} host{}", lines.size(), hosts, hosts == 1 ? "" : "s");
   // a line is an MPI rank under PBS, but a core under Torque, and on Gadi where the lines equal PBS_NCPUS
   const bool are_cores =
       is_torque(environment) || text_of(environment, "PBS_NCPUS") == std::to_string(lines.size());

@@ -43,7 +43,7 @@ std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
   if (kinds.empty()) return {};
   for (const auto& [kind, count] : kinds)
     notes.push_back(base::counted(count, "node") +
-                    format(" with {} ncpus and {} ngpus", kind.first, kind.second));
+                    format(" with {} ncpus, {} ngpus", kind.first, kind.second));
   if (kinds.size() > 1)
     notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;
@@ -172,9 +172,7 @@ std::string detect_site(const std::string& scheduler) {
     if (answer.good()) return answer.output;
     if (answer.end != base::Answer::not_started)
       silent.push_back(format("{} {}: {}", base::join(command, " "),
-                              answer.end == base::Answer::late
-                                  ? format("did not answer within {} s", kLimit.count())
-                                  : format("exited with status {}", answer.status),
+                              answer.end == base::Answer::late ? "timed out" : "failed",
                               base::printable(answer.errors.substr(0, answer.errors.find('\n')), 200)));
     return std::nullopt;
   };

@@ -257,10 +257,9 @@ class Job {
       return kFailed;
     }
     const auto status = status_of_run(folder);
-    if (status == kDone) say("the run has already finished");
     if (status == run_folder::kStoppedOnRequest)
       say("the run was stopped on request and is not restarted; submit again to continue");
-    if (status == kDone) return kDone;
+    if (status == kDone) return say("the run has already finished"), kDone;
     if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
     if (job_->restarts() == 0 && status != kStoppedEarly) {
       say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
@@ -365,10 +364,7 @@ class Job {
 
   int continue_run() {
     if (const auto status = decided()) return *status;
-    if (is_chain_) {
-      say("stopped early; the next job of the chain resumes the run");
-      return kStoppedEarly;
-    }
+    if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
       say(is_stuck ? "stopped early without a step since the last restart: request more time"
@@ -384,10 +380,9 @@ class Job {
       return status.has_value();
     });
     if (status) return *status;
-    if (!next) {
-      say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain");
-      return stay_stopped();
-    }
+    if (!next)
+      return say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain"),
+             stay_stopped();
     if (*next == kPerhaps) return kStoppedEarly;
     if (next->empty()) {
       restarts_ = true;

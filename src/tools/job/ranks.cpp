@@ -134,9 +134,7 @@ void Signals::note(int signal) {
 void end_leftovers(const Signals& signals) {
   const auto until = Clock::now() + 5s;
   auto left = descendants(signals.others);
-  if (!left.empty())
-    say(format("sending SIGKILL to {} left by the launcher",
-               base::counted(std::ssize(left), "child process")));
+  if (!left.empty()) say(format("sending SIGKILL to processes that the launcher left: {}", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);

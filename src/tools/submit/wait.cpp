@@ -280,8 +280,7 @@ class JobScreen {
 int wait_for_chain(const Submission& submission) {
   int status = kFailed;
   for (size_t i = 0; i < submission.jobs.size(); ++i) {
-    if (submission.jobs.size() > 1)
-      log::info(format("job {} of {} in the chain", i + 1, submission.jobs.size()));
+    if (submission.jobs.size() > 1) log::info(format("chain job {} of {}", i + 1, submission.jobs.size()));
     JobScreen screen(submission);
     SchedulerPoll poll(submission);
     Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
