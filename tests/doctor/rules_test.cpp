@@ -294,7 +294,7 @@ TEST(Deadline, SoonOrUnknownIsAWarning) {
   expect({deadline_finding(job, {}, now)}, kWarning, "unknown");
   expect({deadline_finding(job, now + 3h, now)}, kOk);
   expect({deadline_finding(job, now + 90s, now)}, kWarning, "the job ends in 1.5 min");
-  expect({deadline_finding(job, now - 90s, now)}, kWarning, "in the past", "clock");
+  expect({deadline_finding(job, now - 90s, now)}, kWarning, "has passed", "clock");
 }
 
 // --- network ---

@@ -40,7 +40,7 @@ const Choice kLatency = {"launch.latency_us", "above 0", WHEN(s.launch.latency_u
 const Choice kBandwidth = {"launch.bandwidth_gbit", "above 0", WHEN(s.launch.bandwidth_gbit > 0)};
 const Choice kTrace = {"train.trace", "above 0", WHEN(s.train.trace > 0)};
 const Choice kNotResident = {"data.resident", "false", WHEN(!s.data.resident)};
-const Choice kHook = {"ddp.comm_hook", "other than none", WHEN(s.ddp.has_hook())};
+const Choice kCommHook = {"ddp.comm_hook", "other than none", WHEN(s.ddp.has_hook())};
 const Choice kSyncBatchNorm = {"ddp.sync_batchnorm", "", WHEN(s.ddp.sync_batchnorm)};
 const Choice kFindUnused = {"ddp.find_unused_parameters", "", WHEN(s.ddp.find_unused_parameters)};
 const Choice kCheckpointing = {"model.checkpointing", "", WHEN(s.model.checkpointing)};
@@ -109,7 +109,7 @@ const std::vector<Conflict>& conflicts() {
       {kGraph, kSharedLayers, kNotCaptured, "set parallel.tensor to 1"},
       {kGraph, kStages, kNotCaptured, "set parallel.pipeline to 1"},
       {kGraph, kSharded, kNotCaptured, "set optim.sharded to false"},
-      {kGraph, kHook, kNotCaptured, "set ddp.comm_hook to none"},
+      {kGraph, kCommHook, kNotCaptured, "set ddp.comm_hook to none"},
       {kGraph, kSyncBatchNorm, kNotCaptured, "set ddp.sync_batchnorm to false"},
       {kGraph, kFindUnused, "a CUDA graph cannot search for unused parameters",
        "set it to false; ddp.static_graph finds them once"},
