@@ -176,7 +176,7 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"render slrum x.yaml", "there is no scheduler 'slrum'"},
       {"submit x.yaml --chain 101", "--chain must be from 1 to 100 (got 101)"},
       {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep cannot be combined"},
-      {"eval x.yaml", "--checkpoint runs/NAME/checkpoints/step-N.pt"},
+      {"eval x.yaml", "pass --checkpoint PATH"},
       {"predict x.yaml --input y.csv", "--checkpoint, --input / "},
       {"predict runs/a y.csv", "unexpected argument: 'y.csv'"}};
   for (const auto& [line, why] : rows) EXPECT_TRUE(has(refusal([&, line = line] { call(line); }), why));

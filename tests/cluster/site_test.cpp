@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"scheduler: pbs\nqueues: {a: {max_nodes: many}}\n", "queues.a.max_nodes must be an integer",
               "s.yaml:2:25", "the most nodes"},
         Wrong{"scheduler: pbs\nqueues: {a: {max_time: 2x}}\n", "queues.a.max_time must be", "s.yaml:2:24",
-              "units are"},
+              "use the units"},
         Wrong{"scheduler: pbs\nqueues: [a, b]\n", "queues must be a map", "s.yaml:2:9", "key: value"},
         Wrong{"scheduler: pbs\nqueues: {'a b': {}}\n", "the name of a queue must be one word", "s.yaml:2:10",
               ""},
