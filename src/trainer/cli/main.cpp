@@ -49,8 +49,8 @@ std::string help() {
          "\nexamples:\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
-         "\nexit status, except of lockstep status: 0 success, 1 failure, 2 invalid input, 75 stopped with a "
-         "checkpoint\n"
+         "\nexit status: 0 success, 1 failure, 2 invalid input, 75 stopped with a checkpoint\n"
+         "             (lockstep status has more: see its --help)\n"
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
