@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                   job.ranks_per_node = 49;
                 }},
         TooMuch{"--time 3h: the site allows at most 2h", [](JobRequest& job) { job.time = "3h"; }},
-        TooMuch{"a minute or more", [](JobRequest& job) { job.time = "59s"; }},
+        TooMuch{"at least 1m", [](JobRequest& job) { job.time = "59s"; }},
         TooMuch{"requires an account", [](JobRequest& job) { job.account = ""; }},
         TooMuch{"must use whole nodes",
                 [](JobRequest& job) {

@@ -95,7 +95,7 @@ def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(cancel, job):
 def test_restarts_of_lost_ranks_are_bounded(job):
     done = job(*[LOST] * 5)
     assert done.returncode == 1 and len(relaunches(done)) == 4, done.output
-    assert "after 3 relaunches (LOCKSTEP_MAX_RELAUNCHES=3)" in relaunches(done)[-1]
+    assert "after 3 relaunches (LOCKSTEP_MAX_RELAUNCHES)" in relaunches(done)[-1]
 
 
 def test_a_step_that_kills_twice_ends_the_run(job):
@@ -137,7 +137,7 @@ def test_a_job_that_is_cancelled_while_the_server_is_down_stays_stopped(job):
                                         "touch asked; kill -TERM $PPID; echo 'qsub: cannot connect to server' >&2; exit 1\n")
     done = job(TEST_STATE="stopped early", LOCKSTEP_SCRIPT="quick.yaml")
     assert (job.folder / "asked").exists() and done.returncode == 75, done.output
-    assert "cancelled, with a checkpoint" in done.stdout and "8.x" not in done.stdout, done.output
+    assert "canceled, with a checkpoint" in done.stdout and "8.x" not in done.stdout, done.output
 
 
 def test_without_as_world_it_fails_and_says_what_would_help(job):

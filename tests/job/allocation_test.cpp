@@ -95,7 +95,7 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
     return lay_out(slurm_allocation(environment, {}, 1), environment).warnings;
   };
   EXPECT_TRUE(has(warnings({"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, ""}).at(0),
-                  "4 ranks share 2 core(s)"));
+                  "4 ranks share 2 cores"));
   const Environment few = {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}};
   EXPECT_TRUE(has(warnings({"", 2, "32(x2)", "32(x2)", few, 1, ""}).at(0), "use 4 of the job's 64 cores"));
   EXPECT_TRUE(warnings({"", 2, "32(x2)", "32(x2)", {}, 1, ""}).empty());

@@ -173,17 +173,17 @@ void require_gloo(const launch::Runtime& runtime, c10::Device) {
 }
 
 void require_mpi(const launch::Runtime& runtime, c10::Device) {
-  if (!runtime.has_mpi()) {
+  if (!runtime.has_mpi())
     throw InputError("the backend mpi needs MPI, but this job was started without MPI", "launch.backend",
                      "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
-  }
   require_threads();
 }
 
 void require_gpu(const launch::Runtime&, c10::Device device) {
   if (device.is_cuda() && device.has_index()) return;
-  throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
-                   "launch.backend", "set launch.device to cuda, or leave the backend at auto");
+  throw InputError(format("the backend nccl needs a GPU, and this rank's device is '{}'", device.str()),
+                   "launch.backend",
+                   "start on a node with GPUs (launch.device: auto or cuda), or set launch.backend to auto");
 }
 
 const std::map<std::string, Kind> kKinds = {
@@ -278,7 +278,7 @@ std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
 // A group that the program made itself has none.
 std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
   if (auto monitor = monitor_of(group)) return monitor;
-  throw InputError("lockstep did not open this process group", "process group",
+  throw InputError("lockstep did not create this process group", "process group",
                    "use the group of a lockstep::Session");
 }
 
@@ -310,8 +310,8 @@ void read_debug_level() {
   try {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is not OFF, INFO or DETAIL", "environment",
-                     "set it to one of these");
+    const auto given = launch::quote(launch::current_environment(), "TORCH_DISTRIBUTED_DEBUG");
+    throw InputError(given + " is unknown", "environment", "set it to OFF, INFO or DETAIL");
   }
 }
 

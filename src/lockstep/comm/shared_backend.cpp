@@ -348,8 +348,8 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
   if (!why.empty()) {
     if (monitor->rank() == 0)
       log::warning(format(
-          "the ranks cannot share memory, so sums use gloo (slower, with equal results): {}\n  "
-          "hint: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
+          "the ranks cannot share memory ({}); using gloo, which is slower but gives the same results\n  "
+          "hint: make /dev/shm larger (in a container: --shm-size), and share it between all ranks of a node",
           why));
     return gloo;
   }

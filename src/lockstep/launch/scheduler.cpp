@@ -112,9 +112,10 @@ std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::millise
   if (!end || *end <= now || *end - margin > now) return end;
   const auto left = *end - now;
   log::warning(
-      format("the job ends in {:.0f} s, and checkpoint.before_deadline is {} s: it stops with a checkpoint "
-             "halfway",
-             std::chrono::duration<double>(left).count(), margin.count() / 1000.0));
+      format("the job ends in {:.0f} s, less than checkpoint.before_deadline ({} s), so the run will stop in "
+             "{:.0f} s",
+             std::chrono::duration<double>(left).count(), margin.count() / 1000.0,
+             std::chrono::duration<double>(left / 2).count()));
   return now + left / 2 + margin;
 }
 

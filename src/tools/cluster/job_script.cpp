@@ -92,7 +92,7 @@ Resources resources(const Site& site, const JobRequest& request) {
          range("--ranks-per-node", request.ranks_per_node, 0),
          range("--cpus-per-rank", request.cores_per_rank, 0),
          {given.time < std::chrono::minutes(1),
-          format("--time must be a minute or more (got {})", base::printable(request.time)),
+          format("--time needs a duration of at least 1m (got {})", base::printable(request.time)),
           "use --time 30m, --time 2h or --time 1h30m"},
          {queue.max_time.count() > 0 && given.time > queue.max_time,
           format("--time {}: the site allows at most {}", base::printable(request.time),
@@ -142,7 +142,7 @@ using Lines = std::vector<std::string>;
 const std::string& word(const char* option, const std::string& text) {
   if (is_directive_word(text)) return text;
   throw InputError(format("{}: '{}' is not one word", option, base::printable(text)), "",
-                   "use letters, digits and ._+-@:/=,");
+                   "use only letters, digits and these characters: . _ + - @ : / = ,");
 }
 
 const std::string& job_name(const std::string& name) {

@@ -222,7 +222,7 @@ StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const Run
 JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   JobStates states;
   std::set<std::string> arrays;
-  for (const auto& job : jobs) states[job] = {JobState::unknown, "that squeue does not know it"};
+  for (const auto& job : jobs) states[job] = {JobState::unknown, "squeue no longer lists the job"};
   for (const auto& line : base::split(answer, '\n')) {
     const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2) continue;
@@ -240,7 +240,7 @@ JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   // the controller keeps nothing of a task that was canceled before it started
   for (auto& [job, state] : states)
     if (state.kind == JobState::unknown && arrays.contains(array_of(job)))
-      state = {JobState::gone, "that its array no longer has it"};
+      state = {JobState::gone, "squeue no longer lists the task"};
   return states;
 }
 
@@ -260,7 +260,7 @@ JobStates parse_qstat(const std::string& answer, const Words& jobs) {
   for (const auto& line : base::split(answer, '\n')) {
     if (!contains(line, "Unknown Job Id") && !contains(line, "has finished")) continue;
     for (const auto& word : base::split(line, ' '))
-      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "that it is over or unknown"};
+      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "qstat does not list the job"};
   }
   return states;
 }
@@ -317,12 +317,13 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
   if (answer.end == base::Answer::late)
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
-                shell_line(command), "check the queue before you submit again");
+                shell_line(command), "check the queue before you resubmit");
   if (!answer.good()) {
-    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
+    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
+                              "configuration source", "nknown host"})
       if (contains(output, words))  // as Slurm or PBS says that its controller is down
         throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "try again in some minutes");
+                    "submit on a login node, or try again in some minutes");
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

@@ -188,8 +188,8 @@ Site load_site(const std::string& name_or_path) {
   for (const auto& known : known_sites()) names.push_back(known.name);
   throw InputError(format("there is no site {}", base::printable(name_or_path)),
                    "looked for in " + base::join(site_folders(), ", "),
-                   base::did_you_mean(base::nearest(name_or_path, names).value_or("")) +
-                       "sites: " + base::join(names, ", ") + "; or give the path of a file");
+                   base::did_you_mean(base::nearest(name_or_path, names).value_or("")) + "choose one of " +
+                       base::join(names, ", ") + ", or give the path of a site file");
 }
 
 std::vector<KnownSite> known_sites() {
@@ -211,17 +211,17 @@ std::vector<KnownSite> known_sites() {
 
 namespace {
 
-constexpr const char* kEveryKey = "every key: docs/how-to/sites.md";
+constexpr const char* kEveryKey = "see all keys in docs/how-to/sites.md";
 
 [[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const YamlNode& node,
                                const std::string& help) {
-  throw InputError(format("{} must be {}, not {}", key, wanted, describe(node)), node.place.text(),
-                   "it is " + help);
+  throw InputError(format("{} must be {} (got {})", key, wanted, describe(node)), node.place.text(),
+                   format("correct it ({}: {})", key, help));
 }
 
 void require_map(const YamlNode& node, const std::string& what) {
   if (node.kind == YamlNode::Kind::map) return;
-  throw InputError(format("{} must be a map of keys, not {}", what, describe(node)), node.place.text(),
+  throw InputError(format("{} must be a map of keys (got {})", what, describe(node)), node.place.text(),
                    std::string("write key: value; ") + kEveryKey);
 }
 
@@ -286,8 +286,8 @@ Queue find_queue(const Site& site, const std::string& name) {
   }
   if (wanted.empty() || names.empty()) return {.name = wanted, .directives = {}};
   throw InputError(format("the site {} has no queue {}", site.name, base::printable(wanted)), site.path,
-                   base::did_you_mean(base::nearest(wanted, names).value_or("")) +
-                       "its queues: " + base::join(names, ", "));
+                   base::did_you_mean(base::nearest(wanted, names).value_or("")) + "choose one of " +
+                       base::join(names, ", "));
 }
 
 Site parse_site(const std::string& text, const std::string& file) {

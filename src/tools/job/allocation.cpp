@@ -8,6 +8,7 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
 #include "tools/job/job.h"
 #include "trainer/config/numbers.h"
@@ -34,13 +35,12 @@ void add_warnings(const Allocation& given, Layout& layout) {
   const auto used = layout.ranks * layout.cores_per_rank;
   if (layout.ranks_per_node > layout.cores_per_node)
     layout.warnings.push_back(
-        format("{} ranks share {} core(s) of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
-               layout.ranks_per_node, layout.cores_per_node));
+        format("{} ranks share {} of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
+               layout.ranks_per_node, base::counted(layout.cores_per_node, "core")));
   else if (2 * used <= all)
-    layout.warnings.push_back(
-        format("{} ranks of {} core(s) use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and "
-               "LOCKSTEP_CPUS_PER_RANK",
-               layout.ranks, layout.cores_per_rank, used, all));
+    layout.warnings.push_back(format(
+        "{} of {} use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and LOCKSTEP_CPUS_PER_RANK",
+        base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
 }
 
 // "0,1" as in CUDA_VISIBLE_DEVICES

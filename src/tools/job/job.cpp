@@ -89,7 +89,7 @@ class Job {
     if (command == "eval") return eval(words);
     if (command == "bench") return bench(words);
     if (command == "run") return own_program(words);
-    throw InputError(format("there is no 'lockstep job {}'", base::printable(command)), "lockstep job",
+    throw InputError(format("unknown action '{}'", base::printable(command)), "lockstep job",
                      "use train, eval, bench, check or run");
   }
 
@@ -125,8 +125,10 @@ class Job {
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
-    say(format("job {}, {} ranks on {} node(s), {} core(s) per rank, restart {}", job_->id(), layout_.ranks,
-               layout_.nodes, layout_.cores_per_rank, restarts()));
+    say(format("{} job {}: {} on {}, {} per rank{}", job_->is_slurm() ? "Slurm" : "PBS", job_->id(),
+               base::counted(layout_.ranks, "rank"), base::counted(layout_.nodes, "node"),
+               base::counted(layout_.cores_per_rank, "core"),
+               restarts() > 0 ? format(", restart {}", restarts()) : ""));
     say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
     const auto times = job_->times();
@@ -256,18 +258,17 @@ class Job {
     if (folder.empty() || !fs::is_directory(folder, none_)) {
       if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
         return std::nullopt;
-      say("the chain has ended: an earlier link was cancelled or did not start a run");
+      say("the chain has ended: an earlier job was canceled or did not start a run");
       return kFailed;
     }
     const auto status = status_of_run(folder);
-    if (status == kDone) say("the run is done: nothing left to do");
     if (status == run_folder::kStoppedOnRequest)
-      say("the run was stopped on request: it stays stopped; submit again to continue");
-    if (status == kDone) return kDone;
+      say("the run was stopped on request and is not restarted; submit again to continue");
+    if (status == kDone) return say("the run has already finished"), kDone;
     if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
     if (job_->restarts() == 0 && status != kStoppedEarly) {
-      say(status == run_folder::kRunning ? "the run is still running: this link does not take it over"
-                                         : "the run failed: this link does not retry it");
+      say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
+                                         : "the run failed: this chain job does not retry it");
       return kFailed;
     }
     run_ = folder;
@@ -283,7 +284,7 @@ class Job {
     report_memory();
     if (status == run_folder::kRunning)
       say("the launcher has exited, but its run is marked as running: check for processes on the nodes");
-    if (status == run_folder::kStoppedOnRequest) say("stopped on request: it stays stopped");
+    if (status == run_folder::kStoppedOnRequest) say("the run was stopped on request and is not restarted");
     if (status == kStoppedEarly) return continue_run();
     forget_run_file();
     if (status != kDone && status != kBadInput) say_how_to_continue();
@@ -335,7 +336,7 @@ class Job {
 
   void say_how_to_continue() const {
     const auto line = is_chain_ ? "" : job_->submit_line(words_);
-    say("to continue, submit again: " + (line.empty() ? "the same config and options" : line));
+    say("to continue, submit " + (line.empty() ? "the same config and options again" : "again: " + line));
   }
 
   void note_signals() {
@@ -360,18 +361,15 @@ class Job {
       restarts_ = true;
       return kStoppedEarly;
     }
-    say(fate == Fate::unknown ? "the scheduler does not tell whether the job was cancelled: it stays stopped"
-                              : "cancelled, with a checkpoint: it stays stopped");
+    say(fate == Fate::unknown ? "cannot determine whether the job was canceled; the run is not restarted"
+                              : "canceled, with a checkpoint; the run is not restarted");
     if (is_chain_ && fate != Fate::unknown) fs::remove(run_file_, none_);
     return stay_stopped();
   }
 
   int continue_run() {
     if (const auto status = decided()) return *status;
-    if (is_chain_) {
-      say("stopped early; the next link of the chain continues");
-      return kStoppedEarly;
-    }
+    if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
       say(is_stuck ? "stopped early without a step since the last restart: request more time"
@@ -387,10 +385,9 @@ class Job {
       return status.has_value();
     });
     if (status) return *status;
-    if (!next) {
-      say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
-      return stay_stopped();
-    }
+    if (!next)
+      return say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain"),
+             stay_stopped();
     if (*next == kPerhaps) return kStoppedEarly;
     if (next->empty()) {
       restarts_ = true;
@@ -502,8 +499,8 @@ class Job {
 
   std::string what_is_lost(const std::vector<std::string>& lost) const {
     if (lost.empty()) return lost_ranks();
-    return lost.size() == 1 ? format("node {} does not answer", lost[0])
-                            : format("nodes {} do not answer", base::join(lost, ", "));
+    return lost.size() == 1 ? format("node {} does not respond", lost[0])
+                            : format("nodes {} do not respond", base::join(lost, ", "));
   }
 
   std::string lost_ranks() const {
@@ -539,7 +536,7 @@ class Job {
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
     if (!lost_at_ || lost_at_ != before) return false;
-    say(format("{} twice after step {} without losing a node: another start would probably fail, too",
+    say(format("{} twice after step {} although all nodes respond, so the job does not restart the ranks",
                lost_ranks(), step));
     return true;
   }
@@ -566,8 +563,8 @@ class Job {
     auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(run.empty() ? "the run folder is missing" : "not a run folder (it has no config.yaml)",
-                       run, "pass a run folder");
+      throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
+                       "pass a run folder");
     prepare(false);
     std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
     all.insert(all.end(), words.begin(), words.end());
@@ -588,7 +585,7 @@ class Job {
     if (::access(name.c_str(), X_OK) != 0 || fs::is_directory(name, none_))
       throw InputError(fs::exists(name, none_) ? "not an executable program" : "no such program",
                        (value(environment_, "OWN_PROGRAM") == name ? "OWN_PROGRAM=" : "") + name,
-                       "pass a program, relative to the folder of submission");
+                       "pass the path of a program, relative to the submission directory");
     words[0] = fs::absolute(name).string();
     prepare(false);
     say("your program: " + words[0]);
@@ -661,14 +658,14 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts what a launcher leaves
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     output::print(
-        "usage: lockstep job train|eval|bench|check|run [arguments]\n\n"
-        "Runs in a job script: starts the ranks, forwards signals, and restarts a run that lost ranks or "
-        "stopped early.\n\n"
-        "  train [CONFIG.yaml] [arguments of lockstep train]\n"
-        "  eval RUN_FOLDER [arguments of lockstep eval]\n"
-        "  bench [NAME] [arguments of lockstep bench]\n"
-        "  check [EXERCISE]             an exercise of the course, on this node\n"
-        "  run PROGRAM [arguments]      a program of your own on every rank\n");
+        "lockstep job: runs in a job script: starts ranks, forwards signals, restarts\n\n"
+        "usage: lockstep job ACTION [arguments]\n\n"
+        "actions:\n"
+        "  train [CONFIG.yaml]  lockstep train, restarted if it lost ranks or stopped early\n"
+        "  eval [RUN_FOLDER]    lockstep eval\n"
+        "  bench [NAME]         lockstep bench\n"
+        "  check [EXERCISE]     lockstep check, on this node\n"
+        "  run PROGRAM          your own program on every rank\n");
     return kDone;
   }
   if (words[0] == "check") {  // it starts its own ranks, on this node

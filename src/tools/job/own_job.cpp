@@ -202,7 +202,7 @@ class SlurmJob : public OwnJob {
         words.push_back(step.substr(0, blank));
     }
     if (words.size() == 1) return;
-    log::info("cancelling the job's steps: " + base::join(words, " "));
+    log::info("canceling the job's steps: " + base::join(words, " "));
     run(words);
   }
 
@@ -388,8 +388,8 @@ class PbsJob : public OwnJob {
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
     if (answer.end == base::Answer::late) {
-      log::warning("qsub timed out and may have submitted the job: look with qselect -N " + options[1] +
-                   " before you submit again");
+      log::warning("qsub timed out and may have submitted the job: check with qselect -N " + options[1] +
+                   " before you resubmit");
       return kPerhaps;
     }
     if (!is_over()) log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));

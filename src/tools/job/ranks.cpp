@@ -134,7 +134,7 @@ void Signals::note(int signal) {
 void end_leftovers(const Signals& signals) {
   const auto until = Clock::now() + 5s;
   auto left = descendants(signals.others);
-  if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
+  if (!left.empty()) say(format("sending SIGKILL to processes that the launcher left: {}", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
@@ -160,7 +160,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
-             "the kernel killed a process on this node, maybe another job's", true};
+             "the kernel killed a process on this node, which may belong to another job", true};
   return kills;
 }
 
@@ -189,7 +189,7 @@ class RanksRun {
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
     if (killed <= 0 || (kills.is_guess && !memory_line_.empty())) return {status_, memory_line_};
-    if (kills.is_guess) return {status_, format("perhaps ({})", kills.limits), true};
+    if (kills.is_guess) return {status_, format("possibly ({})", kills.limits), true};
     return {status_,
             format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits)};
   }
@@ -254,12 +254,11 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("SIGUSR1 ignored: this job is too short for its --signal; it gets another when a fifth of its time "
-          "is left");
+      say("ignoring SIGUSR1: the time limit is shorter than --signal; another follows at 80 % of the time");
       return;
     }
     signals_.note(signal);
-    if (signal == SIGTERM) say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
+    if (signal == SIGTERM) say("SIGTERM: the job was canceled or preempted, or reached its time limit");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
     say(format("got SIG{}, {}", ::sigabbrev_np(signal),

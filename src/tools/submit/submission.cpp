@@ -139,7 +139,7 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
   }
   const auto shared = shared_run_dir(job, plan.site);
   if (shared != run.dir)
-    log::info(format("run.dir depends on the job, so its script and record are in {}/.jobs", shared));
+    log::info(format("run.dir differs per job, so the job script is stored in {}/.jobs", shared));
   plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, now_text(), ::getpid());
   script_of(plan, 1, "");  // refuses what the site cannot provide before anything is written
   return plan;
@@ -174,7 +174,8 @@ std::string how_to_follow(const Submission& submission) {
   for (const auto& job : submission.jobs) cancel.push_back(cluster::cancel_command(scheduler, job.id));
   const auto all = submission.sweep ? cluster::array_of(first) : first;
   return format(
-      "log: {}; state: {}; results: lockstep runs\nstop: lockstep stop RUN_FOLDER (with a checkpoint), or {}",
+      "log file: {}\nto see its state, run: {}\nto compare results, run: lockstep runs\n"
+      "to stop with a checkpoint, run: lockstep stop RUN_FOLDER\nto cancel, run: {}",
       cluster::log_of(scheduler, submission.name, first), cluster::show_command(scheduler, all),
       submission.sweep ? cluster::cancel_command(scheduler, all) : base::join(cancel, "; "));
 }
@@ -191,7 +192,7 @@ Submission submit_all(const Plan& plan) {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
-        log::warning(format("link {} of {} was not submitted, but the earlier ones were:\n{}", link,
+        log::warning(format("job {} of {} was not submitted, but the earlier ones were:\n{}", link,
                             plan.links, how_to_follow(submission)));
       throw;
     }

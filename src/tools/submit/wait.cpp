@@ -207,7 +207,7 @@ class LogTail {
 
 std::string phase_in_words(const JobWatch& watch) {
   const auto restart = watch.restarts() > 0 ? format(" (restart {})", watch.restarts()) : "";
-  if (watch.phase() == JobWatch::running) return format("job {} runs{}", watch.job(), restart);
+  if (watch.phase() == JobWatch::running) return format("job {} is running{}", watch.job(), restart);
   const auto words = watch.scheduler_words();
   return format("job {} is queued{}{}", watch.job(), restart, words.empty() ? "" : ": " + words);
 }
@@ -219,8 +219,7 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
     return format("{}{}", watch.verdict().substr(0, watch.verdict().find('\n')), folder);
   if (!watch.is_lost())
     return format("exited with status {} without creating a run; see {}", watch.status(), log.string());
-  return format("ended without a record; the scheduler says {}; see {}", watch.scheduler_words(),
-                log.string());
+  return format("ended without a result ({}); see {}", watch.scheduler_words(), log.string());
 }
 
 // The state, log and progress of one job.
@@ -287,7 +286,7 @@ class JobScreen {
 int wait_for_chain(const Submission& submission) {
   int status = kFailed;
   for (size_t i = 0; i < submission.jobs.size(); ++i) {
-    if (submission.jobs.size() > 1) log::info(format("link {} of {}", i + 1, submission.jobs.size()));
+    if (submission.jobs.size() > 1) log::info(format("chain job {} of {}", i + 1, submission.jobs.size()));
     JobScreen screen(submission);
     SchedulerPoll poll(submission);
     Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
@@ -307,7 +306,7 @@ std::string counts(const Watches& watches) {
   const auto count = [&](JobWatch::Phase phase) {
     return std::ranges::count(watches, phase, &JobWatch::phase);
   };
-  return format("{} tasks: {} queued, {} running, {} over", watches.size(), count(JobWatch::queued),
+  return format("{} tasks: {} queued, {} running, {} finished", watches.size(), count(JobWatch::queued),
                 count(JobWatch::running), count(JobWatch::over));
 }
 

@@ -259,7 +259,7 @@ void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
     throw InputError(
         text_at(one, "device_error"),
         format("rank {} of {} on host {}", rank_of(one), one.at("world").get<int>(), text_at(one, "host")),
-        "request as many GPUs per node as ranks, or set launch.device to cpu");
+        "use --device cpu, or request as many GPUs per node as ranks");
   if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
   if (!answers.report || answers.report->complete()) return;
   const auto& processes = answers.report->processes;

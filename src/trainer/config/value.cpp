@@ -37,7 +37,7 @@ class Reader {
 
   void operator()(std::chrono::milliseconds* out) const {
     const auto duration = parse_duration(scalar(node_, true));
-    if (!duration) refuse(node_, "units are d, h, m (minutes), s and ms; a number alone means seconds");
+    if (!duration) refuse(node_, "use the units d, h, m (minutes), s or ms; a number alone means seconds");
     check_range(node_, static_cast<double>(duration->count()));
     *out = *duration;
   }
@@ -63,19 +63,19 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const YamlNode& node, const std::string& hint) const {
-    throw InputError(format("{} must be {}, not {}", key_.path, expected(key_, field_), describe(node)),
+    throw InputError(format("{} must be {} (got {})", key_.path, expected(key_, field_), describe(node)),
                      node.place.text(), hint.empty() ? meaning() : hint);
   }
 
   std::string meaning() const {
-    if (!key_.field) return "it is " + key_.help;
-    return format("it is {}; the default is {}", key_.help,
-                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);
+    if (!key_.field) return format("correct it ({}: {})", key_.path, key_.help);
+    return format("correct it, or omit it to use the default {} ({}: {})",
+                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word, key_.path,
+                  key_.help);
   }
 
   const std::string& scalar(const YamlNode& node, bool fits) const {
-    if (node.kind == YamlNode::Kind::null)
-      refuse(node, "give it a value, or remove the line to use the default");
+    if (node.kind == YamlNode::Kind::null) refuse(node, "set a value, or remove the line to use the default");
     if (node.kind != YamlNode::Kind::scalar) refuse(node, "");
     if (!fits) refuse(node, "write it without quotes");
     return node.text;
@@ -107,7 +107,9 @@ class Reader {
     const std::string& text = scalar(node, true);
     const auto& choices = key_.rules.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
-      refuse(node, base::did_you_mean(text, choices));
+      refuse(node, key_.path == "launch.device" && base::lower_case(text) == "gpu"
+                       ? "use cuda for a GPU"
+                       : base::did_you_mean(text, choices));
     return key_.rules.path ? expand(text, environment_, key_.path, node.place.text()) : text;
   }
 

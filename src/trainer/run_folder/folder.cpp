@@ -279,7 +279,7 @@ fs::path folder_of(const RunSettings& run, int number) {
 }
 
 [[noreturn]] void cannot_make(const fs::path& path, int reason) {
-  refuse_folder("the run folder cannot be made", path, reason);
+  refuse_folder("cannot create the run folder", path, reason);
 }
 
 uid_t owner_of(const fs::path& path) {
@@ -391,7 +391,7 @@ std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& aske
   if (is_finished(path, asked.train)) return std::nullopt;
   const auto different = differences_as_begun(then, asked);
   if (different.empty()) return resumed(path, std::move(*lock));
-  log::info(format("{} has a different config: {}; to resume it anyway: --resume {}", path.string(),
+  log::info(format("{} has a different config ({}). To resume it anyway, pass --resume {}", path.string(),
                    base::join(different, ", "), path.string()));
   return std::nullopt;
 }
@@ -402,7 +402,7 @@ std::optional<RunFolder> newest_unfinished(const Settings& asked) {
     if (!fs::exists(fs::symlink_status(path / kConfigFile))) continue;
     if (auto folder = try_resuming(path, asked)) return folder;
   }
-  log::info("no run to resume: a new run");
+  log::info("no unfinished run found: starting a new run");
   return std::nullopt;
 }
 
@@ -418,8 +418,10 @@ RunFolder named_folder(const fs::path& path, const Settings& asked) {
   const auto different = base::join(differences_as_begun(then, asked), ", ");
   if (!different.empty() && asked.train.exact == SameBits::required)
     throw InputError("the config has changed: " + different, "train.exact: required",
-                     "resume with the config of the run, or set train.exact to off");
+                     format("run lockstep train {0} --resume {0}, or set train.exact to off", path.string()));
   if (!different.empty()) log::info("the config has changed: " + different);
+  if (is_finished(path, asked.train))
+    log::warning("this run has finished; to train longer, raise train.epochs or the limit that ended it");
   return resumed(path, std::move(*lock));
 }
 
