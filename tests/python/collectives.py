@@ -209,6 +209,13 @@ def others(world, rank):
                 results += [tensor, dist.get_process_group_ranks(part)]
         return results
 
+    def split(group):
+        halves = [ranks for ranks in ([0], list(range(1, world))[::-1]) if ranks]
+        part, alone = dist.split_group(group, halves), dist.split_group(group, [[world - 1]])
+        tensor = values(FLOAT, 1001)
+        dist.all_reduce(tensor, group=part)
+        return [tensor, dist.get_process_group_ranks(part), part.group_desc, alone is dist.GroupMember.NON_GROUP_MEMBER]
+
     def threads(group):
         groups, tensors = [dist.new_group(backend=dist.get_backend(group)) for _ in range(2)], [values(FLOAT, 1000, i) for i in range(2)]
 
