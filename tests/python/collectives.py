@@ -3,6 +3,7 @@
 gloo may refuse what lockstep does. Sums of bools differ (docs/how-to/python.md).
 """
 
+import ctypes
 import datetime
 import sys
 import threading
@@ -261,7 +262,8 @@ def cases(world, rank):
 
 def as_bytes(result):
     if isinstance(result, torch.Tensor):
-        return str(result.dtype), result.stride(), result.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        flat = result.detach().contiguous()
+        return str(result.dtype), result.stride(), ctypes.string_at(flat.data_ptr(), flat.nbytes)
     return [as_bytes(each) for each in result] if isinstance(result, (list, tuple)) else repr(result)
 
 
