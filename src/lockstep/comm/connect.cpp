@@ -262,10 +262,6 @@ ProcessGroup open_group(const Kind& kind, GroupRequest request, const Connection
   return group;
 }
 
-mpi::Comm world_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
-}
-
 // The monitor that counts a group's collectives belongs to the backend for the CPU.
 std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
@@ -341,8 +337,8 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  return open_group(kind, {options, device, spread, store, job, introduce(runtime), world_of(runtime)},
-                    at_first);
+  const auto comm = runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
+  return open_group(kind, {options, device, spread, store, job, introduce(runtime), comm}, at_first);
 }
 
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,

@@ -482,8 +482,8 @@ class Job {
     }
     if (!only_ranks_were_lost(errors(), true)) return false;
     if (relaunches_ >= max_relaunches_) {
-      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", lost_ranks(), relaunches_,
-                 max_relaunches_));
+      say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
+                 relaunches_ == 1 ? "" : "es"));
       return false;
     }
     const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));

@@ -135,6 +135,8 @@ void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   std::copy(from.begin(), from.end(), to.begin());
 }
 
+}  // namespace
+
 CallWord word_for(const BackendCall& call, const Tensors& alike) {
   CallWord word{.type = call.type, .root = static_cast<int32_t>(call.root)};
   if (call.reduction) word.reduction = static_cast<int8_t>(*call.reduction);
@@ -147,8 +149,6 @@ CallWord word_for(const BackendCall& call, const Tensors& alike) {
   }
   return word;
 }
-
-}  // namespace
 
 TransportBackend::TransportBackend(const std::string& name, BackendPtr inner,
                                    std::unique_ptr<Transport> transport, std::shared_ptr<PeerMonitor> monitor,
