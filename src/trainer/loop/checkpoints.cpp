@@ -67,7 +67,7 @@ std::vector<checkpoint::Fact> facts_of(const Team& team) {
 
 }  // namespace
 
-void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
+void compare_bits(const Setup& setup, const Tree& checkpoint) {
   const bool required = is_required(setup);
   const auto unrecorded = required ? checkpoint::MissingFact::differs : checkpoint::MissingFact::passes;
   const auto extras = find(checkpoint, checkpoint::kTrainerKey);

@@ -139,14 +139,14 @@ void restore_run(Start& start, Learner& learner, const Setup& setup) {
     log::info("the run has no checkpoint yet: starting from the first step");
     return;
   }
-  compare_bits(setup, saved->tree, learner);
+  compare_bits(setup, saved->tree);
   start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
   start.attempt.found = saved->path;
   log::info("resuming after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
 void start_from(Start& start, Learner& learner, const Setup& setup, const SavedCheckpoint& saved) {
-  compare_bits(setup, saved.tree, learner);
+  compare_bits(setup, saved.tree);
   start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
   log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
