@@ -199,7 +199,7 @@ def has_to_stop_now(lab, word, work, log, limit, lead):
         return
     with held(lab, word, work):
         # of a job that began late there is less left than the lead
-        late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log.read_text())
+        late = re.search(r"the job ends in (\d+) s.* so the run will stop", log.read_text())
         time.sleep(int(late[1]) / 2 + 1 if late else limit - lead + 1)
 
 

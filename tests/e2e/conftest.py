@@ -327,6 +327,8 @@ def installed(build_dir, lockstep, once):
 @pytest.fixture(scope="session")
 def python(build_dir):
     """The Python that can import the torch that was linked, for peers; skips where there is none."""
+    if "TEST_PYTHON" in os.environ:  # --full: another Python, which has torch alone
+        return pathlib.Path(os.environ["TEST_PYTHON"])
     interpreter = SOURCE / ".deps/python/bin/python3"
     if not interpreter.exists():
         interpreter = pathlib.Path(sys.executable)

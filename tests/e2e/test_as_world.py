@@ -184,7 +184,7 @@ def test_what_cannot_be_kept_is_refused_once_and_by_name(lockstep, run, mpirun, 
     result = run(lockstep, "train", config, *sets(train__as_world=3, launch__backend="mpi"), cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("error:") == 1 and "launch.backend" in result.stderr
     result = run(lockstep, "train", config, *sets(train__as_world=3), "--ranks", 2, cwd=tmp_path)
-    assert result.returncode == 2 and "train.as_world is 3, and this rank was started as one of 2" in result.stderr, result.output
+    assert result.returncode == 2 and "train.as_world: 3 cannot be combined with --ranks 2" in result.stderr, result.output
     assert not (tmp_path / "runs").exists()
 
 

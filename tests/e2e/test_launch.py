@@ -46,7 +46,7 @@ def test_train_starts_its_own_ranks(run, mpirun, lockstep, tmp_path):
     assert "pima on 3 ranks" in result.stderr and "finished all epochs" in run(lockstep, "status", "runs/pima", cwd=tmp_path).stdout
     assert "(balanced): 0 0.767, 1 1.435" in result.stderr and "insulin 374 (now 122)" in result.stderr
     inside = mpirun(2, *words, cwd=tmp_path)
-    assert inside.returncode == 2 and inside.stderr.count("leave out --ranks") == 1, inside.output
+    assert inside.returncode == 2 and inside.stderr.count("omit --ranks") == 1, inside.output
 
 
 def test_an_error_of_all_ranks_is_said_where_rank_0_starts_late(mpirun, mpi, lockstep):

@@ -91,7 +91,7 @@ def test_what_is_no_run_is_said_and_passed_over(place, lockstep, run, tmp_path):
     assert [one["folder"].removeprefix("runs/") for one in found["passed_over"]] == [
         "a \x1b[31m name\n", "foreign", "half", "pipe", "torn"]
     assert all(one["reason"] for one in found["passed_over"])
-    for words in ("foreign: not a run folder", "half: ", "torn: status.json is not what a run writes", "pipe: "):
+    for words in ("foreign: not a run folder", "half: ", "torn: status.json is damaged", "pipe: "):
         assert words in result.stderr
     assert "\x1b" not in result.stderr and ".hidden" not in result.stderr
 

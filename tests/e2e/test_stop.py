@@ -181,5 +181,5 @@ def test_a_checkpoint_on_request_then_a_stop_on_request(train, lockstep, run, tm
     assert not list(folder.glob("*.request"))
     for command in ("stop", "checkpoint"):  # nobody is there any more
         late = run(lockstep, command, folder)
-        assert late.returncode == 2 and "not running: stopped on request" in late.stderr, late.output
+        assert late.returncode == 2 and "ended: stopped on request" in late.stderr, late.output
     assert not list(folder.glob("*.request"))

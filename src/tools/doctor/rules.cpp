@@ -203,7 +203,7 @@ std::vector<Check> checks() {
        launcher_text},
       {"ranks",
        {{kWarning, uneven_machines,
-         "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"}},
+         "request the same ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest node"}},
        ranks_text,
        rank_table},
       {"versions",

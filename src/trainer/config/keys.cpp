@@ -29,7 +29,7 @@ constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overf
 const std::vector<Key> kKeys = {
     {KEY(run.name), "the run's name and the name of its folder", {.path = true}},
     {KEY(run.dir),
-     "the folder that holds the runs' folders",
+     "the folder with the run folders",
      {.path = true, .about = About::place, .own_path = true}},
     {KEY(run.seed), "seed of the initial weights, the sample order and dropout", {.min = 0, .max = kMaxSeed}},
 
@@ -57,9 +57,7 @@ const std::vector<Key> kKeys = {
     {KEY(launch.join_timeout),
      "how long to wait for all ranks to join",
      {.min = 0, .above_min = true, .about = About::place}},
-    {KEY(launch.timeout),
-     "how long one collective may take",
-     {.min = 0, .above_min = true, .about = About::place}},
+    {KEY(launch.timeout), "time limit of a collective", {.min = 0, .above_min = true, .about = About::place}},
 
     {KEY(task.name), "what to train", {.table = "task", .path = true}},
     {KEY(task.kind),
@@ -72,9 +70,7 @@ const std::vector<Key> kKeys = {
      "IDX files of labels: the training set's, then the evaluation set's",
      {.path = true, .use = kTask}},
     {KEY(task.file), "the file of samples", {.path = true, .use = kTask}},
-    {KEY(task.eval_file),
-     "a file of samples to evaluate on; empty = split off from `file`",
-     {.path = true, .use = kTask}},
+    {KEY(task.eval_file), "evaluation samples; empty = split off from `file`", {.path = true, .use = kTask}},
     {KEY(task.delimiter),
      "the column separator; task csv finds `;` and tabs in the file if this is a comma",
      {.use = kTask}},
@@ -112,9 +108,7 @@ const std::vector<Key> kKeys = {
     {KEY(task.eval_fraction),
      "the share of samples to evaluate on if there is no evaluation file",
      {.min = 0, .max = 1, .below_max = true, .use = kTask}},
-    {KEY(task.classes),
-     "number of classes; 0 = counted from the labels",
-     {.min = 0, .max = kMaxCount, .use = kTask}},
+    {KEY(task.classes), "classes; 0 = counted from the labels", {.min = 0, .max = kMaxCount, .use = kTask}},
     {KEY(task.normalize),
      "standard = mean 0 and standard deviation 1 on the training set; mean_std = use `mean` and `std`",
      {.choices = {"standard", "none", "mean_std"}, .use = kTask}},
@@ -126,12 +120,8 @@ const std::vector<Key> kKeys = {
      "for regression: standard = scaled to mean 0 and standard deviation 1; auto = standard, or none if "
      "normalize is none",
      {.choices = {"auto", "standard", "none"}, .use = kTask, .once = {"auto", "none"}}},
-    {KEY(task.class_weights),
-     "balanced = the loss gives rare classes more weight",
-     {.choices = {"none", "balanced"}}},
-    {KEY(task.options),
-     "options of cartpole or of your own task, passed unchanged as strings",
-     {.use = kTask}},
+    {KEY(task.class_weights), "balanced = more weight for rare classes", {.choices = {"none", "balanced"}}},
+    {KEY(task.options), "options of cartpole or your own task, passed unchanged as strings", {.use = kTask}},
 
     {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true, .own_path = true}},
     {KEY(data.batch_size), "samples in each rank's batch", {.min = 1, .max = kMaxCount}},
@@ -139,13 +129,9 @@ const std::vector<Key> kKeys = {
     {KEY(data.drop_last),
      "the sampler drops samples that do not divide evenly among the ranks, instead of repeating some"},
     {KEY(data.drop_last_batch), "the loader drops a last batch that is not full"},
-    {KEY(data.workers),
-     "threads that prepare batches; 0 = the training thread does",
-     {.min = 0, .max = 1024}},
+    {KEY(data.workers), "threads that prepare batches; 0 = the training thread", {.min = 0, .max = 1024}},
     {KEY(data.pin_memory), "page-locked batches for faster copies to a GPU"},
-    {KEY(data.resident),
-     "keep the training set in each rank's device memory; results do not change",
-     {.about = About::place}},
+    {KEY(data.resident), "keep the training set in device memory; same results", {.about = About::place}},
     {KEY(data.bucket),
      "sort this many samples at a time by length, for less padding; 0 = off",
      {.min = 0, .max = kMaxCount}},
@@ -176,12 +162,8 @@ const std::vector<Key> kKeys = {
     {KEY(ddp.bucket_cap_mb),
      "MiB of gradients per all-reduce; 0 = one parameter each (not in Python); default = 1 first, then 25",
      {.min = 0, .word = "default", .use = kDdp}},
-    {KEY(ddp.gradient_as_bucket_view),
-     "gradients are views of the buckets, which saves a copy",
-     {.use = kDdp}},
-    {KEY(ddp.broadcast_buffers),
-     "broadcast rank 0's buffers (running means, ...) before each forward",
-     {.use = kDdp}},
+    {KEY(ddp.gradient_as_bucket_view), "gradients are views of buckets, which saves a copy", {.use = kDdp}},
+    {KEY(ddp.broadcast_buffers), "broadcast rank 0's buffers (running means) before forward", {.use = kDdp}},
     {KEY(ddp.sync_batchnorm), "BatchNorm uses the batches of all ranks", {.use = kDdp}},
     {KEY(ddp.comm_hook),
      "how gradients are sent; fp16, bf16 and powersgd send less, but results change",
@@ -236,21 +218,13 @@ const std::vector<Key> kKeys = {
     {KEY(schedule.T_max), "epochs until eta_min; 0 = the run's epochs", {.min = 0, .use = kSchedule}},
     {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kSchedule}},
-    {KEY(schedule.total_steps),
-     "steps of the whole cycle; 0 = the run's steps",
-     {.min = 0, .use = kSchedule}},
-    {KEY(schedule.pct_start),
-     "the share of the cycle in which the rate rises",
-     {.min = 0, .max = 1, .use = kSchedule}},
-    {KEY(schedule.anneal_strategy),
-     "the shape of the curve",
-     {.choices = {"cos", "linear"}, .use = kSchedule}},
+    {KEY(schedule.total_steps), "steps of the cycle; 0 = the run's steps", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.pct_start), "share of the cycle with rising rate", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.anneal_strategy), "the curve's shape", {.choices = {"cos", "linear"}, .use = kSchedule}},
     {KEY(schedule.cycle_momentum), "momentum falls while the rate rises, and vice versa", {.use = kSchedule}},
     {KEY(schedule.base_momentum), "the lowest momentum", {.min = 0, .max = 1, .use = kSchedule}},
     {KEY(schedule.max_momentum), "the highest momentum", {.min = 0, .max = 1, .use = kSchedule}},
-    {KEY(schedule.div_factor),
-     "max_lr divided by the first rate",
-     {.min = 0, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.div_factor), "max_lr / the first rate", {.min = 0, .above_min = true, .use = kSchedule}},
     {KEY(schedule.final_div_factor),
      "the first rate divided by the last",
      {.min = 0, .above_min = true, .use = kSchedule}},
@@ -258,9 +232,7 @@ const std::vector<Key> kKeys = {
     {KEY(schedule.start_factor),
      "the first rate as a share of optim.lr",
      {.min = 0, .max = 1, .above_min = true, .use = kSchedule}},
-    {KEY(schedule.end_factor),
-     "the last rate as a share of optim.lr",
-     {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.end_factor), "the last rate divided by optim.lr", {.min = 0, .max = 1, .use = kSchedule}},
     {KEY(schedule.total_iters), "epochs from the first to the last rate", {.min = 1, .use = kSchedule}},
     {KEY(schedule.warmup_steps), "steps until the full rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.mode),
@@ -293,14 +265,12 @@ const std::vector<Key> kKeys = {
      {.choices = words_of<SameBits>(), .about = About::place}},
     {KEY(train.epochs), "passes over the training set", {.min = 1, .max = kMaxCount, .about = About::length}},
     {KEY(train.max_steps),
-     "stop after this many optimizer steps; 0 = no limit",
+     "maximum number of optimizer steps; 0 = no limit",
      {.min = 0, .about = About::length}},
     {KEY(train.max_seconds),
      "stop with a checkpoint after this many seconds; 0 = no limit",
      {.min = 0, .about = About::length}},
-    {KEY(train.precision),
-     "bf16 and fp16 give the results of Python's autocast",
-     {.choices = words_of<Precision>()}},
+    {KEY(train.precision), "bf16 and fp16 match Python's autocast", {.choices = words_of<Precision>()}},
     {KEY(train.layout),
      "channels_last is often faster for images, with the results of Python's channels_last; auto = measure "
      "both and use the faster one",
@@ -309,8 +279,7 @@ const std::vector<Key> kKeys = {
      "exact = libtorch's results, bit for bit; fast = on CPUs, lockstep's own kernels, which sum in a "
      "different order",
      {.choices = words_of<KernelChoice>()}},
-    {KEY(train.graph),
-     "each step launches one CUDA graph, with a fused optimizer; needs data.resident and a GPU"},
+    {KEY(train.graph), "each step is one CUDA graph, with a fused optimizer; needs data.resident and a GPU"},
     {KEY(train.tf32),
      "fp32 operations that a GPU computes in TF32; convolutions is Python's default",
      {.choices = words_of<Tf32>()}},
@@ -336,15 +305,10 @@ const std::vector<Key> kKeys = {
 
     {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
     {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = only by epochs", {.min = 0}},
-    {KEY(checkpoint.every_minutes),
-     "minutes between two checkpoints; 0 = only by epochs and steps",
-     {.min = 0}},
+    {KEY(checkpoint.every_minutes), "minutes between checkpoints; 0 = only by epochs and steps", {.min = 0}},
     {KEY(checkpoint.keep), "how many of the newest checkpoints to keep; 0 = all", {.min = 0}},
-    {KEY(checkpoint.best),
-     "also keep the checkpoint with the lowest evaluation loss, as checkpoints/best.pt"},
-    {KEY(checkpoint.before_deadline),
-     "how long before the job's time limit to stop with a checkpoint",
-     {.min = 0}},
+    {KEY(checkpoint.best), "also keep the checkpoint with the lowest evaluation loss as checkpoints/best.pt"},
+    {KEY(checkpoint.before_deadline), "how long before the job's end to stop with a checkpoint", {.min = 0}},
 };
 
 #undef KEY
@@ -432,10 +396,14 @@ std::vector<std::string> row_names(const Key& key) {
 }
 
 std::string expected(const Key& key) {
+  Settings settings;
+  return expected(key, key.field(settings));
+}
+
+std::string expected(const Key& key, SettingsField field) {
   if (!key.rules.table.empty())
     return "the path of a library (.so), or one of " + base::join(row_names(key), ", ");
-  Settings settings;
-  const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
+  const std::string text = std::visit(Expectation{key.rules}, field);
   return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
 }
 

@@ -59,7 +59,7 @@ int print_metrics(const Command& command, const std::string& checkpoint, bool js
   if (const auto actor = actor_of(setup)) return play(setup, *actor, *net, path, json);
   if (setup.data.eval->size() == 0)
     throw InputError("no sample is left for evaluation", "task.eval_fraction",
-                     "raise it, or name a file of samples: --set task.eval_file=FILE");
+                     "raise task.eval_fraction, or name a file of samples: --set task.eval_file=FILE");
   const auto metrics = evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
   if (setup.team->first()) print(*metrics, path, setup.data.eval->size(), json);
   setup.team->barrier();

@@ -199,15 +199,15 @@ bool CapturedStep::can_replay(int64_t number) {
   if (momenta == momenta_) return true;
   momenta_ = std::move(momenta);
   if (std::exchange(is_captured_, false))
-    log::info(
-        format("step {}: the momentum changed; the step is captured again when it stays constant", number));
+    log::info(format(
+        "step {}: the momentum changed; lockstep captures a new CUDA graph once it stays constant", number));
   return false;
 }
 
 void CapturedStep::capture(int64_t number) {
   parts_.graph.capture([this] { take_next(); });
   is_captured_ = true;
-  log::info(format("step {}: captured; from now on each step is one launch", number));
+  log::info(format("step {}: CUDA graph captured; later steps replay it", number));
 }
 
 void CapturedStep::take_next() {

@@ -88,8 +88,10 @@ void verify_sets(const DataArguments& asked) {
     if (is_there || asked.sets.size() == 1) bad += verify_set(set, asked.root);
   }
   if (bad > 0)
-    throw InputError(format("{} file{} missing or damaged", bad, bad == 1 ? " is" : "s are"), "",
-                     "run lockstep data fetch to download them");
+    throw InputError(format("{} missing or damaged", base::counted(bad, "file")), "",
+                     "run lockstep data fetch" +
+                         (asked.sets.size() == 1 ? " " + asked.sets[0].name : std::string()) +
+                         (asked.root.empty() ? "" : " --root " + asked.root));
 }
 
 void fetch_set(const KnownSet& set, const DataArguments& asked) {
@@ -121,7 +123,9 @@ int run_data(const std::vector<std::string>& args) {
   Options options(
       "data", "lists, fetches and verifies the known data sets",
       {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
-  options.positional("list|fetch|verify", action, "the action");
+  options.positional(
+      "list|fetch|verify", action,
+      "list the sets with sizes and sources, fetch missing files, or verify the files' SHA-256 digests");
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
   options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
@@ -129,7 +133,7 @@ int run_data(const std::vector<std::string>& args) {
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
-    throw InputError("--root needs a SET", "", "lockstep data " + action + " mnist --root DIR");
+    throw InputError("--root needs a SET", "", "run lockstep data " + action + " mnist --root DIR");
   if (action == "list") {
     list_sets(asked);
   } else if (action == "verify") {
@@ -137,8 +141,7 @@ int run_data(const std::vector<std::string>& args) {
   } else if (action == "fetch") {
     for (const auto& one : asked.sets) fetch_set(one, asked);
   } else {
-    throw InputError(format("unknown action '{}'", base::printable(action)), "",
-                     "lockstep data list, fetch or verify");
+    throw InputError(format("unknown action '{}'", base::printable(action)), "", "use list, fetch or verify");
   }
   return kDone;
 }
