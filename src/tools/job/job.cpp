@@ -665,7 +665,9 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
         "  check [EXERCISE]     lockstep check, on this node\n"
-        "  run PROGRAM          your own program on every rank\n");
+        "  run PROGRAM          your own program on every rank\n\n"
+        "further arguments go to that command or program:\n"
+        "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
   if (words[0] == "check") {  // it starts its own ranks, on this node
