@@ -391,7 +391,7 @@ std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& aske
   if (is_finished(path, asked.train)) return std::nullopt;
   const auto different = differences_as_begun(then, asked);
   if (different.empty()) return resumed(path, std::move(*lock));
-  log::info(format("{} has a different config ({}). To resume it anyway, pass --resume {}", path.string(),
+  log::info(format("{} has a different config: {}. To resume it anyway, pass --resume {}", path.string(),
                    base::join(different, ", "), path.string()));
   return std::nullopt;
 }
