@@ -254,7 +254,7 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("ignoring SIGUSR1: the time limit is shorter than --signal; another follows at 80 % of the time");
+      say("ignoring SIGUSR1, which Slurm sent early in this short job; another follows at 80 % of its time");
       return;
     }
     signals_.note(signal);
