@@ -178,15 +178,17 @@ class SlurmJob : public OwnJob {
     return std::max<int64_t>(0, limit - limit / 5 - seconds_in(fields, "RunTime"));
   }
 
-  int daemon_port() override {
-    return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
+  int daemon_port(const std::function<bool()>& is_over) override {
+    const auto config = ask_again({"scontrol", "show", "config"}, is_over).output;
+    return static_cast<int>(number_after(config, "SlurmdPort"));
   }
 
-  std::optional<bool> reaches(const Words& nodes) override {
-    return answer_of(ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
-                                format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()),
-                                "--ntasks-per-node=1", "--cpus-per-task=1", "--mpi=none",
-                                "--nodelist=" + base::join(nodes, ","), "true"}));
+  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>& is_over) override {
+    return answer_of(ask_again(
+        {"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
+         format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()), "--ntasks-per-node=1",
+         "--cpus-per-task=1", "--mpi=none", "--nodelist=" + base::join(nodes, ","), "true"},
+        is_over));
   }
 
   // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
@@ -396,9 +398,9 @@ class PbsJob : public OwnJob {
     return std::nullopt;
   }
 
-  int daemon_port() override { return 15003; }  // of pbs_mom
+  int daemon_port(const std::function<bool()>&) override { return 15003; }  // of pbs_mom
 
-  std::optional<bool> reaches(const Words& nodes) override {
+  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>&) override {
     return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
   }
 
