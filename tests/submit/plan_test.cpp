@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "lockstep/base/text.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -149,6 +150,18 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   EXPECT_EQ(impatient.update(), JobWatch::over);
   EXPECT_TRUE(impatient.is_lost());
   EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
+}
+
+TEST(JobWatch, IsAskedForInTimeAfterItsScriptsEnd) {
+  EXPECT_LT(WatchLimits().pause + std::chrono::seconds(20), WatchLimits().silent);
+  const test::TempFolder folder;
+  std::vector<JobWatch> watches;
+  for (int i = 0; i < 7; ++i) watches.emplace_back(std::to_string(i), folder.path() / std::to_string(i));
+  folder.write("5", "begin 5\nend 5 75 \n");
+  watches[5].update();
+  size_t first = 0;
+  for (const char* jobs : {"5 0 1", "5 2 3", "5 4 6", "5 0 1"})
+    EXPECT_EQ(base::join(next_jobs(watches, 3, first), " "), jobs);
 }
 
 TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
