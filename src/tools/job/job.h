@@ -213,7 +213,7 @@ class Signals {
   /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
   std::optional<std::chrono::steady_clock::time_point> own_warning = {};
   bool has_ignored_warning = false;
-  std::vector<pid_t> others = descendants();  ///< started by LOCKSTEP_SETUP; they run on
+  std::vector<pid_t> others = {};  ///< started by LOCKSTEP_SETUP; they run on
 
  private:
   base::Descriptor file_;

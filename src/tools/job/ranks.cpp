@@ -57,6 +57,7 @@ Signals::Signals() {
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   for (const int signal : kHeld) ::signal(signal, SIG_DFL);  // the script may ignore it
   file_ = base::Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  others = descendants();
 }
 
 void Signals::release() {
