@@ -63,8 +63,9 @@ TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
                 " / submit each run separately, with --set");
 }
 
-TEST_F(Planned, ASweepOfOneTaskIsNoArray) {
-  const auto one = plan({"run.seed=7"}, 1).request;
+TEST_F(Planned, ASweepOfOneTaskIsNoArrayOnPbs) {
+  EXPECT_EQ(plan({"run.seed=7"}, 1).request.sweep.size(), 1U) << "on Slurm it is one";
+  const auto one = plan({"run.seed=7"}, 1, scratch_.write("pbs.yaml", "scheduler: pbs\n")).request;
   EXPECT_TRUE(one.sweep.empty());
   EXPECT_EQ(one.sets, (std::vector<std::string>{"run.seed=7", "run.name=mine-seed7"}));
 }

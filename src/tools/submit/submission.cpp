@@ -138,7 +138,7 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
                      plan.site.path, "submit each run separately, with --set");
   if (!sweeps.empty()) plan.request.sweep = cluster::sweep_tasks(sweeps, run.name);
   for (const auto& task : plan.request.sweep) load(job, plan.site, task);
-  if (plan.request.sweep.size() == 1) {  // PBS has no array of one task
+  if (plan.request.sweep.size() == 1 && !plan.site.slurm()) {  // PBS has no array of one task
     plan.request.sets.insert(plan.request.sets.end(), plan.request.sweep[0].begin(),
                              plan.request.sweep[0].end());
     plan.request.sweep.clear();
