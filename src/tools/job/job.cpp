@@ -360,7 +360,8 @@ class Job {
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
     if (keeps_run_file_) return;
-    const auto fate = job_->is_slurm() ? Fate::ended : job_->fate(signals_.stop);
+    const bool may_restart = !job_->is_slurm() && signals_.stop.signal == SIGTERM;
+    const auto fate = may_restart ? job_->fate(signals_.stop) : Fate::ended;
     if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
 
