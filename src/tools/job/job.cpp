@@ -474,17 +474,18 @@ class Job {
             ": with train.as_world the job would have restarted the ranks (docs/how-to/elastic.md)");
       return false;
     }
+    // srun has the highest status of its ranks, and ends the others with SIGTERM
+    const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
+    const bool nothing_known = !has_trained_ && !was_killed && errors().empty();
     if (!only_ranks_were_lost(errors(), true)) return false;
     if (relaunches_ >= max_relaunches_) {
+      if (nothing_known) return false;
       say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
                  relaunches_ == 1 ? "" : "es"));
       return false;
     }
     const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
-    // srun has the highest status of its ranks, and ends the others with SIGTERM
-    const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
-    const bool nothing_known = !has_trained_ && !was_killed && lost.empty() && errors().empty();
-    if (nothing_known || !only_ranks_were_lost(errors(), !lost.empty())) return false;
+    if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
     if (signals_.stop.signal != 0 || is_enough(lost)) return false;
     leave_out(lost);
