@@ -2,15 +2,12 @@
 #include "tools/doctor/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "tools/doctor/rules.h"
 #include "tools/report/page.h"

@@ -6,21 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <future>
 #include <iterator>
 #include <sstream>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/output.h"

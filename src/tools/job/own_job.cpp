@@ -8,7 +8,6 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"

@@ -8,16 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"

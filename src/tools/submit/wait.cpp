@@ -1,10 +1,8 @@
 // lockstep submit --wait: follows a job's log and progress to its end.
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <list>
 #include <thread>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <ctime>
 #include <string_view>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
