@@ -475,9 +475,9 @@ class Job {
     const bool nothing_known = !has_trained_ && !was_killed && errors().empty();
     if (!only_ranks_were_lost(errors(), true)) return false;
     if (relaunches_ >= max_relaunches_) {
-      if (nothing_known) return false;
-      say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
-                 relaunches_ == 1 ? "" : "es"));
+      if (!nothing_known)
+        say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
+                   relaunches_ == 1 ? "" : "es"));
       return false;
     }
     const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));

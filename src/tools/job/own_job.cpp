@@ -32,9 +32,13 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
-// A log may be readable by others, and the values of variables are not. No regular expression: a value may be
-// long.
-std::string without_values(const std::string& line) {
+// A log may be readable by others, and the values of variables are not. The line has lost its quotes.
+std::string without_values(std::string line, const Environment& environment) {
+  for (const auto& [name, setting] : environment) {
+    const auto given = name + "=" + setting;
+    if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
+      line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
+  }
   static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
   std::string text;
   for (size_t at = 0; at < line.size();) {
@@ -154,7 +158,7 @@ class SlurmJob : public OwnJob {
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
     if (has_words) line.resize(line.size() - end.size());
-    line = without_values(line);
+    line = without_values(line, environment_);
     if (known.empty()) line = "sbatch " + cluster::quoted(line);
     if (has_words) line += " " + cluster::quoted(words);
     const auto task = get("SLURM_ARRAY_TASK_ID");
@@ -326,13 +330,7 @@ class PbsJob : public OwnJob {
     std::error_code none;  // words may be too long for a name, or in a closed folder
     while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
       script = std::min(words.find(' ', script), words.size() - 1) + 1;
-    auto line = words.substr(0, script);
-    for (const auto& [name, setting] : environment_) {
-      const auto given = name + "=" + setting;
-      if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
-        line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
-    }
-    line = without_values(line);
+    auto line = without_values(words.substr(0, script), environment_);
     if (script < words.size()) line += cluster::quoted(words.substr(script));
     return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
   }

@@ -113,7 +113,7 @@ class JobWatch {
   // Once it is over:
   int status() const { return status_; }                   ///< the run's own, or the script's
   const std::string& verdict() const { return verdict_; }  ///< the run's own
-  bool is_lost() const { return !record_.status; }         ///< it ended, or runs, without a record of its end
+  bool is_lost() const { return !record_.status; }         ///< no record of its end
 
  private:
   bool is_over() const;
