@@ -9,8 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"

@@ -1,12 +1,10 @@
 // lockstep site detect: proposes a site file.
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/scheduler.h"
 #include "tools/cluster/scheduler.h"
