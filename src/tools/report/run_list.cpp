@@ -1,5 +1,4 @@
 #include "tools/report/run_list.h"
-#include "lockstep/base/program.h"
 
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "tools/report/page.h"
 #include "trainer/config/keys.h"
