@@ -177,7 +177,7 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"submit x.yaml --chain 101", "--chain must be from 1 to 100 (got 101)"},
       {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep cannot be combined"},
       {"eval x.yaml", "pass --checkpoint PATH"},
-      {"predict x.yaml --input y.csv", "--checkpoint, --input / "},
+      {"predict x.yaml --input y.csv", "predict needs a checkpoint / --checkpoint / "},
       {"predict runs/a y.csv", "unexpected argument: 'y.csv'"}};
   for (const auto& [line, why] : rows) EXPECT_TRUE(has(refusal([&, line = line] { call(line); }), why));
 }

@@ -262,7 +262,9 @@ Extent extent_of(const std::string& path, bool header) {
   for (; lines.next(line); ++extent.lines) extent.bytes += static_cast<int64_t>(line.size()) + 1;
   if (extent.lines <= 0)
     throw InputError(extent.lines < 0 ? "the file is empty" : "the file has no rows of data", path,
-                     "fetch or copy the file again");
+                     header && extent.lines == 0
+                         ? "add rows below the header, or set task.header: false if the first line is data"
+                         : "add rows, or copy the file again");
   return extent;
 }
 

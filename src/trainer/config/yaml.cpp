@@ -33,8 +33,7 @@ void check_indentation(const std::string& text, const std::string& file) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line(text.data() + start, end - start);
-    const size_t word = line.find_first_not_of(" \t\r");
-    const size_t tab = line.substr(0, word).find('\t');
+    const size_t word = line.find_first_not_of(" \t\r"), tab = line.substr(0, word).find('\t');
     if (word < line.size() && tab < word && line[word] != '#')
       fail("the line is indented with a tab", place_at(text, start + tab, file),
            "indent with spaces: YAML does not allow tabs");

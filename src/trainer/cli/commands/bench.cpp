@@ -38,9 +38,7 @@ std::string take_part(std::vector<std::string>& args) {
 
 // It starts its own ranks: of those that a launcher started, the first is enough.
 int bench_alone(const bench::DpVsDdpBench& wanted) {
-  const auto self = launch::rank_by_environment(launch::current_environment());
-  if (self.rank > 0) return kDone;
-  bench::dp_vs_ddp(wanted);
+  if (launch::rank_by_environment(launch::current_environment()).rank <= 0) bench::dp_vs_ddp(wanted);
   return kDone;
 }
 

@@ -85,8 +85,10 @@ int run_predict(const std::vector<std::string>& args) {
   options.add("format", wanted.format, "csv|json", "the format (default: by the output's name, else csv)");
   if (!options.parse(args)) return kDone;
   wanted.checkpoint = saved.checkpoint();
-  if (wanted.checkpoint.empty() || wanted.input.empty())
-    throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
+  const bool lacks_checkpoint = wanted.checkpoint.empty();
+  if (lacks_checkpoint || wanted.input.empty())
+    throw InputError(lacks_checkpoint ? "predict needs a checkpoint" : "predict needs an input",
+                     lacks_checkpoint ? "--checkpoint" : "--input",
                      "run lockstep predict RUN_FOLDER --input FILE; see lockstep predict --help");
   auto command = saved.command("predict");
   command.must_match.emplace_back("--input", wanted.input);

@@ -54,8 +54,7 @@ int run_train(const std::vector<std::string>& args) {
                "write trace.json for Perfetto: the last 100 steps (or train.trace) of each rank");
   options.add(
       "provoke", fault, "FAULT",
-      "inject a fault, for practice: skipped-collective, different-shape, "
-      "different-order, "
+      "inject a fault, for practice: skipped-collective, different-shape, different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
   options.launcher(command.launcher);
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
@@ -65,6 +64,9 @@ int run_train(const std::vector<std::string>& args) {
   options.add("allocation", allocation, "BEGAN,CORES,GPUS,QUEUED",
               "start time, cores, GPUs and queue time of the batch job; lockstep job sets it");
   if (!options.parse(args)) return kDone;
+  if (!silence.empty() && base::parse_number(silence).value_or(0) < 1)
+    throw UsageError(format("--silence must be from 1 to 2147483647 (got {})", base::printable(silence)),
+                     "lockstep train", "use --silence 60");
   // `lockstep job` passes arguments, because a site may restrict the environment of ranks
   for (const auto& [name, value] : {std::pair{"LOCKSTEP_RUN_FILE", run_file},
                                     {"LOCKSTEP_ERRORS", errors},
