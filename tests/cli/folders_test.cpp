@@ -159,8 +159,8 @@ TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
 
 TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
-      {"bench", "missing argument BENCH / lockstep bench / see lockstep bench --help"},
-      {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
+      {"bench", "missing argument BENCHMARK / lockstep bench / see lockstep bench --help"},
+      {"bench overlpa", "unknown benchmark 'overlpa' / lockstep bench / did you mean overlap?"},
       {"model", "missing argument ACTION"},
       {"model chekc", "did you mean check?"},
       {"model check", "missing argument MODEL.pt2"},

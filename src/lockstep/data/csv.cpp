@@ -104,7 +104,7 @@ class Cells {
     if (lines.empty()) return;
     const auto count = lines.size();
     if (count > kMost) lines.resize(kMost), lines.push_back(format("and {} more", count - kMost));
-    throw InputError(format("cells without a number in {}: {}",
+    throw InputError(format("{} with cells without a number: {}",
                             base::counted(static_cast<long long>(count), "column"), base::join(lines, "; ")),
                      first_.empty() ? path : first_, hint());
   }
@@ -131,7 +131,7 @@ class Cells {
       if (endless > 0) parts.push_back(format("{} not finite", endless));
       for (const auto& text : some) examples.push_back(examples.size() < kExamples ? text : "...");
       if (texts > 0) parts.push_back(format("{} with text ({})", texts, base::join(examples, ", ")));
-      return base::printable(name, kLongestName) + ": " + base::join(parts, ", ");
+      return base::printable(name, kLongestName) + " has " + base::join(parts, ", ");
     }
   };
 

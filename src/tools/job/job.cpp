@@ -381,9 +381,9 @@ class Job {
     if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
-      say(is_stuck ? "stopped early without a step since the last restart: request more time"
-                   : format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(),
-                            max_restarts_));
+      say(is_stuck ? "stopped early, and no step has completed since the last restart: request more time"
+                   : format("stopped early after {} (LOCKSTEP_MAX_RESTARTS={})",
+                            base::counted(restarts(), "restart"), max_restarts_));
       return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
@@ -644,8 +644,8 @@ std::vector<std::string> settings_in(const std::string& text) {
   std::vector<std::string> settings, words;
   if (text.starts_with("@")) {
     if (!fs::exists(text.substr(1)))
-      throw InputError("the file of settings does not exist", "SET=" + text,
-                       "pass the file's path, relative to the folder of submission");
+      throw InputError("the settings file does not exist", "SET=" + text,
+                       "pass the file's path, relative to the submission directory");
     for (const auto& line : lines_of(text.substr(1)))
       if (!line.empty() && line[0] != '#') words.push_back(line);
   } else {

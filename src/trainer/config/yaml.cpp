@@ -52,7 +52,7 @@ void check_bytes(const std::string& text, const std::string& file) {
     // the parser takes it for the end of a line, but not for that of a comment
     if (byte == '\r' && text.substr(i + 1, 1) != "\n")
       fail("the file contains a carriage return without a line feed", place_at(text, i, file),
-           "save the file with Unix or Windows line ends");
+           "save the file with Unix or Windows line endings");
   }
   check_indentation(text, file);
 }
@@ -122,7 +122,7 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
     if (!documents.empty()) return copier.copy(documents[0]);
   } catch (const YAML::Exception& error) {
     fail("the file is not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},
-         "look for a missing colon, quote, bracket or a space after ':'");
+         "look for a missing colon, quote or bracket, or a missing space after ':'");
   }
   auto nothing = std::make_shared<YamlNode>();
   nothing->place = {file, 1, 1};

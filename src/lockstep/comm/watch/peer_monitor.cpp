@@ -174,7 +174,7 @@ std::unique_ptr<NodePage> create_page(c10d::Store& store, const std::string& key
     store.set(key, page->name());
     return page;
   } catch (const Error& error) {
-    log::warning(format("errors cannot name the ranks at fault: {}", error.what()));
+    log::warning(format("later errors will not name the ranks at fault: {}", error.what()));
     store.set(key, std::string("none"));
     return nullptr;
   }
@@ -316,7 +316,7 @@ Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the other nodes may not have noticed yet
   if (!is_any(found) && !silent.empty())
-    return finding(silent, Code::rank_lost, "no report from " + names_of(silent),
+    return finding(silent, Code::rank_lost, names_of(silent) + " did not respond (a node may be down)",
                    {.state = "sent no report"});
   return found;
 }
