@@ -205,7 +205,7 @@ int run_workshop(const Words& args) {
   Options options("workshop", "copies the course to a folder and prepares it for a class",
                   {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
                    "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
-  options.positional("ACTION [DIR...]", words, "the action and its arguments");
+  options.positional("ACTION [ARGUMENT...]", words, "the action and its arguments");
   options.flag("json", wishes.as_json, "for progress: print every exercise of every folder as JSON");
   options.add("wrong", wishes.wrong, "N", "for prove: try only the first N wrong answers");
   for (const auto& row : kWorkshopActions) options.note("actions", row.form, row.help);

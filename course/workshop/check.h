@@ -56,8 +56,8 @@ void print_overview(const Folder& folder);
 /// of all; "all done" where there is none.
 std::string next_words(const Folder& folder, const std::string& behind);
 
-/// Prints a line for each learner's folder: how many exercises are solved, begun, seen, and the last try; or
-/// every exercise, as JSON. Folders that cannot be read are named and skipped.
+/// Prints a line for each learner's folder: how many exercises are solved, started, seen, and the last try;
+/// or every exercise, as JSON. Folders that cannot be read are named and skipped.
 void print_class(const std::vector<std::string>& folders);
 void print_class_json(const std::vector<std::string>& folders);
 

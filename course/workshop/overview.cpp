@@ -29,7 +29,7 @@ struct Mark {
 // "read": solved after a look at the solution
 Mark mark_of(const ExerciseProgress& progress) {
   if (!progress.solved.empty()) return {progress.saw_solution ? "read" : "done", TextStyle::good};
-  return progress.tries > 0 ? Mark{"begun", TextStyle::bad} : Mark{"", TextStyle::plain};
+  return progress.tries > 0 ? Mark{"started", TextStyle::bad} : Mark{"", TextStyle::plain};
 }
 
 using Place = std::vector<Master>::const_iterator;
@@ -138,9 +138,9 @@ void print_class(const std::vector<std::string>& paths) {
   for (const auto& folder : readable_ones(paths)) rows.push_back(learner_of(folder));
   size_t width = 6;
   for (const auto& row : rows) width = std::max(width, row.folder.size());
-  output::line(format("{:<{}}  solved  begun  solutions seen  last try", "folder", width));
+  output::line(format("{:<{}}  solved  started  solutions seen  last try", "folder", width));
   for (const auto& row : rows)
-    output::line(format("{:<{}}  {:>6}  {:>5}  {:>14}  {}", row.folder, width,
+    output::line(format("{:<{}}  {:>6}  {:>7}  {:>14}  {}", row.folder, width,
                         format("{}/{}", row.solved, total), row.begun, row.seen,
                         row.last.empty() ? "-" : row.last));
 }

@@ -159,8 +159,8 @@ TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
 
 TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
-      {"bench", "missing argument BENCH / lockstep bench / see lockstep bench --help"},
-      {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
+      {"bench", "missing argument BENCHMARK / lockstep bench / see lockstep bench --help"},
+      {"bench overlpa", "unknown benchmark 'overlpa' / lockstep bench / did you mean overlap?"},
       {"model", "missing argument ACTION"},
       {"model chekc", "did you mean check?"},
       {"model check", "missing argument MODEL.pt2"},
@@ -177,7 +177,7 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"submit x.yaml --chain 101", "--chain must be from 1 to 100 (got 101)"},
       {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep cannot be combined"},
       {"eval x.yaml", "pass --checkpoint PATH"},
-      {"predict x.yaml --input y.csv", "--checkpoint, --input / "},
+      {"predict x.yaml --input y.csv", "predict needs a checkpoint / --checkpoint / "},
       {"predict runs/a y.csv", "unexpected argument: 'y.csv'"}};
   for (const auto& [line, why] : rows) EXPECT_TRUE(has(refusal([&, line = line] { call(line); }), why));
 }

@@ -67,7 +67,7 @@ def test_a_model_of_another_width_is_refused_at_the_start(classes_config, lockst
     wide = torch.nn.Sequential(torch.nn.Linear(4, CLASSES))
     torch.jit.script(wide).save(str(tmp_path / "wide.pt"))
     result = run(lockstep, "train", classes_config, *sets(model__name="torchscript", model__path=tmp_path / "wide.pt"), cwd=tmp_path)
-    assert result.returncode == 2 and "does not take the task's samples" in result.stderr, result.output
+    assert result.returncode == 2 and "does not accept the task's samples" in result.stderr, result.output
     assert not (tmp_path / "runs").exists()
 
 

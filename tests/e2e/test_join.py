@@ -173,7 +173,7 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
     assert len(places) > 2 and places[-1].startswith("MPI_Finalize"), passed
     for place, words, limit in ((places[0], "rank 1 did not join the group", {"LOCKSTEP_JOIN_TIMEOUT": 3}),
                                 (places[-2], "rank 1 did not reach the end of the job", {"LOCKSTEP_LEAVE_TIMEOUT": 1}),
-                                (places[-1], "MPI_Finalize did not end", {"LOCKSTEP_LEAVE_TIMEOUT": 1})):
+                                (places[-1], "MPI_Finalize did not return", {"LOCKSTEP_LEAVE_TIMEOUT": 1})):
         result = mpirun(2, lockstep, "whoami", env={**env, **limit, "STOP_AT": place})
         assert result.returncode != 0
         assert words in result.stderr, f"{place}: {result.output}"

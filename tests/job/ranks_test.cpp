@@ -135,7 +135,7 @@ TEST_F(MemoryOf, AJobIsReadFromVersion1) {
 TEST_F(MemoryOf, AJobWithoutAGroupIsTheNodes) {
   write("proc/vmstat", "nr_free_pages 7\noom_kill 3\n");
   EXPECT_EQ(kills("/job_8", "0::/system.slice\n"),
-            "3 the kernel killed a process on this node, which may belong to another job (a guess)");
+            "3 the kernel killed a process on this node; the process may belong to another job (a guess)");
   write("sys/fs/cgroup/slurm/job_8/memory.events", "oom_kill 0\n");
   EXPECT_EQ(kills("/job_8", "0::/slurm/job_8\n"), "0 ");
 }

@@ -12,8 +12,7 @@ namespace lockstep::base {
 
 inline constexpr const char* kMoreMemory =
     "request more memory per node, or start fewer ranks on it; if a file is named, check that it is the "
-    "right "
-    "one";
+    "right one";
 
 inline constexpr const char* kMoreGpuMemory =
     "set a smaller data.batch_size (with train.accumulate for the same samples per step), "

@@ -175,8 +175,7 @@ void set_plain_signals(posix_spawnattr_t& attributes, const Program& program) {
 std::vector<std::string> environment_of(const Program& program) {
   auto result = program.settings;
   for (char** entry = environ; *entry; ++entry) {
-    const std::string text = *entry;
-    const std::string name = text.substr(0, text.find('=') + 1);
+    const std::string text = *entry, name = text.substr(0, text.find('=') + 1);
     const auto is_same = [&](const std::string& setting) {
       return !name.empty() && setting.starts_with(name);
     };

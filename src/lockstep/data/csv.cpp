@@ -104,7 +104,7 @@ class Cells {
     if (lines.empty()) return;
     const auto count = lines.size();
     if (count > kMost) lines.resize(kMost), lines.push_back(format("and {} more", count - kMost));
-    throw InputError(format("cells without a number in {}: {}",
+    throw InputError(format("{} with cells without a number: {}",
                             base::counted(static_cast<long long>(count), "column"), base::join(lines, "; ")),
                      first_.empty() ? path : first_, hint());
   }
@@ -131,7 +131,7 @@ class Cells {
       if (endless > 0) parts.push_back(format("{} not finite", endless));
       for (const auto& text : some) examples.push_back(examples.size() < kExamples ? text : "...");
       if (texts > 0) parts.push_back(format("{} with text ({})", texts, base::join(examples, ", ")));
-      return base::printable(name, kLongestName) + ": " + base::join(parts, ", ");
+      return base::printable(name, kLongestName) + " has " + base::join(parts, ", ");
     }
   };
 
@@ -262,7 +262,9 @@ Extent extent_of(const std::string& path, bool header) {
   for (; lines.next(line); ++extent.lines) extent.bytes += static_cast<int64_t>(line.size()) + 1;
   if (extent.lines <= 0)
     throw InputError(extent.lines < 0 ? "the file is empty" : "the file has no rows of data", path,
-                     "fetch or copy the file again");
+                     header && extent.lines == 0
+                         ? "add rows below the header, or set task.header: false if the first line is data"
+                         : "add rows, or copy the file again");
   return extent;
 }
 

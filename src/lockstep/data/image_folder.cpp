@@ -25,8 +25,7 @@ namespace {
 
 // Planes of floats from rows of bytes, mirrored left to right if `flipped`.
 void lay_out(const Pixels& image, bool flipped, const float* table, float* out) {
-  const int64_t step = flipped ? -3 : 3;
-  const int64_t start = flipped ? 3 * (image.width - 1) : 0;
+  const int64_t step = flipped ? -3 : 3, start = flipped ? 3 * (image.width - 1) : 0;
   for (int64_t c = 0; c < 3; ++c, table += 256) {
     for (int64_t y = 0; y < image.height; ++y) {
       const uint8_t* in = image.row(y) + start + c;

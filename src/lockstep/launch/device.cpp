@@ -183,7 +183,7 @@ DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const E
     return choose_device(job, options.device, options.device == "cpu" ? GpuCount{} : count_gpus(environment),
                          own);
   if (options.device == "cuda")
-    throw InputError(reason + ", which sums on CPUs, and launch.device is cuda", "launch.device",
+    throw InputError(reason + ", which sums on CPUs, but launch.device is cuda", "launch.device",
                      "leave launch.backend and launch.allreduce at auto, or set launch.device to cpu");
   const GpuCount visible = count_gpus(environment);
   DeviceChoice choice{"cpu", -1, reason + ", which sums on CPUs"};

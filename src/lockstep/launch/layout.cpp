@@ -70,7 +70,7 @@ std::string warning_for(const ReportedPlace& reported, const Place& place) {
                   *reported.local_rank, place.local_world, place.local_rank);
   }
   if (reported.local_world.value_or(place.local_world) != place.local_world) {
-    return format("the launcher set {} ranks for its node, but there are {}", *reported.local_world,
+    return format("the launcher reported {} ranks on this node, but there are {}", *reported.local_world,
                   place.local_world);
   }
   return "";

@@ -12,9 +12,10 @@ namespace {
 constexpr size_t kLongestQuote = 80;
 
 [[noreturn]] void refuse(const Environment& environment, const char* name, const std::string& wanted) {
-  throw InputError(format("{} is not {}", quote(environment, name), wanted),
-                   format("environment variable {}", name),
-                   format("correct or unset {}, or choose another --launcher", name));
+  throw InputError(
+      format("{} is not {}", quote(environment, name), wanted), format("environment variable {}", name),
+      format("correct or unset {}{}", name,
+             std::string_view(name).starts_with("LOCKSTEP_") ? "" : ", or choose another --launcher"));
 }
 
 }  // namespace

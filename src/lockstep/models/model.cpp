@@ -13,20 +13,26 @@
 namespace lockstep {
 namespace {
 
-void check_fit(const std::string& name, const ModelRow& row, const ModelRequest& wanted) {
-  if (row.input_shape.empty()) return;
-  if (row.input_shape == wanted.input_shape && row.classes == wanted.classes) return;
-  throw InputError(format("the model {} maps {} to {} classes, but the data has {} and {} classes", name,
-                          c10::str(at::IntArrayRef(row.input_shape)), row.classes,
-                          c10::str(at::IntArrayRef(wanted.input_shape)), wanted.classes),
-                   "model.name", "use mlp or a torchscript model");
-}
-
-std::string names_where(bool (*can)(const ModelRow&)) {
+template <class Can>
+std::string names_where(Can can) {
   std::vector<std::string> names;
   for (const auto* row : base::rows_of("model"))
     if (can(std::any_cast<const ModelRow&>(row->typed))) names.push_back(row->name);
   return base::join(names, " or ");
+}
+
+void check_fit(const std::string& name, const ModelRow& row, const ModelRequest& wanted) {
+  const auto fits = [&](const ModelRow& one) {
+    return one.input_shape == wanted.input_shape && one.classes == wanted.classes;
+  };
+  if (row.input_shape.empty() || fits(row)) return;
+  const auto fitting = names_where(fits);
+  throw InputError(
+      format("the model {} maps {} to {} classes, but the data has {} and {} classes", name,
+             c10::str(at::IntArrayRef(row.input_shape)), row.classes,
+             c10::str(at::IntArrayRef(wanted.input_shape)), wanted.classes),
+      "model.name",
+      format("use {}mlp, or an exported or torchscript model", fitting.empty() ? "" : fitting + ", "));
 }
 
 bool can_split(const ModelRow& row) {

@@ -60,7 +60,7 @@ constexpr const char* kKey = "model.devices";
 int64_t channels_of(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[1] >= 4 && shape[2] >= 4) return shape[0];
   throw InputError("the model two_stage takes images of 4 x 4 pixels or more", "model.name",
-                   "use mlp or a torchscript model");
+                   "use mlp, or an exported or torchscript model");
 }
 
 // A CPU is cut into as many logical devices as there are stages.

@@ -33,8 +33,7 @@ Mesh::Mesh(const Team& all, MeshShape shape,
            const std::function<Team(int part, const std::string& name)>& split)
     : Mesh(all) {
   shape_ = fitted(shape, all.world());
-  const int column = all.rank() % shape_.tensor;
-  const int row = all.rank() / shape_.tensor % shape_.data;
+  const int column = all.rank() % shape_.tensor, row = all.rank() / shape_.tensor % shape_.data;
   const int stage = all.rank() / (shape_.tensor * shape_.data);
   const auto line = [&](int size, int which, const char* name) {
     if (size == all.world()) return all;

@@ -124,8 +124,7 @@ struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> 
     const auto group = context->saved_data["group"].toCustomClass<c10d::ProcessGroup>();
     const double count = context->saved_data["count"].toDouble();
     const auto type = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor dy = gradients[0].to(type);
-    const at::Tensor centred = input - per_channel(mean.to(type), input);
+    const at::Tensor dy = gradients[0].to(type), centred = input - per_channel(mean.to(type), input);
     const auto dims = all_but_channels(input);
     const at::Tensor own_dy = dy.sum(dims).to(at::kDouble),
                      own_dy_x = (dy * centred).sum(dims).to(at::kDouble);

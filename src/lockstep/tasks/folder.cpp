@@ -60,13 +60,13 @@ std::string named(const std::vector<data::Damage>& damaged) {
 void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const bool skip = settings.task.damaged == "skip";
   const auto start = std::chrono::steady_clock::now();
-  const auto all = images.files.size();
+  const auto all = base::counted(static_cast<long long>(images.files.size()), "image");
   const auto damaged = data::remove_damaged(images, /*all_pixels=*/skip);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  log::info(format("{} {} images in {} ({:.1f} s)", skip ? "decoded" : "checked", all,
+  log::info(format("{} {} in {} ({:.1f} s)", skip ? "decoded" : "checked", all,
                    base::printable(images.root, 4096), took.count()));
   if (damaged.empty()) return;
-  const auto count = format("{} of {} images cannot be read", damaged.size(), all);
+  const auto count = format("{} of {} cannot be read", damaged.size(), all);
   if (!skip) throw InputError(count, named(damaged), "fix or remove these files, or set task.damaged: skip");
   log::warning(format("{}, and are left out: {}", count, named(damaged)));
 }

@@ -50,23 +50,23 @@ int64_t assigned_cores(const Site& site, const Resources& given) {
 
 struct Limit {
   bool is_exceeded;
-  std::string what, hint;
+  std::string what, hint, where = {};  // where: the site's file if empty
 };
 
-void check(const std::vector<Limit>& limits, const std::string& where) {
+void check(const std::vector<Limit>& limits, const std::string& site) {
   for (const auto& limit : limits)
-    if (limit.is_exceeded) throw InputError(limit.what, where, limit.hint);
+    if (limit.is_exceeded) throw InputError(limit.what, limit.where.empty() ? site : limit.where, limit.hint);
 }
 
 Limit range(const char* option, int64_t value, int64_t least) {
   return {value < least || value > kMost,
           format("{} must be from {} to {} (got {})", option, least, kMost, value),
-          format("use {} {}", option, std::max<int64_t>(1, least))};
+          format("use {} {}", option, std::max<int64_t>(1, least)), option};
 }
 
 Limit most(const char* option, int64_t value, int64_t most) {
   return {most > 0 && value > most, format("{} {}: the site allows at most {}", option, value, most),
-          format("use {} or less, or another --queue", most)};
+          format("use at most {}, or another --queue", most)};
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ Resources resources(const Site& site, const JobRequest& request) {
          range("--cpus-per-rank", request.cores_per_rank, 0),
          {given.time < std::chrono::minutes(1),
           format("--time needs a duration of at least 1m (got {})", base::printable(request.time)),
-          "use --time 30m, --time 2h or --time 1h30m"},
+          "use --time 30m, --time 2h or --time 1h30m", "--time"},
          {queue.max_time.count() > 0 && given.time > queue.max_time,
           format("--time {}: the site allows at most {}", base::printable(request.time),
                  config::duration_text(queue.max_time)),
@@ -119,7 +119,7 @@ Resources resources(const Site& site, const JobRequest& request) {
   check(
       {{has_cores_of_gpus(given) && !takes_whole_nodes(site, given) && needed > assigned,
         format("{} need more than the {} cores of {} GPUs", asked, assigned, given.gpus),
-        format("use {} cores per GPU or less", queue.cores_per_gpu)},
+        format("use at most {} cores per GPU", queue.cores_per_gpu)},
        {whole > 0 && given.cores > whole, format("{}: the nodes have {} cores", asked, whole),
         "lower --ranks-per-node or --cpus-per-rank"},
        // totals do not say how the job is spread over its nodes

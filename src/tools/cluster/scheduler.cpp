@@ -324,7 +324,7 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
                               "configuration source", "nknown host"})
       if (contains(output, words))  // as Slurm or PBS says that its controller is down
         throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "submit on a login node, or try again in some minutes");
+                    "submit on a login node, or try again in a few minutes");
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

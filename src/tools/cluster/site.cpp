@@ -71,8 +71,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {FIELD(Site, threads_per_core),
      "CPUs that the scheduler counts per core: 2 if it counts hardware threads; 0 = the job detects it"},
     {FIELD(Site, directives),
-     "directives for every job, without `#PBS` or `#SBATCH`; do not rename the log, which `--wait` "
-     "reads"},
+     "directives for every job, without `#PBS` or `#SBATCH`; do not rename the log, which `--wait` reads"},
     {FIELD(Site, modules), "modules that a job loads, in this order"},
     {FIELD(Site, start),
      "what starts the ranks; empty = the job chooses",

@@ -39,8 +39,6 @@ constexpr std::chrono::milliseconds kNameService{5'000};
 constexpr size_t kSharedProbe = 1 << 20;   // bytes in /dev/shm
 constexpr long long kNoLimit = 1LL << 60;  // control groups version 1 report a number near 2^63
 
-// --- environment and versions ---
-
 // Variables of launchers, schedulers and libraries. No other variable leaves the process.
 constexpr std::string_view kPrefixes[] = {
     "SLURM",      "PBS_",         "OMPI_",  "PMI_",    "PMIX_",     "PALS_",  "FLUX_",  "LSB_",
@@ -68,8 +66,6 @@ void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
   if (::uname(&system) == 0) facts.versions["kernel"] = system.release;
 }
 
-// --- cores ---
-
 // With the other hardware threads of each core: two ranks on one core slow each other down.
 std::string whole_cores(const std::string& mask) {
   std::set<std::string> siblings;
@@ -92,8 +88,6 @@ void collect_cores(RankFacts& facts, const DoctorSettings&) {
     cores.quota_file = quota->because;
   }
 }
-
-// --- memory ---
 
 long long meminfo(const char* name) {
   const auto value = base::number_in(base::field("/proc/meminfo", std::string(name) + ":"));
@@ -138,8 +132,6 @@ void collect_memory(RankFacts& facts, const DoctorSettings&) {
   collect_group(facts.memory);
   collect_shm(facts.memory);
 }
-
-// --- limits, container, signals, host name ---
 
 Limit limit_of(__rlimit_resource resource) {
   rlimit limit{};
@@ -202,8 +194,6 @@ void collect_host(RankFacts& facts, const DoctorSettings&) {
       facts.host_addresses.emplace_back(text);
   }
 }
-
-// --- GPUs and libtorch ---
 
 template <class Function>
 Function* driver_function(const char* name) {

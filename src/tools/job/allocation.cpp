@@ -37,9 +37,10 @@ void add_warnings(const Allocation& given, Layout& layout) {
         format("{} ranks share {} of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
                layout.ranks_per_node, base::counted(layout.cores_per_node, "core")));
   else if (2 * used <= all)
-    layout.warnings.push_back(format(
-        "{} of {} use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and LOCKSTEP_CPUS_PER_RANK",
-        base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
+    layout.warnings.push_back(
+        format("{} with {} each use {} of the job's {} cores; to use more, set LOCKSTEP_RANKS_PER_NODE or "
+               "LOCKSTEP_CPUS_PER_RANK",
+               base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
 }
 
 // "0,1" as in CUDA_VISIBLE_DEVICES

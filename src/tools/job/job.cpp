@@ -98,9 +98,7 @@ class Job {
     if (command == "train") return recorded([&] { return train(words); });
     if (command == "eval") return eval(words);
     if (command == "bench") return bench(words);
-    if (command == "run") return own_program(words);
-    throw InputError(format("unknown action '{}'", base::printable(command)), "lockstep job",
-                     "use train, eval, bench, check or run");
+    return own_program(words);
   }
 
  private:
@@ -383,9 +381,9 @@ class Job {
     if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
-      say(is_stuck ? "stopped early without a step since the last restart: request more time"
-                   : format("stopped early after {} restarts (LOCKSTEP_MAX_RESTARTS={})", restarts(),
-                            max_restarts_));
+      say(is_stuck ? "stopped early, and no step has completed since the last restart: request more time"
+                   : format("stopped early after {} (LOCKSTEP_MAX_RESTARTS={})",
+                            base::counted(restarts(), "restart"), max_restarts_));
       return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
@@ -646,8 +644,8 @@ std::vector<std::string> settings_in(const std::string& text) {
   std::vector<std::string> settings, words;
   if (text.starts_with("@")) {
     if (!fs::exists(text.substr(1)))
-      throw InputError("the file of settings does not exist", "SET=" + text,
-                       "pass the file's path, relative to the folder of submission");
+      throw InputError("the settings file does not exist", "SET=" + text,
+                       "pass the file's path, relative to the submission directory");
     for (const auto& line : lines_of(text.substr(1)))
       if (!line.empty() && line[0] != '#') words.push_back(line);
   } else {
@@ -662,7 +660,8 @@ std::vector<std::string> settings_in(const std::string& text) {
 
 int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts what a launcher leaves
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+  const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (words.empty() || is_help(words[0]) || (words.size() > 1 && is_help(words[1]) && words[0] != "check")) {
     output::print(
         "lockstep job: runs in a job script: starts ranks, forwards signals, restarts\n\n"
         "usage: lockstep job ACTION [arguments]\n\n"
@@ -676,6 +675,9 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
+  if (const Words all = {"train", "eval", "bench", "check", "run"}; std::ranges::count(all, words[0]) == 0)
+    throw InputError(format("unknown action '{}'", base::printable(words[0])), "lockstep job",
+                     "use train, eval, bench, check or run");
   if (words[0] == "check") {  // it starts its own ranks, on this node
     std::vector<char*> command = {const_cast<char*>(program.c_str())};
     for (const auto& word : words) command.push_back(const_cast<char*>(word.c_str()));

@@ -370,15 +370,15 @@ class PbsJob : public OwnJob {
   std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
     if (record_.empty()) record_ = record(id(), true);
     if (record_.empty()) {
-      log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
+      log::warning("qstat -f returned nothing, so this job cannot be resubmitted with the same resources");
       return std::nullopt;
     }
     // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
     const auto fields = array.empty() ? record_ : record(array, true);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
-      log::warning(format("{}, so this task is not resubmitted",
-                          fields.empty() ? "qstat -f did not describe the array, which may have a limit"
+      log::warning(format("{}: this task is not resubmitted",
+                          fields.empty() ? "qstat -f returned nothing, so the array's limit is unknown"
                                          : "the array limits how many of its tasks run at once"));
       return std::nullopt;
     }

@@ -127,7 +127,7 @@ void Signals::note(int signal) {
 void end_leftovers(const Signals& signals) {
   const auto until = Clock::now() + 5s;
   auto left = descendants(signals.others);
-  if (!left.empty()) say(format("sending SIGKILL to processes that the launcher left: {}", left.size()));
+  if (!left.empty()) say(format("killing the processes that the launcher left behind ({})", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
@@ -153,7 +153,7 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
-             "the kernel killed a process on this node, which may belong to another job", true};
+             "the kernel killed a process on this node; the process may belong to another job", true};
   return kills;
 }
 

@@ -54,7 +54,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   }
   if (failed)
     throw InputError("the folder cannot be read: " + failed.message(), folder.string(),
-                     "pass the folder that holds the runs, like runs");
+                     "pass the folder that holds the runs (run.dir)");
   return found;
 }
 
@@ -291,7 +291,7 @@ RunList list_runs(const fs::path& folder) {
   if (!fs::is_directory(folder, failed))
     throw InputError(
         "no such folder", folder.string(),
-        base::did_you_mean_file(folder.string()) + "pass the folder that holds the runs, like runs");
+        base::did_you_mean_file(folder.string()) + "pass the folder that holds the runs (run.dir)");
   if (fs::exists(folder / "status.json", failed)) return list_runs(std::vector{folder});
   return list_runs(folders_in(folder));
 }

@@ -136,7 +136,15 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
     throw InputError(format("the site {} has no job arrays, which --sweep needs", plan.site.name),
                      plan.site.path, "submit each run separately, with --set");
   if (!sweeps.empty()) plan.request.sweep = cluster::sweep_tasks(sweeps, run.name);
-  for (const auto& task : plan.request.sweep) load(job, plan.site, task);
+  for (const auto& task : plan.request.sweep) {
+    try {
+      load(job, plan.site, task);
+    } catch (const InputError& error) {
+      const auto& where = error.where();
+      throw InputError(error.what(), where.starts_with("--set ") ? "--sweep" + where.substr(5) : where,
+                       error.hint());
+    }
+  }
   if (plan.request.sweep.size() == 1 && !plan.site.slurm()) {  // PBS has no array of one task
     plan.request.sets.insert(plan.request.sets.end(), plan.request.sweep[0].begin(),
                              plan.request.sweep[0].end());
@@ -179,7 +187,7 @@ std::string how_to_follow(const Submission& submission) {
   for (const auto& job : submission.jobs) cancel.push_back(cluster::cancel_command(scheduler, job.id));
   const auto all = submission.sweep ? cluster::array_of(first) : first;
   return format(
-      "log file: {}\nto see its state, run: {}\nto compare results, run: lockstep runs\n"
+      "log file: {}\nto see the job's state, run: {}\nto compare results, run: lockstep runs\n"
       "to stop with a checkpoint, run: lockstep stop RUN_FOLDER\nto cancel, run: {}",
       cluster::log_of(scheduler, submission.name, first), cluster::show_command(scheduler, all),
       submission.sweep ? cluster::cancel_command(scheduler, all) : base::join(cancel, "; "));

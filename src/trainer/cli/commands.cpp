@@ -21,7 +21,7 @@
   X(predict, "predicts classes and probabilities of new samples")                \
   X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
   X(status, "shows whether a run is running, done, failed or stopped")           \
-  X(stop, "stops a run with a checkpoint, and prevents restarts")                \
+  X(stop, "stops a run after a checkpoint, and prevents restarts")               \
   X(checkpoint, "asks a run to write a checkpoint now and continue")             \
   X(runs, "compares all runs in a folder: states, metrics, settings")            \
   X(report, "writes a self-contained HTML page about one run or several")        \
@@ -57,7 +57,8 @@ bool joins_job(const std::string& command) {
 }
 
 void add_job_options(Options& options, cluster::JobRequest& job) {
-  options.add("site", job.site, "SITE", "a site by name (lockstep site list), or the path of its file");
+  options.add("site", job.site, "SITE",
+              "a site (lockstep site list) or the path of its file (default: the scheduler's generic site)");
   options.add("nodes", job.nodes, "N", "nodes of the job (default 1)");
   options.add("gpus-per-node", job.gpus_per_node, "N",
               "GPUs on each node (default: all that the site's nodes have)");
@@ -92,7 +93,7 @@ int print_group(const CommandGroup& group) {
   std::vector<std::string> names;
   for (const auto& member : group.members) names.push_back(member.name);
   throw UsageError(format("unknown {} '{}'", group.kind, base::printable(name)), "lockstep " + group.name,
-                   base::did_you_mean(name, names, "choose " + base::join(names, ", ")));
+                   base::did_you_mean(name, names, "choose one of " + base::join(names, ", ")));
 }
 
 }  // namespace

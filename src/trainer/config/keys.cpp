@@ -317,7 +317,7 @@ std::string range_text(const Rules& rules) {
   const bool low = std::isfinite(rules.min), high = std::isfinite(rules.max);
   if (low && high && !rules.above_min && !rules.below_max)
     return format(" from {} to {}", rules.min, rules.max);
-  std::string text = low ? format(" {} {}", rules.above_min ? "above" : "of at least", rules.min) : "";
+  std::string text = low ? format("{} {}", rules.above_min ? " above" : ", at least", rules.min) : "";
   if (high) text += format("{} {} {}", low ? " and" : "", rules.below_max ? "below" : "at most", rules.max);
   return text;
 }

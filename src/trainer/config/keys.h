@@ -81,7 +81,7 @@ std::string text_of(const Key& key, const Settings& settings);
 /// The rows that the key may name: the default first, then by name.
 std::vector<std::string> row_names(const Key& key);
 
-/// What a value must be, in words: "an integer of at least 1".
+/// What a value must be, in words: "an integer, at least 1".
 std::string expected(const Key& key);
 std::string expected(const Key& key, SettingsField field);
 

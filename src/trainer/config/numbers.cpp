@@ -66,8 +66,7 @@ std::optional<double> duration_parts(const std::string& text) {
 }  // namespace
 
 std::optional<int64_t> parse_int(const std::string& text) {
-  const std::string plain = without_plus(text);
-  const std::string digits = plain.starts_with("-") ? plain.substr(1) : plain;
+  const std::string plain = without_plus(text), digits = plain.starts_with("-") ? plain.substr(1) : plain;
   if (!all_digits(digits) || (digits.size() > 1 && digits[0] == '0')) return std::nullopt;
   return whole_text<int64_t>(plain);
 }

@@ -33,8 +33,7 @@ void check_indentation(const std::string& text, const std::string& file) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line(text.data() + start, end - start);
-    const size_t word = line.find_first_not_of(" \t\r");
-    const size_t tab = line.substr(0, word).find('\t');
+    const size_t word = line.find_first_not_of(" \t\r"), tab = line.substr(0, word).find('\t');
     if (word < line.size() && tab < word && line[word] != '#')
       fail("the line is indented with a tab", place_at(text, start + tab, file),
            "indent with spaces: YAML does not allow tabs");
@@ -53,7 +52,7 @@ void check_bytes(const std::string& text, const std::string& file) {
     // the parser takes it for the end of a line, but not for that of a comment
     if (byte == '\r' && text.substr(i + 1, 1) != "\n")
       fail("the file contains a carriage return without a line feed", place_at(text, i, file),
-           "save the file with Unix or Windows line ends");
+           "save the file with Unix or Windows line endings");
   }
   check_indentation(text, file);
 }
@@ -123,7 +122,7 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
     if (!documents.empty()) return copier.copy(documents[0]);
   } catch (const YAML::Exception& error) {
     fail("the file is not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},
-         "look for a missing colon, quote, bracket or a space after ':'");
+         "look for a missing colon, quote or bracket, or a missing space after ':'");
   }
   auto nothing = std::make_shared<YamlNode>();
   nothing->place = {file, 1, 1};

@@ -60,7 +60,7 @@ std::string device_kind(const Team& team) {
 
 // What the bits depend on besides the machine.
 std::vector<checkpoint::Fact> facts_of(const Team& team) {
-  return {{"threads", std::to_string(at::get_num_threads()), "computed with threads per rank:"},
+  return {{"threads", std::to_string(at::get_num_threads()), "computed with a thread count of"},
           {"device", device_kind(team), "computed on"},
           {"sums", order_of_sums(team), "summed in the order of"}};
 }
@@ -75,7 +75,7 @@ void compare_bits(const Setup& setup, const Tree& checkpoint) {
     refuse("the checkpoint was not written by lockstep, so exact resume is impossible", "start a new run");
   if (!extras) return;
   const auto world = other_world(setup, *extras);
-  if (required && !world.empty()) refuse(world, "start that many ranks, or set train.as_world");
+  if (required && !world.empty()) refuse(world, "start as many ranks as before, or set train.as_world");
   auto facts = checkpoint::machine_facts();
   if (world.empty()) std::ranges::copy(facts_of(*setup.team), std::back_inserter(facts));
   const auto unlike = checkpoint::differences(*extras, facts, unrecorded);

@@ -88,7 +88,7 @@ Json facts_of(const Setup& setup, const Learner& learner, const Size& whole, dou
       {"mode", word_of(s.train.mode)},
       {"layout", word_of(s.train.layout)},
       {"steps_per_epoch", learner.rounds.steps_per_epoch},
-      {"samples_per_step", s.data.batch_size * s.train.accumulate * setup.mesh->data().world()},
+      {"samples_per_step", learner.rounds.step_samples},
       {"steps", learner.rounds.total_steps},
       {"step_seconds", step_seconds},
       {"seconds", step_seconds * static_cast<double>(learner.rounds.total_steps)},

@@ -46,8 +46,8 @@ std::string norm_drift(const Team& team, const torch::nn::Module& module) {
   const auto high = all.select(1, worst).argmax().item<int64_t>();
   const auto in_job = [&](int64_t rank) { return comm::rank_in_job(team.group(), static_cast<int>(rank)); };
   return format(
-      "batch normalization is not synchronized: {} is {:.4f} on rank {}, {:.4f} on rank {}; rank 0's are "
-      "saved\n  hint: set ddp.sync_batchnorm: true if the batch of a rank is small",
+      "batch normalization is not synchronized: {} is {:.4f} on rank {}, {:.4f} on rank {}; checkpoints hold "
+      "rank 0's values\n  hint: set ddp.sync_batchnorm: true if the batch of a rank is small",
       own.names[static_cast<size_t>(worst)], all[low][worst].item<double>(), in_job(low),
       all[high][worst].item<double>(), in_job(high));
 }
@@ -163,7 +163,7 @@ void Trainer::warn_of_untrained() {
   const auto count = names.size();
   if (count == 0) return;
   if (count > kNamed) names.resize(kNamed), names.emplace_back("...");
-  log::warning(format("{} had only zero gradients so far: {}",
+  log::warning(format("{} with only zero gradients so far: {}",
                       base::counted(static_cast<int64_t>(count), "parameter"), base::join(names, ", ")));
 }
 

@@ -164,7 +164,7 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
       {settings.optim.sharded, "optim.sharded is set"},
       {supplies.tracer != nullptr, "the trace shows buckets"},
       {supplies.known_loss == KnownLoss::none, "the task has its own loss"},
-      {!is_all_dense(net) || !net.buffers().empty(), "the model has other layers than dense ones"},
+      {!is_all_dense(net) || !net.buffers().empty(), "the model has layers other than dense ones"},
   };
   for (const auto& [is_there, why] : obstacles)
     if (is_there) return why;
@@ -256,7 +256,7 @@ class DenseModel : public TrainedModel {
 
   void refuse_others(const at::Tensor& x) const {
     if (x.scalar_type() == at::kFloat && x.size(1) == layers_.front()->weight.size(1)) return;
-    throw InputError(format("samples of {} numbers ({}) do not fit a model of {} (Float)", x.size(1),
+    throw InputError(format("the samples have {} values ({}), but the model takes {} (Float)", x.size(1),
                             c10::toString(x.scalar_type()), layers_.front()->weight.size(1)),
                      "train.kernels: fast", "give the model as many inputs as a sample has numbers");
   }

@@ -188,8 +188,7 @@ class SharedLayers : public Layers {
     const bool split = shared == Shared::heads || (shared == Shared::tokens && sequence_);
     if (!split || !training || p == 0) return Layers::dropout(x, p, training, shared);
     auto sizes = x.sizes().vec();
-    const int64_t dim = shared == Shared::heads ? kHeads : kTokens;
-    const int64_t own = sizes[dim];
+    const int64_t dim = shared == Shared::heads ? kHeads : kTokens, own = sizes[dim];
     sizes[dim] *= team_.world();
     const auto kept = at::empty(sizes, x.options()).bernoulli_(1 - p).div_(1 - p);
     return x * kept.narrow(dim, team_.rank() * own, own);

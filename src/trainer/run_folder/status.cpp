@@ -315,7 +315,7 @@ void ask(const fs::path& folder, RunRequest request) {
   const auto file = request_file(folder, request);
   std::error_code failed;
   if (fs::is_directory(fs::symlink_status(file, failed)))
-    throw InputError("a folder has the name of the request file", file.string(), "move it away");
+    throw InputError("a folder has the name of a file that this command writes", file.string(), "rename it");
   base::replace_file(file.string(), "");
 }
 

@@ -24,7 +24,7 @@ int export_pt2(const Command& command, const std::string& checkpoint, const std:
 struct PredictOptions {
   std::string checkpoint, input;
   std::string output;  // empty = standard output
-  std::string format;  // csv | json; empty = by the output's name, else csv
+  std::string format;  // csv | json; empty = from the output's extension, else csv
 };
 
 /// Writes a line a sample, or one JSON value, from rank 0.

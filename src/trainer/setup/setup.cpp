@@ -194,9 +194,10 @@ void try_model(const Setup& setup) {
   net->to(device);
   net->eval();
   const Autocast scope(device.type(), settings.train.precision);
-  const auto output = tried("the model does not take the task's samples of " + c10::str(batch.input.sizes()),
-                            settings, [&] { return net->forward(batch.input.to(device)); });
-  tried("the task does not take the model's output of " + c10::str(output.sizes()), settings, [&] {
+  const auto output =
+      tried("the model does not accept the task's samples of " + c10::str(batch.input.sizes()), settings,
+            [&] { return net->forward(batch.input.to(device)); });
+  tried("the task does not accept the model's output of " + c10::str(output.sizes()), settings, [&] {
     if (setup.data.eval)
       setup.task->metrics(few)->add(output.to(torch::kCPU), batch.target, batch.indices, {});
     setup.task->loss(output, batch.target.to(output.device()), loss_options(setup.data, output.device()));

@@ -124,7 +124,7 @@ class Acting : public SampleSource {
   }
 
   std::string description() const override {
-    return format("{} generated samples of {} per round and rank", round_size(),
+    return format("{} generated samples with {} values each, per round and rank", round_size(),
                   shape_in_words(setup_.data.input_shape));
   }
 

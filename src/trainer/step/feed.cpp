@@ -24,7 +24,7 @@ class DataSource : public SampleSource {
   std::string description() const override {
     const auto& data = setup_.data;
     const auto wanted = data.regression ? "one number each" : format("{} classes", data.class_names.size());
-    return format("{} training samples of {}, {} for evaluation, {}", data.train->size(),
+    return format("{} training samples with {} values each, {} for evaluation, {}", data.train->size(),
                   shape_in_words(data.input_shape), data.eval->size(), wanted);
   }
 
@@ -79,7 +79,7 @@ EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world) {
   rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
   rounds.total_steps = rounds.steps_per_epoch * train.epochs;
   if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);
-  rounds.step_samples = data.batch_size * train.accumulate * world;
+  rounds.step_samples = std::min(data.batch_size * train.accumulate, rounds.samples) * world;
   return rounds;
 }
 

@@ -92,9 +92,9 @@ const Algorithm& find_all_reduce(std::string_view name) {
     if (algorithm.name == name) return algorithm;
     names.push_back(algorithm.name);
   }
-  throw InputError(
-      format("there is no all-reduce '{}'", base::printable(std::string(name))), "",
-      base::did_you_mean(base::nearest(name, names).value_or("")) + "choose " + base::join(names, ", "));
+  throw InputError(format("unknown all-reduce algorithm '{}'", base::printable(std::string(name))), "",
+                   base::did_you_mean(base::nearest(name, names).value_or("")) + "choose one of " +
+                       base::join(names, ", "));
 }
 
 }  // namespace lockstep

@@ -155,8 +155,7 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
                      base::in_seconds(timeout)),
               place_of(own),
               "check whether rank 0 is stopped. If another service uses that port, set a different "
-              "MASTER_PORT on all "
-              "ranks; torchrun chooses one automatically")
+              "MASTER_PORT on all ranks; torchrun chooses one automatically")
       .of(Code::not_joined, {0});
 }
 

@@ -286,8 +286,7 @@ std::shared_ptr<Block> TensorBlocks::take(const NodeRanks& node, size_t bytes, B
     if (segment_.rank() == 0)
       log::warning(
           format("gradients are summed more slowly: they need {} MB of shared memory on this node, and "
-                 "/dev/shm has {} "
-                 "MB free, of which lockstep uses at most half",
+                 "/dev/shm has {} MB free, of which lockstep uses at most half",
                  wanted >> 20, room >> 20));
     return nullptr;
   }

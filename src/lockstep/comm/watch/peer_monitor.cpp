@@ -140,9 +140,9 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
-const char* const kLookAtRank = "see the log for an error of that rank, then rerun with --resume auto";
+const char* const kLookAtRank = "see the log for an earlier error, then rerun with --resume auto";
 const char* const kLookAtLateRank =
-    "see the log for an error of that rank; look for calls that only some ranks make (to run a model on one "
+    "see the log for an earlier error; look for calls that only some ranks make (to run a model on one "
     "rank, use model->module()->forward()); raise launch.timeout if a rank is only slow";
 const char* const kLookAtCalls =
     "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
@@ -174,7 +174,7 @@ std::unique_ptr<NodePage> create_page(c10d::Store& store, const std::string& key
     store.set(key, page->name());
     return page;
   } catch (const Error& error) {
-    log::warning(format("errors cannot name the ranks at fault: {}", error.what()));
+    log::warning(format("later errors will not name the ranks at fault: {}", error.what()));
     store.set(key, std::string("none"));
     return nullptr;
   }
@@ -316,7 +316,7 @@ Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the other nodes may not have noticed yet
   if (!is_any(found) && !silent.empty())
-    return finding(silent, Code::rank_lost, "no report from " + names_of(silent),
+    return finding(silent, Code::rank_lost, names_of(silent) + " did not respond (a node may be down)",
                    {.state = "sent no report"});
   return found;
 }

@@ -124,17 +124,15 @@ float number_at(std::string_view field, const std::string& column, const Where& 
 
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where) {
-  if (named) {
-    const auto found = std::find(header.begin(), header.end(), wanted);
-    if (found != header.end()) return found - header.begin();
-  }
+  const auto found = std::find(header.begin(), header.end(), wanted);
+  if (named && found != header.end()) return found - header.begin();
   const auto index = base::parse_number<size_t>(wanted);
   if (index && *index < header.size()) return *index;
   throw InputError(
       format("there is no column '{}'", base::printable(wanted)), where,
-      base::did_you_mean(named ? wanted : "", header,
-                         format("use a file with this column (here: 0 to {}{})", header.size() - 1,
-                                named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
+      format("{}set the key to one of the file's columns: {}0 to {}",
+             base::did_you_mean(named ? base::nearest(wanted, header).value_or("") : ""),
+             named ? base::printable(base::join(header, ", "), 200) + ", or " : "", header.size() - 1));
 }
 
 size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,

@@ -199,10 +199,10 @@ mpi::Comm duplicate(mpi::Comm of) {
 }
 
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
-  log::error(
-      format("MPI_Finalize did not end within {}\n  --> process {}\n  hint: look for a rank that was stopped "
-             "or killed while it exited; the run itself had finished",
-             base::in_seconds(waited), getpid()));
+  log::error(format(
+      "MPI_Finalize did not return within {}\n  --> process {}\n  hint: look for a rank that was stopped "
+      "or killed while it exited; the run itself had finished",
+      base::in_seconds(waited), getpid()));
   _exit(kFailed);
 }
 
@@ -411,7 +411,7 @@ void MpiSession::call_roll(std::chrono::milliseconds timeout, const char* what) 
   throw Error(
       format("{} did not {} within {}", base::rank_list(ranks, missing), what, base::in_seconds(timeout)),
       format("rank {} of {} on host {}", facts_.rank, facts_.world, read_host_facts({}).host),
-      "look in the log for an earlier error of that rank, or for a rank that is stopped; if it is only slow, "
+      "look in the log for an earlier error, or for a rank that is stopped; if it is only slow, "
       "raise launch.join_timeout, or launch.timeout at the end of a job")
       .of(Code::not_joined, ranks);
 }

@@ -78,7 +78,7 @@ class Children {
     const int code = base::start_program(program, child);
     if (code != 0)
       throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), host_,
-                  "check the limit of processes (ulimit -u)");
+                  "check the process limit (ulimit -u)");
     ranks_[child] = rank;
   }
 
@@ -230,7 +230,7 @@ void end_with_spawner() {
   if (std::to_string(::getppid()) == spawner) return;
   std::fprintf(stderr,
                "error: process %s, which started this rank, has exited\n"
-               "  hint: if lockstep did not start it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
+               "  hint: if you started this rank, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
                spawner.c_str(), kSpawner);
   ::_exit(kFailed);
 }

@@ -23,7 +23,7 @@ void checked(const std::string& command, const Check& check) {
 
 void check_numbers(const bench::DpVsDdpBench& wanted) {
   if (wanted.devices < 2)
-    throw InputError("one device has nothing to compare", "--devices", "give two or more");
+    throw InputError("there is nothing to compare with one device", "--devices", "give two or more");
   if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
   if (wanted.repeats < 1) throw InputError("there is nothing to time", "--repeats", "give one or more");
 }
@@ -38,9 +38,7 @@ std::string take_part(std::vector<std::string>& args) {
 
 // It starts its own ranks: of those that a launcher started, the first is enough.
 int bench_alone(const bench::DpVsDdpBench& wanted) {
-  const auto self = launch::rank_by_environment(launch::current_environment());
-  if (self.rank > 0) return kDone;
-  bench::dp_vs_ddp(wanted);
+  if (launch::rank_by_environment(launch::current_environment()).rank <= 0) bench::dp_vs_ddp(wanted);
   return kDone;
 }
 
@@ -63,7 +61,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
   options.add("latency", latency, "TIME", "delay added to each message, as in 200us (default 0)");
   options.add("bandwidth", bandwidth, "RATE",
               "the bandwidth of each rank, as in 1Gbit (default 0: no limit)");
-  options.add("rounds", asked.rounds, "N", "rounds of each; the median is reported (default 7)");
+  options.add("rounds", asked.rounds, "N", "rounds per algorithm and size; prints their median (default 7)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.launcher(asked.launcher);
   if (!options.parse(args)) return kDone;
@@ -138,7 +136,7 @@ static int run_bench_step(const std::vector<std::string>& args) {
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
   options.positional("CONFIG.yaml", asked.command.config, "the config file");
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; repeatable");
-  options.add("steps", steps, "N", "timed steps (default: as many as take 5 seconds, at least 3)");
+  options.add("steps", steps, "N", "timed steps (default: as many as fit in 5 seconds, at least 3)");
   options.flag("json", asked.json, "print JSON, for programs: times in seconds, for each rank");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
   options.launcher(asked.command.launcher);
@@ -152,10 +150,10 @@ static int run_bench_step(const std::vector<std::string>& args) {
 int run_bench(const std::vector<std::string>& args) {
   static const CommandGroup group = {
       .name = "bench",
-      .summary = "measures training steps and all-reduces on this machine",
-      .kind = "bench",
-      .kinds = "benches",
-      .word = "BENCH",
+      .summary = "measures training steps and all-reduces",
+      .kind = "benchmark",
+      .kinds = "benchmarks",
+      .word = "BENCHMARK",
       .examples = {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html"},
       .members = {

@@ -43,9 +43,7 @@ config::Loaded load(const std::string& path, const std::vector<std::string>& set
 int run_config(const std::vector<std::string>& args) {
   std::string path;
   std::vector<std::string> sets;
-  bool changed = false;
-  bool schema = false;
-  bool reference_page = false;
+  bool changed = false, schema = false, reference_page = false;
   Options options("config", "shows every key of a config, its value and its origin",
                   {"lockstep config configs/mnist.yaml --set train.epochs=3",
                    "lockstep config runs/mnist --changed           # the keys a run changed",

@@ -82,11 +82,13 @@ int run_predict(const std::vector<std::string>& args) {
   options.add("input", wanted.input, "FILE",
               "IDX, IDX.gz, PNG, JPEG, an image folder, CSV, TSV, JSONL or text lines; - = standard input");
   options.add("output", wanted.output, "FILE", "the file to write (default: standard output)");
-  options.add("format", wanted.format, "csv|json", "the format (default: by the output's name, else csv)");
+  options.add("format", wanted.format, "csv|json", "format (default: from --output's extension, else csv)");
   if (!options.parse(args)) return kDone;
   wanted.checkpoint = saved.checkpoint();
-  if (wanted.checkpoint.empty() || wanted.input.empty())
-    throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
+  const bool lacks_checkpoint = wanted.checkpoint.empty();
+  if (lacks_checkpoint || wanted.input.empty())
+    throw InputError(lacks_checkpoint ? "predict needs a checkpoint" : "predict needs an input",
+                     lacks_checkpoint ? "--checkpoint" : "--input",
                      "run lockstep predict RUN_FOLDER --input FILE; see lockstep predict --help");
   auto command = saved.command("predict");
   command.must_match.emplace_back("--input", wanted.input);
@@ -122,7 +124,7 @@ int run_export(const std::vector<std::string>& args) {
   saved.add_to(options);
   options.add("pt2", asked.file, "FILE",
               "if model.name is exported: write the model with the checkpoint's weights to FILE, and the "
-              "evaluation model (model.eval_path) to FILE with .eval.pt2");
+              "evaluation model (model.eval_path) to the same name ending in .eval.pt2");
   options.add("output", asked.folder, "FOLDER",
               "if model.name is bert: the folder to write, with config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;

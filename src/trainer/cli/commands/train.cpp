@@ -51,20 +51,22 @@ int run_train(const std::vector<std::string>& args) {
   options.flag("dry-run", dry_run, "load everything, run one step, and print what would run");
   options.flag("json", as_json, "with --dry-run: print one JSON object, for programs");
   options.flag("trace", command.trace,
-               "write trace.json for Perfetto: the last 100 steps (or train.trace) of each rank");
+               "write trace.json for Perfetto: the last 100 steps of each rank (see train.trace)");
   options.add(
       "provoke", fault, "FAULT",
-      "inject a fault, for practice: skipped-collective, different-shape, "
-      "different-order, "
+      "inject a fault, for practice: skipped-collective, different-shape, different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
   options.launcher(command.launcher);
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
   options.add("silence", silence, "SECONDS",
-              "a node that does not answer for this long is lost (default 60)");
+              "treat a node as lost after this long without an answer (default 60)");
   options.add("allocation", allocation, "BEGAN,CORES,GPUS,QUEUED",
               "start time, cores, GPUs and queue time of the batch job; lockstep job sets it");
   if (!options.parse(args)) return kDone;
+  if (!silence.empty() && base::parse_number(silence).value_or(0) < 1)
+    throw UsageError(format("--silence must be from 1 to 2147483647 (got {})", base::printable(silence)),
+                     "lockstep train", "use --silence 60");
   // `lockstep job` passes arguments, because a site may restrict the environment of ranks
   for (const auto& [name, value] : {std::pair{"LOCKSTEP_RUN_FILE", run_file},
                                     {"LOCKSTEP_ERRORS", errors},
