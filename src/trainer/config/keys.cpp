@@ -83,7 +83,7 @@ const std::vector<Key> kKeys = {
      "the folder with the tokenizer's vocab.txt; empty = model.path",
      {.path = true, .use = kTask, .own_path = true}},
     {KEY(task.cache),
-     "the folder that keeps tokens between runs; empty = next to the file of samples",
+     "the folder that keeps tokens between runs; empty = data.stage, or next to the file of samples",
      {.path = true, .use = kTask, .about = About::place, .own_path = true}},
     {KEY(task.max_length),
      "maximum tokens of a sample; longer ones are truncated",
@@ -141,7 +141,7 @@ const std::vector<Key> kKeys = {
 
     {KEY(model.name), "the model; empty = the task's own", {.table = "model", .path = true}},
     {KEY(model.path),
-     "the file that torch.export.save or torch.jit.save wrote, or the folder of a pretrained model",
+     "a file of torch.export.save or torch.jit.save, a file of weights, or the folder of a pretrained model",
      {.path = true, .use = kModel}},
     {KEY(model.eval_path),
      "the same model, exported after model.eval(); empty = model.path in evaluation mode",
@@ -228,7 +228,7 @@ const std::vector<Key> kKeys = {
     {KEY(schedule.final_div_factor),
      "the first rate divided by the last",
      {.min = 0, .above_min = true, .use = kSchedule}},
-    {KEY(schedule.three_phase), "the rate falls as long as it rose, then falls further", {.use = kSchedule}},
+    {KEY(schedule.three_phase), "the rate falls for as many steps as it rose, then falls further", {.use = kSchedule}},
     {KEY(schedule.start_factor),
      "the first rate as a share of optim.lr",
      {.min = 0, .max = 1, .above_min = true, .use = kSchedule}},
@@ -307,7 +307,7 @@ const std::vector<Key> kKeys = {
     {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = only by epochs", {.min = 0}},
     {KEY(checkpoint.every_minutes), "minutes between checkpoints; 0 = only by epochs and steps", {.min = 0}},
     {KEY(checkpoint.keep), "how many of the newest checkpoints to keep; 0 = all", {.min = 0}},
-    {KEY(checkpoint.best), "also keep the checkpoint with the lowest evaluation loss as checkpoints/best.pt"},
+    {KEY(checkpoint.best), "also keep the checkpoint with the best evaluation as checkpoints/best.pt"},
     {KEY(checkpoint.before_deadline), "how long before the job's end to stop with a checkpoint", {.min = 0}},
 };
 
