@@ -27,7 +27,8 @@ const Choice kAccumulate = {"train.accumulate", "above 1", WHEN(s.train.accumula
 const Choice kFp16 = {"train.precision", "fp16", WHEN(s.train.precision == Precision::fp16)};
 const Choice kOnDevices = {"train.mode", "data_parallel", WHEN(s.train.mode == TrainMode::data_parallel)};
 const Choice kNotDdp = {"train.mode", "other than ddp", WHEN(s.train.mode != TrainMode::ddp)};
-const Choice kSplitModel = {"model.name", "that splits the model over model.devices", WHEN(is_read("model.devices", s))};
+const Choice kSplitModel = {"model.name", "that splits the model over model.devices",
+                            WHEN(is_read("model.devices", s))};
 const Choice kOwnAllReduce = {"launch.allreduce", "other than auto", WHEN(s.launch.has_algorithm())};
 const Choice kNoAllReduce = {"launch.allreduce", "auto", WHEN(!s.launch.has_algorithm())};
 const Choice kRegression = {"task.kind", "regression",
