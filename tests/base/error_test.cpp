@@ -126,7 +126,7 @@ TEST(Pack, AForeignErrorKeepsItsWordsAndItsExitStatus) {
 }
 
 TEST(Pack, AnOutcomeIsTheResultOrTheError) {
-  const std::string bytes("a\0b", 3);
+  std::string bytes("a\0b", 3);
   EXPECT_EQ(base::unpack_outcome(base::pack_outcome([&] { return bytes; })), bytes);
   EXPECT_EQ(base::unpack_outcome(base::pack_outcome([] { return std::string(); })), "");
   const auto failed = base::pack_outcome([]() -> std::string { throw InputError("what", "where", "to do"); });

@@ -169,7 +169,7 @@ TEST(Store, RemovesWhatKilledWritersLeft) {
 
 TEST(Writer, SavesWhatWasSubmitted) {
   const TempFolder folder;
-  const CheckpointStore store(folder.path());
+  CheckpointStore store(folder.path());
   CheckpointWriter writer([&] { return store; });
   const auto tree = small_checkpoint(3);
   writer.submit(tree);
@@ -206,7 +206,7 @@ TEST(Writer, ErrorsSurfaceOnceAndItGoesOn) {
 
 TEST(Writer, WritesTheLastOneBeforeItGoes) {
   const TempFolder folder;
-  const CheckpointStore store(folder.path());
+  CheckpointStore store(folder.path());
   {
     CheckpointWriter([&] { return store; }).submit(small_checkpoint(9));
   }

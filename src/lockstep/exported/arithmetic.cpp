@@ -36,8 +36,12 @@ template <class Operation>
 int64_t wrapping(int64_t a, int64_t b) {
   return static_cast<int64_t>(Operation()(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
-constexpr auto wrapping_minus = wrapping<std::minus<>>;
-constexpr auto wrapping_times = wrapping<std::multiplies<>>;
+int64_t wrapping_minus(int64_t a, int64_t b) {
+  return wrapping<std::minus<>>(a, b);
+}
+int64_t wrapping_times(int64_t a, int64_t b) {
+  return wrapping<std::multiplies<>>(a, b);
+}
 
 void check_divisor(double divisor) {
   if (divisor == 0) throw Error("the exported graph divides by zero");

@@ -68,7 +68,7 @@ class Reader {
   }
 
   std::string meaning() const {
-    const auto hint = format("correct {} ({})", key_.path, key_.help);
+    auto hint = format("correct {} ({})", key_.path, key_.help);
     if (!key_.field) return hint;
     return format("{}, or omit it (default: {})", hint,
                   key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);

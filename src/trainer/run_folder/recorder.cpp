@@ -182,7 +182,13 @@ Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t
       metrics_(folder_->path() / "metrics.jsonl", metrics_offset),
       events_(folder_->path(), status_.step, settings) {
   write_status(folder_->path(), status_, [this] { folder_->check(); });
-  folder_->on_heartbeat([this] {
+  // a thousand tasks of an array load the file system: after a minute, only every 30 s unless asked
+  using Clock = std::chrono::steady_clock;
+  folder_->on_heartbeat([this, start = Clock::now(), last = Clock::time_point()]() mutable {
+    using namespace std::chrono_literals;
+    const auto now = Clock::now();
+    if (!soon_.exchange(false) && now - start > 1min && now - last < 30s) return;
+    last = now;
     try {
       write();
     } catch (const FolderLost&) {  // the trainer learns of it at its next note()
@@ -209,6 +215,7 @@ void Recorder::update(const std::function<void(RunStatus&)>& change) {
 
 void Recorder::update_soon(const std::function<void(RunStatus&)>& change) {
   note(change);
+  soon_ = true;
   folder_->wake_heartbeat();
 }
 

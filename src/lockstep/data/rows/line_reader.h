@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-struct gzFile_s;
+struct gzFile_s;  // NOLINT(readability-identifier-naming): a name of zlib
 
 namespace lockstep::data {
 

@@ -80,13 +80,17 @@ bool takes_more(int descriptor) {
   return ::poll(&waited, 1, kTakesWithin) == 1 && (waited.revents & POLLOUT) != 0;
 }
 
-// A link of another user could lead to any file, and a named pipe may have no reader.
-int open_to_append(const char* path) {
+// A link of another user could lead to any file, and a named pipe may have no reader. The first 256 KiB of
+// errors tell the cause; thousands of ranks do not add theirs.
+base::Descriptor open_to_append(const char* path) {
   struct stat facts {};
   const bool link = ::lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
-  if (link && facts.st_uid != ::geteuid() && facts.st_uid != 0) return -1;
+  if (link && facts.st_uid != ::geteuid() && facts.st_uid != 0) return base::Descriptor();
   const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  return ::open(path, link ? flags : flags | O_NOFOLLOW, 0666);
+  base::Descriptor file(::open(path, link ? flags : flags | O_NOFOLLOW, 0600));
+  constexpr off_t kEnough = 256 << 10;
+  return file && ::fstat(file.number(), &facts) == 0 && facts.st_size < kEnough ? std::move(file)
+                                                                                : base::Descriptor();
 }
 
 }  // namespace
@@ -111,7 +115,7 @@ void note_fault(const std::exception& error) noexcept {
       if (is_pipe(*number) && takes_more(*number)) base::write_all(*number, line);
       return;
     }
-    const base::Descriptor file(open_to_append(place));
+    const auto file = open_to_append(place);
     if (file) base::write_all(file.number(), line);
   } catch (const std::exception&) {  // the error is printed in any case
   }

@@ -92,7 +92,7 @@ TEST(ShareTree, EveryRankHasTheFirstOnesBits) {
 }
 
 TEST(ShareTree, HoldsOnePieceBesideTheTree) {
-  const auto whole = tree_of(2);
+  auto whole = tree_of(2);
   const int64_t slack = 64 << 10;  // the frame, and what is small
   const auto most = most_in([&] {
     share_tree(
