@@ -46,6 +46,9 @@ def test_train_starts_its_own_ranks(run, mpirun, lockstep, tmp_path):
     assert "pima on 3 ranks" in result.stderr and "finished all epochs" in run(lockstep, "status", "runs/pima", cwd=tmp_path).stdout
     inside = mpirun(2, *words, cwd=tmp_path)
     assert inside.returncode == 2 and inside.stderr.count("omit --ranks") == 1, inside.output
+    for mistyped in (["--ranks", 65000], ["--set", "train.as_world=65000"]):  # it would take all memory
+        result = run(*words[:3], *mistyped, "--dry-run", cwd=tmp_path)
+        assert result.returncode == 2 and "memory" in result.stderr and result.stderr.count("error:") == 1, result.output
 
 
 def test_an_error_of_all_ranks_is_said_where_rank_0_starts_late(mpirun, mpi, lockstep):

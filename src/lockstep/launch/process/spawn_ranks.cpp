@@ -171,6 +171,16 @@ void wait_for_all(Children& ranks, const HeldSignals& signals, const std::string
   }
 }
 
+// A mistyped number must not take the whole machine's memory.
+void check_memory(int ranks, const std::string& host) {
+  constexpr int64_t kRankMb = 64;  // an idle rank; its model, data and libraries come on top
+  const int64_t all = ::sysconf(_SC_PHYS_PAGES) / 1024 * ::sysconf(_SC_PAGESIZE) / 1024;
+  if (ranks * kRankMb > all)
+    throw InputError(
+        format("{} ranks do not fit into the {} GB of memory of this machine", ranks, all / 1024), host,
+        format("start at most {} ranks here, and use more nodes for more", all / kRankMb));
+}
+
 }  // namespace
 
 RankBlock block_of(int index, int processes, int ranks) {
@@ -202,6 +212,7 @@ std::vector<std::string> spawn_settings(const Job& job, int rank, int world, con
 
 int spawn_ranks(const Job& job, int world, const std::vector<std::string>& settings) {
   const auto block = block_of(job.rank, job.world, world);
+  check_memory(block.count, job.host);
   const HeldSignals signals;
   log::set_rank(0, 1);  // each spawning process logs about its own ranks
   Children ranks(job.host);
