@@ -232,7 +232,7 @@ Master find_exercise(const std::string& word) {
     names.push_back(exercise.name());
   }
   throw InputError(format("there is no exercise '{}'", base::printable(word)), "",
-                   base::did_you_mean(name, names, "list them all with lockstep check"));
+                   base::did_you_mean(name, names, "list them all with lockstep check in a course folder"));
 }
 
 }  // namespace lockstep::workshop

@@ -86,7 +86,7 @@ TEST(SlurmAllocation, RefusesGpusThatLieUnevenly) {
   const SlurmCase uneven = {"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}, {"SLURM_GPUS", "6"}},
                             1,  ""};
   EXPECT_TRUE(has(refusal_of([&] { slurm_allocation(slurm(uneven), {}, 1); }),
-                  "6 GPUs are not spread evenly over 2 nodes"));
+                  "a total of 6 GPUs is not spread evenly over 2 nodes"));
 }
 
 TEST(Layout, WarnsOfCoresThatAreShared) {
@@ -97,7 +97,7 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
   EXPECT_TRUE(has(warnings({"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, ""}).at(0),
                   "4 ranks share 2 cores"));
   const Environment few = {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}};
-  EXPECT_TRUE(has(warnings({"", 2, "32(x2)", "32(x2)", few, 1, ""}).at(0), "use 4 of the job's 64 cores"));
+  EXPECT_TRUE(has(warnings({"", 2, "32(x2)", "32(x2)", few, 1, ""}).at(0), "uses 4 of its 64 cores"));
   EXPECT_TRUE(warnings({"", 2, "32(x2)", "32(x2)", {}, 1, ""}).empty());
 }
 

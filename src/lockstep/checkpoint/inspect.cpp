@@ -86,7 +86,7 @@ std::string file_to_inspect(const std::string& path) {
   if (!std::filesystem::is_directory(path, failed)) return path;
   if (auto newest = base::newest_by_name(checkpoints_of(path).folder()); !newest.empty()) return newest;
   throw InputError("this is a folder, not a file, and there is no checkpoint in it", path,
-                   "name a run's folder (runs/NAME), or a .pt or safetensors file");
+                   "name another run's folder, or a .pt or safetensors file");
 }
 
 InspectedFile inspect_file(const std::string& path, const Digest& digest) {

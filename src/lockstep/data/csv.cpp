@@ -174,8 +174,8 @@ class Cells {
     }
     if (!texts.empty())
       parts.push_back(
-          format("leave columns out (task.ignore: [{0}]), encode categories as one column of 0 and 1 per "
-                 "value (task.categories: [{0}]), or train on text (task.name: text)",
+          format("leave columns out (task.ignore: [{0}]), one-hot encode categories (task.categories: "
+                 "[{0}]), or train on text (task.name: text)",
                  base::printable(base::join(texts, ", "), 300)));
     if (missing && options_.missing == MissingValues::refuse)
       parts.push_back(

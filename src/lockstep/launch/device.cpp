@@ -126,7 +126,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
   if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
   if (visible.count <= 0) {
-    throw InputError(format("launch.device is cuda, but rank {} has no GPU: {}", job.rank, visible.because),
+    throw InputError(format("device cuda was chosen, but rank {} has no GPU: {}", job.rank, visible.because),
                      where,
                      "ask the scheduler for GPUs (--gpus-per-node, ngpus=), or set launch.device to cpu")
         .of(Code::gpu, {job.rank});

@@ -66,11 +66,11 @@ bool have_local_ranks(const std::vector<ReportedPlace>& ranks, const Node& node)
 
 std::string warning_for(const ReportedPlace& reported, const Place& place) {
   if (reported.local_rank.value_or(place.local_rank) != place.local_rank) {
-    return format("local rank {} from the launcher does not fit the {} ranks of its node: using {}",
+    return format("local rank {} from the launcher does not fit the local world size {}: using {}",
                   *reported.local_rank, place.local_world, place.local_rank);
   }
   if (reported.local_world.value_or(place.local_world) != place.local_world) {
-    return format("the launcher reported {} ranks on this node, but there are {}", *reported.local_world,
+    return format("the launcher reported the local world size {}, but it is {}", *reported.local_world,
                   place.local_world);
   }
   return "";

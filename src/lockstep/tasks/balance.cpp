@@ -18,7 +18,7 @@ std::string balance_text(const std::string& set, const at::Tensor& counts,
                          const std::vector<std::string>& names) {
   constexpr size_t kMost = 12;
   const auto all = counts.sum().item<int64_t>();
-  std::string text = format("{}: {} samples", set, all);
+  std::string text = format("{}: {}", set, base::counted(all, "sample"));
   for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
     const auto count = counts[static_cast<int64_t>(i)].item<int64_t>();
     text += format("{} class {}: {} ({:.1f} %)", i == 0 ? ";" : ",", base::printable(names[i]), count,
@@ -29,8 +29,9 @@ std::string balance_text(const std::string& set, const at::Tensor& counts,
 
 std::string range_text(const std::string& set, const at::Tensor& numbers) {
   if (numbers.numel() == 0) return format("{}: 0 samples", set);
-  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
-                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
+  return format("{}: {}, {:g} to {:g}, mean {:g}", set, base::counted(numbers.numel(), "sample"),
+                numbers.min().item<float>(), numbers.max().item<float>(),
+                numbers.mean(at::kDouble).item<double>());
 }
 
 // samples / (classes * the class's own), scikit-learn's "balanced"; 0 for a class without samples

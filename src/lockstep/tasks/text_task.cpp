@@ -256,7 +256,8 @@ void number_classes(TextSets::File& file, const std::vector<std::string>& classe
 std::string token_note(const TextSets::File& file, const TextColumns& columns, int64_t most) {
   const auto& made = file.made;
   const auto samples = made.tokens.size();
-  auto text = format("{}: {} samples, {:.1f} tokens on average", file.path, samples,
+  auto text = format("{}: {}, {:.1f} tokens on average", file.path,
+                     base::counted(static_cast<long long>(samples), "sample"),
                      static_cast<double>(made.tokens.ids.numel()) / static_cast<double>(samples));
   if (made.cut) text += format(", {} of {} or more (task.max_length)", made.cut, most);
   if (made.left_out) text += format("; {} with the label {} left out", made.left_out, columns.left_out);

@@ -38,8 +38,8 @@ void add_warnings(const Allocation& given, Layout& layout) {
                layout.ranks_per_node, base::counted(layout.cores_per_node, "core")));
   else if (2 * used <= all)
     layout.warnings.push_back(
-        format("{} with {} each use {} of the job's {} cores; to use more, set LOCKSTEP_RANKS_PER_NODE or "
-               "LOCKSTEP_CPUS_PER_RANK",
+        format("the job uses {2} of its {3} cores ({0} with {1} each); to use more, set "
+               "LOCKSTEP_RANKS_PER_NODE or LOCKSTEP_CPUS_PER_RANK",
                base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
 }
 
@@ -177,7 +177,9 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
     given.cpus_per_task = config::parse_int(value(environment, "SLURM_CPUS_PER_TASK")).value_or(0);
   const auto all_gpus = config::parse_int(value(environment, "SLURM_GPUS")).value_or(0);
   if (gpus > 0 && all_gpus > 0 && all_gpus != gpus * static_cast<int64_t>(nodes))
-    throw InputError(format("{} GPUs are not spread evenly over {} nodes", all_gpus, nodes), "SLURM_GPUS",
+    throw InputError(format("a total of {} is not spread evenly over {}", base::counted(all_gpus, "GPU"),
+                            base::counted(static_cast<long long>(nodes), "node")),
+                     "SLURM_GPUS",
                      "request them with --gpus-per-node");
   return given;
 }

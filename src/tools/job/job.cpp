@@ -137,7 +137,7 @@ class Job {
                base::counted(layout_.ranks, "rank"), base::counted(layout_.nodes, "node"),
                base::counted(layout_.cores_per_rank, "core"),
                restarts() > 0 ? format(", restart {}", restarts()) : ""));
-    say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
+    say(format("LOCKSTEP_HOME {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
     const auto times = job_->times();
     queued_ = times.queued;

@@ -187,7 +187,7 @@ std::string how_to_follow(const Submission& submission) {
   for (const auto& job : submission.jobs) cancel.push_back(cluster::cancel_command(scheduler, job.id));
   const auto all = submission.sweep ? cluster::array_of(first) : first;
   return format(
-      "log file: {}\nto see the job's state, run: {}\nto compare results, run: lockstep runs\n"
+      "log file: {}\nto see the job's state, run: {}\nto compare results, run: lockstep runs DIR (run.dir)\n"
       "to stop with a checkpoint, run: lockstep stop RUN_FOLDER\nto cancel, run: {}",
       cluster::log_of(scheduler, submission.name, first), cluster::show_command(scheduler, all),
       submission.sweep ? cluster::cancel_command(scheduler, all) : base::join(cancel, "; "));

@@ -312,8 +312,8 @@ std::string counts(const Watches& watches) {
   const auto count = [&](JobWatch::Phase phase) {
     return std::ranges::count(watches, phase, &JobWatch::phase);
   };
-  return format("{} tasks: {} queued, {} running, {} finished", watches.size(), count(JobWatch::queued),
-                count(JobWatch::running), count(JobWatch::over));
+  return format("{}: {} queued, {} running, {} finished", base::counted(std::ssize(watches), "task"),
+                count(JobWatch::queued), count(JobWatch::running), count(JobWatch::over));
 }
 
 void print_table(const Watches& watches) {

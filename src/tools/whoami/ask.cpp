@@ -199,7 +199,7 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
 std::string as_text(const Report& report) {
   std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
   if (!base::find_beside("liblockstep_python.so").empty())
-    text += "\nPython: init_process_group(\"lockstep\")\n";
+    text += "\nto use this backend in Python: init_process_group(\"lockstep\")\n";
   return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
 }
 

@@ -37,8 +37,8 @@ const std::vector<Key> kKeys = {
      "what started the ranks; auto = detect it, none = one process",
      {.choices = launch::launcher_choices(), .about = About::place}},
     {KEY(launch.backend),
-     "auto: nccl on GPUs, shared on CPUs, gloo if each of several nodes has one rank; with one process, mpi "
-     "is the same as auto",
+     "auto: nccl on GPUs, shared (shared memory) on CPUs, gloo if each of several nodes has one rank; with "
+     "one process, mpi is the same as auto",
      {.choices = {"auto", "nccl", "shared", "gloo", "mpi"}, .about = About::place}},
     {KEY(launch.allreduce),
      "all-reduce algorithm for gradients; auto = the backend's own, the others send messages",

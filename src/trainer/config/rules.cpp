@@ -235,7 +235,7 @@ void check_options(const Loaded& loaded) {
       refuse(loaded, format("unknown option {}.{}", key.path, base::printable(name)), {key.path},
              did_you_mean_of(row, key, name) +
                  (row.facts.reads.empty() ? format("remove it: {} {} reads no options", row.kind, row.name)
-                                          : format("use an option of {} {}: {}", row.kind, row.name,
+                                          : format("use a key that {} {} reads: {}", row.kind, row.name,
                                                    base::join(row.facts.reads, ", "))));
     }
   }

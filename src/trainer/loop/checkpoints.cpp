@@ -62,7 +62,7 @@ std::string device_kind(const Team& team) {
 std::vector<checkpoint::Fact> facts_of(const Team& team) {
   return {{"threads", std::to_string(at::get_num_threads()), "computed with a thread count of"},
           {"device", device_kind(team), "computed on"},
-          {"sums", order_of_sums(team), "summed in the order of"}};
+          {"sums", order_of_sums(team), "computed with sums in the order of"}};
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
   lines += format("optimizer   {}, schedule {}\n", text("optimizer"), text("schedule"));
   if (text("layout") != word_of(ImageLayout::nchw)) lines += format("layout      {}\n", text("layout"));
   lines +=
-      format("memory      {:.1f} MB per rank for parameters, gradients and optimizer; peak so far {:.0f} MB",
+      format("memory      {:.1f} MB on rank 0 for parameters, gradients and optimizer; peak so far {:.0f} MB",
              number("rank_mb"), number("peak_mb"));
   if (facts.contains("gpu_mb"))
     lines += format(", and {:.0f} MB of a GPU's {:.0f}", number("gpu_peak_mb"), number("gpu_mb"));

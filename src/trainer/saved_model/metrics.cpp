@@ -5,6 +5,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/setup.h"
@@ -39,7 +40,7 @@ int play(const Setup& setup, const Actor& actor, Net& net, const std::string& pa
 
 void print(const Metrics& metrics, const std::string& path, int64_t samples, bool json) {
   if (!json) {
-    output::line(format("{} on {} samples", path, samples));
+    output::line(format("{} on {}", path, base::counted(samples, "sample")));
     return output::line(metrics.report());
   }
   auto values = Json::object();

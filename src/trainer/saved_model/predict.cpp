@@ -133,7 +133,7 @@ void check_width(const at::Tensor& output, const TaskData& data) {
   const auto wanted = static_cast<int64_t>(data.class_names.size());
   if (output.dim() == 2 && output.size(1) == wanted) return;
   throw InputError(
-      format("the model's output has {}, but the checkpoint's task has {}", c10::str(output.sizes()),
+      format("the model's output has shape {}, but the checkpoint's task has {}", c10::str(output.sizes()),
              data.regression ? "one number per sample" : format("{} classes", wanted)),
       "model.name, task.name", "use the config that the checkpoint was trained with");
 }

@@ -172,7 +172,7 @@ SavedCheckpoint read_saved(const Team& team, const std::string& wanted) {
     if (auto found = best_in(store)) return *found;
     if (auto found = newest_in(store)) return *found;
     throw InputError("this folder holds no complete checkpoint", path,
-                     "name a run's folder (runs/NAME), or a .pt or safetensors file");
+                     "name another run's folder, or a .pt or safetensors file");
   });
 }
 

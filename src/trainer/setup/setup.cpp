@@ -98,7 +98,7 @@ void move_to_device(Setup& setup) {
     if (!whole)
       throw InputError(format("data.resident: task {} makes its samples on demand", setup.settings.task.name),
                        "data.resident",
-                       "set data.resident to false, or let the task's set override Dataset::whole");
+                       "set data.resident to false, or override Dataset::whole in the task's data set");
     resident = moved_to(device, *whole);
   });
   setup.data.train = resident;

@@ -81,7 +81,7 @@ void refuse_what_is_for_data(const Setup& setup) {
   refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "has actions, not labels",
          "set it to 0");
   refuse(settings.schedule.name == "plateau", "schedule.name",
-         "has a loss that does not show progress, which plateau needs",
+         "has a loss that does not show progress, so plateau cannot use it",
          "choose a schedule that counts epochs or steps, such as cosine");
   refuse(!setup.mesh->is_plain(), "parallel", "needs a whole model on each rank",
          "set parallel.tensor and parallel.pipeline to 1");
@@ -124,7 +124,7 @@ class Acting : public SampleSource {
   }
 
   std::string description() const override {
-    return format("{} generated samples with {} values each, per round and rank", round_size(),
+    return format("{} generated samples of size {} per epoch and rank", round_size(),
                   shape_in_words(setup_.data.input_shape));
   }
 
@@ -189,7 +189,7 @@ class Acting : public SampleSource {
     log::warning(format(
         "the checkpoint has no environments for {}, so new ones are created, and results will differ{}",
         base::counted(team_.world(), "rank"),
-        inside ? ". The rest of the epoch trains on one round of samples from them" : ""));
+        inside ? ". The rest of the epoch trains on samples that they generate now" : ""));
   }
 
  private:

@@ -24,7 +24,7 @@ class DataSource : public SampleSource {
   std::string description() const override {
     const auto& data = setup_.data;
     const auto wanted = data.regression ? "one number each" : format("{} classes", data.class_names.size());
-    return format("{} training samples with {} values each, {} for evaluation, {}", data.train->size(),
+    return format("{} training samples of size {}, {} for evaluation, {}", data.train->size(),
                   shape_in_words(data.input_shape), data.eval->size(), wanted);
   }
 
@@ -74,8 +74,8 @@ EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world) {
                      "data.batch_size",
                      "set data.drop_last_batch to false, reduce data.batch_size, or start fewer ranks");
   if (data.batch_size > rounds.samples)
-    log::info(format("data.batch_size is {}, but a rank has {} samples: each epoch is one batch of {}",
-                     data.batch_size, rounds.samples, rounds.samples));
+    log::info(format("data.batch_size is {}, but a rank's share of samples is {}: each epoch is one batch",
+                     data.batch_size, rounds.samples));
   rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
   rounds.total_steps = rounds.steps_per_epoch * train.epochs;
   if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);

@@ -83,7 +83,8 @@ std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, co
   if (!open_) {
     throw InputError(format("{} '{}' is not one of the {} classes {}", subject_, base::printable(name),
                             names_.size(), base::printable(base::join(names_, ", "))),
-                     where(), training_ ? "the training set has none" : "see task.classes");
+                     where(),
+                     training_ ? "remove the row, or add such rows to the training set" : "see task.classes");
   }
   if (names_.size() == most_) {
     throw InputError(format("{} has more than {} different values: is this column a class?", subject_, most_),
@@ -130,7 +131,7 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   if (index && *index < header.size()) return *index;
   throw InputError(
       format("there is no column '{}'", base::printable(wanted)), where,
-      format("{}set the key to one of the file's columns: {}0 to {}",
+      format("{}see the file's columns: {}0 to {}",
              base::did_you_mean(named ? base::nearest(wanted, header).value_or("") : ""),
              named ? base::printable(base::join(header, ", "), 200) + ", or " : "", header.size() - 1));
 }

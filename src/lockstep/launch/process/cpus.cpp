@@ -106,7 +106,7 @@ void bound_by_quota(Bound& best, const Job& job, const std::optional<CpuQuota>& 
   if (!quota) return;
   const int threads = std::max(1, static_cast<int>(quota->cores / job.local_world));
   if (threads >= best.threads) return;
-  best = {threads, format("{} allows {:.2g} cores for {}", quota->because, quota->cores,
+  best = {threads, format("{} allows {:.4g} cores for {}", quota->because, quota->cores,
                           base::counted(job.local_world, "rank"))};
 }
 
@@ -160,7 +160,7 @@ ThreadShare choose_threads(const Job& job, const Environment& environment, const
   ThreadShare result{*asked, quoted, {}};
   if (*asked > share.threads) {
     result.warnings.push_back(
-        format("{} is more than this rank's share of {} ({}), so the ranks will compete for cores", quoted,
+        format("{} is more than this rank's share of {} ({}), so threads will compete for cores", quoted,
                share.threads, share.because));
   }
   return result;

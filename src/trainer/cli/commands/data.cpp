@@ -89,7 +89,7 @@ void verify_sets(const DataArguments& asked) {
   }
   if (bad > 0)
     throw InputError(format("{} missing or damaged", base::counted(bad, "file")), "",
-                     "run lockstep data fetch" +
+                     "move damaged files away, then run lockstep data fetch" +
                          (asked.sets.size() == 1 ? " " + asked.sets[0].name : std::string()) +
                          (asked.root.empty() ? "" : " --root " + asked.root));
 }

@@ -47,7 +47,7 @@ int run_status(const std::vector<std::string>& args) {
   Options options(
       "status",
       "shows the state of a run; exit status: 0 done, 1 failed, 3 running, 4 stopped on request, 75 stopped "
-      "early (run it again)",
+      "early (start the run again)",
       {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
   options.positional("RUN_FOLDER", folder, "the run's folder");
   options.flag("json", json, "one JSON object, for programs");
