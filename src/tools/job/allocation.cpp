@@ -179,8 +179,7 @@ Allocation slurm_allocation(const Environment& environment, const std::vector<st
   if (gpus > 0 && all_gpus > 0 && all_gpus != gpus * static_cast<int64_t>(nodes))
     throw InputError(format("a total of {} is not spread evenly over {}", base::counted(all_gpus, "GPU"),
                             base::counted(static_cast<long long>(nodes), "node")),
-                     "SLURM_GPUS",
-                     "request them with --gpus-per-node");
+                     "SLURM_GPUS", "request them with --gpus-per-node");
   return given;
 }
 

@@ -26,8 +26,8 @@ std::string version_text() {
   std::string text = format("lockstep  {}\n", LOCKSTEP_VERSION);
   text += format("commit    {}\n", LOCKSTEP_GIT_COMMIT);
   text += format("libtorch  {}\n", LOCKSTEP_LIBTORCH_VERSION);
-  text += format("MPI       {} (LOCKSTEP_MPI can be {})\n", mpi_version(),
-                 base::join(mpi::supported(), ", "));
+  text +=
+      format("MPI       {} (LOCKSTEP_MPI can be {})\n", mpi_version(), base::join(mpi::supported(), ", "));
   text += format("CUDA      {}\n", LOCKSTEP_CUDA_VERSION);
   text += format("NCCL      {}\n", LOCKSTEP_NCCL_VERSION);
   text += format("Python    {}\n", base::find_beside("liblockstep_python.so").empty()

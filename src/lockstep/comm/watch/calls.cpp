@@ -102,8 +102,7 @@ std::string op_name(c10d::OpType type) {
 void require_rank(int64_t rank, int world, const char* what) {
   if (rank >= 0 && rank < world) return;
   throw InputError(format("rank {} cannot be {}: the group has {}", rank, what, base::counted(world, "rank")),
-                   "",
-                   format("give a rank from 0 to {}", world - 1));
+                   "", format("give a rank from 0 to {}", world - 1));
 }
 
 Collective message_with(c10d::OpType type, int peer, std::chrono::milliseconds timeout) {
