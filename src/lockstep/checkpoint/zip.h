@@ -26,6 +26,7 @@ struct ZipRecord {
   std::string name;  // without the archive's own folder
   uint32_t crc32 = 0;
   std::span<const uint8_t> data;  // as it lies in the file
+  uint64_t size = 0;              // unpacked
   bool compressed = false;
 };
 
@@ -36,12 +37,16 @@ class ZipArchive {
   explicit ZipArchive(NamedBytes file, const char* again = kCopyAgain);
 
   const std::vector<ZipRecord>& records() const { return records_; }
+  /// The folder of the first record, which the names lack; empty if it is in none.
+  const std::string& folder() const { return folder_; }
   const std::string& comment() const { return comment_; }
   bool has(const std::string& name) const { return by_name_.contains(name); }
   /// The data of a stored record. InputError if it is missing, compressed or does not match its checksum;
   /// without `verify` the checksum is not computed.
   std::span<const uint8_t> bytes(const std::string& name, bool verify = true) const;
   std::string text(const std::string& name) const;
+  /// Passes a record's unpacked data to the sink. InputError if it is damaged, before more than its size.
+  void unpack(const ZipRecord& record, const base::ByteSink& sink) const;
   /// A record by its whole name. InputError if it is missing.
   const ZipRecord& member(const std::string& name) const;
 

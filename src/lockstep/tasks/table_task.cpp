@@ -13,6 +13,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/catalog.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/task.h"
@@ -147,6 +148,10 @@ void apply(const Preprocessing& treatment, at::Tensor table) {
 
 CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   auto options = recipe.csv;
+  if (data::is_numpy_file(file)) {
+    options.header = data::is_npz(file);
+    return options;
+  }
   if (options.delimiter == ',') options.delimiter = find_delimiter(file);
   if (recipe.detect_header) {
     const auto first = first_csv_line(file, options.delimiter)[0];
@@ -330,8 +335,8 @@ class TableTask : public Task {
     return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
   }
 
-  /// A CSV with the features, with or without the label. Columns go by name. Without names, a file with just
-  /// the features has them in order.
+  /// A table with the features, with or without the label. Columns go by name. Without names, a file with
+  /// just the features has them in order.
   std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData&,
                                         const std::string& path) const override {
     const auto file = base::find_path(path);
