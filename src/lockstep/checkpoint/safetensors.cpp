@@ -13,6 +13,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/large_safetensors.h"
 #include "lockstep/checkpoint/zip.h"
 
 // https://github.com/huggingface/safetensors#format: u64 header length, JSON, data.
@@ -101,14 +102,16 @@ class Reader {
                        kChecksumKey));
   }
 
-  Tree read() {
+  /// `as_tensor` makes a tensor of bytes from a part of the file.
+  template <class AsTensor>
+  Tree read(const AsTensor& as_tensor) {
     const auto entries = read_header();
     const auto data = input_.take(input_.left());
     check_cover(entries, data.size());
     auto tree = make_dict();
     for (const auto& entry : entries) {
       const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
-      put(tree, entry.name, checkpoint::rebuild_tensor(checkpoint::copy_of(bytes), entry.claim, input_));
+      put(tree, entry.name, checkpoint::rebuild_tensor(as_tensor(bytes), entry.claim, input_));
     }
     return tree;
   }
@@ -197,7 +200,17 @@ bool is_safetensors(std::span<const uint8_t> file) {
 Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bool& has_checksum) {
   Reader reader(file, name);
   has_checksum = reader.check_checksum();
-  return reader.read();
+  return reader.read(checkpoint::copy_of);
+}
+
+Tree checkpoint::map_safetensors(const std::shared_ptr<base::FileMap>& file, const std::string& name) {
+  Reader reader({reinterpret_cast<const uint8_t*>(file->data()), file->size()}, name);
+  reader.check_checksum();
+  return reader.read([&](std::span<const uint8_t> bytes) {
+    return at::from_blob(
+        const_cast<uint8_t*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [file](void*) {},
+        at::kByte);
+  });
 }
 
 Tree read_safetensors(const std::string& path) {
@@ -208,8 +221,15 @@ Tree read_safetensors(const std::string& path) {
 
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata, mode_t mode) {
+  checkpoint::write_large_safetensors(path, tensors, metadata, mode);
+}
+
+void checkpoint::write_large_safetensors(const std::string& path, const Tree& tensors,
+                                         const std::map<std::string, std::string>& metadata, mode_t mode,
+                                         const StreamedBytes& last) {
   auto header = nlohmann::ordered_json::object();
-  auto& texts = header[kMetadata] = {{kChecksumKey, std::string(kNoChecksum)}};
+  auto& texts = header[kMetadata] = nlohmann::ordered_json::object();
+  if (!last.write) texts[kChecksumKey] = std::string(kNoChecksum);
   for (const auto& [key, text] : metadata)
     if (key != kChecksumKey) texts[key] = text;
   std::vector<at::Tensor> data;
@@ -224,6 +244,8 @@ void write_safetensors(const std::string& path, const Tree& tensors,
                     {"shape", data.back().sizes().vec()},
                     {"data_offsets", {begin, end}}};
   }
+  if (last.write)
+    header[last.name] = {{"dtype", "U8"}, {"shape", {last.size}}, {"data_offsets", {end, end + last.size}}};
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
@@ -231,10 +253,12 @@ void write_safetensors(const std::string& path, const Tree& tensors,
   auto crc = crc32_of(bytes_of(text));
   for (const auto& tensor : data)
     crc = crc32_of({static_cast<const uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()}, crc);
-  text.replace(kHeaderLength + checksum_prefix().size(), kNoChecksum.size(), format("{:08x}", crc));
+  if (!last.write)
+    text.replace(kHeaderLength + checksum_prefix().size(), kNoChecksum.size(), format("{:08x}", crc));
   const auto write = [&](const base::ByteSink& sink) {
     sink(text.data(), text.size());
     for (const auto& tensor : data) sink(tensor.const_data_ptr(), tensor.nbytes());
+    if (last.write) last.write(sink);
   };
   base::write_whole(path, write, /*ready=*/{}, mode);
 }

@@ -17,7 +17,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/rows/fields.h"
 
 namespace lockstep::data {
@@ -176,6 +175,13 @@ std::string ImageList::file(int64_t index) const {
           static_cast<size_t>(*end - begin)};
 }
 
+const Pixels& ImageList::read(int64_t index, ImageReader& reader) const {
+  if (!bytes.defined()) return reader.read(path(index));
+  const auto* place = places.const_data_ptr<int64_t>() + 2 * index;
+  return reader.read({bytes.const_data_ptr<uint8_t>() + place[0], static_cast<size_t>(place[1] - place[0])},
+                     path(index));
+}
+
 ImageList image_list(const FoundImages& found) {
   std::string names;
   std::vector<int64_t> ends;
@@ -189,6 +195,8 @@ ImageList image_list(const FoundImages& found) {
                  .labels = {}};
   if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
   if (found.labels.size() == found.files.size()) list.labels = at::tensor(found.labels, at::kLong);
+  list.bytes = found.bytes;
+  if (list.bytes.defined()) list.places = at::tensor(found.places, at::kLong).view({list.size(), 2});
   return list;
 }
 
@@ -201,7 +209,7 @@ Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   ImageReader reader;
   Resampler resampler;
   for (const int64_t index : indices) {
-    const auto& image = reader.read(list_.path(index));
+    const auto& image = list_.read(index, reader);
     const auto [scaling, flipped] = epoch_
                                         ? drawn_view(image.height, image.width, look_.height, look_.width,
                                                      look_.augment, look_.seed, *epoch_, index)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/pixels/resample.h"
 
 namespace lockstep::data {
@@ -29,9 +30,11 @@ std::vector<std::string> class_folders(const std::string& root);
 /// The images of a folder, in ImageFolder's order.
 struct FoundImages {
   std::string root;
-  std::vector<std::string> files;  // under root
-  std::vector<int64_t> labels;     // index in `classes`; empty without classes
-  int64_t left_out = 0;            // number of other files
+  std::vector<std::string> files;    // under root
+  std::vector<int64_t> labels;       // index in `classes`; empty without classes
+  std::vector<int64_t> places = {};  // of a packed set: where each file begins and ends in `bytes`
+  at::Tensor bytes = {};
+  int64_t left_out = 0;  // number of other files
 };
 
 /// The .png, .jpg and .jpeg files (in any case) below these class folders. Throws InputError for a
@@ -45,13 +48,17 @@ FoundImages find_images(const std::string& folder);
 /// The same as tensors, so that the ranks of a node can share a long list.
 struct ImageList {
   std::string root;
-  at::Tensor names;   // uint8, the paths one after the other
-  at::Tensor ends;    // int64 [files], the end of each path in `names`
-  at::Tensor labels;  // int64 [files]; undefined without classes
+  at::Tensor names;        // uint8, the paths one after the other
+  at::Tensor ends;         // int64 [files], the end of each path in `names`
+  at::Tensor labels;       // int64 [files]; undefined without classes
+  at::Tensor places = {};  // int64 [files, 2], where each file begins and ends in `bytes`
+  at::Tensor bytes = {};   // uint8, the files of a packed set; undefined for a folder
 
   int64_t size() const { return ends.size(0); }
   std::string file(int64_t index) const;
   std::string path(int64_t index) const { return root.empty() ? file(index) : root + "/" + file(index); }
+  /// Its pixels, until the reader's next call. Throws what ImageReader::read() does.
+  const Pixels& read(int64_t index, ImageReader& reader) const;
 };
 ImageList image_list(const FoundImages& found);
 

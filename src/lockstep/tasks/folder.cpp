@@ -20,31 +20,39 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/catalog.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
+
+namespace lockstep::data {
+// all but the bytes
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundImages, files, labels, places)
+}  // namespace lockstep::data
 
 namespace lockstep::tasks {
 namespace {
 
 /// What a folder of images has for training and evaluation: found, checked and split on a node's first rank.
 struct FolderSets {
-  std::vector<std::string> classes;
-  data::FoundImages train, eval;
-  std::vector<std::string> notes;
+  std::vector<std::string> classes = {};
+  data::FoundImages train = {}, eval = {};
+  std::vector<std::string> notes = {};
+  bool own_eval = false;  // whether `eval` has a folder of its own
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderSets, classes, train, eval, notes, own_eval)
 
 data::ImageFolders layout_of(const TaskConfig& settings) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to a folder with train/CLASS/*.jpg or CLASS/*.jpg");
   if (!settings.data.stage.empty())
-    throw InputError(
-        "data.stage copies single files, not a folder of images", "data.stage",
-        "unpack an archive of the images on the node's disk in the job script, and set data.root to it");
+    throw InputError("data.stage copies single files, not a folder of images", "data.stage",
+                     "pack it into one file: lockstep data pack");
   return data::image_layout(base::find_path(settings.data.root));
 }
 
@@ -86,10 +94,12 @@ data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
 }
 
 data::FoundImages images_at(const data::FoundImages& from, const std::vector<int64_t>& places) {
-  data::FoundImages some{.root = from.root, .files = {}, .labels = {}};
+  data::FoundImages some{.root = from.root, .files = {}, .labels = {}, .bytes = from.bytes};
   for (const int64_t place : places) {
     some.files.push_back(from.files[place]);
     some.labels.push_back(from.labels[place]);
+    if (!from.places.empty())
+      some.places.insert(some.places.end(), &from.places[2 * place], &from.places[2 * place] + 2);
   }
   return some;
 }
@@ -134,9 +144,9 @@ void count_bytes(const data::Pixels& image, Counts& counts) {
 }
 
 // From images spread evenly over the sorted list, not augmented. Counts are exact in any order of summation.
-Counts counts_of(const data::FoundImages& train, const data::ImageTransform& look) {
+Counts counts_of(const data::ImageList& train, const data::ImageTransform& look) {
   constexpr int64_t kMost = 1000;
-  const auto all = static_cast<int64_t>(train.files.size()), taken = std::min(all, kMost);
+  const auto all = train.size(), taken = std::min(all, kMost);
   Counts sum{};
   std::mutex mutex;
   data::parallel_each(taken, data::thread_count(), [&] {
@@ -145,7 +155,7 @@ Counts counts_of(const data::FoundImages& train, const data::ImageTransform& loo
       data::Resampler resampler;
     };
     return [&, own = std::make_shared<Own>()](int64_t i) {
-      const auto& image = own->reader.read(train.root + "/" + train.files[i * all / taken]);
+      const auto& image = train.read(i * all / taken, own->reader);
       const auto view = data::middle_view(image.height, image.width, look.height, look.width);
       Counts counts{};
       count_bytes(own->resampler.scale(image, view.scaling), counts);
@@ -172,38 +182,57 @@ at::Tensor table_of_counts(const Counts& counts) {
   return normalize_table(means, deviations);
 }
 
-FolderSets folder_sets(const TaskConfig& settings) {
+constexpr const char* kPackedImages = "images";
+
+std::optional<FolderSets> packed_images(const TaskConfig& settings, Arena& arena) {
+  const auto path = base::find_path(settings.data.root);
+  std::optional<FolderSets> sets;
+  if (!std::filesystem::is_regular_file(path)) return sets;
+  read_packed(data::stage_file(path, settings.data.stage), kPackedImages, arena, [&](const PackedSet& set) {
+    sets = set.facts.get<FolderSets>();
+    const auto bytes = set.tensor(0, at::kByte, {-1});
+    for (auto* images : {&sets->train, &sets->eval}) {
+      const auto& places = images->places;
+      const auto count = images->files.size();
+      set.require(images->labels.size() == count && places.size() == 2 * count);
+      for (const int64_t label : images->labels) set.require(label >= 0 && label < std::ssize(sets->classes));
+      for (size_t i = 0; i < places.size(); i += 2)
+        set.require(places[i] >= 0 && places[i] <= places[i + 1] && places[i + 1] <= bytes.numel());
+      images->root = path;
+      images->bytes = bytes;
+    }
+  });
+  return sets;
+}
+
+/// What is there, before the split; from the folders only the evaluation set if `eval_classes` is given and
+/// there is one.
+FolderSets find_sets(const TaskConfig& settings, Arena& arena,
+                     const std::vector<std::string>* eval_classes = nullptr) {
+  if (auto packed = packed_images(settings, arena)) return *std::move(packed);
   const auto layout = layout_of(settings);
-  FolderSets sets;
-  sets.classes = data::class_folders(layout.train);
+  FolderSets sets{.own_eval = !layout.eval.empty()};
+  const bool only_eval = eval_classes && sets.own_eval;
+  sets.classes = only_eval ? *eval_classes : data::class_folders(layout.train);
   if (sets.classes.size() < 2)
     throw InputError(
         format("the only class is {}: there is nothing to learn", base::printable(sets.classes[0])),
         base::printable(layout.train, 4096), "give each class a folder of its own");
-  sets.train = images_of(settings, layout.train, sets.classes, sets.notes);
-  if (layout.eval.empty()) {
-    split(settings, sets);
-  } else {
-    sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes);
-  }
-  check_classes(sets, layout.train);
+  if (!only_eval) sets.train = images_of(settings, layout.train, sets.classes, sets.notes);
+  if (sets.own_eval) sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes);
+  return sets;
+}
+
+void split_and_check(const TaskConfig& settings, FolderSets& sets) {
+  if (!sets.own_eval) split(settings, sets);
+  check_classes(sets, sets.train.root);
   if (sets.eval.files.empty() && settings.evaluates)
     throw InputError("no image is left for evaluation", "task.eval_fraction",
                      "raise task.eval_fraction, or create a folder val beside train");
-  return sets;
-}
-
-/// Only the evaluation set if it has a folder of its own.
-FolderSets folder_eval_set(const TaskConfig& settings, const std::vector<std::string>& classes) {
-  const auto layout = layout_of(settings);
-  if (layout.eval.empty()) return folder_sets(settings);
-  FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
-  sets.eval = images_of(settings, layout.eval, classes, sets.notes);
-  return sets;
 }
 
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
-at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& train) {
+at::Tensor folder_table(const TaskConfig& settings, const data::ImageList& train) {
   const auto& task = settings.task;
   if (task.normalize == "standard") return table_of_counts(counts_of(train, folder_look(settings)));
   if (task.normalize == "none") return normalize_table({0, 0, 0}, {1, 1, 1});
@@ -213,16 +242,20 @@ at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& tra
   return normalize_table(task.mean, task.std);
 }
 
-void add_list(const data::FoundImages& images, SharedSet& set) {
-  const auto list = data::image_list(images);
-  set.tensors.insert(set.tensors.end(), {list.names, list.ends, list.labels});
+// names, ends and labels
+std::vector<at::Tensor> list_tensors(const data::ImageList& list) {
+  return {list.names, list.ends, list.labels};
 }
 
-data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root) {
-  return {.root = root,
-          .names = set.tensors[first],
-          .ends = set.tensors[first + 1],
-          .labels = set.tensors[first + 2]};
+/// A list whose tensors begin at `first`. In a packed set, the places are tensor `places` and the bytes the
+/// last.
+data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root, size_t places) {
+  data::ImageList list{.root = root,
+                       .names = set.tensors[first],
+                       .ends = set.tensors[first + 1],
+                       .labels = set.tensors[first + 2]};
+  if (places < set.tensors.size()) list.places = set.tensors[places], list.bytes = set.tensors.back();
+  return list;
 }
 
 // Of the files, their order and their classes. Their folder may differ from node to node.
@@ -233,14 +266,17 @@ std::string identity_of(const SharedSet& set, const std::vector<std::string>& cl
   return sum.hex();
 }
 
-// tensors: names, ends and labels of the training and of the evaluation set, then the table
-SharedSet load(const TaskConfig& settings) {
-  const auto sets = folder_sets(settings);
-  SharedSet set;
-  add_list(sets.train, set);
-  add_list(sets.eval, set);
+// tensors: names, ends and labels of the training and of the evaluation set, then the table; of a packed set
+// also the places of both, and the bytes
+SharedSet load(const TaskConfig& settings, Arena& arena) {
+  auto sets = find_sets(settings, arena);
+  split_and_check(settings, sets);
+  const auto train = data::image_list(sets.train), eval = data::image_list(sets.eval);
+  SharedSet set{list_tensors(train), {}};
+  for (const auto& tensor : list_tensors(eval)) set.tensors.push_back(tensor);
   const auto identity = identity_of(set, sets.classes);
-  set.tensors.push_back(folder_table(settings, sets.train));
+  set.tensors.push_back(folder_table(settings, train));
+  if (train.bytes.defined()) set.tensors.insert(set.tensors.end(), {train.places, eval.places, train.bytes});
   nlohmann::json::to_msgpack({{"train", sets.train.root},
                               {"eval", sets.eval.root},
                               {"identity", identity},
@@ -250,14 +286,14 @@ SharedSet load(const TaskConfig& settings) {
   return set;
 }
 
-class FolderTask : public Task {
+class FolderTask : public Task, public PackableTask {
  public:
   TaskData data(const TaskConfig& settings, const NodeShare& node) override {
-    const auto set = share_on_node(node, [&](Arena&) { return load(settings); });
+    const auto set = share_on_node(node, [&](Arena& arena) { return load(settings, arena); });
     const auto facts = nlohmann::json::from_msgpack(set.text);
     look_ = folder_look(settings);
     look_.table = set.tensors[6];
-    const auto train = list_at(set, 0, facts.at("train")), eval = list_at(set, 3, facts.at("eval"));
+    const auto train = list_at(set, 0, facts.at("train"), 7), eval = list_at(set, 3, facts.at("eval"), 8);
     TaskData data;
     data.train = std::make_shared<data::ImageFolderSet>(train, augmented(settings));
     data.eval = std::make_shared<data::ImageFolderSet>(eval, look_);
@@ -271,18 +307,47 @@ class FolderTask : public Task {
 
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
-    const auto set = share_on_node(node, [&](Arena&) {
-      const auto sets = folder_eval_set(settings, known.class_names);
+    const auto set = share_on_node(node, [&](Arena& arena) {
+      auto sets = find_sets(settings, arena, &known.class_names);
+      if (!sets.own_eval) split_and_check(settings, sets);
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
                          format("give a folder with the classes {}",
                                 base::printable(base::join(known.class_names, ", "), 300)));
-      SharedSet shared;
-      add_list(sets.eval, shared);
-      shared.text = sets.eval.root;
+      const auto list = data::image_list(sets.eval);
+      SharedSet shared{list_tensors(list), sets.eval.root};
+      if (list.bytes.defined()) shared.tensors.insert(shared.tensors.end(), {list.places, list.bytes});
       return shared;
     });
-    return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text), known_look(known));
+    return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text, 3), known_look(known));
+  }
+
+  int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    Arena arena;
+    auto sets = find_sets(settings, arena);
+    if (sets.train.bytes.defined())
+      throw InputError("the set is already packed", settings.data.root, "set data.root to the folder");
+    int64_t end = 0;
+    for (auto* images : {&sets.train, &sets.eval})
+      for (const auto& file : images->files) {
+        images->places.push_back(end);
+        end += static_cast<int64_t>(std::filesystem::file_size(images->root + "/" + file));
+        images->places.push_back(end);
+      }
+    const auto write = [&](const base::ByteSink& sink) {
+      std::vector<uint8_t> bytes;
+      for (const auto* images : {&sets.train, &sets.eval})
+        for (size_t i = 0; i < images->files.size(); ++i) {
+          const base::RegularFile file(images->root + "/" + images->files[i], "the image");
+          bytes.resize(static_cast<size_t>(images->places[2 * i + 1] - images->places[2 * i]));
+          if (file.size() != bytes.size() || file.read_at(0, bytes.data(), bytes.size()) != bytes.size())
+            throw InputError("an image changed while it was packed", base::printable(images->files[i], 4096),
+                             "start again once the folder is complete");
+          sink(bytes.data(), bytes.size());
+        }
+    };
+    write_packed(path, {.kind = kPackedImages, .facts = sets}, {.size = end, .write = write});
+    return std::ssize(sets.train.files) + std::ssize(sets.eval.files);
   }
 
   std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData& data,

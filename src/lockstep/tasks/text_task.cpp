@@ -24,6 +24,7 @@
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/metrics.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/tasks/tokenise.h"
 
@@ -166,9 +167,47 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
              base::printable(base::join(names, ", "), 200)));
 }
 
+constexpr const char* kPackedTexts = "texts";
+
+nlohmann::json text_keys(const TaskConfig& settings, const TaskVocabulary& vocabulary) {
+  return {{"task.vocabulary", vocabulary.digest},
+          {"task.max_length", settings.task.max_length},
+          {"task.kind", settings.task.kind},
+          {"task.eval_file", settings.task.eval_file}};
+}
+
+/// What read_on_first_rank() made of the files, from a packed set.
+std::optional<SharedSet> packed_texts(const TaskConfig& settings, const std::string& path, Look look,
+                                      const TextColumns& asked, const TaskVocabulary& vocabulary,
+                                      Arena& arena) {
+  std::optional<SharedSet> texts;
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return texts;
+  read_packed(data::stage_file(path, settings.data.stage), kPackedTexts, arena, [&](const PackedSet& set) {
+    set.check_keys(text_keys(settings, vocabulary));
+    if (set.facts.at("texts") != asked.texts) set.check_keys({{"task.text", asked.texts}});
+    if (set.facts.at("label") != asked.label) set.check_keys({{"task.label", asked.label}});
+    auto facts = set.facts;
+    auto& files = facts.at("files");
+    set.require(!files.empty());
+    const bool numbers = settings.task.is_regression();
+    const bool skips_first = look == Look::evaluation && files.size() > 1;
+    texts.emplace();
+    for (size_t i = skips_first ? 1 : 0; i < files.size(); ++i) {
+      const auto tokens = tokens_in(set, 4 * i, files[i]).tokens;
+      set.require(tokens.targets.numel() == tokens.size() && tokens.targets.is_floating_point() == numbers);
+      for (const auto& tensor : tensors_of(tokens)) texts->tensors.push_back(tensor);
+    }
+    if (skips_first) files.erase(0);
+    facts["with_train"] = !skips_first;
+    nlohmann::json::to_msgpack(facts, texts->text);
+  });
+  return texts;
+}
+
 // tensors: four per file
 SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recipe, Look look,
-                             const TextColumns& known) {
+                             const TextColumns& known, Arena& arena) {
   std::vector<TextFile> files = recipe.eval;
   const bool with_train = look == Look::all || files.empty();
   if (with_train) files.insert(files.begin(), recipe.train);
@@ -176,13 +215,14 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
   std::vector<std::string> notes;
   auto columns = recipe.columns;
   if (!known.texts.empty()) columns.texts = known.texts, columns.label = known.label;
+  if (auto packed = packed_texts(settings, recipe.train.path, look, columns, vocabulary, arena))
+    return *std::move(packed);
   columns = complete(columns, files[0], recipe.class_names.empty(), notes);
   SharedSet all;
   auto facts = nlohmann::json::array();
   for (const auto& file : files) {
     const auto made = tokens_of(file, settings, vocabulary, columns, notes);
-    const auto& [ids, starts, seconds, targets] = made.tokens;
-    all.tensors.insert(all.tensors.end(), {ids, starts, seconds, targets});
+    for (const auto& tensor : tensors_of(made.tokens)) all.tensors.push_back(tensor);
     facts.push_back(facts_of(made));
     facts.back().update({{"path", file.path}, {"part", file.part}});
   }
@@ -201,8 +241,9 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
 /// Called on every rank; the first rank of a node reads. `known`: the columns from a checkpoint.
 TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextRecipeMaker recipe, Look look,
                     const TextColumns& known) {
-  const auto shared = share_on_node(
-      node, [&](Arena&) { return read_on_first_rank(settings, recipe(settings, look), look, known); });
+  const auto shared = share_on_node(node, [&](Arena& arena) {
+    return read_on_first_rank(settings, recipe(settings, look), look, known, arena);
+  });
   const auto facts = nlohmann::json::from_msgpack(shared.text);
   TextSets sets{.columns = recipe(settings, Look::no).columns,
                 .vocabulary = facts.at("vocabulary"),
@@ -325,7 +366,7 @@ void scale_targets(TextSets& sets, const LabelScale& scale) {
   for (auto& file : sets.files) file.made.tokens.targets = scaled(file.made.tokens.targets, scale);
 }
 
-class TextTask : public Task {
+class TextTask : public Task, public PackableTask {
  public:
   explicit TextTask(TextRecipeMaker recipe) : recipe_(recipe) {}
 
@@ -387,6 +428,24 @@ class TextTask : public Task {
       data.eval = joined_files(sets, 1);
     }
     return data;
+  }
+
+  int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    Arena arena;
+    const auto recipe = recipe_(settings, Look::all);
+    auto read = read_on_first_rank(settings, recipe, Look::all, {}, arena);
+    PackedSet set{.kind = kPackedTexts,
+                  .keys = text_keys(settings, open_vocabulary(settings)),
+                  .facts = nlohmann::json::from_msgpack(read.text),
+                  .tensors = std::move(read.tensors)};
+    set.keys["task.text"] = settings.task.text;
+    set.keys["task.label"] = settings.task.label;
+    auto& notes = set.facts.at("notes");  // on the label, and on what only this command did
+    notes.erase(notes.begin() + recipe.class_names.empty(), notes.end());
+    int64_t samples = 0;
+    for (size_t i = 2; i < set.tensors.size(); i += 4) samples += set.tensors[i].numel();
+    write_packed(path, set);
+    return samples;
   }
 
   // Without a file of its own, the set is drawn from the whole file, as data() draws it.
@@ -515,6 +574,10 @@ TextRecipe mnli(const TaskConfig& settings, Look look) {
                     .class_names = {"entailment", "neutral", "contradiction"}};
   if (look == Look::no) return recipe;
   const auto root = base::find_path(settings.data.root.empty() ? "data/mnli" : settings.data.root);
+  if (fs::is_regular_file(root)) {  // packed
+    recipe.train.path = root;
+    return recipe;
+  }
   if (look == Look::all) recipe.train = find(root, "train");
   recipe.eval = {find(root, "dev_matched", "matched"), find(root, "dev_mismatched", "mismatched")};
   return recipe;

@@ -15,11 +15,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/rows/fields.h"
 
 namespace lockstep::tasks {
 namespace {
+
+constexpr const char* kKeptTokens = "tokens";
 
 /// The texts of some rows, encoded by one thread.
 struct Chunk {
@@ -115,6 +116,7 @@ bool is_sound(const TokenFile& made) {
   const auto& [ids, starts, seconds, targets] = made.tokens;
   if (ids.scalar_type() != at::kInt || starts.scalar_type() != at::kLong || seconds.scalar_type() != at::kInt)
     return false;
+  if (targets.scalar_type() != at::kFloat && targets.scalar_type() != at::kLong) return false;
   const int64_t rows = seconds.numel();
   if (rows == 0 || starts.numel() != rows + 1 || (targets.numel() != 0 && targets.numel() != rows))
     return false;
@@ -138,6 +140,19 @@ nlohmann::json facts_of(const TokenFile& made) {
 TokenFile tokenised(Tokens tokens, const nlohmann::json& facts) {
   return {std::move(tokens), facts.at("names"), facts.at("first_seen"), facts.at("left_out"),
           facts.at("cut")};
+}
+
+std::vector<at::Tensor> tensors_of(const Tokens& tokens) {
+  return {tokens.ids, tokens.starts, tokens.seconds, tokens.targets};
+}
+
+TokenFile tokens_in(const PackedSet& set, size_t first, const nlohmann::json& facts) {
+  set.require(first + 4 <= set.tensors.size());
+  const auto* tensor = &set.tensors[first];
+  // copies of the small tensors: nobody can change them once they are checked
+  auto made = tokenised({tensor[0], tensor[1].clone(), tensor[2].clone(), tensor[3].clone()}, facts);
+  set.require(is_sound(made));
+  return made;
 }
 
 TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
@@ -203,30 +218,26 @@ std::string state_of_file(const std::string& path) {
 std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts) try {
   if (!is_trusted(path, texts)) return std::nullopt;
-  const auto tree = read_safetensors(path);
-  const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
-  const auto bytes = tensor("about");
-  const auto* begin = bytes.const_data_ptr<uint8_t>();
-  const auto about = nlohmann::json::from_msgpack(begin, begin + bytes.numel());
-  if (about.at("key") != key) return std::nullopt;
-  auto made = tokenised({tensor("ids"), tensor("starts"), tensor("seconds"), tensor("targets")}, about);
-  return is_sound(made) ? std::optional(std::move(made)) : std::nullopt;
+  std::optional<TokenFile> found;
+  Arena arena;
+  read_packed(path, kKeptTokens, arena, [&](const PackedSet& set) {
+    if (set.keys.at("key") != key) return;
+    found = tokens_in(set, 0, set.facts);
+    found->tokens.ids = found->tokens.ids.clone();  // the file may be deleted at any time
+  });
+  return found;
 } catch (const std::exception&) {
   return std::nullopt;  // no file, or a damaged one
 }
 
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
                  const TokenFile& made) {
-  auto facts = facts_of(made);
-  facts["key"] = key;
-  const auto about = nlohmann::json::to_msgpack(facts);  // names of classes may not be UTF-8
-  const auto tree = make_dict();
-  put(tree, "ids", made.tokens.ids);
-  put(tree, "starts", made.tokens.starts);
-  put(tree, "seconds", made.tokens.seconds);
-  put(tree, "targets", made.tokens.targets);
-  put(tree, "about", at::tensor(std::vector<uint8_t>(about.begin(), about.end()), at::kByte));
-  write_safetensors(path, tree, {}, (stat_of(texts).st_mode & 0044) | 0600);
+  write_packed(path,
+               {.kind = kKeptTokens,
+                .keys = {{"key", key}},
+                .facts = facts_of(made),
+                .tensors = tensors_of(made.tokens)},
+               {}, (stat_of(texts).st_mode & 0044) | 0600);
   if (is_trusted(path, texts)) return;
   ::unlink(path.c_str());
   throw Error("other users can write every file there", path, "");

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/data/token_set.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/text/tokenizer.h"
 
 namespace lockstep::tasks {
@@ -33,6 +34,11 @@ struct TokenFile {
 /// Converts everything except the tokens to JSON, and back.
 nlohmann::json facts_of(const TokenFile& made);
 TokenFile tokenised(Tokens tokens, const nlohmann::json& facts);
+
+/// The tensors of a packed set, and back from the four that begin at `first`. InputError if the numbers do
+/// not fit together: a file with correct checksums can still contain anything.
+std::vector<at::Tensor> tensors_of(const Tokens& tokens);
+TokenFile tokens_in(const PackedSet& set, size_t first, const nlohmann::json& facts);
 
 /// Throws InputError at file:line for a text that is not UTF-8, a missing label, or a file without rows.
 TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,

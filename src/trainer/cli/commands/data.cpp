@@ -1,4 +1,5 @@
-// lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors.
+// lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors. lockstep data
+// pack: a set in one file.
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,12 +7,18 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/zip.h"
 #include "lockstep/data/catalog.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/tasks/packed.h"
+#include "lockstep/tasks/task.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/load.h"
 
 namespace lockstep::cli {
 namespace {
@@ -113,34 +120,84 @@ void fetch_set(const KnownSet& set, const DataArguments& asked) {
   }
 }
 
-}  // namespace
+void fetch_sets(const DataArguments& asked) {
+  for (const auto& one : asked.sets) fetch_set(one, asked);
+}
 
-int run_data(const std::vector<std::string>& args) {
-  std::string action, set;
+struct SetAction {
+  const char *name, *help;
+  void (*work)(const DataArguments& asked);
+};
+constexpr SetAction kActions[] = {
+    {"list", "shows the known data sets, and which of their files you have", list_sets},
+    {"fetch", "downloads the missing files of the known data sets", fetch_sets},
+    {"verify", "compares the files with their SHA-256 digests", verify_sets}};
+constexpr const char* kPackHelp = "packs a config's folder of images, texts or table into one file";
+
+template <size_t kAction>
+int run_action(const std::vector<std::string>& args) {
+  const auto& action = kActions[kAction];
+  std::string set;
   DataArguments asked;
-  Options options(
-      "data", "lists, fetches and verifies the known data sets",
-      {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
-  options.positional("list|fetch|verify", action, "the action");
+  const auto command = format("data {}", action.name);
+  Options options(command, action.help, {format("lockstep {} mnist", command)});
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
-  options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
+  if (action.work == fetch_sets)
+    options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
   if (!options.parse(args)) return kDone;
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
-    throw InputError("--root needs a SET", "", "lockstep data " + action + " mnist --root DIR");
-  if (action == "list") {
-    list_sets(asked);
-  } else if (action == "verify") {
-    verify_sets(asked);
-  } else if (action == "fetch") {
-    for (const auto& one : asked.sets) fetch_set(one, asked);
-  } else {
-    throw InputError(format("unknown action '{}'", base::printable(action)), "",
-                     "lockstep data list, fetch or verify");
-  }
+    throw InputError("--root needs a SET", "", format("lockstep {} mnist --root DIR", command));
+  action.work(asked);
   return kDone;
+}
+
+// The samples of a config's task in one file.
+int pack_set(const std::vector<std::string>& args) {
+  std::string config, out;
+  std::vector<std::string> sets;
+  Options options("data pack", kPackHelp,
+                  {"lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.pack"});
+  options.positional("CONFIG.yaml", config, "the config; only its sections task, data and model are used");
+  options.add("out", out, "FILE", "the file to write");
+  options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
+  if (!options.parse(args)) return kDone;
+  if (out.empty()) throw UsageError("--out is missing", "lockstep data pack", "name the file to write");
+  base::check_output(out, kChooseOutHint);
+  if (exists(out) && !tasks::looks_packed(out))
+    throw InputError("the file exists and is not a packed set", out, kChooseOutHint);
+  const auto text = config::read_config_text(config);
+  const auto settings =
+      config::load_settings(text.text, text.name, sets, launch::current_environment()).settings;
+  const auto task = make_task(settings.for_task());
+  auto* const packable = dynamic_cast<tasks::PackableTask*>(task.get());
+  if (!packable)
+    throw InputError(format("the set of task {} cannot be packed", settings.task.name), "task.name",
+                     "choose one of folder, csv, pima, text, mnli");
+  const auto samples = packable->pack(settings.for_task(), out);
+  output::line(format("packed {} samples in {}, {:.1f} MB", samples, out,
+                      static_cast<double>(fs::file_size(out)) / 1e6));
+  return kDone;
+}
+
+}  // namespace
+
+int run_data(const std::vector<std::string>& args) {
+  static const CommandGroup group = {
+      .name = "data",
+      .summary = "lists, fetches and verifies the known data sets, or packs yours",
+      .kind = "action",
+      .kinds = "actions",
+      .examples = {"lockstep data list", "lockstep data fetch mnist",
+                   "lockstep data verify pima --root my/data",
+                   "lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.pack"},
+      .members = {{kActions[0].name, kActions[0].help, run_action<0>},
+                  {kActions[1].name, kActions[1].help, run_action<1>},
+                  {kActions[2].name, kActions[2].help, run_action<2>},
+                  {"pack", kPackHelp, pack_set}}};
+  return run_group(group, args);
 }
 
 }  // namespace lockstep::cli
