@@ -63,6 +63,14 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     told = run(lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout
     assert "on 16 samples" in told and "rose" in told
     assert mpirun(3, lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout == told
+    # packed: pack replaces no file, and a run on a pack is evaluated on any file
+    pack = [lockstep, "data", "pack", "own.yaml", *sets(task__label="Label"), "--out", "t.pack"]
+    assert run(*pack, cwd=place).returncode == 0 and run(*pack, cwd=place).returncode == 2
+    result = train(task__file="t.pack", task__label="Label", run__name="packed")
+    assert result.returncode == 0, result.output
+    write_table(place / "new.csv", ("Label", "a", "b", "class"), flowers(10))
+    words = ["--checkpoint", "runs/packed", *sets(task__file="t.pack", task__eval_file="new.csv")]
+    assert "on 10 samples" in run(lockstep, "eval", "own.yaml", *words, cwd=place, check=True).stdout
 
 
 def prices(count=300):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -87,19 +88,30 @@ TEST_P(Packed, HasTheSameSamples) {
 }
 
 TEST_P(Packed, IsReadByTheTaskAndKeysThatItWasMadeFor) {
+  const auto private_file = task.name == "folder" ? folder / "val/b/5.png" : task.eval_file;
+  fs::permissions(private_file, fs::perms(0600));
   pack();
+  EXPECT_EQ(fs::status(packed).permissions(), fs::perms(0600)) << "as its most private file";
+  EXPECT_THROW(pack(), InputError) << "a pack of a pack";
   const auto made_for = task;
-  for (const auto& change : std::vector<std::function<void()>>{
-           [&] { task.eval_file = "other.csv"; }, [&] { task.label = "x"; },
-           [&] { task.kind = "regression"; }, [&] { task.name = task.name == "csv" ? "text" : "csv"; },
-           [&] { task.categories.clear(), task.max_length = 7; }}) {
-    if (task.name == "folder") break;
+  std::vector<std::function<void()>> changes = {[&] { task.damaged = "skip"; }};
+  if (task.name != "folder")
+    changes = {[&] { task.eval_file = "other.csv"; },
+               [&] { task.label = "x"; },
+               [&] { task.kind = "regression"; },
+               [&] { task.name = task.name == "csv" ? "text" : "csv"; },
+               [&] { task.categories.clear(), task.max_length = 7; },
+               [&] { task.header = false; },
+               [&] { task.delimiter = ";"; }};
+  for (const auto& change : changes) {
     change();
     EXPECT_THROW(content(), InputError);
     task = made_for;
   }
   const auto whole = base::read_text(packed);
   const auto before = content();
+  // images are not in the checksum
+  const auto covered = task.name == "folder" ? whole.find("\x89PNG") : whole.size();
   for (size_t at = 0; at < whole.size(); at += 13) {
     folder.write("set.packed", whole.substr(0, at));
     EXPECT_THROW(content(), InputError) << at;
@@ -107,13 +119,37 @@ TEST_P(Packed, IsReadByTheTaskAndKeysThatItWasMadeFor) {
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     folder.write("set.packed", damaged);
     try {
-      const auto now = content();  // images have no checksum
-      EXPECT_TRUE(task.name == "folder" || std::ranges::equal(now, before, at::equal)) << at;
+      const auto now = content();
+      EXPECT_TRUE(at >= covered || std::ranges::equal(now, before, at::equal)) << at;
     } catch (const InputError&) {
     }
   }
   write_safetensors(packed, make_dict({{"a", at::ones({1})}}));
   EXPECT_THROW(content(), InputError) << "another program's file";
+  write_safetensors(packed, make_dict({{"lockstep_pack", at::full({1 << 20}, 0x91, at::kByte)}}));
+  EXPECT_THROW(content(), InputError) << "lists in lists";
+  folder.write("set.packed", whole);
+  Arena arena;
+  const std::map<std::string, std::string> kinds = {
+      {"csv", "a table"}, {"text", "texts"}, {"folder", "images"}};
+  for (const char* fact : {"notes", "train", "tables", "vocabulary", "label"})
+    read_packed(packed, kinds.at(task.name), arena, [&](const PackedSet& set) {
+      auto wrong = set;
+      if (!wrong.facts.contains(fact)) return;
+      wrong.facts[fact] = 1.5;
+      write_packed(packed, wrong, 0600);
+      EXPECT_THROW(content(), InputError) << fact;
+      write_packed(packed, set, 0600);
+    });
+}
+
+TEST_P(Packed, IsEvaluatedOnAnotherFile) {
+  pack();
+  auto made = make_task(config());
+  const auto sets = made->data(config(), {});
+  if (task.name == "folder") return;
+  task.eval_file = folder.write("new.csv", "x,city,label\n2,ulm,no\n");
+  EXPECT_EQ(made->evaluation(config(), sets, {})->size(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Packed, testing::Values("csv", "text", "folder"),

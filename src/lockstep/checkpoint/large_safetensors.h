@@ -14,7 +14,7 @@ struct StreamedBytes {
   std::function<void(const base::ByteSink& sink)> write = {};
 };
 
-/// As write_safetensors(); `last` follows the other tensors, and the file then has no checksum.
+/// As write_safetensors(); `last` follows the other tensors, and the checksum does not cover it.
 void write_large_safetensors(const std::string& path, const Tree& tensors,
                              const std::map<std::string, std::string>& metadata, mode_t mode,
                              const StreamedBytes& last = {});

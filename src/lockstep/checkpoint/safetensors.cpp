@@ -60,15 +60,17 @@ int64_t make_contiguous(checkpoint::TensorClaim& claim) {
   return is_empty ? 0 : stride;
 }
 
-// The checksum is the first entry of the metadata: over the whole file, with zeros for its own digits.
+// The checksum is the first entry of the metadata: over the whole file, or over all but its last tensor, with
+// zeros for its own digits.
 
 constexpr const char* kChecksumKey = "lockstep_crc32";
+constexpr const char* kHeadChecksumKey = "lockstep_head_crc32";
 constexpr std::string_view kNoChecksum = "00000000";
 constexpr size_t kHeaderLength = 8;
 
 /// The beginning of a file with our checksum, after the header's length.
-std::string checksum_prefix() {
-  return format(R"({{"{}":{{"{}":")", kMetadata, kChecksumKey);
+std::string checksum_prefix(const char* key) {
+  return format(R"({{"{}":{{"{}":")", kMetadata, key);
 }
 
 std::span<const uint8_t> bytes_of(std::string_view text) {
@@ -87,19 +89,22 @@ class Reader {
  public:
   Reader(std::span<const uint8_t> file, const std::string& name) : file_(file), input_(file, name) {}
 
-  /// Whether the file has our checksum. InputError if it does not match.
-  bool check_checksum() const {
-    const auto prefix = checksum_prefix();
+  /// Whether the file has our checksum.
+  bool check_checksum() const { return check_checksum(kChecksumKey, file_.size()); }
+
+  /// Whether it has this checksum over its first `covered` bytes. InputError if it does not match.
+  bool check_checksum(const char* key, uint64_t covered) const {
+    const auto prefix = checksum_prefix(key);
     const auto at = kHeaderLength + prefix.size(), behind = at + kNoChecksum.size();
-    const std::string_view text(reinterpret_cast<const char*>(file_.data()), file_.size());
+    const std::string_view text(reinterpret_cast<const char*>(file_.data()), covered);
     if (text.size() < behind || text.substr(kHeaderLength, prefix.size()) != prefix) return false;
     auto crc = crc32_of(file_.first(at));
     crc = crc32_of(bytes_of(kNoChecksum), crc);
-    crc = crc32_of(file_.subspan(behind), crc);
+    crc = crc32_of(file_.first(covered).subspan(behind), crc);
     if (text.substr(at, kNoChecksum.size()) == format("{:08x}", crc)) return true;
-    input_.fail("the file is damaged: it does not match its checksum",
-                format("copy the file again; a program that rewrites it must remove the metadata key {}",
-                       kChecksumKey));
+    input_.fail(
+        "the file is damaged: it does not match its checksum",
+        format("copy the file again; a program that rewrites it must remove the metadata key {}", key));
   }
 
   /// `as_tensor` makes a tensor of bytes from a part of the file.
@@ -108,6 +113,7 @@ class Reader {
     const auto entries = read_header();
     const auto data = input_.take(input_.left());
     check_cover(entries, data.size());
+    if (!entries.empty()) check_checksum(kHeadChecksumKey, file_.size() - entries.back().needed);
     auto tree = make_dict();
     for (const auto& entry : entries) {
       const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
@@ -229,9 +235,10 @@ void checkpoint::write_large_safetensors(const std::string& path, const Tree& te
                                          const StreamedBytes& last) {
   auto header = nlohmann::ordered_json::object();
   auto& texts = header[kMetadata] = nlohmann::ordered_json::object();
-  if (!last.write) texts[kChecksumKey] = std::string(kNoChecksum);
+  const auto* const checksum = last.write ? kHeadChecksumKey : kChecksumKey;
+  texts[checksum] = std::string(kNoChecksum);
   for (const auto& [key, text] : metadata)
-    if (key != kChecksumKey) texts[key] = text;
+    if (key != kChecksumKey && key != kHeadChecksumKey) texts[key] = text;
   std::vector<at::Tensor> data;
   uint64_t end = 0;
   for (const auto& [key, value] : items(tensors)) {
@@ -253,8 +260,7 @@ void checkpoint::write_large_safetensors(const std::string& path, const Tree& te
   auto crc = crc32_of(bytes_of(text));
   for (const auto& tensor : data)
     crc = crc32_of({static_cast<const uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()}, crc);
-  if (!last.write)
-    text.replace(kHeaderLength + checksum_prefix().size(), kNoChecksum.size(), format("{:08x}", crc));
+  text.replace(kHeaderLength + checksum_prefix(checksum).size(), kNoChecksum.size(), format("{:08x}", crc));
   const auto write = [&](const base::ByteSink& sink) {
     sink(text.data(), text.size());
     for (const auto& tensor : data) sink(tensor.const_data_ptr(), tensor.nbytes());

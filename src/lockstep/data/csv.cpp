@@ -278,7 +278,7 @@ std::unique_ptr<data::TextRows> open_file(const std::string& path, const CsvOpti
 void check_room(const std::string& path, const Extent& extent, const CsvOptions& options,
                 const Columns& columns) {
   if (static_cast<int64_t>(columns.count) <= (extent.bytes + extent.lines) / extent.lines) return;
-  const auto rows = open_file(path, options);
+  const auto rows = data::open_table(path, {.delimiter = options.delimiter, .header = options.header});
   std::vector<std::string_view> fields;
   while (rows->next(fields)) continue;
 }

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 using Map = std::shared_ptr<base::FileMap>;
 
-constexpr const char* kWhere = "the memory that the ranks of this node share";
+constexpr const char* kWhere = "the memory or file that the ranks of this node share";
 
 at::Tensor view_of(const Map& map, int64_t place, at::IntArrayRef shape, at::ScalarType type) {
   return at::from_blob(
@@ -155,6 +155,7 @@ class NodeLoad {
     const auto add = [&](const base::Descriptor& file) {
       const auto facts = facts_of(file);
       files.push_back({{"path", format("/proc/{}/fd/{}", ::getpid(), file.number())},
+                       {"device", facts.st_dev},
                        {"inode", facts.st_ino},
                        {"size", facts.st_size}});
     };
@@ -182,7 +183,9 @@ class NodeLoad {
       const base::Descriptor file(
           ::open(made.at("path").get<std::string>().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
       const auto facts = facts_of(file);
-      if (!file || made.at("size") != facts.st_size || made.at("inode") != facts.st_ino) return false;
+      if (!file || made.at("size") != facts.st_size || made.at("inode") != facts.st_ino ||
+          made.at("device") != facts.st_dev)
+        return false;
       maps.push_back(facts.st_size == 0 ? nullptr  // no tensors
                                         : std::make_shared<base::FileMap>(file.number(), 0,
                                                                           static_cast<size_t>(facts.st_size),

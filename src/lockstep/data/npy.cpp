@@ -3,6 +3,7 @@
 #include <c10/util/Half.h>
 
 #include <bit>
+#include <cctype>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -17,7 +18,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kSaveAgain = "save it again with numpy.save, numpy.savez or numpy.savez_compressed";
-constexpr const char* kConvert = "convert it first, for example with array.astype('float32')";
+constexpr const char* kConvert = "convert numbers with array.astype('float32'), and encode texts as integers";
 constexpr const char* kCopyFile = "copy the file again";
 constexpr size_t kMostColumns = 1 << 20;
 
@@ -26,6 +27,7 @@ std::string as_json(std::string_view python) {
   std::string json;
   for (; !python.empty(); python.remove_prefix(1)) {
     const char c = python[0];
+    if (c == 'L' && !json.empty() && std::isdigit(json.back())) continue;  // Python 2 writes 3L
     if (c == ')' || c == ']' || c == '}') json.erase(json.find_last_not_of(" ,\n") + 1);
     const bool is_bool = python.starts_with("True") || python.starts_with("False");
     json += c == ')' ? ']' : c == '(' ? '[' : c == '\'' ? '"' : is_bool ? base::lower_case({&c, 1})[0] : c;

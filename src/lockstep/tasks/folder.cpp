@@ -184,11 +184,16 @@ at::Tensor table_of_counts(const Counts& counts) {
 
 constexpr const char* kPackedImages = "images";
 
+nlohmann::json image_keys(const TaskConfig& settings) {
+  return {{"task.damaged", settings.task.damaged}};
+}
+
 std::optional<FolderSets> packed_images(const TaskConfig& settings, Arena& arena) {
   const auto path = base::find_path(settings.data.root);
   std::optional<FolderSets> sets;
   if (!std::filesystem::is_regular_file(path)) return sets;
   read_packed(data::stage_file(path, settings.data.stage), kPackedImages, arena, [&](const PackedSet& set) {
+    set.check_keys(image_keys(settings));
     sets = set.facts.get<FolderSets>();
     const auto bytes = set.tensor(0, at::kByte, {-1});
     for (auto* images : {&sets->train, &sets->eval}) {
@@ -323,15 +328,16 @@ class FolderTask : public Task, public PackableTask {
   }
 
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    refuse_packed(base::find_path(settings.data.root));
     Arena arena;
     auto sets = find_sets(settings, arena);
-    if (sets.train.bytes.defined())
-      throw InputError("the set is already packed", settings.data.root, "set data.root to the folder");
     int64_t end = 0;
+    std::vector<std::string> files;
     for (auto* images : {&sets.train, &sets.eval})
       for (const auto& file : images->files) {
+        files.push_back(images->root + "/" + file);
         images->places.push_back(end);
-        end += static_cast<int64_t>(std::filesystem::file_size(images->root + "/" + file));
+        end += static_cast<int64_t>(std::filesystem::file_size(files.back()));
         images->places.push_back(end);
       }
     const auto write = [&](const base::ByteSink& sink) {
@@ -346,8 +352,9 @@ class FolderTask : public Task, public PackableTask {
           sink(bytes.data(), bytes.size());
         }
     };
-    write_packed(path, {.kind = kPackedImages, .facts = sets}, {.size = end, .write = write});
-    return std::ssize(sets.train.files) + std::ssize(sets.eval.files);
+    write_packed(path, {.kind = kPackedImages, .keys = image_keys(settings), .facts = sets},
+                 readable_as(files), {.size = end, .write = write});
+    return std::ssize(files);
   }
 
   std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData& data,

@@ -38,11 +38,17 @@ class PackableTask {
 };
 
 /// Writes the set, and `last` as its last tensor. `mode`: the file's permission bits.
-void write_packed(const std::string& path, const PackedSet& set, checkpoint::StreamedBytes last = {},
-                  mode_t mode = 0644);
+void write_packed(const std::string& path, const PackedSet& set, mode_t mode,
+                  checkpoint::StreamedBytes last = {});
 
-/// Whether it is a safetensors file.
-bool looks_packed(const std::string& path);
+/// The permission bits of a copy: only users who can read all of these files can read it.
+mode_t readable_as(const std::vector<std::string>& files);
+
+/// Whether it is a regular file that this user can read.
+bool can_read(const std::string& path);
+
+/// InputError for a safetensors file.
+void refuse_packed(const std::string& path);
 
 /// Calls `read` with the set, whose tensors are views of the file; false if it is not a safetensors file.
 /// Throws InputError if `lockstep data pack` did not write it, for another kind of samples, and for damaged

@@ -218,7 +218,8 @@ nlohmann::json table_keys(const TaskConfig& settings) {
   return {{"task.kind", task.kind},         {"task.eval_file", task.eval_file},
           {"task.features", task.features}, {"task.ignore", task.ignore},
           {"task.missing", task.missing},   {"task.categories", task.categories},
-          {"task.classes", task.classes}};
+          {"task.classes", task.classes},   {"task.delimiter", task.delimiter},
+          {"task.header", task.header}};
 }
 
 // Copies, which are normalized in place.
@@ -238,10 +239,13 @@ CsvTable unpacked_table(const PackedSet& set, size_t number, Arena& arena) {
   return table;
 }
 
-std::optional<Tables> packed_tables(const std::string& file, const TaskConfig& settings, Arena& arena) {
+/// Nothing if the file is not packed, or was packed without the evaluation file that `only_eval` asks for.
+std::optional<Tables> packed_tables(const std::string& file, const TaskConfig& settings, Arena& arena,
+                                    bool only_eval = false) {
   std::optional<Tables> tables;
   Arena unused;  // the tensors are copied, so the other ranks need no file
   read_packed(file, kPackedTable, unused, [&](const PackedSet& set) {
+    if (only_eval && set.keys.at("task.eval_file") != settings.task.eval_file) return;
     set.check_keys(table_keys(settings));
     const auto& asked = settings.task.label;
     const bool own_eval = !settings.task.eval_file.empty();
@@ -410,8 +414,10 @@ class TableTask : public Task, public PackableTask {
   }
 
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    const auto recipe = recipe_(settings, Look::all);
+    refuse_packed(recipe.file);
     Arena arena;
-    auto tables = read_tables(recipe_(settings, Look::all), settings, arena, arena);
+    auto tables = read_tables(recipe, settings, arena, arena);
     std::erase(tables.notes, "");
     PackedSet set{.kind = kPackedTable, .keys = table_keys(settings), .facts = {{"notes", tables.notes}}};
     set.keys["task.label"] = settings.task.label;
@@ -422,7 +428,7 @@ class TableTask : public Task, public PackableTask {
       set.tensors.insert(set.tensors.end(), {table->features, table->labels});
       rows += table->features.size(0);
     }
-    write_packed(path, set);
+    write_packed(path, set, readable_as({recipe.file, tables.eval ? recipe.eval_file : recipe.file}));
     return rows;
   }
 
@@ -474,9 +480,10 @@ class TableTask : public Task, public PackableTask {
                                                     const TaskData& known, Arena& arena) const {
     const bool own = !recipe.eval_file.empty();
     const auto& stage = settings.data.stage;
-    std::error_code none;
-    if (std::filesystem::is_regular_file(recipe.file, none) && looks_packed(recipe.file)) {
-      const auto tables = packed_tables(data::stage_file(recipe.file, stage), settings, arena);
+    std::optional<Tables> tables;
+    if (can_read(recipe.file))
+      tables = packed_tables(own ? recipe.file : data::stage_file(recipe.file, stage), settings, arena, own);
+    if (tables) {
       const auto& table = own ? *tables->eval : tables->all;
       if (table.columns != columns_ || table.values != values_ || table.class_names != known.class_names)
         throw InputError("the packed table does not have the columns and classes of the checkpoint",

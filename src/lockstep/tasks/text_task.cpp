@@ -170,10 +170,27 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
 constexpr const char* kPackedTexts = "texts";
 
 nlohmann::json text_keys(const TaskConfig& settings, const TaskVocabulary& vocabulary) {
-  return {{"task.vocabulary", vocabulary.digest},
-          {"task.max_length", settings.task.max_length},
-          {"task.kind", settings.task.kind},
-          {"task.eval_file", settings.task.eval_file}};
+  return {{"task.vocabulary", vocabulary.digest},      {"task.max_length", settings.task.max_length},
+          {"task.kind", settings.task.kind},           {"task.eval_file", settings.task.eval_file},
+          {"task.delimiter", settings.task.delimiter}, {"task.header", settings.task.header}};
+}
+
+TextSets texts_in(const SharedSet& shared, TextColumns columns) {
+  const auto facts = nlohmann::json::from_msgpack(shared.text);
+  TextSets sets{.columns = std::move(columns),
+                .vocabulary = facts.at("vocabulary"),
+                .pad = facts.at("pad"),
+                .unk = facts.at("unk"),
+                .notes = facts.at("notes")};
+  sets.columns.label = facts.at("label");
+  facts.at("texts").get_to(sets.columns.texts);
+  for (const auto& file : facts.at("files")) {
+    const auto* tensor = &shared.tensors.at(4 * sets.files.size());
+    sets.files.push_back({file.at("path"), tokenised({tensor[0], tensor[1], tensor[2], tensor[3]}, file)});
+    if (sets.files.size() > 1 || !facts.at("with_train"))
+      sets.parts.emplace_back(file.at("part"), sets.files.back().made.tokens.size());
+  }
+  return sets;
 }
 
 /// What read_on_first_rank() made of the files, from a packed set.
@@ -181,9 +198,11 @@ std::optional<SharedSet> packed_texts(const TaskConfig& settings, const std::str
                                       const TextColumns& asked, const TaskVocabulary& vocabulary,
                                       Arena& arena) {
   std::optional<SharedSet> texts;
-  std::error_code none;
-  if (!fs::is_regular_file(path, none)) return texts;
-  read_packed(data::stage_file(path, settings.data.stage), kPackedTexts, arena, [&](const PackedSet& set) {
+  if (!can_read(path)) return texts;
+  const bool only_eval = look == Look::evaluation && !settings.task.eval_file.empty();
+  const auto file = only_eval ? path : data::stage_file(path, settings.data.stage);
+  read_packed(file, kPackedTexts, arena, [&](const PackedSet& set) {
+    if (only_eval && set.keys.at("task.eval_file") != settings.task.eval_file) return;
     set.check_keys(text_keys(settings, vocabulary));
     if (set.facts.at("texts") != asked.texts) set.check_keys({{"task.text", asked.texts}});
     if (set.facts.at("label") != asked.label) set.check_keys({{"task.label", asked.label}});
@@ -201,6 +220,7 @@ std::optional<SharedSet> packed_texts(const TaskConfig& settings, const std::str
     if (skips_first) files.erase(0);
     facts["with_train"] = !skips_first;
     nlohmann::json::to_msgpack(facts, texts->text);
+    texts_in(*texts, asked);  // throws here, on the rank that knows the file, if they are damaged
   });
   return texts;
 }
@@ -244,21 +264,7 @@ TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextRecip
   const auto shared = share_on_node(node, [&](Arena& arena) {
     return read_on_first_rank(settings, recipe(settings, look), look, known, arena);
   });
-  const auto facts = nlohmann::json::from_msgpack(shared.text);
-  TextSets sets{.columns = recipe(settings, Look::no).columns,
-                .vocabulary = facts.at("vocabulary"),
-                .pad = facts.at("pad"),
-                .unk = facts.at("unk"),
-                .notes = facts.at("notes")};
-  sets.columns.label = facts.at("label");
-  facts.at("texts").get_to(sets.columns.texts);
-  for (const auto& file : facts.at("files")) {
-    const auto* tensor = &shared.tensors.at(4 * sets.files.size());
-    sets.files.push_back({file.at("path"), tokenised({tensor[0], tensor[1], tensor[2], tensor[3]}, file)});
-    if (sets.files.size() > 1 || !facts.at("with_train"))
-      sets.parts.emplace_back(file.at("part"), sets.files.back().made.tokens.size());
-  }
-  return sets;
+  return texts_in(shared, recipe(settings, Look::no).columns);
 }
 
 bool is_integer(const std::string& name) {
@@ -431,8 +437,9 @@ class TextTask : public Task, public PackableTask {
   }
 
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
-    Arena arena;
     const auto recipe = recipe_(settings, Look::all);
+    refuse_packed(recipe.train.path);
+    Arena arena;
     auto read = read_on_first_rank(settings, recipe, Look::all, {}, arena);
     PackedSet set{.kind = kPackedTexts,
                   .keys = text_keys(settings, open_vocabulary(settings)),
@@ -444,7 +451,9 @@ class TextTask : public Task, public PackableTask {
     notes.erase(notes.begin() + recipe.class_names.empty(), notes.end());
     int64_t samples = 0;
     for (size_t i = 2; i < set.tensors.size(); i += 4) samples += set.tensors[i].numel();
-    write_packed(path, set);
+    std::vector<std::string> files;
+    for (const auto& file : set.facts.at("files")) files.push_back(file.at("path"));
+    write_packed(path, set, readable_as(files));
     return samples;
   }
 

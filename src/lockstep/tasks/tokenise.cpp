@@ -237,7 +237,7 @@ void keep_tokens(const std::string& path, const std::string& key, const std::str
                 .keys = {{"key", key}},
                 .facts = facts_of(made),
                 .tensors = tensors_of(made.tokens)},
-               {}, (stat_of(texts).st_mode & 0044) | 0600);
+               readable_as({texts}));
   if (is_trusted(path, texts)) return;
   ::unlink(path.c_str());
   throw Error("other users can write every file there", path, "");

@@ -165,9 +165,10 @@ int pack_set(const std::vector<std::string>& args) {
   options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
   if (!options.parse(args)) return kDone;
   if (out.empty()) throw UsageError("--out is missing", "lockstep data pack", "name the file to write");
+  if (std::error_code none; fs::exists(fs::symlink_status(out, none)))
+    throw InputError("the file exists", out, kChooseOutHint);
   base::check_output(out, kChooseOutHint);
-  if (exists(out) && !tasks::looks_packed(out))
-    throw InputError("the file exists and is not a packed set", out, kChooseOutHint);
+  base::remove_stale_partials(out);  // of an earlier try that was killed
   const auto text = config::read_config_text(config);
   const auto settings =
       config::load_settings(text.text, text.name, sets, launch::current_environment()).settings;
@@ -175,7 +176,7 @@ int pack_set(const std::vector<std::string>& args) {
   auto* const packable = dynamic_cast<tasks::PackableTask*>(task.get());
   if (!packable)
     throw InputError(format("the set of task {} cannot be packed", settings.task.name), "task.name",
-                     "choose one of folder, csv, pima, text, mnli");
+                     "choose a task on a folder of images, a table or texts");
   const auto samples = packable->pack(settings.for_task(), out);
   output::line(format("packed {} samples in {}, {:.1f} MB", samples, out,
                       static_cast<double>(fs::file_size(out)) / 1e6));
