@@ -55,26 +55,29 @@ struct CheckArguments {
 };
 
 bool parse(const Words& args, CheckArguments& asked) {
-  Options options("check", "builds, runs and checks an exercise, and shows what is not right yet",
+  Options options("check", "builds and checks an exercise of the course, and shows what is not right yet",
                   {"lockstep check", "lockstep check groups.1", "lockstep check groups.1 --hint",
                    "lockstep check groups.1 --watch"});
   options.positional("EXERCISE", asked.name, "one exercise; if omitted, show your progress", false);
   options.flag("hint", asked.hint, "print the next hint; the last one is nearly the solution");
   options.flag("solution", asked.solution, "print the solution");
   options.flag("reset", asked.reset, "restore the exercise file; yours is kept as .old");
-  options.flag("watch", asked.watch,
-               "check again at every save, until Ctrl-C; without EXERCISE, the saved file");
+  options.flag(
+      "watch", asked.watch,
+      "check again whenever you save the exercise (without EXERCISE: any exercise); stop with Ctrl-C");
   options.flag("all", asked.all, "check every exercise that you have started");
   return options.parse(args);
 }
 
 void require_sense(const CheckArguments& asked) {
   const int wanted = asked.hint + asked.solution + asked.reset + asked.watch + asked.all;
-  if (wanted > 1) throw UsageError("options conflict", "lockstep check", "only one option is allowed");
+  if (wanted > 1)
+    throw UsageError("--hint, --solution, --reset, --watch and --all cannot be combined", "lockstep check",
+                     "use one of them");
   if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
-    throw UsageError("missing EXERCISE", "lockstep check", "lockstep check EXERCISE --hint");
+    throw UsageError("missing argument EXERCISE", "lockstep check", "run lockstep check EXERCISE --hint");
   if (!asked.name.empty() && asked.all)
-    throw UsageError("--all takes no EXERCISE", "lockstep check", "lockstep check --all");
+    throw UsageError("--all takes no EXERCISE", "lockstep check", "run lockstep check --all");
 }
 
 bool runs_programs(const CheckArguments& asked) {
@@ -122,13 +125,15 @@ struct WorkshopOptions {
 };
 
 // the one word that an action wants
-const std::string& only(const Words& words, const std::string& question, const std::string& form) {
-  if (words.size() != 1) throw UsageError(question, "lockstep workshop", form);
+const std::string& only(const Words& words, const std::string& name, const std::string& action) {
+  if (words.size() != 1)
+    throw UsageError("missing argument " + name, "lockstep workshop",
+                     format("run lockstep workshop {} {}", action, name));
   return words.front();
 }
 
 int init(const Words& words, const WorkshopOptions&) {
-  const auto course = Folder::init(only(words, "where to?", "lockstep workshop init DIR"));
+  const auto course = Folder::init(only(words, "DIR", "init"));
   output::line(
       format("{}\nBegin with {}/README.md; cd there, then run lockstep check to see what comes next.",
              course.path(), course.path()));
@@ -147,14 +152,14 @@ int prepare(const Words&, const WorkshopOptions&) {
 
 // for authors of an exercise: every answer that its master file has
 int prove(const Words& words, const WorkshopOptions& wishes) {
-  const auto exercise = find_exercise(only(words, "which exercise?", "lockstep workshop prove EXERCISE"));
+  const auto exercise = find_exercise(only(words, "EXERCISE", "prove"));
   const base::TemporaryFolder folder;
   return workshop::prove(exercise, folder.path(), static_cast<size_t>(wishes.wrong)) ? kDone : kFailed;
 }
 
 // a program of the course or the learner's own, without a check
 int build(const Words& words, const WorkshopOptions&) {
-  const auto& file = only(words, "which program?", "lockstep workshop build FILE.cpp");
+  const auto& file = only(words, "FILE.cpp", "build");
   const auto source = std::filesystem::absolute(file);
   if (!std::filesystem::is_regular_file(source)) throw InputError("there is no such file", file);
   const auto program = std::filesystem::path(Folder::find(".").build()) / source.stem();
@@ -170,7 +175,7 @@ int build(const Words& words, const WorkshopOptions&) {
 
 int progress(const Words& folders, const WorkshopOptions& wishes) {
   if (folders.empty())
-    throw UsageError("missing DIR", "lockstep workshop", "lockstep workshop progress DIR...");
+    throw UsageError("missing argument DIR", "lockstep workshop", "run lockstep workshop progress DIR...");
   wishes.as_json ? print_class_json(folders) : print_class(folders);
   return kDone;
 }
@@ -191,13 +196,13 @@ constexpr WorkshopAction kWorkshopActions[] = {
 int act(const std::string& action, const Words& words, const WorkshopOptions& wishes) {
   for (const auto& row : kWorkshopActions)
     if (action == row.name) return row.run(words, wishes);
-  throw UsageError(format("workshop cannot '{}'", base::printable(action)), "lockstep workshop",
-                   "lockstep workshop init DIR, build FILE, prepare, prove EXERCISE, or progress DIR...");
+  throw UsageError(format("unknown action '{}'", base::printable(action)), "lockstep workshop",
+                   "use init DIR, build FILE, prepare, prove EXERCISE, or progress DIR...");
 }
 int run_workshop(const Words& args) {
   Words words;
   WorkshopOptions wishes;
-  Options options("workshop", "copies the course to a folder, prepares it for a class",
+  Options options("workshop", "copies the course to a folder and prepares it for a class",
                   {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
                    "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
   options.positional("ACTION [DIR...]", words, "the action and its arguments");

@@ -65,12 +65,9 @@ CONTESTANTS = {
     "stock": python("the workshop's Python program", "cnn", "mnist_stock"),
     "memory": python("Python, data in memory", "cnn", "mnist_memory"),
     "memory_lockstep": python("Python, data in memory, over lockstep", "cnn", "mnist_memory", "--backend", "lockstep"),
-    "tuned": python("Python tuned: memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last",
-                    env=TUNED_MALLOC),
-    "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16",
-                         env=TUNED_MALLOC),
-    "tuned_compiled": python("Python tuned, torch.compile over DDP", "cnn", "mnist_memory", "--channels-last", "--compile",
-                             env=TUNED_MALLOC),
+    "tuned": python("Python tuned: memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last", env=TUNED_MALLOC),
+    "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16", env=TUNED_MALLOC),
+    "tuned_compiled": python("Python tuned, torch.compile over DDP", "cnn", "mnist_memory", "--channels-last", "--compile", env=TUNED_MALLOC),
     "jax": python("JAX, jit and shard_map, two CPU devices", "cnn", "mnist_jax", in_one=True),
     "mnist": ours("mnist.yaml as it ships", "cnn", "mnist"),
     "exact": ours("mnist_fast.yaml, exact kernels", "cnn", FAST, *EXACT, exact=True),
@@ -87,8 +84,7 @@ CONTESTANTS = {
     "pima_mpi": ours("pima.yaml, mpi backend", "mlp", "pima", MPI, faster=8),
     "pima_fast": ours("pima.yaml, own kernels", "mlp", "pima", "train.kernels=fast", faster=16),
     "resnet_stock": python("Python, ImageFolder, DataLoader with 4 workers", "images", "images"),
-    "resnet_tuned": python("Python tuned: memory, channels_last, malloc", "images", "images", "--memory", "--channels-last",
-                           env=TUNED_MALLOC),
+    "resnet_tuned": python("Python tuned: memory, channels_last, malloc", "images", "images", "--memory", "--channels-last", env=TUNED_MALLOC),
     "resnet": ours("folder.yaml, resnet18 on 64x64 pixels, not augmented", "images", "folder"),
     "resnet_fast": ours("the same, channels_last", "images", "folder", "train.layout=channels_last"),
     "text_stock": python("Python, transformers", "texts", "texts"),
@@ -107,32 +103,15 @@ CONTESTANTS = {
     "fast_crowd": ours("mnist_fast.yaml, 4 ranks", "cnn", FAST, world=4),
 }
 
+SAME_BITS = """mnist=memory mnist=stock memory_lockstep=memory pima_lockstep=pima_stock exact=tuned bf16=tuned_bf16 mnist_mpi=mnist
+    cnn_beside=cnn_ddp pima=pima_stock pima_gloo=pima_stock pima_mpi=pima_stock resnet=resnet_stock resnet_fast=resnet_tuned
+    text=text_stock text_tuned=text_stock cnn_ddp=cnn_single mlp_ddp=mlp_single"""
 # (one, other, how far apart their losses may be, up to which step): 0 = the same bits at every step that both logged
 PROMISES = [
-    ("mnist", "memory", 0, None),
-    ("mnist", "stock", 0, None),
-    ("memory_lockstep", "memory", 0, None),
-    ("pima_lockstep", "pima_stock", 0, None),
-    ("exact", "tuned", 0, None),
-    ("fast", "exact", 1e-6, 40),
-    ("bf16", "tuned_bf16", 0, None),
-    ("mnist_mpi", "mnist", 0, None),
-    ("cnn_beside", "cnn_ddp", 0, None),
-    ("tuned_compiled", "tuned", 1e-4, 40),
+    *((*pair.split("="), 0, None) for pair in SAME_BITS.split()),
+    ("fast", "exact", 1e-6, 40), ("tuned_compiled", "tuned", 1e-4, 40),
     ("jax", "memory", 2e-3, 40),  # it adds in another order: 1e-5 apart, and 7e-4 in a steep step
-    ("pima", "pima_stock", 0, None),
-    ("pima_gloo", "pima_stock", 0, None),
-    ("pima_compiled", "pima_stock", 1e-5, 40),
-    ("pima_jax", "pima_stock", 1e-5, 40),
-    ("pima_mpi", "pima_stock", 0, None),
-    ("pima_fast", "pima_stock", 1e-6, 40),
-    ("resnet", "resnet_stock", 0, None),
-    ("resnet_fast", "resnet_tuned", 0, None),
-    ("text", "text_stock", 0, None),
-    ("text_tuned", "text_stock", 0, None),
-    ("cnn_ddp", "cnn_single", 0, None),
-    ("mlp_ddp", "mlp_single", 0, None),
-]
+    ("pima_compiled", "pima_stock", 1e-5, 40), ("pima_jax", "pima_stock", 1e-5, 40), ("pima_fast", "pima_stock", 1e-6, 40)]
 
 
 def data_of(who, place):

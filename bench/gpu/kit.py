@@ -81,8 +81,6 @@ def attempt(row, part, found):
     try:
         row.work(part, found)
         return "ok", ""
-    except running.NotHere as not_here:
-        return "not here", str(not_here)
     except launch.TooSlow as slow:
         return "hung", str(slow)
     except (launch.Failed, running.Wrong) as wrong:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+import types
 
 import jobs
 import launch
@@ -15,7 +16,7 @@ import targets
 import trained
 import trouble
 import verdict
-from running import NotHere, Wrong
+from running import Wrong
 
 
 @dataclasses.dataclass
@@ -25,12 +26,6 @@ class Row:
     seconds: int     # at most
     work: object     # work(part, found)
     needs: tuple = ("a device",)
-
-
-@dataclasses.dataclass
-class Pace:
-    """Of bench/compare: how often each is run."""
-    rounds: int
 
 
 def doctor(part, found):
@@ -93,10 +88,8 @@ def parity(part, found):
 
 def gpu_step(part, found):
     """The shipped config of the GPU's step, against Python with the same choices."""
-    if step_time.config().stem == "mnist":
-        raise NotHere("this lockstep ships no configs/mnist_gpu.yaml")
     taken = step_time.choices(part.here.program)
-    words = trained.compared(part, trained.ours(part, "ours", "data.batch_size=256", config=step_time.config().stem, steps=60),
+    words = trained.compared(part, trained.ours(part, "ours", "data.batch_size=256", config=step_time.CONFIG.stem, steps=60),
                              trained.theirs(part, "python", taken["precision"], taken["layout"] == "channels_last", steps=60), 0.05)
     found |= {f"{taken['precision']} {taken['layout']}, {what}": how for what, how in words.items()}
 
@@ -131,7 +124,7 @@ def resume(part, found):
     if generators["states"] != trained.asked(part, whole.saved)["states"]:
         raise Wrong("the generators differ from those of a run without a stop")
     if part.here.device == "cuda":
-        how = dict(config=step_time.config().stem)
+        how = dict(config=step_time.CONFIG.stem)
         whole = trained.ours(part, "graph", "train.deterministic=true", steps=60, **how)
         trained.ours(part, "graph-parts", "train.deterministic=true", steps=30, **how)
         rest = trained.ours(part, "graph-parts", "train.deterministic=true", steps=60, words=("--resume", "auto"), **how)
@@ -158,10 +151,10 @@ def speed(part, found):
         jobs.JOBS.update(step_time.jobs("cpu", steps=4, every=1))
     there = place.Place(part.here.program, sys.executable, "", trained.PEER.parent, part.folder)
     names = list(dict.fromkeys(job for target in rows for job in target.jobs))
-    results = measure.rounds(names, there, Pace(3 if part.here.device == "cuda" else 1), measure.Clock(part.left() - 5, part.here.seconds(120)),
+    results = measure.rounds(names, there, types.SimpleNamespace(rounds=3 if part.here.device == "cuda" else 1), measure.Clock(part.left() - 5, part.here.seconds(120)),
                              lambda text: (part.log.write(f"{text}\n".encode()), part.log.flush()))
     shown = verdict.rows(rows, results, there)
-    found["config"] = step_time.config().name
+    found["config"] = step_time.CONFIG.name
     found |= {figure.partition(".")[0]: show.figures(verdict.summary(values), "us") for figure, values in results.figures.items()}
     found["table"] = show.table([show.HEAD, *map(show.cells, shown)])
     part.log.write(f"{found['table']}\n".encode())

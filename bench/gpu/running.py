@@ -12,10 +12,6 @@ class Wrong(Exception):
     """A part's programs ran, and what they gave is not right."""
 
 
-class NotHere(Exception):
-    """A part has nothing to run on here: why."""
-
-
 class Part:
     """One that is running: its folder, its log, and how long it still may."""
 

@@ -8,18 +8,14 @@ import launch
 
 BATCH = 256
 STEPS, EVERY = 2000, 200
-CONFIGS = "configs/mnist_gpu.yaml", "configs/mnist.yaml"  # the first that is there
-
-
-def config():
-    return next(path for path in (launch.ROOT / name for name in CONFIGS) if path.exists())
+CONFIG = launch.ROOT / "configs/mnist_gpu.yaml"
 
 
 def choices(program):
     """The precision and layout that our config has: the peers take them too."""
-    told = subprocess.run([program, "config", config()], env=launch.environment(), capture_output=True, text=True)
+    told = subprocess.run([program, "config", CONFIG], env=launch.environment(), capture_output=True, text=True)
     if told.returncode != 0:
-        raise launch.Failed(f"lockstep config {config().name}\n  exit {told.returncode}: {told.stderr.strip()[-1500:]}")
+        raise launch.Failed(f"lockstep config {CONFIG.name}\n  exit {told.returncode}: {told.stderr.strip()[-1500:]}")
     return {key: re.search(rf"^  {key}: (\w+)", told.stdout, re.M)[1] for key in ("precision", "layout")}
 
 
@@ -27,7 +23,7 @@ def our_words(program, steps, every, device):
     more = [f"data.batch_size={BATCH}", f"train.max_steps={steps}", f"train.log_every={every}", "train.eval_every=0",
             f"train.epochs={steps}", "checkpoint.every_epochs=0", "run.name=run", f"launch.device={device}"]
     more += [] if device == "cuda" else ["train.graph=false"]  # a rehearsal captures nothing
-    return [program, "train", config(), *(word for setting in more for word in ("--set", setting))]
+    return [program, "train", CONFIG, *(word for setting in more for word in ("--set", setting))]
 
 
 def peer_words(place, folder, steps, every, device, more=()):

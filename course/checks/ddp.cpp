@@ -133,7 +133,7 @@ CHECK_OF("ddp.4", attempt) {
   }
 }
 
-// --- the workshop's own program: two ranks against one
+// --- the course's own program: two ranks against one
 
 constexpr size_t kProgramEpochs = 5;
 constexpr double kTwinsLoss = 0.5604;  // programs/single_process.cpp, in its last epoch

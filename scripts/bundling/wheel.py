@@ -22,7 +22,7 @@ MAIN = (HOME / "scripts/requirements/cpu.txt").read_text().partition("torch==")[
 METADATA = """Metadata-Version: 2.1
 Name: lockstep-ddp
 Version: {version}
-Summary: PyTorch's DistributedDataParallel for C++: trains on one machine or a cluster, to Python's bits, without Python
+Summary: PyTorch's DistributedDataParallel for C++: trains on one machine or a cluster, with Python's results, without Python
 License: {licence}
 Requires-Python: >={python}
 Requires-Dist: torch=={torch}.*

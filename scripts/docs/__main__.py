@@ -1,5 +1,5 @@
-"""Writes the generated parts of the docs: docs/reference/api.md, the exercises, and the tables in docs/architecture.md
-and docs/reference/config.md.
+"""Writes the generated parts of the docs: docs/reference/api.md, docs/track-record.md, the exercises, and the tables in
+docs/architecture.md and docs/reference/config.md.
 
     python3 scripts/docs            writes them
     python3 scripts/docs --check    lists outdated parts and missing comments; exits with 1 if there are any
@@ -13,6 +13,7 @@ import conflicts
 import exercises
 import headers
 import modules
+import record
 
 DOCS = modules.ROOT / "docs"
 REFERENCE = DOCS / "reference"
@@ -21,7 +22,7 @@ API_HEAD = """# The API, name by name
 `python3 scripts/docs` generates this page from the `///` comments in the public headers. All names are in namespace
 `lockstep`. Include a header as `<lockstep/MODULE/NAME.h>`; `<lockstep/lockstep.h>` includes those marked ●.
 A name that is not listed here is internal and may change at any time ([versions](versions.md)). Overview:
-[ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
+[ddp.md](ddp.md), [optimizers.md](optimizers.md), [checkpoints.md](checkpoints.md), [tasks.md](../how-to/tasks.md).
 """
 
 
@@ -90,7 +91,7 @@ def silent():
 def main():
     with_blocks = [DOCS / "architecture.md", REFERENCE / "config.md"]
     pages = {REFERENCE / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
-             **exercises.forms()}
+             DOCS / "track-record.md": record.page(), **exercises.forms()}
     findings = [*unsaid(), *silent(), *chapters.unsaid()]
     for path, text in pages.items():
         if "--check" not in sys.argv:

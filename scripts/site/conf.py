@@ -15,9 +15,7 @@ myst_url_schemes = ("http", "https", "mailto")
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_copy_source = False
-html_show_sphinx = False
-html_show_copyright = False
+html_copy_source = html_show_sphinx = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True, "source_repository": ""}
 pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"

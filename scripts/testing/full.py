@@ -1,12 +1,15 @@
 """What only scripts/test --full does: other builds, other MPIs, sanitizers and the long campaigns."""
 
 import os
+import pathlib
+import re
 import shutil
 import sys
 
+import changes
 import program
 import modules
-from paths import REPORTS, ROOT
+from paths import BUILD, PYTHON, REPORTS, ROOT
 from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
@@ -14,6 +17,9 @@ OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "pr
            "python_backend")
 OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without the CUDA plug-in
 OTHERS = ("2.7.1", "2.11.0")  # the oldest, and the last main one; the newest is what everything else runs with
+# Other Pythons for the backend of Python: two have a torch of their own (pairs.txt), the others the main one.
+PYTHONS = {"3.10": "2.9.1", "3.12": "2.13.0", "3.13": None, "3.14": None}
+IMPORTED = ("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py")  # by any torch
 # The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.
 WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/rendezvous", "comm/mpi", "comm/shm", "comm/watch", "config", "data",
                     "every command", "exported", "kernels", "launch", "models", "optim", "parallel", "report", "run_folder", "tasks", "text", "zero")
@@ -28,10 +34,10 @@ def about(modules, left_out=()):
     return [*(f"--about={module}" for module in modules), *(f"--ignore={ROOT}/tests/e2e/test_{name}.py" for name in left_out)]
 
 
-def other_build(preset, name, *options):
+def other_build(preset, name, *options, source=ROOT, targets=()):
     folder = ROOT / "build" / name
-    return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=ROOT, stdout=sys.stderr) and
-            build(folder))
+    return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=source, stdout=sys.stderr) and
+            build(folder, *targets))
 
 
 def try_build(run, name, preset, options, chosen, env):
@@ -50,23 +56,68 @@ def try_libtorch(run, version):
               [f"tests/e2e/test_{name}.py" for name in (*OF_BITS, *OF_GPUS)], env)
 
 
-def build_with_clang(run):
-    clang = shutil.which("clang++") or shutil.which("clang++-14")
-    if clang:
-        run.run("build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
-    else:
-        run.skip("clang++ is not installed")
+def try_python(run, version, torch):
+    """The backend for Python, one library for all Pythons that have this torch."""
+    name, home = f"python-{version}", ROOT / f".deps/python-{version}"
+    folder, lock = (ROOT / "build" / name, "pairs") if torch else (BUILD, "cpu")
+    places = [*pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin"), *os.get_exec_path()]
+    python = shutil.which(f"python{version}", path=os.pathsep.join(map(str, places)))
+    if not python or not succeeds(python, "-m", "venv", home):
+        return run.skip(f"python{version} is not installed")
+    own, main = home / f"lib/python{version}/site-packages", next((ROOT / ".deps/python/lib").glob("python3*/site-packages"))
+    for module in IMPORTED:
+        (own / module).exists() or (own / module).symlink_to(main / module)
+    cuda = [*main.glob("nvidia/*/lib"), *ROOT.glob(".deps/libtorch-2.7.1/nvidia/*/lib")]  # import torch loads it
+    env = {**os.environ, "TEST_PYTHON": str(home / "bin/python"), "LD_LIBRARY_PATH": os.pathsep.join(map(str, cuda))}
+    if (run.run(f"wheels of {name}", succeeds, home / "bin/python", "-m", "pip", "install", "--require-hashes", "--no-deps",
+                "-r", ROOT / f"scripts/requirements/{lock}.txt") and
+            (not torch or run.run(f"build {name}", other_build, "release", name, "-DLOCKSTEP_CUDA=OFF",
+                                  f"-DLIBTORCH_ROOT={own}/torch", targets=["lockstep_python"]))):
+        run.run(f"program tests of {name}", program.run, name, "tests/e2e/test_python_backend.py", build=folder, env=env)
+
+
+def with_types(source, name):
+    """The headers and the library of an installed build of that source with debug information, or None."""
+    prefix, without = ROOT / f"build/{name}/prefix", [f"-DLOCKSTEP_{part}=OFF" for part in ("TESTS", "COURSE", "CUDA")]
+    if (other_build("release", name, *without, "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_CXX_FLAGS=-g", source=source) and
+            succeeds("cmake", "--install", ROOT / "build" / name, "--prefix", prefix, stdout=sys.stderr)):
+        return prefix / "include", prefix / "lib" / os.readlink(prefix / "lib/liblockstep.so")
+    return None
+
+
+def namespaces(folder):
+    return {name for header in folder.rglob("*.h") for name in re.findall(r"namespace (?:lockstep::)?(\w+) {", header.read_text())}
+
+
+def keeps_abi(tag):
+    """Whether programs that were linked to the library of that tag run with this one (docs/reference/versions.md)."""
+    source, internal = ROOT / "build/abi-source", ROOT / "build/abi-internal"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    (source / ".deps").symlink_to(ROOT / ".deps")
+    old = succeeds("sh", "-c", f"git archive {tag} | tar -x -C '{source}'", cwd=ROOT) and with_types(source, "abi-old")
+    new = old and with_types(ROOT, "abi-new")
+    if not new or new[1].name != old[1].name:  # another name is another ABI
+        return bool(new)
+    hidden = sorted(namespaces(source / "src/lockstep") - namespaces(old[0]))  # no installed header uses these
+    internal.write_text(f"[suppress_function]\n  name_regexp = ^lockstep::({'|'.join(hidden)})::\n[suppress_variable]\n"
+                        f"  symbol_name_regexp = ^_ZT[VIS]N8lockstep({'|'.join(f'{len(name)}{name}' for name in hidden)})\n")
+    return succeeds("abidiff", "--no-added-syms", "--fail-no-debug-info", "--suppr", internal, "--hd1", old[0], "--hd2", new[0], old[1], new[1])
 
 
 def run(run):
-    build_with_clang(run)
-    run.run("long campaigns", program.run, "full", marks="full")
+    clang = "clang++" if shutil.which("clang++") else "clang++-14"
+    run.run_where(clang, "build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
+    if tags := changes.git("tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"):
+        run.run_where("abidiff", f"ABI of {tags[0]}", keeps_abi, tags[0])
+    else:
+        run.skip("no version has a tag, so there is no ABI to compare with")
+    run.run("long campaigns", program.run, "full", "--record", marks="full")
+    run.run("record of the campaigns of faults", succeeds, PYTHON, ROOT / "scripts/docs")
     for version in OTHERS:
         try_libtorch(run, version)
-    mpich = shutil.which("mpirun.mpich")
-    if mpich:
-        env = {**os.environ, "TEST_MPIEXEC": mpich}
-        run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi")
-    else:
-        run.skip("mpirun.mpich is not installed")
+    for version, torch in PYTHONS.items():
+        try_python(run, version, torch)
+    env = {**os.environ, "TEST_MPIEXEC": shutil.which("mpirun.mpich") or ""}
+    run.run_where("mpirun.mpich", "program tests under MPICH", lambda: program.run("mpich", env=env, marks="mpi"))
     try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], about(WORTH_SANITIZING, NOT_SANITIZED), SANITIZED)

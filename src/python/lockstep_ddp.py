@@ -21,7 +21,9 @@ def _create(options, _):
     """A group's backend for CPU tensors. Collective over the group."""
     import torch
     _load(torch)
-    carrier = torch.distributed.ProcessGroup(options.store, options.group_rank, options.group_size)  # the store for C++
+    # a rank alone need not ask the others, which may have given the name of its group to another one
+    store = options.store if options.group_size > 1 else torch.distributed.HashStore()
+    carrier = torch.distributed.ProcessGroup(store, options.group_rank, options.group_size)  # the store for C++
     timeout = int(options.timeout.total_seconds() * 1000)
     torch.ops.lockstep_ddp.add_shared(carrier.boxed(), list(options.global_ranks_in_group), timeout)
     return carrier._get_backend(torch.device("cpu"))

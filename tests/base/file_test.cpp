@@ -44,10 +44,10 @@ class File : public ::testing::Test {
 TEST_F(File, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   fs::create_symlink(folder_ / "pipe", folder_ / "link");
-  EXPECT_EQ(refusal(folder_ / "pipe"), "the thing is a pipe, not a file");
-  EXPECT_EQ(refusal(folder_ / "link"), "the thing is a pipe, not a file");
-  EXPECT_EQ(refusal("/dev/zero"), "the thing is a device, not a file");
-  EXPECT_EQ(refusal(folder_), "the thing is a folder, not a file");
+  EXPECT_EQ(refusal(folder_ / "pipe"), "the thing is a pipe, not a regular file");
+  EXPECT_EQ(refusal(folder_ / "link"), "the thing is a pipe, not a regular file");
+  EXPECT_EQ(refusal("/dev/zero"), "the thing is a device, not a regular file");
+  EXPECT_EQ(refusal(folder_), "the thing is a folder, not a regular file");
   EXPECT_THROW(base::read_text(folder_ / "pipe"), InputError);
   EXPECT_THROW(base::read_small_file(folder_ / "pipe", 10, "the thing"), InputError);
 }
@@ -88,7 +88,7 @@ TEST_F(NearestFile, IsASlipAway) {
   EXPECT_EQ(near("a.yaml"), "");  // it exists
   EXPECT_EQ(near("nowhere/else/x.yaml"), "");
   EXPECT_EQ(base::did_you_mean_file((folder_ / "runs/minst").string()),
-            "did you mean " + (folder_ / "runs/mnist").string() + "? ");
+            "did you mean " + (folder_ / "runs/mnist").string() + "? Otherwise, ");
 }
 
 TEST_F(NearestFile, OfAnythingAtAllIsNoError) {
@@ -149,7 +149,7 @@ TEST_F(FileMaps, EndTheProcessIfTheFileBecomesShorter) {
         volatile auto count = std::count(whole.data(), whole.data() + whole.size(), 'x');
         std::ignore = count;
       },
-      testing::ExitedWithCode(kFailed), "became shorter");
+      testing::ExitedWithCode(kFailed), "was truncated");
 }
 
 TEST_F(FileMaps, RefuseAFileThatWasCutWithinAPage) {

@@ -163,7 +163,8 @@ TEST(MachineUse, TellsOfOthersOnANodeAndNotOfItsOwnRanks) {
   const auto lines = busy_nodes({{"a", half_ours}, {"a", half_ours}, {"b", quiet}, {"b", quiet}});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("b was busy: other processes used 40 %"), std::string::npos) << lines[0];
-  EXPECT_NE(busy_nodes({{"c", {20, 10, 3, 7}}})[0].find("other machines used 15 %"), std::string::npos);
+  EXPECT_NE(busy_nodes({{"c", {20, 10, 3, 7}}})[0].find("other virtual machines took 15 %"),
+            std::string::npos);
   EXPECT_TRUE(busy_nodes({{"d", {0.04, 0, 0, 0}}}).empty()) << "too short to say";
 }
 

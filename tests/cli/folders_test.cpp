@@ -76,10 +76,9 @@ TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
 
 TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
   const auto done = run("done", "done"), dead = run("dead", "running");
-  const auto rest = [](const std::string& f) { return " / " + f + " / see: lockstep status " + f; };
-  EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run is not running: done" + rest(done));
-  EXPECT_EQ(refusal([&] { call("stop " + dead); }),
-            "the run is not running: its process has ended" + rest(dead));
+  const auto rest = [](const std::string& f) { return " / " + f + " / run lockstep status " + f; };
+  EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run has ended: done" + rest(done));
+  EXPECT_EQ(refusal([&] { call("stop " + dead); }), "the run has ended without a final status" + rest(dead));
   EXPECT_FALSE(fs::exists(done + "/stop.request") || fs::exists(dead + "/stop.request"));
 }
 
@@ -160,11 +159,11 @@ TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
 
 TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
-      {"bench", "the bench is missing / lockstep bench / see: lockstep bench --help"},
+      {"bench", "missing argument BENCH / lockstep bench / see lockstep bench --help"},
       {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
-      {"model", "the action is missing"},
+      {"model", "missing argument ACTION"},
       {"model chekc", "did you mean check?"},
-      {"model check", "MODEL.pt2 is missing"},
+      {"model check", "missing argument MODEL.pt2"},
       {"model template --input float32:3x0", "'float32:3x0' is not DTYPE:SIZES / --input / "},
       {"model template --output a\"b", "--output a\"b / "},
       {"export x.yaml --checkpoint y", "--checkpoint, --output, --pt2 / "},
@@ -173,11 +172,11 @@ TEST(CliCommands, AWrongCallIsRefusedForWhatIsWrong) {
       {"data list mnits", "did you mean mnist?"},
       {"data lsit", "unknown action 'lsit'"},
       {"site lsit", "use list, show, detect or keys"},
-      {"site show", "lockstep site list prints them"},
+      {"site show", "run lockstep site list"},
       {"render slrum x.yaml", "there is no scheduler 'slrum'"},
       {"submit x.yaml --chain 101", "--chain must be from 1 to 100 (got 101)"},
-      {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep exclude each other"},
-      {"eval x.yaml", "--checkpoint runs/NAME/checkpoints/step-N.pt"},
+      {"submit x.yaml --chain 2 --sweep optim.lr=1,2", "--chain and --sweep cannot be combined"},
+      {"eval x.yaml", "pass --checkpoint PATH"},
       {"predict x.yaml --input y.csv", "--checkpoint, --input / "},
       {"predict runs/a y.csv", "unexpected argument: 'y.csv'"}};
   for (const auto& [line, why] : rows) EXPECT_TRUE(has(refusal([&, line = line] { call(line); }), why));

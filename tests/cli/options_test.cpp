@@ -82,14 +82,15 @@ TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
   EXPECT_EQ(test::refusal<UsageError>([&] {
               other.parse({"--epochs", "3"});
             }),
-            "unknown option '--epochs' / lockstep inspect / see: lockstep inspect --help");
+            "unknown option '--epochs' / lockstep inspect / see lockstep inspect --help");
 }
 
 TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
   const std::pair<const char*, std::string> rows[] = {
-      {"", "CONFIG.yaml is missing"},
+      {"", "missing argument CONFIG.yaml"},
       {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
-      {"--resume a.yaml", "CONFIG.yaml is missing: --resume took the file's name as its value"},
+      {"--resume a.yaml", "missing argument CONFIG.yaml: --resume took the file's name as its value"},
+      {"--set a.yaml", "missing argument CONFIG.yaml: --set took the file's name as its value"},
       {"a --steps", "--steps needs a value: A-LONG-PLACEHOLDER"},
       {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'"},
       {"a --steps two", "--steps needs an integer, not 'two'"},
@@ -98,7 +99,7 @@ TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
       {"a --resume x --resume y", "--resume is given twice"},
       {"a --dry-run=no", "--dry-run takes no value"}};
   for (const auto& [line, what] : rows)
-    EXPECT_EQ(refused(line), what + " / lockstep train / see: lockstep train --help");
+    EXPECT_TRUE(refused(line).starts_with(what + " / lockstep train / ")) << refused(line);
 }
 
 TEST_F(CliOptions, SayHowMuchIsLogged) {
@@ -118,8 +119,8 @@ TEST_F(CliOptions, SayHowMuchIsLogged) {
     log::set_level(log::Level::info);
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), wanted) << line;
   }
-  EXPECT_TRUE(has(refused("a -q -v"), "give one of them"));
-  EXPECT_TRUE(has(refused("a -q --log info"), "give one of them"));
+  EXPECT_TRUE(has(refused("a -q -v"), "use one of them"));
+  EXPECT_TRUE(has(refused("a -q --log info"), "use one of them"));
 }
 
 TEST_F(CliOptions, AnUnknownLauncherIsRefusedBeforeAnybodyJoins) {

@@ -273,7 +273,7 @@ def private_tmp():
     sh("mount", "-t", "tmpfs", "tmpfs", "/var/tmp")
     for path, handle in handles.items():
         path.mkdir()
-        bound = subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path],
+        bound = subprocess.run(["mount", "--no-canonicalize", "--rbind", f"/proc/self/fd/{handle}", path],
                                pass_fds=[handle], capture_output=True, text=True)
         if bound.returncode and os.fstat(handle).st_nlink:  # without a link it was removed since it was opened
             sys.exit(f"{path}: {bound.stderr}")

@@ -17,7 +17,6 @@
 #include "temp_folder.h"
 #include "tools/cluster/job_script.h"
 #include "tools/cluster/scheduler.h"
-#include "tools/cluster/watch.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -52,24 +51,6 @@ TEST(Sweep, GivesEachCombinationItsOwnName) {
   EXPECT_EQ(names.size(), 4U);
   EXPECT_EQ(tasks[1][1], "model.name=y");
   EXPECT_TRUE(names.contains("run.name=mine-optim.namea_b-model.namex-task0"));
-}
-
-TEST(Record, FollowsAJobThroughItsRestarts) {
-  const auto running = parse_record("begin 7\nfile 7 /a b/.run\nend 7");  // the last line is incomplete
-  EXPECT_TRUE(running.started && !running.status && running.run_file == "/a b/.run");
-  const auto again = parse_record("begin 7\nbegin 7\nend 7 75 /a b/runs/x\n");
-  EXPECT_EQ(again.restarts, 1);
-  EXPECT_EQ(again.status, 75);
-  EXPECT_EQ(again.folder, "/a b/runs/x");
-  for (const auto* text : {"", "\n\n", "begin", "end 7 fast /x\n", "what ever\n\x01\n"})
-    EXPECT_FALSE(parse_record(text).status) << text;
-}
-
-TEST(Record, FollowsTheJobThatReplacesAnother) {
-  const auto replaced = parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 7.x\nend 7.x 75 \n");
-  EXPECT_EQ(replaced.job, "8.x");
-  EXPECT_TRUE(replaced.replaced && !replaced.status);
-  EXPECT_EQ(parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 8.x\nend 8.x 0 /r\n").status, 0);
 }
 
 TEST(Scheduler, ParsesSqueue) {
@@ -124,63 +105,6 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(show_command({"slurm", "a b"}, "7"), "squeue --clusters=$'a b' --jobs=7");
   EXPECT_EQ(cancel_command({"slurm"}, "7"), "scancel 7");
 }
-
-TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
-  const test::TempFolder folder;
-  JobWatch patient("7", folder.path() / "r", {}, std::chrono::hours(1));
-  JobWatch impatient("7", folder.path() / "r", std::chrono::hours(1), {});
-  for (auto* watch : {&patient, &impatient}) {
-    watch->update();
-    watch->set_state({JobState::unknown, "unknown to squeue"});
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  EXPECT_EQ(patient.update(), JobWatch::queued);
-  EXPECT_EQ(impatient.update(), JobWatch::over);
-  EXPECT_TRUE(impatient.is_lost());
-  EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
-}
-
-TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
-  const test::TempFolder folder;
-  const auto record = folder.path() / "r";
-  std::ofstream(record) << "begin 7\nend 7 0\n";
-  JobWatch patient("7", record);
-  JobWatch impatient("7", record, std::chrono::hours(1), std::chrono::hours(1), {});
-  for (auto* watch : {&patient, &impatient}) watch->update();
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  EXPECT_EQ(patient.update(), JobWatch::running);
-  EXPECT_EQ(impatient.update(), JobWatch::over);
-  EXPECT_EQ(impatient.status(), 0);
-  EXPECT_FALSE(impatient.is_lost());
-}
-
-// The scheduler may restart the same job whatever its script ended with.
-class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(WatchOfAnEnd, WaitsForTheScheduler) {
-  const test::TempFolder folder;
-  const auto record = folder.path() / "r";
-  JobWatch watch("7", record);
-  std::ofstream(record) << "begin 7\n";
-  watch.update();
-  watch.set_state({JobState::gone, "said before the record's end"});
-  std::ofstream(record, std::ios::app) << "end 7 " << GetParam() << "\n";
-  EXPECT_EQ(watch.update(), JobWatch::running);
-  watch.set_state({JobState::running, "COMPLETING"});
-  EXPECT_EQ(watch.update(), JobWatch::running);
-  watch.set_state({JobState::queued, "PENDING (BeginTime)"});
-  EXPECT_EQ(watch.update(), JobWatch::queued);
-  std::ofstream(record, std::ios::app) << "begin 7\n";
-  EXPECT_EQ(watch.update(), JobWatch::running);
-  std::ofstream(record, std::ios::app) << "end 7 0\n";
-  EXPECT_EQ(watch.update(), JobWatch::running);
-  watch.set_state({JobState::gone, "COMPLETED"});
-  EXPECT_EQ(watch.update(), JobWatch::over);
-  EXPECT_EQ(watch.status(), 0);
-  EXPECT_EQ(watch.restarts(), 1);
-}
-
-INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));
 
 TEST(HandIn, WaitsForAMuteSchedulerWithinBounds) {
   const test::TempFolder folder;

@@ -115,9 +115,9 @@ TEST(Together, RefusesKeysThatNeedOthers) {
 TEST(Unused, IsSaidWithItsName) {
   ASSERT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}").size(), 1u);
   EXPECT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}")[0],
-            "optim.momentum is set but not used: optim.name is adam (c.yaml:1:21)");
+            "optim.momentum (c.yaml:1:21) has no effect, because optim.name is adam");
   EXPECT_EQ(warnings_of("schedule: {gamma: 0.5, T_max: 3}")[0],
-            "schedule.gamma, schedule.T_max are set but not used: schedule.name is none");
+            "schedule.gamma, schedule.T_max have no effect, because schedule.name is none");
   EXPECT_EQ(warnings_of("task: {file: x.csv}").size(), 1u);
   EXPECT_EQ(warnings_of("ddp: {static_graph: true}\ntrain: {mode: single}").size(), 1u);
   EXPECT_TRUE(
@@ -224,7 +224,7 @@ TEST(PastConfig, OfANewerLockstepSaysWhatIsNotKnown) {
       "config.yaml");
   EXPECT_EQ(differences(past, {}),
             (Texts{"moon.phase (was full, is not set)", "optim.name (was lion, is sgd)",
-                   "optim.warp (was a list of 2, is not set)"}));
+                   "optim.warp (was a list of 2 items, is not set)"}));
 }
 
 }  // namespace

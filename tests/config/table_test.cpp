@@ -141,7 +141,7 @@ TEST(Tables, NameWhatThereIs) {
 TEST(Tables, SayWhichOptionsARowReads) {
   EXPECT_TRUE(warnings_of("schedule: {name: own, options: {rho: 1}}").empty());
   EXPECT_EQ(warnings_of("schedule: {name: step, options: {rho: 1}}").at(0),
-            "schedule.options is set but not used: schedule.name is step (c.yaml:1:24)");
+            "schedule.options (c.yaml:1:24) has no effect, because schedule.name is step");
   EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, options: {rho: 1}}").empty());
   EXPECT_EQ(settings_of("", {"schedule.name=own", "schedule.options.rho=2"}).schedule.options.at("rho"), "2");
 }
@@ -150,10 +150,11 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
   const auto letter = error_of("schedule: {name: own, options: {roh: 1}}");
   EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
   EXPECT_EQ(letter.where(), "c.yaml:1:23");
-  EXPECT_EQ(letter.hint(), "did you mean schedule.options.rho? schedule own reads options.rho");
+  EXPECT_TRUE(has(letter.hint(), "did you mean schedule.options.rho?")) << letter.hint();
   const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
-  EXPECT_EQ(place.hint(), "did you mean model.hidden? model mlp reads hidden");
-  EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(), "model simple_cnn reads none");
+  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?")) << place.hint();
+  EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(),
+            "remove it: model simple_cnn reads no options");
   EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);
   const auto overridden =
       config::load_settings("schedule: {name: ./s.so, options: {unit: 3}}", "c.yaml", {"schedule.name=none"});
@@ -166,7 +167,7 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
 TEST(Tables, SayWhichModelATaskHas) {
   EXPECT_TRUE(warnings_of("task: {name: csv}\nmodel: {hidden: [3]}").empty());
   EXPECT_EQ(warnings_of("task: {name: pima}\nmodel: {hidden: [3]}")[0],
-            "model.hidden is set but not used: model.name is pima_net (c.yaml:2:9)");
+            "model.hidden (c.yaml:2:9) has no effect, because model.name is pima_net");
 }
 
 TEST(Tables, AreInTheSchemaAndTheReference) {

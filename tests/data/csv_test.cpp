@@ -77,16 +77,16 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n", "no rows", "");
   refused("a,b,c\n1,2,0\n1,2\n", "2 fields, but the first line has 3", ":3");
   refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
-  refused("a,b\n1,0\nthree,0\n", "in 1 column: a 1 of text (three)", ":3");
-  refused("a,b\n1,0\n1x,0\n", "a 1 of text (1x)", ":3");
+  refused("a,b\n1,0\nthree,0\n", "in 1 column: a: 1 with text (three)", ":3");
+  refused("a,b\n1,0\n1x,0\n", "a: 1 with text (1x)", ":3");
   for (const char* missing : {"", "nan", " NA", "?", "-"})
-    refused("a,b\n" + std::string(missing) + ",0\n", "a 1 missing", ":2");
+    refused("a,b\n" + std::string(missing) + ",0\n", "a: 1 missing", ":2");
   for (const char* endless : {"-inf", "1e39", "1e999"})
     refused("a,b\n" + std::string(endless) + ",0\n", "a 1 not finite", ":2");
   refused("a,b\n\"1,0\n", "a quote that begins here does not end", ":2");
   refused("a,b\n\"1\"2,0\n", "closing quote", ":2");
-  refused("a,b\n1,\n", "the label b 1 missing", ":2");
-  refused("a,b\n1,nan\n", "the label b 1 missing", ":2");
+  refused("a,b\n1,\n", "the label b: 1 missing", ":2");
+  refused("a,b\n1,nan\n", "the label b: 1 missing", ":2");
   refused("a\n1\n", "the label is the only column", "");
   refused(std::string(5000, 'a') + ",b\n1,0\n", "the name of column 0 has 5000 bytes", "");
   refused("a,b\n1,0\n", "no column 'd'", "", {.label = "d"});
@@ -94,8 +94,8 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n1,0\n", "the label and in task.features", "", {.features = {"b"}});
   refused("a,b\n1,5\n", "not one of the 3 classes", ":2", {.classes = 3});
   refused("a,b\n1,elk\n", "not one of the 2 classes", ":2", {.class_names = {"ant", "dog"}});
-  refused("a,b\n1,0\n", "0 1 of text (a)", ":1", {.header = false});
-  refused(std::string("a,b\n1\0,0\n", 9), "a 1 of text", ":2");
+  refused("a,b\n1,0\n", "0: 1 with text (a)", ":1", {.header = false});
+  refused(std::string("a,b\n1\0,0\n", 9), "a: 1 with text", ":2");
 }
 
 TEST_F(Csv, ReadsBooleansAndDecimalCommas) {
@@ -105,7 +105,7 @@ TEST_F(Csv, ReadsBooleansAndDecimalCommas) {
   EXPECT_EQ(table.class_names, (std::vector<std::string>{"False", "True"}));
   EXPECT_TRUE(table.decimal_commas);
   refused("a;b;y\n1,5;2.5;0\n", "1,5 has a decimal comma, and 2.5 a decimal point", "", semicolons);
-  refused("a,b\n\"1,234\",0\n", "a 1 of text (1,234)", ":2");
+  refused("a,b\n\"1,234\",0\n", "a: 1 with text (1,234)", ":2");
   for (const auto& [text, delimiter] : std::map<std::string, char>{{"a;b\n1,5;2,5\n", ';'},
                                                                    {"1,5;2,5\n1,5;2,5\n", ';'},
                                                                    {"a\tb\n\"1;\"\t2\n", '\t'},
@@ -121,7 +121,7 @@ TEST_F(Csv, CategoriesBecomeAColumnPerValue) {
   EXPECT_TRUE(table.features[1].narrow(0, 2, 2).isnan().all().item<bool>());
   EXPECT_EQ(floats(table.features[2].contiguous()), (std::vector<float>{0, 1, 1, 0, 3}));
   EXPECT_EQ(table.missing, (std::vector<std::pair<std::string, int64_t>>{{"c", 1}}));
-  refused("c,y\nx,0\n,1\n", "c 1 missing", ":3", {.categories = {"c"}});
+  refused("c,y\nx,0\n,1\n", "c: 1 missing", ":3", {.categories = {"c"}});
   refused("c,y\nz,0\n", "column c: 'z' is not one of the 2", ":2", {.values = {{"w", "x"}}});
   refused("c,y\nx,0\n", "'y' in task.categories is not a feature", "", {.categories = {"y"}});
   std::string names = "name,y\n";
@@ -161,8 +161,8 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
   const auto error = test::error_from([&] { read(kGaps); });
   EXPECT_EQ(
       std::string(error.what()),
-      "cells without a number in 4 columns: age 2 missing; sex 5 of text (f, m); cabin 3 missing, 1 not "
-      "finite, 1 of text (A1); the label y 1 missing");
+      "cells without a number in 4 columns: age: 2 missing; sex: 5 with text (f, m); cabin: 3 missing, 1 not "
+      "finite, 1 with text (A1); the label y: 1 missing");
   EXPECT_EQ(error.where(), folder / "t.csv:2");
   for (const auto* part : {"task.ignore: [sex, cabin]", "task.categories: [sex, cabin]",
                            "task.missing to drop", "missing labels"})
@@ -189,6 +189,9 @@ TEST_F(Csv, IgnoresWhatItIsToldTo) {
   const auto table = read("id,a,class\n7,1,0\n8,2,1\n", {.ignore = {"id"}});
   EXPECT_EQ(table.columns, (std::vector<std::string>{"a"}));
   EXPECT_EQ(read("class,a,y\n7,1,0\n8,2,1\n", {.ignore = {"class"}}).label, "y");
+  std::string many = "id,a,c,y\n";
+  for (int i = 0; i < 20; ++i) many += format("{},{}.5,{},{}\n", i, i, i % 19, i % 2);
+  EXPECT_EQ(read(many).ids, std::vector<std::string>{"id"}) << "told, as it may be one to ignore";
   refused("a,b\n1,0\n", "no column 'd'", "", {.ignore = {"d"}});
   refused("a,b\n1,0\n", "the label and in task.ignore", "", {.label = "b", .ignore = {"b"}});
   refused("a,b,c\n1,0,1\n", "in task.ignore and in task.features", "", {.features = {"a"}, .ignore = {"a"}});

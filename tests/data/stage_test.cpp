@@ -114,11 +114,11 @@ TEST(FindDataFile, LooksWhereDownloadersPutFiles) {
   test::TempFolder folder;
   fs::create_directories(folder / "MNIST/raw");
   const auto path = folder.write("MNIST/raw/labels.gz", "x");
-  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}), path);
+  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}, "mnist"), path);
   const auto nearer = folder.write("labels.gz", "x");
-  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}), nearer);
-  EXPECT_THROW(data::find_data_file(folder.path(), {"nothing"}), InputError);
-  EXPECT_THROW(data::find_data_file(folder / "nowhere", {"labels"}), InputError);
+  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}, "mnist"), nearer);
+  EXPECT_THROW(data::find_data_file(folder.path(), {"nothing"}, "mnist"), InputError);
+  EXPECT_THROW(data::find_data_file(folder / "nowhere", {"labels"}, "mnist"), InputError);
 }
 
 /// Runs `body` in a thread for each rank of a job whose nodes have so many ranks each. e2e has processes.

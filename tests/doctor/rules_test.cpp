@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"libtorch_version", "versions", cluster({2}),
              [](RankFacts& f) { if (f.job.rank == 1) f.versions["kernel"] = "5", f.versions["libtorch"] = "3"; },
              "failure: libtorch is 2 on rank 0, 3 on rank 1\n"},
-        Case{"collector", "facts", cluster({2}), [](RankFacts& f) { f.failed["cores"] = "no"; },
+        Case{"collector", "collection", cluster({2}), [](RankFacts& f) { f.failed["cores"] = "no"; },
              "warning: cannot examine the cores: no\n"},
         Case{"host_of_one", "host", cluster({2}), [](RankFacts& f) { f.host_error = "no such name"; },
              "warning: the host's name n0 does not resolve: no such name\n"},
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](RankFacts& f) { if (f.job.rank == 1) f.variables["OMP_NUM_THREADS"] = "8"; },
              "warning: rank 1: OMP_NUM_THREADS=8 is more than"},
         Case{"no_number", "threads", cluster({2}), [](RankFacts& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
-             "failure: OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable"},
+             "failure: OMP_NUM_THREADS=many is not a number from 1 to 2147483647 (environment variable"},
         Case{"far_gpu", "locality", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
              "warning: rank 1: cuda:0 is close to CPUs 0, but the rank may only use 1\n"},
         Case{"one_gpu_for_two", "gpus", with_gpus({2}), [](RankFacts& f) { f.gpu = 0; },
@@ -216,7 +216,7 @@ TEST(Checks, AcceptGoodClustersWithOneLineEach) {
 }
 
 TEST(Checks, HaveTheNamesThatErrorsOfARunUse) {
-  std::set<std::string> names = {"meeting"};  // doctor.cpp's own
+  std::set<std::string> names = {"rendezvous"};  // doctor.cpp's own
   for (const Check& check : checks()) EXPECT_TRUE(names.emplace(check.name).second) << check.name;
   for (const Measurement& one : kMeasurements) EXPECT_TRUE(names.insert(one.name).second) << one.name;
   for (const auto& hint : launch::doctor_hints()) EXPECT_TRUE(names.contains(hint.check)) << hint.check;
@@ -294,7 +294,7 @@ TEST(Deadline, SoonOrUnknownIsAWarning) {
   expect({deadline_finding(job, {}, now)}, kWarning, "unknown");
   expect({deadline_finding(job, now + 3h, now)}, kOk);
   expect({deadline_finding(job, now + 90s, now)}, kWarning, "the job ends in 1.5 min");
-  expect({deadline_finding(job, now - 90s, now)}, kWarning, "in the past", "clock");
+  expect({deadline_finding(job, now - 90s, now)}, kWarning, "has passed", "clock");
 }
 
 // --- network ---
@@ -374,7 +374,7 @@ TEST(Folders, FaultsOfNodesAreNamedOnceEach) {
   expect(data_findings("/d", {node_view(0), node_view(1)}), kOk);
   expect(runs_findings("/r", {node_view(0), node_view(1)}), kOk);
   expect(data_findings("/d", {node_view(0), node_view(1, "other"), node_view(2)}), kFailure,
-         "other files on n1 than on n0");
+         "different files on n0 and n1");
   auto silent = node_view(1), second = node_view(2), third = node_view(3);
   silent.problem = kNoAnswer;
   second.problem = third.problem = "Read-only file system";

@@ -107,9 +107,10 @@ def play_at_once(kind, lab, environment, request):
         pool.shutdown(cancel_futures=True)
 
 
-def processes_of(lab, word, name):
-    """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment; VALUE may end in *."""
-    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab.nodes}
+def processes_of(lab, word, name, nodes=None):
+    """The pids, seen from outside, of the programs of that name on these nodes (all) with NAME=VALUE in their environment; VALUE
+    may end in *."""
+    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in nodes or lab.nodes}
     found, wanted = [], word.encode()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -198,7 +199,7 @@ def has_to_stop_now(lab, word, work, log, limit, lead):
         return
     with held(lab, word, work):
         # of a job that began late there is less left than the lead
-        late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log.read_text())
+        late = re.search(r"the job ends in (\d+) s.* so the run will stop", log.read_text())
         time.sleep(int(late[1]) / 2 + 1 if late else limit - lead + 1)
 
 

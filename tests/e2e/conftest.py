@@ -46,6 +46,9 @@ def pytest_addoption(parser):
     parser.addoption("--file", action="append", default=[], metavar="FILE", help="and all tests of this file")
     parser.addoption("--budget", type=float, metavar="SECONDS",
                      help="only as many tests, cheapest first, as have taken this long on each worker")
+    parser.addoption("--seed", type=int, default=int(time.time()), help="the first run of a campaign of faults (default: the time)")
+    parser.addoption("--record", action="store_true", help="a campaign of faults adds a row to docs/track-record.jsonl")
+    parser.addoption("--minutes", type=float, default=10, help="a campaign begins no more runs after this long (default 10)")
 
 
 def pytest_configure(config):
@@ -324,6 +327,8 @@ def installed(build_dir, lockstep, once):
 @pytest.fixture(scope="session")
 def python(build_dir):
     """The Python that can import the torch that was linked, for peers; skips where there is none."""
+    if "TEST_PYTHON" in os.environ:  # --full: another Python, which has torch alone
+        return pathlib.Path(os.environ["TEST_PYTHON"])
     interpreter = SOURCE / ".deps/python/bin/python3"
     if not interpreter.exists():
         interpreter = pathlib.Path(sys.executable)

@@ -23,23 +23,12 @@ def libraries(build_dir):
 
 
 @dataclasses.dataclass
-class Rank:
-    process: object
-    log: pathlib.Path
-
-    @property
-    def said(self):
-        return self.log.read_text(errors="replace")
-
-
-@dataclasses.dataclass
 class Lab:
     """A machine of so many GPUs; faults are LAB_... of tests/gpulab/README.md: lab.env(delay_ms=2)."""
     build_dir: pathlib.Path
     folder: pathlib.Path
     gpus: int = 1
     strict: bool = True
-    started: list = dataclasses.field(default_factory=list)
 
     def env(self, **faults):
         files = libraries(self.build_dir)
@@ -47,49 +36,27 @@ class Lab:
         return {"LD_PRELOAD": " ".join(map(str, files)), "LD_LIBRARY_PATH": str(files[0].parent), "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
                 **{f"LAB_{name.upper()}": str(value) for name, value in told.items()}}
 
-    def start(self, world, *words, env=None, each=None, cwd=None, name="rank"):
-        """A process a rank, as torchrun would tell them; `each` is a rank's own environment."""
-        port = free_port()
-        ranks = []
-        for rank in range(world):
-            own = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0,
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            log = self.folder / f"{name}{rank}.txt"
-            told = self.env() | own | (env or {}) | (each[rank] if each else {})
-            process = start_process(words, env=told, cwd=cwd or self.folder,
-                                    stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
-            ranks.append(Rank(process, log))
-        self.started += ranks
-        return ranks
-
-    def run(self, world, *words, check=True, timeout=PATIENCE, **how):
-        """Runs all ranks to their ends -> their exit statuses and what each has said."""
-        ranks = self.start(world, *words, **how)
-        end = time.monotonic() + timeout
+    def run(self, world, *words, env=None, check=True):
+        """Runs all ranks, as torchrun would tell them, to their ends -> their exit statuses and what each has said."""
+        job = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        logs = [self.folder / f"rank{rank}.txt" for rank in range(world)]
+        ranks = [start_process(words, env=self.env() | job | {"RANK": rank, "LOCAL_RANK": rank} | (env or {}), cwd=self.folder,
+                               stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
+                 for rank, log in enumerate(logs)]
+        end = time.monotonic() + PATIENCE
         try:
-            for rank in ranks:
-                rank.process.wait(max(0.1, end - time.monotonic()))
+            statuses = [rank.wait(max(0.1, end - time.monotonic())) for rank in ranks]
         finally:
-            self.end(ranks)
-        statuses = [rank.process.returncode for rank in ranks]
+            for rank in ranks:
+                if rank.poll() is None or members(rank):
+                    end_session(rank, grace=1.0)
+        texts = [log.read_text(errors="replace") for log in logs]
         if check and any(statuses):
-            pytest.fail("\n".join(f"rank {i}: exit {rank.process.returncode}\n{rank.said[-3000:]}" for i, rank in enumerate(ranks)))
-        return statuses, [rank.said for rank in ranks]
-
-    def end(self, ranks=None):
-        for rank in ranks or self.started:
-            if rank.process.poll() is None or members(rank.process):
-                end_session(rank.process, grace=1.0)
+            pytest.fail("\n".join(f"rank {i}: exit {status}\n{text[-3000:]}" for i, (status, text) in enumerate(zip(statuses, texts))))
+        return statuses, texts
 
 
 @pytest.fixture
 def gpu_lab(build_dir, tmp_path):
     """gpu_lab(gpus=2, strict=True) -> a Lab."""
-    labs = []
-
-    def make(gpus=1, **how):
-        labs.append(Lab(build_dir, tmp_path, gpus, **how))
-        return labs[-1]
-    yield make
-    for lab in labs:
-        lab.end()
+    return lambda gpus=1, **how: Lab(build_dir, tmp_path, gpus, **how)

@@ -100,6 +100,26 @@ def read_only(prefix):
     return words
 
 
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A file system of that many bytes, mounted there."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "lockstep-test", folder], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(disk):
+    """Takes what is left, to the last page, with the file `more`."""
+    with contextlib.suppress(OSError), open(disk / "more", "wb", buffering=0) as more:
+        while more.write(bytes(4096)):
+            pass
+
+
 def executable(path, text):
     """A program of this text."""
     path.write_text(text)

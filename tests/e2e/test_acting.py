@@ -57,17 +57,8 @@ def test_ppo_learns(train, tmp_path):
     assert status(run)["reward"] == lines[-1]["recent_reward"]
 
 
-@pytest.mark.full  # tests/tasks has its loss
-def test_the_plain_gradient_learns(train, tmp_path):
-    run = train(tmp_path, 1, *sets(train__epochs=60, checkpoint__every_epochs=0, optim__lr=0.01, data__batch_size=256,
-                                   task__options__steps=128, task__options__environments=16,
-                                   task__options__passes=1, task__options__method="policy_gradient"))
-    lines = epochs_of(run)
-    assert lines[-1]["recent_reward"] > 100 > 60 > lines[0]["reward"]
-
-
 def test_a_run_ends_when_it_is_solved(train, tmp_path):
-    run = train(tmp_path, 2, *sets(task__options__solved=12))
+    run = train(tmp_path, 2, *sets(task__options__solved=12, task__options__method="policy_gradient", task__options__passes=1))
     assert status(run)["state"] == "done" and status(run)["reason"] == "solved"
     assert epochs_of(run)[-1]["recent_reward"] >= 12 and len(epochs_of(run)) < 6
     before = newest(run)
@@ -100,4 +91,4 @@ def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, 
                 cwd=tmp_path) for world in (1, 2)]
     assert told[0].returncode == told[1].returncode == 0, told[0].stderr + told[1].stderr
     assert told[0].stdout == told[1].stdout
-    assert re.search(r"^reward +[0-9.]+\nleast +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)
+    assert re.search(r"^reward +[0-9.]+\nsmallest +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)

@@ -11,7 +11,7 @@ from train_kit import PIMA, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("bench")
 
-PHASES = ["data", "forward", "backward", "waiting for communication", "optimiser", "other"]
+PHASES = ["data", "forward", "backward", "waiting for communication", "optimizer", "other"]
 
 
 @pytest.fixture

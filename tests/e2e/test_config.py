@@ -1,4 +1,4 @@
-"""`lockstep config`, the errors of a wrong config, and the frame of the program: what a person and a job see."""
+"""The errors of a wrong config, and the frame of the program: what a person and a job see."""
 
 import json
 import os
@@ -9,52 +9,6 @@ import pytest
 from process_kit import shared_library
 
 pytestmark = pytest.mark.about("config", "cli", "base")
-
-CONFIG = """\
-run: {name: test, dir: "${LOCKSTEP_TEST_RUNS:-runs}"}
-optim: {name: adamw, lr: 1.0e-3}
-train:
-  epochs: 3
-"""
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text(CONFIG)
-    return path
-
-
-def values(text):
-    """section.key -> (value, origin) of what `lockstep config` prints."""
-    found, section = {}, ""
-    for line in text.splitlines():
-        if not line.startswith(" "):
-            section = line.rstrip(":")
-            continue
-        name, rest = line.strip().split(": ", 1)
-        value, origin = re.fullmatch(r"(.*?)\s+# (.*)", rest).groups()
-        found[f"{section}.{name}"] = (value, origin)
-    return found
-
-
-def test_config_prints_every_key_with_its_origin(run, lockstep, config):
-    result = run(lockstep, "config", config, "--set", "train.epochs=4", check=True)
-    found = values(result.stdout)
-    assert found["train.epochs"] == ("4", "--set")
-    assert found["optim.lr"] == ("0.001", f"{config}:2:22")
-    assert found["optim.weight_decay"] == ("0.01", "default")
-    assert found["run.dir"] == ("runs", f"{config}:1:19")
-    assert found["ddp.bucket_cap_mb"] == ("default", "default")
-
-
-def test_configs_are_found_from_any_folder(run, lockstep, tmp_path):
-    (tmp_path / "home/configs").mkdir(parents=True)
-    (tmp_path / "home/configs/only_there.yaml").write_text("train: {epochs: 7}\n")
-    (tmp_path / "work").mkdir()
-    result = run(lockstep, "config", "configs/only_there.yaml", cwd=tmp_path / "work",
-                 env={"LOCKSTEP_HOME": tmp_path / "home"}, check=True)
-    assert values(result.stdout)["train.epochs"][0] == "7"
 
 
 def test_version_names_what_it_was_built_from(run, lockstep):

@@ -61,7 +61,7 @@ def test_a_full_dev_shm_and_a_host_name_that_does_not_resolve_are_named(doctor):
 def test_a_driver_that_hangs_is_named_in_time_and_what_was_found_is_told(doctor, tmp_path):
     shared_library(tmp_path, "libcuda.so.1", "#include <unistd.h>\nint cuInit(unsigned f) { for (;;) pause(); }\n"
                    "int cuDeviceGetCount(int *n) { return *n = 0; }\n")
-    doctor(env={**QUICK, "LD_LIBRARY_PATH": tmp_path}).one("facts", "failure", "GPUs did not end within 2 s")
+    doctor(env={**QUICK, "LD_LIBRARY_PATH": tmp_path}).one("collection", "failure", "GPUs did not end within 2 s")
 
 
 # --- several ranks ---
@@ -77,7 +77,7 @@ def test_ranks_that_are_well_are_told_once(ranks):
 def test_a_rank_that_never_starts_is_named_in_time(ranks, mpi):
     result = ranks(2, f'[ "${mpi.rank}" = 1 ] && exec sleep 3600', env=QUICK, quiet=True)
     found = told(result)
-    found.one("meeting", "failure", "MPI_Init did not end within 2 s")
+    found.one("rendezvous", "failure", "MPI_Init did not end within 2 s")
     assert found.of("memory"), "the node is checked"
     assert result.left_behind == []
 
@@ -87,4 +87,4 @@ def test_ranks_by_hand_that_cannot_meet_each_tell(start, lockstep, free_port):
     (status, out, err), = ends_of([start(lockstep, "doctor", env=env, stdout=subprocess.PIPE, text=True)])
     lines = out.splitlines()
     assert status == 1 and all(line.startswith("[rank 0] ") for line in lines[:-1])
-    assert "failure  meeting     rank 1 did not join" in out
+    assert "failure  rendezvous  rank 1 did not join" in out

@@ -93,16 +93,6 @@ def check(lockstep, run):
     return lambda *words: run(lockstep, "model", "check", *words)
 
 
-def test_the_script_writes_what_its_options_say(made):
-    files = {name: sorted(path.name for path in (made / name).iterdir() if path.is_file()) for name in CASES}
-    more = ["export.py", "my_model.py"]
-    assert files == {
-        "image": sorted(["model.pt2", "model.eval.pt2", "model.sample.pt", *more]),
-        "text": sorted(["text.pt2", "text.sample.pt", *more]),
-        "pima": sorted(["model.pt2", "model.eval.pt2", *more]),
-        "rounding": sorted(["model.pt2", "model.sample.pt", *more])}
-
-
 def test_check_says_what_a_model_holds_and_that_it_runs(made, check):
     result = check(made / "image/model.pt2")
     assert result.returncode == 0, result.output

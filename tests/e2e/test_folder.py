@@ -121,35 +121,19 @@ def test_without_an_evaluation_folder_a_share_of_each_class_is_kept(train, image
     assert "eval: 6 samples; left to right: 3 (50.0 %), töp: 3 (50.0 %)" in said
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def spoil(images):
+def test_damaged_images_are_refused_by_name_at_the_start_or_left_out_where_that_is_asked_for(train, images):
     """Four ways; the one inside has whole ends."""
-    cut(images / "train/töp/02.JPEG")
+    cut, inside = images / "train/töp/02.JPEG", images / "train/left to right/09.png"
+    cut.write_bytes(cut.read_bytes()[:-20])
     (images / "train/töp/03.png").write_bytes(b"GIF89a, a cat")
     (images / "val/töp/00.png").write_bytes(b"")
-    inside = images / "train/left to right/09.png"
     content = bytearray(inside.read_bytes())
     content[len(content) // 2] ^= 1
     inside.write_bytes(content)
-    return inside
-
-
-def test_damaged_images_are_refused_by_name_at_the_start(train, images):
-    spoil(images)
-    done = train("bad", 2, check=False)
-    assert done.returncode == 2
-    assert "2 of 24 images cannot be read" in done.stderr
-    assert "töp/02.JPEG (the JPEG is cut off)" in done.stderr.replace("\\xc3\\xb6", "ö")
-    assert "03.png (the file is neither a PNG nor a JPEG, but a GIF)" in done.stderr
-    assert "task.damaged: skip" in done.stderr
-
-
-def test_damaged_images_are_left_out_where_that_is_asked_for(train, images):
-    spoil(images)
-    done = train("bad", task__damaged="skip")
-    assert "3 of 24 images cannot be read, and are left out" in done.output
-    assert "1 of 10 images cannot be read, and are left out" in done.output
-    assert "train: 21 samples" in done.output and "eval: 9 samples" in done.output
+    said = train("bad", 2, check=False)
+    assert said.returncode == 2 and "2 of 24 images cannot be read" in said.stderr
+    assert "töp/02.JPEG (the JPEG is cut off)" in said.stderr.replace("\\xc3\\xb6", "ö")
+    assert "03.png (the file is neither a PNG nor a JPEG, but a GIF)" in said.stderr and "task.damaged: skip" in said.stderr
+    said = train("bad", task__damaged="skip").output
+    assert "3 of 24 images cannot be read, and are left out" in said and "train: 21 samples" in said
+    assert "1 of 10 images cannot be read, and are left out" in said and "eval: 9 samples" in said

@@ -2,10 +2,10 @@
 
 import json
 import struct
-import subprocess
 
 import pytest
 
+from process_kit import fill, small_disk
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 
 pytestmark = pytest.mark.about("run_folder", "loop", "checkpoint")
@@ -19,16 +19,9 @@ NO_SPACE = "No space left on device"
 @pytest.fixture
 def disk(tmp_path):
     """A folder on a file system of its own, most of it held by the file `filler`."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "lockstep-test", folder], capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", SIZE) as folder:
         (folder / "filler").write_bytes(bytes(FILLER))
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture
@@ -36,16 +29,6 @@ def config(disk, tmp_path):
     text = PIMA.replace("run: {name: pima}", f"run: {{name: pima, dir: {disk}/runs}}")
     return write_config(tmp_path, text.replace("checkpoint: {every_epochs: 1, keep: 3}",
                                                "checkpoint: {every_epochs: 0, every_steps: 5, keep: 0}"))
-
-
-def fill(disk):
-    """Takes what is left, to the last page."""
-    with open(disk / "more", "wb", buffering=0) as more:
-        try:
-            while more.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
 
 
 def assert_whole(folder):

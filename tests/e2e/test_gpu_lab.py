@@ -18,10 +18,10 @@ SHORT = dict(train__max_steps=12, train__log_every=1, data__batch_size=64, data_
 @pytest.fixture
 def train(lockstep, tmp_path):
     """train(lab, world, env={}, words=(), SETTINGS) -> the run's folder, or with check=False (exit statuses, texts)."""
-    def start(lab, world=1, config=MNIST, env=None, each=None, words=(), check=True, **settings):
+    def start(lab, world=1, config=MNIST, env=None, words=(), check=True, **settings):
         told = SHORT | settings
         path = config if isinstance(config, type(tmp_path)) else write_config(tmp_path, config)
-        statuses, texts = lab.run(world, lockstep, "train", path, *words, *sets(**told), env=env, each=each, check=check)
+        statuses, texts = lab.run(world, lockstep, "train", path, *words, *sets(**told), env=env, check=check)
         return tmp_path / "runs" / told["run__name"] if check else (statuses, texts)
     return start
 
@@ -35,20 +35,6 @@ def test_a_wait_that_is_missing_shows_in_the_numbers(gpu_lab, train):  # noqa: F
     statuses, _ = train(lab, 2, env=lab.env(break_wait=1, delay_ms=2), run__name="wrong", launch__timeout="5s", check=False)
     wrong = lab.folder / "runs/wrong"
     assert any(statuses) or not wrong.exists() or losses(wrong) != right
-
-
-# ---- what a rank sees --------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-def test_two_slices_of_a_gpu_are_refused_by_name(gpu_lab, train):  # noqa: F811
-    """NCCL takes them for one GPU: their UUIDs differ, and their bus does not."""
-    lab = gpu_lab(gpus=2)
-    slices = [{"CUDA_VISIBLE_DEVICES": f"MIG-3c0{number}5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a"} for number in (1, 2)]
-    statuses, texts = train(lab, 2, env=lab.env(mig=1), each=slices, check=False)
-    assert statuses == [2, 2] and "parts (MIG) of one GPU" in error_of(texts[0]), texts[0]
-    statuses, texts = train(lab, 1, env=lab.env(mig=1), each=slices[1:], check=False, train__max_steps=2)
-    assert statuses == [0], texts[0]
 
 
 # ---- the tests that need a GPU -------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_phases_of_a_gpu_add_up_to_the_training(gpu_lab, train, tmp_path):  # no
     phases = json.loads((folder / "report.json").read_text())["attempts"][-1]["phases"]
     for rank in phases["ranks"]:
         seconds = dict(zip(phases["names"], rank))
-        assert min(seconds[name] for name in ("forward", "backward", "waiting for communication", "optimiser")) > 0, seconds
+        assert min(seconds[name] for name in ("forward", "backward", "waiting for communication", "optimizer")) > 0, seconds
         assert min(rank) >= 0 and sum(rank) < passed, seconds
 
 
@@ -90,7 +90,7 @@ def test_a_trace_shows_the_gpus_phases(gpu_lab, train, tmp_path):  # noqa: F811
     folder = train(lab, write_config(tmp_path, MNIST), "run", 2, env=lab.env(delay_ms=2), launch__device="cuda",
                    train__max_steps=8, train__trace=4, data__batch_size=32, train__tf32="none")
     spans = [event for event in json.loads((folder / "trace.json").read_text())["traceEvents"] if event.get("ph") == "X"]
-    for name in ("forward", "backward", "optimiser"):
+    for name in ("forward", "backward", "optimizer"):
         own = [span for span in spans if span["name"] == name]
         assert {span["args"]["step"] for span in own} == {5, 6, 7, 8} and all(span["dur"] > 1000 for span in own), name
     began = {}
@@ -98,4 +98,4 @@ def test_a_trace_shows_the_gpus_phases(gpu_lab, train, tmp_path):  # noqa: F811
         began.setdefault((span["pid"], span["args"].get("step"), span["name"]), span["ts"])
     for rank in {pid for pid, _, _ in began}:
         for step in (5, 6, 7, 8):
-            assert began[rank, step, "data"] < began[rank, step, "forward"] < began[rank, step, "optimiser"], (rank, step)
+            assert began[rank, step, "data"] < began[rank, step, "forward"] < began[rank, step, "optimizer"], (rank, step)

@@ -210,7 +210,7 @@ def assert_close(ours, theirs, what):
         torch.testing.assert_close(a, b.detach(), rtol=1e-4, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
 
-def test_state_of_libtorchs_optimisers_goes_on_there_and_in_python(cpp):
+def test_state_of_libtorchs_optimizers_goes_on_there_and_in_python(cpp):
     params, grads = starts()
     half = STEPS // 2
     cases = {name: {"optim": {"name": name, "lr": 1e-3}, "params": params, "grads": grads} for name in LIBTORCHS}
@@ -227,7 +227,7 @@ def test_state_of_libtorchs_optimisers_goes_on_there_and_in_python(cpp):
         assert_close(whole[name]["params"], twin, name)
 
 
-def test_state_goes_from_python_into_libtorchs_optimisers(cpp):
+def test_state_goes_from_python_into_libtorchs_optimizers(cpp):
     params, grads = starts()
     half = STEPS // 2
     asked, expected = {}, {}

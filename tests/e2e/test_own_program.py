@@ -1,4 +1,4 @@
-"""The workshop's own program: built as a learner builds it, run alone, by the PBS script and by the Slurm one."""
+"""The course's own program: built as a learner builds it, run alone, by the PBS script and by the Slurm one."""
 
 import re
 import shutil

@@ -73,7 +73,7 @@ def test_qdel_leaves_a_checkpoint_and_no_other_job(desk):
     tell(desk, job, "qdel")
     assert ended(desk.lab, job) == 256 + signal.SIGTERM
     log = log_of(desk.work, job)
-    assert "SIGTERM: the job is being cancelled" in log and "it stays stopped" in log
+    assert "SIGTERM: the job was canceled" in log and "is not restarted" in log
     assert next_job(desk.lab, job) is None
     assert_saved_where_it_stopped(runs(desk.work)[0])
 
@@ -84,7 +84,7 @@ def test_a_stop_on_request_ends_the_job_for_good(desk):
     first_steps(desk.work)
     run_process([desk.lockstep, "stop", runs(desk.work)[0]], check=True)
     assert ended(desk.lab, job) == 4
-    assert "stopped on request: it stays stopped" in log_of(desk.work, job)
+    assert "stopped on request and is not restarted" in log_of(desk.work, job)
     assert next_job(desk.lab, job) is None
     assert_saved_where_it_stopped(runs(desk.work)[0])
     assert not list(desk.work.glob(".lockstep-*"))

@@ -17,7 +17,10 @@ pytestmark = pytest.mark.about("cli", "tasks")
 
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 numpy = pytest.importorskip("numpy")
+pytest.importorskip("torchvision")
 functional = torch.nn.functional
+
+from peers import ddp_train  # noqa: E402
 
 TESTED = 100  # digits to evaluate on
 
@@ -49,45 +52,18 @@ def digits(count):
 
 def python_digits(state, images):
     """What the seed's SimpleCNN gives for them, through torchvision's own transforms."""
-    transforms = pytest.importorskip("torchvision.transforms")
-    prepare = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
-    x = torch.stack([prepare(image[:, :, None].copy()) for image in images])
-    for name in ("conv1", "conv2"):
-        x = functional.conv2d(x, state[f"{name}.weight"], state[f"{name}.bias"], padding=1)
-        x = functional.max_pool2d(functional.relu(x), 2)
-    x = functional.relu(functional.linear(x.flatten(1), state["fc1.weight"], state["fc1.bias"]))
-    return functional.linear(x, state["fc2.weight"], state["fc2.bias"])
+    prepare = ddp_train.transforms.Compose([ddp_train.transforms.ToTensor(), ddp_train.transforms.Normalize((0.1307,), (0.3081,))])
+    return outputs_of(ddp_train.SimpleCNN(), state, torch.stack([prepare(image[:, :, None].copy()) for image in images]))
 
 
-def pima_split(labels, seed=0, fraction=0.2):
-    """The rows to train and to evaluate on, as docs/how-to/tasks.md says: drawn from each class alike."""
-    generator = torch.Generator().manual_seed(seed)
-    kept = []
-    for label in (0, 1):
-        rows = numpy.flatnonzero(labels == label)
-        order = torch.randperm(len(rows), generator=generator).numpy()
-        kept += list(rows[order[:int(fraction * len(rows) + 0.5)]])
-    return numpy.setdiff1d(numpy.arange(len(labels)), kept), numpy.sort(kept)
+def outputs_of(model, state, x):
+    model.load_state_dict(state)
+    with torch.no_grad():
+        return model(x)
 
 
-def pima_treated():
-    """All rows: zeros that mean missing filled, then standardized, both by the training rows alone."""
-    table = numpy.loadtxt(DATA / "pima/pima-indians-diabetes.csv", delimiter=",")
-    features, labels = table[:, :8], table[:, 8].astype(int)
-    train, kept = pima_split(labels)
-    for column in range(1, 6):
-        values = features[train, column]
-        features[features[:, column] == 0, column] = numpy.median(values[values != 0])
-    features = features.astype(numpy.float32).astype(numpy.float64)
-    treated = (features - features[train].mean(axis=0)) / features[train].std(axis=0)
-    return torch.from_numpy(treated.astype(numpy.float32)), torch.from_numpy(labels), train, kept
-
-
-def python_pima(state, x):
-    layers = sorted({name.rpartition(".")[0] for name in state})
-    for layer in layers[:-1]:
-        x = functional.relu(functional.linear(x, state[f"{layer}.weight"], state[f"{layer}.bias"]))
-    return functional.linear(x, state[f"{layers[-1]}.weight"], state[f"{layers[-1]}.bias"])
+def pima_table():
+    return ddp_train.pima_table(DATA / "pima/pima-indians-diabetes.csv")
 
 
 def assert_same_as_csv(document, text):
@@ -131,7 +107,7 @@ def test_predict_csv(pima_run, lockstep, run, mpirun, tmp_path):
     path.write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
     words = ["predict", config, "--checkpoint", folder, "--input", path]
     printed = mpirun(2, lockstep, *words, check=True).stdout
-    assert_predicted(printed, python_pima(newest(folder)["model"], pima_treated()[0]).softmax(1), "01")
+    assert_predicted(printed, outputs_of(ddp_train.PimaNet(), newest(folder)["model"], pima_table()[0]).softmax(1), "01")
     run(lockstep, *words, "--output", out, check=True)
     assert_same_as_csv(json.loads(out.read_text()), printed)
 
@@ -182,13 +158,13 @@ def test_eval_weighs_the_loss_as_python_does(lockstep, mpirun, tmp_path):
     """The mean over the set divides by the sum of the weights; the mean of the ranks' means is another number."""
     config = write_config(tmp_path, PIMA)
     words = sets(task__class_weights="balanced", train__max_steps=30)
-    x, labels, train, kept = pima_treated()
+    x, labels, train, kept = pima_table()
     counts = torch.bincount(labels[train])
     weights = len(train) / (2.0 * counts)
     for world, name in ((1, "pima"), (3, "pima-2")):
         mpirun(world, lockstep, "train", config, *words, cwd=tmp_path, check=True)
         folder = tmp_path / "runs" / name
-        logits = python_pima(newest(folder)["model"], x[kept])
+        logits = outputs_of(ddp_train.PimaNet(), newest(folder)["model"], x[kept])
         wanted = functional.cross_entropy(logits, labels[kept], weight=weights).item()
         by_samples = functional.cross_entropy(logits, labels[kept], weight=weights, reduction="sum") / len(kept)
         assert abs(wanted - by_samples.item()) > 1e-4 * wanted  # or this test could not tell

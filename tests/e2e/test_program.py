@@ -33,7 +33,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, lockstep, 
                   ["train", config, "--set", "model.name=torchscript", "--set", "model.path=pipe"],
                   ["train", config, "--set", "task.name=pipe.so"]):
         result = run(lockstep, *words, cwd=tmp_path)
-        if result.returncode != 2 or not all(said in result.stderr for said in (", not a file", "-->", "hint:")):
+        if result.returncode != 2 or not all(said in result.stderr for said in (", not a regular file", "-->", "hint:")):
             wrong.append((words, result.output))
     assert not wrong
 

@@ -34,7 +34,7 @@ def test_slurm_runs_what_was_rendered(lab, in_lab, work):  # noqa: F811
     script = in_lab(lab, "slurm", "--nodes", 2, "--ranks-per-node", 2, "--name", "mine", "--set", "train.max_steps=4")
     job = lab.submit(script, cwd=work, env=in_lab.environment)
     finished(lab, work, job)
-    assert world_of(work) == 4 and "on 2 node(s)" in (work / f"mine-{job}.out").read_text()
+    assert world_of(work) == 4 and "on 2 nodes" in (work / f"mine-{job}.out").read_text()
 
 
 @pytest.mark.full

@@ -4,11 +4,13 @@ import csv
 import json
 import os
 import shutil
+import sys
 
 import pytest
 
 from conftest import run_process
-from train_kit import ANY_CPU, PIMA, write_config
+from docs_kit import blocks
+from train_kit import ANY_CPU, PIMA, metrics, write_config
 
 pytestmark = pytest.mark.about("cli", "run_folder", "report")
 
@@ -89,6 +91,25 @@ def test_what_is_no_run_is_said_and_passed_over(place, lockstep, run, tmp_path):
     assert [one["folder"].removeprefix("runs/") for one in found["passed_over"]] == [
         "a \x1b[31m name\n", "foreign", "half", "pipe", "torn"]
     assert all(one["reason"] for one in found["passed_over"])
-    for words in ("foreign: not a run folder", "half: ", "torn: status.json is not what a run writes", "pipe: "):
+    for words in ("foreign: not a run folder", "half: ", "torn: status.json is damaged", "pipe: "):
         assert words in result.stderr
     assert "\x1b" not in result.stderr and ".hidden" not in result.stderr
+
+
+@pytest.mark.full
+def test_the_recipe_of_the_docs_imports_runs_into_mlflow_and_weights_and_biases(place, run, monkeypatch, tmp_path):
+    """No lock file has these packages: pip install --target DIR mlflow-skinny wandb; PYTHONPATH=DIR scripts/test FILE::TEST"""
+    mlflow = pytest.importorskip("mlflow", reason="needs pip install mlflow-skinny")
+    pytest.importorskip("wandb", reason="needs pip install wandb")
+    (block,) = (block for block in blocks("python") if "mlflow" in block.text)
+    (tmp_path / "runs").symlink_to(place / "runs")
+    for name, value in {"MLFLOW_TRACKING_URI": f"file:{tmp_path}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true", "WANDB_MODE": "offline"}.items():
+        monkeypatch.setenv(name, value)
+    run(sys.executable, "-c", block.text, cwd=tmp_path, check=True)
+    imported = {each.info.run_name: each.data for each in mlflow.MlflowClient().search_runs(["0"])}
+    offline = [file.read_bytes() for file in tmp_path.glob("wandb/offline-run-*/run-*.wandb")]
+    assert len(offline) == len(imported) == 3
+    for name, data in imported.items():
+        last = metrics(place / "runs" / name)[-1]
+        assert data.metrics["accuracy"] == last["accuracy"] and data.params["optim.name"] == "adam"
+        assert any(str(last["eval_loss"]).encode() in text for text in offline)

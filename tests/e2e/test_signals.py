@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -85,12 +84,10 @@ def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
     assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
-def test_the_deadline(lockstep, run, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    result = run(lockstep, "train", config, *ENDLESS, *sets(checkpoint__before_deadline="10m"), "--launcher", "none",
-                 env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 602)}, cwd=tmp_path)
-    assert result.returncode == 75, result.output
-    assert "time limit is near" in status(tmp_path / "runs/pima")["reason"]
+def test_a_removed_folder_ends_the_run(job, tmp_path):
+    process = job(world=1)
+    (tmp_path / "runs/pima").rename(tmp_path / "elsewhere")
+    assert process.wait(PATIENCE) == 1 and "was removed while it trained" in process.stderr.read()
 
 
 def test_a_peer_that_dies_is_named_once(job, mpi, tmp_path):

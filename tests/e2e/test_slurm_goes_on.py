@@ -89,7 +89,7 @@ def test_a_cancelled_job_checkpoints_and_stays_cancelled(desk, start):
     tell(desk, job, "scancel")
     state = desk.lab.wait(job)
     assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0"), log_of(desk.work, job)
-    assert "it stays stopped" in log_of(desk.work, job)
+    assert "is not restarted" in log_of(desk.work, job)
     assert run_process([desk.lockstep, "status", runs(desk.work)[0]]).returncode == 75
 
 

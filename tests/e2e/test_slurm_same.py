@@ -31,14 +31,14 @@ def test_srun_without_pmi(lab, sbatch, work, lockstep, reference):  # noqa: F811
 def test_the_scripts_of_one_and_of_two_nodes(script, nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(str(SOURCE / f"job_scripts/{script}.slurm"), "quick.yaml")
     finished(lab, work, job)
-    assert f"{2 * nodes} ranks on {nodes} node(s), 1 core(s) per rank" in log_of(work, job)
+    assert f"{2 * nodes} ranks on {nodes} node{'s' * (nodes > 1)}, 1 core per rank" in log_of(work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2 * nodes, "gloo")
 
 
 def test_a_heterogeneous_job_trains_on_all_its_components(lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch("--nodes=1", "--ntasks=1", "--mincpus=1", ":", "--nodes=1", "--ntasks=2", DDP, "quick.yaml", env={"LOCKSTEP_HOME": ""})
     finished(lab, work, job)
-    assert "3 ranks on 2 node(s), 1 core(s) per rank" in log_of(work, job)
+    assert "3 ranks on 2 nodes, 1 core per rank" in log_of(work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(3, "gloo")
 
 

@@ -33,7 +33,7 @@ def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, wor
     once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
     assert (result.returncode, result.stdout) == (1, "41\n")
-    said = ("link 2 of 2 was not submitted", "scancel --clusters=cluster 41", "too many jobs")
+    said = ("job 2 of 2 was not submitted", "scancel --clusters=cluster 41", "too many jobs")
     assert all(words in result.stderr for words in said), result.stderr
 
 
@@ -61,7 +61,7 @@ def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F
               echo "begin $link\nend $link $end" >"$script.record"; echo $link"""
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, "--wait", cwd=work,
                  env=fake(work.parent, sbatch=over, squeue="echo '1|COMPLETED|None'; echo '2|COMPLETED|None'"))
-    assert result.returncode == 75 and "link 2 of 2" in result.stderr, result.output
+    assert result.returncode == 75 and "chain job 2 of 2" in result.stderr, result.output
 
 
 def test_a_sweep_fails_where_its_tasks_end_unlike(lockstep, run, work):  # noqa: F811

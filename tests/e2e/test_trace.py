@@ -9,7 +9,7 @@ from train_kit import ANY_CPU, PIMA, digest_of_run, status, write_config
 
 pytestmark = pytest.mark.about("loop", "report")
 
-PHASES = {"data", "forward", "backward", "waiting for communication", "optimiser", "other"}
+PHASES = {"data", "forward", "backward", "waiting for communication", "optimizer", "other"}
 
 
 def spans_of(run):

@@ -8,10 +8,10 @@ import json
 import pathlib
 import struct
 
-from conftest import end_session, free_port, start_process
-from process_kit import PATIENCE
+from conftest import free_port, run_process
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
+FORKED = pathlib.Path(__file__).parent / "peers/forked.py"
 
 MNIST = f"""
 run: {{name: mnist}}
@@ -51,19 +51,13 @@ def write_small_mnist(root, train=4096, test=999):
     return root
 
 
-def python_ranks(python, world, folder, *words, **env):
-    """Runs a program of Python's as torchrun does, but without its agent. What a rank prints is in FOLDER/log.RANK."""
+def python_ranks(python, world, folder, program, *words, **env):
+    """Runs main() of a program of Python's as torchrun does, but without its agent. What a rank prints is in FOLDER/log.RANK."""
     folder.mkdir(parents=True, exist_ok=True)
-    port, logs = free_port(), [(folder / f"log.{rank}").open("w+") for rank in range(world)]
-    ranks = [start_process([python, *words], stdout=log, stderr=log,
-                           env=dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **env))
-             for rank, log in enumerate(logs)]
-    try:
-        failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=PATIENCE) != 0]
-    finally:
-        for process in ranks:
-            end_session(process)
-    assert not failed, f"Python's ranks {failed} failed:\n" + (folder / f"log.{failed[0]}").read_text()[-4000:]
+    done = run_process([python, FORKED, world, folder, program, *words],
+                       env=dict(WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), **env))
+    logs = [f"\n{log.name}:\n{log.read_text()[-2000:]}" for log in sorted(folder.glob("log.*"))]
+    assert done.returncode == 0, f"Python's ranks failed:\n{done.stderr[-2000:]}{''.join(logs)}"
 
 
 def sets(**values):

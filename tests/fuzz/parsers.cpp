@@ -19,8 +19,8 @@
 #include "lockstep/text/vocabulary.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
-#include "tools/cluster/watch.h"
 #include "tools/report/run_data.h"
+#include "tools/submit/submission.h"
 #include "trainer/config/load.h"
 
 namespace lockstep::fuzz {
@@ -136,7 +136,7 @@ const std::vector<Parser>& parsers() {
              cluster::read_sinfo(input);
              cluster::read_pbs(input, input, input);
            }),
-      text("record", [](const std::string& input) { cluster::parse_record(input); }),
+      text("record", [](const std::string& input) { submit::parse_record(input); }),
       {"metrics", "metrics.jsonl",
        [](const Path& folder, const std::string&) {
          std::ofstream(folder / "config.yaml") << "run: {name: a}\n";

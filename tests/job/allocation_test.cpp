@@ -4,7 +4,7 @@
 #include "lockstep/base/program.h"
 #include "refusal.h"
 #include "temp_folder.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {
@@ -95,16 +95,9 @@ TEST(Layout, WarnsOfCoresThatAreShared) {
     return lay_out(slurm_allocation(environment, {}, 1), environment).warnings;
   };
   EXPECT_TRUE(has(warnings({"", 2, "2(x2)", "2(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, ""}).at(0),
-                  "4 ranks share 2 core(s)"));
-  EXPECT_TRUE(has(warnings({"",
-                            2,
-                            "32(x2)",
-                            "32(x2)",
-                            {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}},
-                            1,
-                            ""})
-                      .at(0),
-                  "use 4 of the job's 64 cores"));
+                  "4 ranks share 2 cores"));
+  const Environment few = {{"LOCKSTEP_RANKS_PER_NODE", "2"}, {"LOCKSTEP_CPUS_PER_RANK", "1"}};
+  EXPECT_TRUE(has(warnings({"", 2, "32(x2)", "32(x2)", few, 1, ""}).at(0), "use 4 of the job's 64 cores"));
   EXPECT_TRUE(warnings({"", 2, "32(x2)", "32(x2)", {}, 1, ""}).empty());
 }
 
@@ -135,6 +128,13 @@ TEST(PbsAllocation, ReadsChunksAndTheNodeFile) {
   }
 }
 
+TEST(PbsAllocation, VisibleGpusAreThoseOfTheFirstNode) {
+  const Environment record = {{"exec_host", "a/0*8+b/0*8"}, {"exec_vnode", "(a:ngpus=4)+(b:ngpus=1)"}};
+  for (const auto& [fields, gpus] : {std::pair{record, 3}, {{}, 4}})
+    EXPECT_EQ(sum_of(&Node::gpus, pbs_allocation({{"CUDA_VISIBLE_DEVICES", "2,3"}}, fields, {"a", "b"}, 1)),
+              gpus);
+}
+
 TEST(ThreadsPerCore, AreThoseOfWhatTheSchedulerCounts) {
   const test::TempFolder folder;
   for (int cpu = 0; cpu < 8; ++cpu) {
@@ -155,13 +155,6 @@ TEST(Settings, ThatAreNoNumbersAreRefused) {
                       count({{"LOCKSTEP_MAX_RESTARTS", text}}, "LOCKSTEP_MAX_RESTARTS", 1);
                     }),
                     text));
-}
-
-TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
-  EXPECT_EQ(cluster::seconds_in("1-02:03:04"), 93784);
-  EXPECT_EQ(cluster::seconds_in("01:30:00"), 5400);
-  EXPECT_EQ(cluster::seconds_in("0:50"), 50);
-  EXPECT_EQ(cluster::seconds_in("UNLIMITED"), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -19,14 +19,15 @@ using test::has;
 using namespace std::chrono_literals;
 
 TEST(Signals, KeepTheSigtermThatEndsAJob) {
-  StopSignal stop;
-  note_signal(SIGUSR1, stop);
-  EXPECT_EQ(stop.signal, SIGUSR1);
-  EXPECT_EQ(stop.job_seconds, -1);
-  note_signal(SIGTERM, stop);
-  note_signal(SIGUSR1, stop);
-  EXPECT_EQ(stop.signal, SIGTERM);
-  EXPECT_GE(stop.job_seconds, 0);
+  Signals signals;
+  signals.note(SIGUSR1);
+  EXPECT_EQ(signals.stop.signal, SIGUSR1);
+  EXPECT_EQ(signals.stop.job_seconds, -1);
+  signals.note(SIGTERM);
+  signals.note(SIGUSR1);
+  Signals::release();
+  EXPECT_EQ(signals.stop.signal, SIGTERM);
+  EXPECT_GE(signals.stop.job_seconds, 0);
 }
 
 class Started : public ::testing::Test {
@@ -35,16 +36,15 @@ class Started : public ::testing::Test {
                std::optional<std::chrono::hours> warning_in = {}) {
     environment["PATH"] = "/usr/bin:/bin";
     job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
-    const auto job = make_pbs_job(job_environment_, [](const auto&) { return base::Answer(); });
+    const auto job = make_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
-    JobSignals of_job{signals};
-    if (warning_in) of_job.own_warning = std::chrono::steady_clock::now() + *warning_in;
+    if (warning_in) signals.own_warning = std::chrono::steady_clock::now() + *warning_in;
     if (early_signal != 0) ::raise(early_signal);
     plan_.words = {script};
     plan_.environment = environment;
-    const auto end = run_ranks(*job, of_job, plan_);
+    const auto end = run_ranks(*job, signals, plan_);
     Signals::release();
-    stop_ = of_job.stop;
+    stop_ = signals.stop;
     return end;
   }
 
@@ -79,7 +79,7 @@ TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
 TEST_F(Started, RanksOnAnotherNodeThatRanOutOfMemoryAreNoticed) {
   for (const auto* words :
        {"Detected 1 oom_kill event in StepId=7.0.", "Step 7.0 exceeded memory limit (9 > 8)"})
-    EXPECT_TRUE(has(run(format("printf 'a\\n{}\\nb' >&2; exit 1", words)).out_of_memory, words));
+    EXPECT_TRUE(has(run(format("printf 'a\\n{}\\r%5000s' b >&2; exit 1", words)).out_of_memory, words));
   EXPECT_EQ(run("echo 'no kill' >&2; exit 1").out_of_memory, "");
 }
 
@@ -128,18 +128,14 @@ TEST_F(MemoryOf, AJobIsReadFromItsOwnGroups) {
 TEST_F(MemoryOf, AJobIsReadFromVersion1) {
   const std::string group = "sys/fs/cgroup/memory/pbs/7.x/";
   write(group + "memory.oom_control", "under_oom 0\noom_kill 1\n");
-  write(group + "memory.failcnt", "9\n");
   write(group + "memory.limit_in_bytes", "2147483648\n");
-  const auto own = "9:name=systemd:/x\n4:memory:/pbs/7.x\n";
-  EXPECT_EQ(kills("/7.x", own), "1 limit 2.00 GiB, peak unknown");
-  write(group + "memory.oom_control", "under_oom 0\n");  // before Linux 4.13
-  EXPECT_EQ(kills("/7.x", own), "9 limit 2.00 GiB, peak unknown (a guess)");
+  EXPECT_EQ(kills("/7.x", "9:name=systemd:/x\n4:memory:/pbs/7.x\n"), "1 limit 2.00 GiB, peak unknown");
 }
 
 TEST_F(MemoryOf, AJobWithoutAGroupIsTheNodes) {
   write("proc/vmstat", "nr_free_pages 7\noom_kill 3\n");
   EXPECT_EQ(kills("/job_8", "0::/system.slice\n"),
-            "3 the kernel killed a process on this node, maybe another job's (a guess)");
+            "3 the kernel killed a process on this node, which may belong to another job (a guess)");
   write("sys/fs/cgroup/slurm/job_8/memory.events", "oom_kill 0\n");
   EXPECT_EQ(kills("/job_8", "0::/slurm/job_8\n"), "0 ");
 }

@@ -1,4 +1,4 @@
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -59,10 +60,10 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
     Fake fake{{{"show job", text(version + "/job")}, {"show config", text("22.05/config")}}};
     if (version < "24") fake.answers["sacct"] = text("22.05/sacct");
-    const auto slurm = make_slurm_job(environment, fake.command());
+    const auto slurm = make_job(environment, fake.command());
     EXPECT_EQ(slurm->times().running, 5) << version;
     EXPECT_EQ(slurm->seconds_to_own_warning(), 139);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).value_or(true));
+    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::ended) << version;
     EXPECT_EQ(slurm->daemon_port(), 16818);
     const auto line = slurm->submit_line({"c d"});
     EXPECT_TRUE(line.starts_with("cd $'/home/user/a b' && sbatch --array=1 ")) << line;
@@ -71,18 +72,16 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
 }
 
 TEST(Slurm, TellsARequeueFromACancel) {
-  for (const auto& [text, again, cancelled] :
-       {std::tuple{job_text("COMPLETING", 1), true, std::optional(true)},
-        {job_text("COMPLETING", 0), false, true},
-        {job_text("RUNNING", 0), false, false},
-        {job_text("COMPLETING", 0, "Reason=TimeLimit"), false, false},
-        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), false, false},
-        {job_text("", 0), false, std::nullopt}}) {
+  for (const auto& [text, fate] :
+       {std::pair{job_text("COMPLETING", 1), Fate::restarts},
+        {job_text("COMPLETING", 0), Fate::cancelled},
+        {job_text("RUNNING", 0), Fate::ended},
+        {job_text("COMPLETING", 0, "Reason=TimeLimit"), Fate::ended},
+        {job_text("COMPLETING", 0, "Reason=None PreemptTime=2026-01-01T00:00:00"), Fate::ended},
+        {job_text("", 0), Fate::unknown}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", text}}};
-    const auto slurm = make_slurm_job(environment, fake.command());
-    EXPECT_EQ(slurm->restarts_itself(), again) << text;
-    EXPECT_EQ(slurm->was_cancelled({.signal = SIGTERM}), cancelled) << text;
+    EXPECT_EQ(make_job(environment, fake.command())->fate({.signal = SIGTERM}), fate) << text;
   }
 }
 
@@ -92,15 +91,16 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   Fake fake{
       {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d\n   WorkDir=/a b")},
        {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
-  const auto slurm = make_slurm_job(environment, fake.command());
+  const auto slurm = make_job(environment, fake.command());
   EXPECT_EQ(slurm->times().running, 3605);
   EXPECT_EQ(slurm->times().queued, 20);
   EXPECT_EQ(slurm->joules(), 120);
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
   EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
-  fake.answers["SubmitLine"] = "sbatch -N2 x.sh c d\n";
+  fake.answers["SubmitLine"] = "sbatch -N2 --export=TOKEN=x,CONFIG=a x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
-  EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch --array=3 -N2 x.sh $'c d'");
+  EXPECT_EQ(slurm->submit_line({"c d"}),
+            "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,CONFIG=a x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
@@ -113,17 +113,17 @@ TEST(Slurm, LeavesTheOtherTasksOfAnArrayAlone) {
       {"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
   Fake fake{{{"steps --jobs=7_1", "7_1.0 lockstep-ranks\n7_1.1 my own step\n7_1.2 orted\n"},
              {"scontrol show job", job_text("RUNNING", 0)}}};
-  const auto slurm = make_slurm_job(environment, fake.command());
-  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
+  const auto slurm = make_job(environment, fake.command());
+  EXPECT_EQ(slurm->continue_run(kNotCancelled), "");
   EXPECT_EQ(fake.run.back(), "scontrol requeue 7_1");
   slurm->keep_only({}, {});
   EXPECT_EQ(fake.run.back(), "scancel 7_1.0 7_1.2");
   slurm->joules();
   EXPECT_TRUE(fake.run.back().starts_with("sacct --jobs=7_1 "));
   fake.answers["scontrol requeue"] = "!disabled";
-  EXPECT_EQ(slurm->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(slurm->continue_run(kNotCancelled), std::nullopt);
   fake.answers["scontrol show job"] = "JobId=7 HetJobId=7 JobName=x\n   JobState=RUNNING\n";
-  slurm->continue_run({}, kNotCancelled);
+  slurm->continue_run(kNotCancelled);
   EXPECT_EQ(std::count(fake.run.begin(), fake.run.end(), "scontrol requeue 7"), 1);
   fake.answers["scontrol show job"] = "!Slurm is busy";
   slurm->joules();
@@ -139,7 +139,7 @@ TEST(Slurm, WarnsAShortJobAtItsBegin) {
                                        {"UNLIMITED", none}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", job_text("RUNNING", 0, std::string("TimeLimit=") + times)}}};
-    EXPECT_EQ(make_slurm_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
+    EXPECT_EQ(make_job(environment, fake.command())->seconds_to_own_warning(), seconds) << times;
   }
 }
 
@@ -148,7 +148,7 @@ TEST(Slurm, GivesUpItsLostNodes) {
   Fake fake{{{"squeue --noheader --steps", "7.0 lockstep-ranks\n7.batch batch\n"}}};
   Allocation left;
   left.nodes = {{"n1", 4, 3, 0}, {"n3", 4, 1, 0}};
-  EXPECT_EQ(make_slurm_job(environment, fake.command())->keep_only(left, {"n2"}), "");
+  EXPECT_EQ(make_job(environment, fake.command())->keep_only(left, {"n2"}), "");
   EXPECT_EQ(environment["SLURM_JOB_NODELIST"] + " " + environment["SLURM_NNODES"] + " " +
                 environment["SLURM_TASKS_PER_NODE"] + " " + environment["SLURM_JOB_CPUS_PER_NODE"] + " " +
                 environment["SLURM_NTASKS"] + " " + environment["SLURM_MEM_PER_NODE"] +
@@ -174,14 +174,14 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     const auto run = [&, command = fake.command()](const Words& words) {
       return ++times[words[0] == "env" ? "update" : words[1]] == 1 ? first : command(words);
     };
-    const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
-    EXPECT_TRUE(slurm->restarts_itself());
+    const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
+    EXPECT_EQ(slurm->fate({}), Fate::restarts);
     fake.answers["scontrol show job"] = job_text("RUNNING", 0);
-    EXPECT_EQ(slurm->continue_run({}, [&] { return times["requeue"] == 1; }), std::nullopt);  // by now
+    EXPECT_EQ(slurm->continue_run([&] { return times["requeue"] == 1; }), std::nullopt);  // by now
     times.erase("requeue");
-    EXPECT_EQ(slurm->continue_run({}, kNotCancelled), "");
+    EXPECT_EQ(slurm->continue_run(kNotCancelled), "");
     EXPECT_EQ(slurm->daemon_port(), 6818);
-    EXPECT_EQ(slurm->reaches("n2"), first.end != base::Answer::late);  // srun waits for a node
+    EXPECT_EQ(slurm->reaches({"n2"}).has_value(), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
     for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
   }
@@ -192,16 +192,16 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
                              base::Answer{base::Answer::left, 0, "JobId=7 JobName=x\n   JobSta", "", true}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
     int asked = 0;
-    const auto slurm = make_slurm_job(
+    const auto slurm = make_job(
         environment, [&](const Words&) { return ++asked, answer; }, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->allocation().nodes.size(), 1U);
     EXPECT_EQ(slurm->times().running + slurm->times().queued + slurm->daemon_port() + slurm->joules(), 0);
-    EXPECT_FALSE(slurm->restarts_itself() || slurm->was_cancelled({.signal = SIGTERM}).has_value());
+    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::unknown);
     EXPECT_FALSE(slurm->seconds_to_own_warning());
     EXPECT_LE(asked, 30);  // all tries together
     if (answer.good()) continue;
     EXPECT_EQ(slurm->submit_line({}), "");
-    EXPECT_FALSE(slurm->continue_run({}, kNotCancelled) || slurm->reaches("n2"));
+    EXPECT_FALSE(slurm->continue_run(kNotCancelled) || slurm->reaches({"n2"}) == true);
     EXPECT_TRUE(slurm->keep_only({}, {"n2"}).starts_with("Slurm did not release n2"));
   }
 }
@@ -215,7 +215,7 @@ TEST(Slurm, WaitsAsLongForAControllerThatIsDownTwice) {
     return is_down ? refused("Unable to contact slurm controller")
                    : base::Answer{base::Answer::left, 0, "", "", true};
   };
-  const auto slurm = make_slurm_job(environment, run, std::chrono::milliseconds(1));
+  const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
   const auto asks = [&] { return asked = 0, slurm->daemon_port(), asked; };
   EXPECT_GT(asks(), 1);
   EXPECT_EQ(asks(), 1);  // all tries together
@@ -231,29 +231,28 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   Fake fake{
       {{"qstat",
         "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
-  const auto pbs = make_pbs_job(environment, fake.command());
+  const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
-  EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3590}), true);
-  EXPECT_EQ(pbs->was_cancelled({.signal = SIGUSR1, .job_seconds = -1}), false);
+  EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3590}), Fate::perhaps_restarts);
+  EXPECT_EQ(pbs->fate({.signal = SIGUSR1, .job_seconds = -1}), Fate::ended);
   EXPECT_EQ(pbs->restarts(), 1);
   const std::string limit =
       "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    resources_used.walltime = ";
-  for (const auto& [said, cancelled] :
-       {std::pair{limit + "00:58:00\n", std::optional(false)},
-        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", true},
-        {limit + "00:30:00\n", true},  // the job was suspended
-        {"", std::nullopt}}) {
+  for (const auto& [said, fate] :
+       {std::pair{limit + "00:58:00\n", Fate::ended},
+        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", Fate::cancelled},
+        {limit + "00:30:00\n", Fate::perhaps_restarts},  // the job was suspended
+        {"", Fate::unknown}}) {
     fake.answers["qstat"] = said;
-    EXPECT_EQ(pbs->was_cancelled({.signal = SIGTERM, .job_seconds = 3599}), cancelled) << said;
+    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3599}), fate) << said;
   }
-  for (const auto& [said, again, perhaps] :
-       {std::tuple{"substate = 60", true, true},
-        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server", false,
-         false},
-        {"substate = 42", false, true}}) {
+  for (const auto& [said, fate] :
+       {std::pair{"substate = 60", Fate::restarts},
+        {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server",
+         Fate::cancelled},
+        {"substate = 42", Fate::perhaps_restarts}}) {
     fake.answers["qstat"] = std::string("Job Id: 7.x\n    ") + said + "\n";
-    EXPECT_EQ(pbs->restarts_itself(), again) << said;
-    EXPECT_EQ(pbs->may_restart({.signal = SIGTERM, .job_seconds = 100}), perhaps) << said;
+    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 100}), fate) << said;
   }
 }
 
@@ -264,12 +263,11 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const auto record = [&](const std::string& used) {
     fake.answers["qstat"] =
         "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"
-        "    Resource_List.mem = 2gb\n"
-        "    resources_used.mem = " +
+        "    Resource_List.mem = 2gb\n    resources_used.mem = " +
         used + "\n";
   };
   record("2097152kb");
-  const auto pbs = make_pbs_job(environment, fake.command());
+  const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
   EXPECT_EQ(pbs->times().queued, 20);
   EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "");
@@ -280,7 +278,7 @@ TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
 
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.
 TEST(Pbs, AsksQsubForWhatTheJobHad) {
-  const auto record = cluster::qstat_fields(
+  const auto record = launch::qstat_fields(
       "Job Id: 1.x\n    Job_Name = my script, 2.pbs\n    queue = behind\n    Keep_Files = n\n"
       "    Output_Path = login:/a/my script, 2.pbs.o1\n    Rerunable = False\n    Resource_List.mem = 4gb\n"
       "    Resource_List.ncpus = 8\n    Resource_List.ngpus = 2\n    Resource_List.nodect = 2\n"
@@ -290,7 +288,7 @@ TEST(Pbs, AsksQsubForWhatTheJobHad) {
   EXPECT_EQ(base::join(qsub_options(record, {{"PBS_O_QUEUE", "front"}, {"PBS_JOBID", "1.x"}}, 1), "|"),
             "-N|my_script__2.pbs|-k|n|-r|n|-q|front|-l|place=scatter:excl|-l|select=2:ncpus=4:mem=2gb|-l|"
             "storage=gdata/a+scratch/b");
-  const auto recorded = cluster::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
+  const auto recorded = launch::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
   EXPECT_EQ(base::join(qsub_options(recorded, {{"PBS_JOBID", "100.server"}}, 1), "|"),
             "-N|lockstep|-A|acct|-m|n|-M|a@b|-j|oe|-k|n|-p|0|-S|/bin/bash|-W|group_list=me|-W|umask=27|-W|"
             "stageout=a@node1:/tmp/b|-W|tolerate_node_failures=all|-r|n|-l|place=scatter|-l|"
@@ -304,7 +302,8 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
                              {"PBS_NODEFILE", folder.write("nodes", "node1\n")},
                              {"PBS_O_WORKDIR", folder.path().string()},
                              {"LOCKSTEP_SCRIPT", folder.write("my job", "true\n")},
-                             {"SET", "a b"}};
+                             {"SET", "a b"},
+                             {"TOKEN", "x y"}};
   std::set<std::string> asked;
   std::string script, more;
   const auto run = [&](const Words& words) {
@@ -320,31 +319,31 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
     answer.status = 0;
     answer.output = command == "qsub" ? "101.server\n"
                                       : "Job Id: 100.server\n    run_count = 2\n"
-                                        "    Submit_arguments = -v X,SET=a b my job\n" +
+                                        "    Submit_arguments = -v TOKEN=x y,SET=a b my job\n" +
                                             more;
     return answer;
   };
-  const auto pbs = make_pbs_job(environment, run);
+  const auto pbs = make_job(environment, run, std::chrono::milliseconds(20));
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
-  EXPECT_EQ(pbs->continue_run({}, [&] { return asked.contains("qsub"); }), std::nullopt);  // by now
+  EXPECT_EQ(pbs->continue_run([&] { return asked.contains("qsub"); }), std::nullopt);  // by now
   asked.erase("qsub");
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
-  const auto line = "cd " + folder.path().string() + " && qsub -v X,SET=$'a b' $'my job'";
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), "101.server");
+  const auto line = "cd " + folder.path().string() + " && qsub -v TOKEN=...,SET=$'a b' $'my job'";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;
   EXPECT_EQ(pbs->submit_line({}), line);
   environment["PBS_ARRAY_ID"] = "100[].server";  // qsub -J 0-9%2
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), "101.server");
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), "101.server");
   more = "    max_run_subjobs = 2\n";
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), std::nullopt);
   more = "";
   environment["PBS_ARRAY_ID"] = "silent";
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), std::nullopt);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), std::nullopt);
   environment.erase("PBS_ARRAY_ID");
   asked.insert("slow");
-  EXPECT_EQ(pbs->continue_run({}, kNotCancelled), kPerhaps);
+  EXPECT_EQ(pbs->continue_run(kNotCancelled), kPerhaps);
 }
 
 TEST(Pbs, PutsSettingsBeforeAScriptsFirstCommand) {
@@ -376,17 +375,11 @@ class Launchers : public ::testing::Test {
     environment_[slurm ? "SLURM_JOB_ID" : "PBS_JOBID"] = "7";
     environment_["PBS_NODEFILE"] = "nodes";
     fake_.answers["--version"] = version;
-    const auto job =
-        slurm ? make_slurm_job(environment_, fake_.command()) : make_pbs_job(environment_, fake_.command());
+    const auto job = make_job(environment_, fake_.command());
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     given.components = components_;
-    Layout layout{.nodes = 2,
-                  .ranks = 4,
-                  .ranks_per_node = ranks_per_node,
-                  .cores_per_rank = 4,
-                  .cores_per_node = 8,
-                  .cpus_per_node = 8};
+    const Layout layout{2, 4, ranks_per_node, 4, 8, 8};
     return base::join(
         choose_launcher({*job, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
             .words,
@@ -410,20 +403,16 @@ TEST_F(Launchers, SrunGetsTheLayoutAndTheNodesThatAreLeft) {
 
 TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
   environment_["LOCKSTEP_START"] = "mpirun";
-  environment_["UCX_TLS"] = "tcp";
+  environment_["UCX_TLS"] = environment_["CUDA_VISIBLE_DEVICES"] = "x";
   const auto four = words(false, "mpirun (Open MPI) 4.1.4", 2);
-  EXPECT_NE(
-      four.find(
-          "--map-by ppr:2:node:PE=4 --bind-to core:overload-allowed --oversubscribe -n 4 --hostfile nodes"),
-      std::string::npos)
-      << four;
-  EXPECT_NE(four.find("--mca plm_rsh_agent agent"), std::string::npos);
-  EXPECT_NE(four.find("-x UCX_TLS"), std::string::npos);
+  EXPECT_TRUE(test::has(four,
+                        "--map-by ppr:2:node:PE=4 --bind-to core:overload-allowed --oversubscribe -n 4 "
+                        "--hostfile nodes --mca plm_rsh_agent agent"));
+  EXPECT_TRUE(test::has(four, "-x UCX_TLS"));
+  EXPECT_FALSE(test::has(four, "CUDA_VISIBLE_DEVICES")) << "another node has its own";
   fake_.answers["error-nonzero-status"] = "!unknown";
   const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
-  EXPECT_NE(five.find("abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"),
-            std::string::npos)
-      << five;
+  EXPECT_TRUE(test::has(five, "abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"));
   fake_.answers["ompi_info"] = "mca:plm:tm:version\n";
   EXPECT_EQ(words(false, "mpirun (Open MPI) 4.1.4", 2).find("--hostfile"), std::string::npos);
   components_ = 2;
@@ -433,10 +422,12 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
 TEST_F(Launchers, PalsAndHydraGetTheirs) {
   environment_["LOCKSTEP_START"] = "mpiexec";
   EXPECT_EQ(words(false, "PALS 1.2.5", 2), "mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth");
-  const auto of_hydra = [&] { return words(false, "HYDRA build", 2); };
-  EXPECT_TRUE(test::has(test::refusal_of(of_hydra), "pbs_tmrsh"));
+  EXPECT_EQ(words(false, "PALS 1.2.5", 0), "mpiexec -n 4 --depth 4 --cpu-bind depth --hostfile nodes");
+  const auto of_hydra = [&](int64_t per_node = 2) { return words(false, "HYDRA build", per_node); };
+  EXPECT_TRUE(test::has(test::refusal_of([&] { of_hydra(); }), "pbs_tmrsh"));
   environment_["HYDRA_BOOTSTRAP"] = "ssh";
   EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
+  EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes") << "it counts the file's lines";
   environment_.erase("HYDRA_BOOTSTRAP");
   add("pbs_tmrsh");
   of_hydra();

@@ -60,14 +60,23 @@ const Job kSlurmJob{.scheduler = "slurm", .job_id = "42"};
 
 TEST(Deadline, ReadsEachSource) {
   EXPECT_EQ(launch::parse_epoch("1767225600"), launch::Time(1767225600s));
-  EXPECT_EQ(launch::parse_slurm_time("2026-01-01T10:30:00\n"), local_time(2026, 1, 1, 10, 30));
+  EXPECT_EQ(launch::time_in("2026-01-01T10:30:00"), local_time(2026, 1, 1, 10, 30));
   EXPECT_EQ(launch::parse_qstat(kQstat), local_time(2026, 1, 1, 11, 30));
+  EXPECT_EQ(launch::job_deadline(kSlurmJob, env("SLURM_JOB_END_TIME=1767225600")), launch::Time(1767225600s));
+}
+
+TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
+  EXPECT_EQ(launch::seconds_in("1-02:03:04"), 93784s);
+  EXPECT_EQ(launch::seconds_in("01:30:00"), 5400s);
+  EXPECT_EQ(launch::seconds_in("0:50"), 50s);
+  for (const char* text : {"UNLIMITED", "", "1:2:3:4", "a-1:00:00"})
+    EXPECT_EQ(launch::seconds_in(text), 0s) << text;
 }
 
 TEST(Deadline, WhatSaysNothingIsNothing) {
   for (const char* text :
        {"", "NONE", "Unknown", "N/A", "2026-13-01T00:00:00", "2026-01-01T00:00:00x", "yesterday"}) {
-    EXPECT_FALSE(launch::parse_slurm_time(text)) << text;
+    EXPECT_FALSE(launch::time_in(text)) << text;
   }
   for (const char* text : {"", "0", "-5", "12x", "99999999999999999999"})
     EXPECT_FALSE(launch::parse_epoch(text)) << text;

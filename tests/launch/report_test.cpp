@@ -30,8 +30,8 @@ namespace {
 
 TEST(Report, SaysTheDoctorsCheckOfACode) {
   EXPECT_EQ(report_of(InputError("too few GPUs", "rank 3", "start fewer").of(Code::gpu, {3})),
-            "too few GPUs\n  --> rank 3\n  hint: start fewer\n  note: lockstep doctor, started the same way, "
-            "may show the cause (its check: gpus)");
+            "too few GPUs\n  --> rank 3\n  hint: start fewer\n  note: run lockstep doctor with the same "
+            "launcher; its check \"gpus\" may show the cause");
 }
 
 TEST(Report, IsOneLineOfJsonForAProgram) {
@@ -212,7 +212,7 @@ std::string told_of_parents(const char* name) {
 }
 
 TEST(StopSignals, NameTheMpirunThatSentOne) {
-  EXPECT_EQ(told_of_parents("mpirun"), "SIGTERM from mpirun, as by Ctrl-C");
+  EXPECT_EQ(told_of_parents("mpirun"), "SIGTERM from mpirun (for example after Ctrl-C)");
   EXPECT_EQ(told_of_parents("bash"), "SIGTERM");
 }
 

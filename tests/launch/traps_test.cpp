@@ -207,19 +207,20 @@ TEST(Values, HalfAPairIsRefused) {
 }
 
 TEST(Values, ARankOutsideItsWorldIsRefused) {
-  EXPECT_TRUE(holds(refusal(kTorchrun + env("RANK=4")), {"RANK=4 lies outside WORLD_SIZE=4"}));
+  EXPECT_TRUE(holds(refusal(kTorchrun + env("RANK=4")), {"RANK=4 must be less than WORLD_SIZE=4"}));
   EXPECT_TRUE(
-      holds(refusal(kTorchrun + env("LOCAL_RANK=2")), {"LOCAL_RANK=2 lies outside LOCAL_WORLD_SIZE=2"}));
+      holds(refusal(kTorchrun + env("LOCAL_RANK=2")), {"LOCAL_RANK=2 must be less than LOCAL_WORLD_SIZE=2"}));
   EXPECT_TRUE(holds(refusal(kTorchrun + env("LOCAL_WORLD_SIZE=5")),
                     {"LOCAL_WORLD_SIZE=5 is more than WORLD_SIZE=4"}));
-  EXPECT_TRUE(holds(refusal(kSrun + env("SLURM_NODEID=2")), {"SLURM_NODEID=2 lies outside"}));
-  EXPECT_TRUE(
-      holds(refusal(kSrun + env("SLURM_PROCID=9")), {"SLURM_PROCID=9 lies outside SLURM_STEP_NUM_TASKS=4"}));
+  EXPECT_TRUE(holds(refusal(kSrun + env("SLURM_NODEID=2")), {"SLURM_NODEID=2 must be less than"}));
+  EXPECT_TRUE(holds(refusal(kSrun + env("SLURM_PROCID=9")),
+                    {"SLURM_PROCID=9 must be less than SLURM_STEP_NUM_TASKS=4"}));
 }
 
 TEST(Values, ANodeThatThereCannotBeIsRefused) {
   const launch::Environment by_hand = env("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
-  EXPECT_TRUE(holds(refusal(by_hand + env("GROUP_RANK=2147483647")), {"GROUP_RANK=2147483647 lies outside"}));
+  EXPECT_TRUE(
+      holds(refusal(by_hand + env("GROUP_RANK=2147483647")), {"GROUP_RANK=2147483647 must be less than"}));
   // unequal nodes, their number not told: two of one rank and this one of two
   EXPECT_EQ(launch::identify(by_hand + env("GROUP_RANK=2"), std::nullopt).nodes, 3);
 }
@@ -242,7 +243,7 @@ TEST(Values, StepCountsThatContradictEachOtherAreRefused) {
   };
   for (const char* counts : {"2(x3)", "2,3"})
     EXPECT_TRUE(holds(refusal(with(counts)), {counts, "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}));
-  EXPECT_TRUE(holds(refusal(with("3,1")), {"SLURM_LOCALID=1 lies outside"}));
+  EXPECT_TRUE(holds(refusal(with("3,1")), {"SLURM_LOCALID=1 must be less than"}));
 }
 
 TEST(Values, TaskCountsOfAStepMayRepeat) {

@@ -179,7 +179,7 @@ TEST_F(CheckpointsTest, AreNotTakenOfWhatIsNoNumber) {
   auto checkpoints = open();
   learner_.model->parameters()[1][0] = NAN;
   EXPECT_STREQ(test::error_from<Error>([&] { checkpoints.save(at(3), losses_); }).what(),
-               "parameter layers.0.bias is not finite after step 3, so there is no checkpoint of it");
+               "parameter layers.0.bias is not finite after step 3, so no checkpoint was written");
   EXPECT_FALSE(fs::exists(folder()));
 }
 

@@ -169,7 +169,7 @@ TEST_F(TorchScript, TrainsUnderPythonsNames) {
 TEST_F(TorchScript, RefusesWhatCannotBeTrained) {
   refused("", "model.path is empty");
   refused(folder / "missing.pt", "No such file");
-  refused(folder.path(), "a folder, not a file");
+  refused(folder.path(), "a folder, not a regular file");
   refused(folder / "weights.pt", "not a TorchScript module");
   refused(folder.write("text.pt", "hello"), "not a TorchScript module");
   refused(folder / "frozen.pt", "no parameters");

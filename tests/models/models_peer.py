@@ -4,38 +4,14 @@ models_peer.py bits            to standard output
 models_peer.py script FOLDER   TorchScript files of a net with BatchNorm and dropout, and of ones that cannot be trained
 """
 import math
+import pathlib
 import sys
 
 import torch
 from torch import nn
 
-
-class SimpleCNN(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, kernel_size=3, stride=1, padding=1)
-        self.relu1 = nn.ReLU()
-        self.pool1 = nn.MaxPool2d(kernel_size=2, stride=2)
-        self.conv2 = nn.Conv2d(32, 64, kernel_size=3, stride=1, padding=1)
-        self.relu2 = nn.ReLU()
-        self.pool2 = nn.MaxPool2d(kernel_size=2, stride=2)
-        self.fc1 = nn.Linear(7 * 7 * 64, 128)
-        self.relu3 = nn.ReLU()
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = self.pool1(self.relu1(self.conv1(x)))
-        x = self.pool2(self.relu2(self.conv2(x)))
-        return self.fc2(self.relu3(self.fc1(x.view(-1, 7 * 7 * 64))))
-
-
-class PimaNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.head = nn.Linear(8, 64), nn.Linear(64, 32), nn.Linear(32, 2)
-
-    def forward(self, x):
-        return self.head(self.fc2(self.fc1(x).relu()).relu())
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/comparison/peers"))
+from models import PimaNet, SimpleCNN  # noqa: E402
 
 
 class Mlp(nn.Module):

@@ -57,7 +57,7 @@ std::unique_ptr<Optimizer> make_lone(const OptimSettings& s, std::vector<at::Ten
 
 LOCKSTEP_OPTIMIZER(lone, .help = "of one group", .reads = {"no_decay"}, .make = make_lone)
 
-TEST(DecayGroups, AreRefusedByAnOptimiserOfOneGroup) {
+TEST(DecayGroups, AreRefusedByAnOptimizerOfOneGroup) {
   const OptimSettings settings{.name = "lone", .no_decay = {"bias"}};
   EXPECT_THAT([&] { make_optimizer(decay_groups(settings, named_params())); },
               ::testing::ThrowsMessage<InputError>(HasSubstr("one group of parameters")));
@@ -160,7 +160,7 @@ TEST(ParameterGroups, TakeNoStateOfOtherGroups) {
   const Sgd together(params, {});
   Sgd apart({{{params[0]}, {}}, {{params[1]}, {}}});
   EXPECT_THAT(error_of([&] { apart.load_state_dict(together.state_dict()); }),
-              HasSubstr("the checkpoint's optimizer has 1 parameter group, this one has 2"));
+              HasSubstr("the checkpoint's optimizer has 1 parameter group, but this one has 2"));
   const Sgd uneven({{params, {}}, {kNone, {}}});
   EXPECT_THAT(
       error_of([&] { apart.load_state_dict(uneven.state_dict()); }),

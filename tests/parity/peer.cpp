@@ -4,20 +4,63 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/ddp.h"
-#include "parity/case.h"
 #include "parity/nets.h"
 
 namespace lockstep::parity {
 namespace {
+
+// One line of cases.txt.
+struct Case {
+  std::string name;
+  std::map<std::string, std::string> values;
+
+  std::string text(const std::string& key, const std::string& otherwise) const {
+    const auto found = values.find(key);
+    return found == values.end() ? otherwise : found->second;
+  }
+  double number(const std::string& key, double otherwise) const {
+    const auto found = values.find(key);
+    return found == values.end() ? otherwise : std::strtod(found->second.c_str(), nullptr);
+  }
+  bool flag(const std::string& key, bool otherwise = false) const { return number(key, otherwise) != 0; }
+  bool has(const std::string& key) const { return values.count(key) > 0; }
+
+  std::vector<double> list(const std::string& key) const {
+    std::vector<double> numbers;
+    std::istringstream items(text(key, ""));
+    for (std::string item; std::getline(items, item, ',');)
+      numbers.push_back(std::strtod(item.c_str(), nullptr));
+    return numbers;
+  }
+  bool runs_in(int world) const { return std::ranges::count(list("worlds"), world) > 0; }
+};
+
+std::vector<Case> read_cases(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::vector<Case> cases;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Case one;
+    if (!(words >> one.name) || one.name[0] == '#') continue;
+    for (std::string word; words >> word;)
+      one.values[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+    cases.push_back(one);
+  }
+  return cases;
+}
 
 using Model = DistributedDataParallel<ParityNet>;
 

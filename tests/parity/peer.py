@@ -16,30 +16,12 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench/comparison/peers"))
+from models import PimaNet, SimpleCNN  # noqa: E402
+
 
 class Net(nn.Module):
     shape, classes, indices = (8,), 2, False
-
-
-class PimaNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.head = nn.Linear(8, 64), nn.Linear(64, 32), nn.Linear(32, 2)
-
-    def forward(self, x):
-        return self.head(F.relu(self.fc2(F.relu(self.fc1(x)))))
-
-
-class SimpleCNN(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
-        self.fc1, self.fc2 = nn.Linear(7 * 7 * 64, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return self.fc2(F.relu(self.fc1(x.view(-1, 7 * 7 * 64))))
 
 
 class Mlp(Net):

@@ -3,6 +3,7 @@
 gloo may refuse what lockstep does. Sums of bools differ (docs/how-to/python.md).
 """
 
+import ctypes
 import datetime
 import sys
 import threading
@@ -209,6 +210,24 @@ def others(world, rank):
                 results += [tensor, dist.get_process_group_ranks(part)]
         return results
 
+    def split(group):
+        halves = [ranks for ranks in ([0], list(range(1, world))[::-1]) if ranks]
+        part, alone = dist.split_group(group, halves), dist.split_group(group, [[world - 1]])
+        tensor = values(FLOAT, 1001)
+        dist.all_reduce(tensor, group=part)
+        return [tensor, dist.get_process_group_ranks(part), part.group_desc, alone is dist.GroupMember.NON_GROUP_MEMBER]
+
+    def names_that_differ(group):
+        """Ranks count their groups apart once one has opened a group without the others."""
+        backend = dist.get_backend(group)
+        local = lambda: dist.new_group([rank], backend=backend, use_local_synchronization=True)
+        rank or local()
+        parts = [dist.new_group(members, backend=backend) for members in ([0], list(range(1, world))) if members]
+        rank and local()
+        tensor = values(FLOAT, 10)
+        dist.all_reduce(tensor, group=parts[rank > 0])
+        return tensor
+
     def threads(group):
         groups, tensors = [dist.new_group(backend=dist.get_backend(group)) for _ in range(2)], [values(FLOAT, 1000, i) for i in range(2)]
 
@@ -243,7 +262,8 @@ def cases(world, rank):
 
 def as_bytes(result):
     if isinstance(result, torch.Tensor):
-        return str(result.dtype), result.stride(), result.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        flat = result.detach().contiguous()
+        return str(result.dtype), result.stride(), ctypes.string_at(flat.data_ptr(), flat.nbytes)
     return [as_bytes(each) for each in result] if isinstance(result, (list, tuple)) else repr(result)
 
 

@@ -84,7 +84,7 @@ TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
   write(folder, "status.json", "not json");
   fs::remove(folder / "metrics.jsonl"), fs::create_directory(folder / "metrics.jsonl");
   const auto other = report({folder});
-  EXPECT_TRUE(has(other, "status.json is not what a run writes") && has(other, "metrics.jsonl"));
+  EXPECT_TRUE(has(other, "status.json is damaged") && has(other, "metrics.jsonl"));
 }
 
 TEST_F(Report, NoNameOfARunIsMarkup) {

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
 #include "refusal.h"
 #include "temp_folder.h"
 #include "trainer/config/config_text.h"
@@ -98,28 +99,24 @@ TEST_F(RunFolderTest, AnOldFolderIsTouchedOnlyWhenTheRunBeginsThere) {
 TEST_F(RunFolderTest, JobsAtOnceGetDifferentFolders) {
   constexpr int kJobs = 12;
   for (int i = 0; i < kJobs; ++i) {
-    if (::fork() == 0) {
-      const auto folder = new_run(here(kConfig));
-      ::usleep(20'000);
-      ::_exit(0);
-    }
+    if (::fork() != 0) continue;
+    const auto folder = new_run(here(kConfig));
+    ::usleep(20'000);
+    ::_exit(0);
   }
   for (int i = 0; i < kJobs; ++i) {
     int status = 1;
     ::wait(&status);
     EXPECT_EQ(status, 0);
   }
-  const auto begin = std::filesystem::directory_iterator(scratch_.path());
-  EXPECT_EQ(std::distance(begin, std::filesystem::directory_iterator()), kJobs);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), kJobs);
 }
 
 TEST_F(RunFolderTest, AutoGoesOnWithTheNewestUnfinished) {
   (void)open();
   (void)open();
   leave("mnist-2", RunState::stopped_early, "SIGTERM");
-  const auto folder = open("auto");
-  EXPECT_TRUE(goes_on_);
-  EXPECT_EQ(folder.path, path("mnist-2"));
+  EXPECT_EQ(open("auto").path, path("mnist-2"));
 }
 
 TEST_F(RunFolderTest, AutoGoesOnWithADoneRunOnlyWhereItIsToBeLonger) {
@@ -139,6 +136,14 @@ TEST_F(RunFolderTest, ARunningOneIsLeftAlone) {
   EXPECT_EQ(open("auto").path, path("mnist-2"));
   EXPECT_TRUE(test::has(said_, "in use"));
   EXPECT_THROW(open(path("mnist").string()), InputError);
+}
+
+TEST_F(RunFolderTest, AnotherUsersFolderIsNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  (void)open();
+  std::filesystem::create_directory(path("mnist-2"));  // as a killed start leaves it
+  for (const char* name : {"mnist", "mnist-2"}) ASSERT_EQ(::chown(path(name).c_str(), 12345, 12345), 0);
+  EXPECT_EQ(open("auto").path, path("mnist-3"));
 }
 
 TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
@@ -189,8 +194,7 @@ TEST_F(RunFolderTest, ALinkInPlaceOfAFileThatIsWrittenIsNotFollowed) {
 
 TEST_F(RunFolderTest, ANameThatEndsInANumberIsAnotherRun) {
   (void)new_run(here(kConfig, "mnist-2"));
-  (void)open("auto");
-  EXPECT_FALSE(goes_on_);
+  EXPECT_EQ(open("auto").path, path("mnist"));
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
@@ -207,9 +211,8 @@ TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
 TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
   std::string laughs = "a: &a0 {}\n";  // 20^12 maps, written out
   for (int level = 1; level <= 12; ++level) {
-    laughs += "b" + std::to_string(level) + ": &a" + std::to_string(level) + " {";
-    for (int i = 0; i < 20; ++i)
-      laughs += "k" + std::to_string(i) + ": *a" + std::to_string(level - 1) + ", ";
+    laughs += format("b{0}: &a{0} {{", level);
+    for (int i = 0; i < 20; ++i) laughs += format("k{}: *a{}, ", i, level - 1);
     laughs += "}\n";
   }
   EXPECT_THROW(config::read_past_config(laughs, "config.yaml"), InputError);

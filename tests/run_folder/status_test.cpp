@@ -91,12 +91,6 @@ TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
   }
 }
 
-TEST_F(StatusTest, APipeIsNotWaitedFor) {
-  make();
-  ASSERT_EQ(::mkfifo((path("mnist") / "status.json").c_str(), 0600), 0);
-  EXPECT_THROW(job_status(path("mnist")), InputError);
-}
-
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 

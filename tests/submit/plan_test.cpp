@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "refusal.h"
 #include "temp_folder.h"
@@ -60,20 +62,20 @@ TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
                 " / submit each run separately, with --set");
 }
 
-TEST_F(Planned, AFirstSignalWaitsForSbatchAndASecondDoesNot) {
-  for (const auto* more : {"echo 7", "kill -TERM $PPID; sleep 1; echo 8"}) {
-    const auto sbatch =
-        scratch_.write("sbatch", std::string("#!/bin/sh\nkill -TERM $PPID\nsleep 0.2\n") + more);
-    std::filesystem::permissions(sbatch, std::filesystem::perms::owner_all);
-    const auto submit = [&] {
-      ::setenv("PATH", (scratch_.path().string() + ":" + std::getenv("PATH")).c_str(), 1);
-      submit_all(plan());
-    };
-    const bool is_answered = std::string(more) == "echo 7";
-    EXPECT_EXIT(submit(), ::testing::KilledBySignal(SIGTERM),
-                std::string("waiting for sbatch to answer; press Ctrl-C again to exit at once\n") +
-                    (is_answered ? "(.|\n)*scancel 7" : "$"));
-  }
+TEST_F(Planned, ASweepOfOneTaskIsNoArray) {
+  const auto one = plan({"run.seed=7"}, 1).request;
+  EXPECT_TRUE(one.sweep.empty());
+  EXPECT_EQ(one.sets, (std::vector<std::string>{"run.seed=7", "run.name=mine-seed7"}));
+}
+
+TEST_F(Planned, ASignalWaitsForTheIdThatSbatchPrints) {
+  const auto sbatch = scratch_.write("sbatch", "#!/bin/sh\nkill -TERM $PPID\nsleep 0.2\necho 7\n");
+  std::filesystem::permissions(sbatch, std::filesystem::perms::owner_all);
+  const auto submit = [&] {
+    ::setenv("PATH", (scratch_.path().string() + ":" + std::getenv("PATH")).c_str(), 1);
+    submit_all(plan());
+  };
+  EXPECT_EXIT(submit(), ::testing::KilledBySignal(SIGTERM), "scancel 7");
 }
 
 class Wanted : public ::testing::Test {
@@ -115,6 +117,81 @@ TEST_F(Wanted, FolderIsSharedWhereTheJobAloneKnowsItsRuns) {
   EXPECT_EQ(shared_run_dir(job({"run.dir=${PBS_O_WORKDIR}/r"}), site_),
             std::filesystem::current_path().string() + "/r");
 }
+
+TEST(Record, FollowsAJobThroughItsRestarts) {
+  const auto running = parse_record("begin 7\nfile 7 /a b/.run\nend 7");  // the last line is incomplete
+  EXPECT_TRUE(running.started && !running.status && running.run_file == "/a b/.run");
+  const auto again = parse_record("begin 7\nbegin 7\nend 7 75 /a b/runs/x\n");
+  EXPECT_EQ(again.restarts, 1);
+  EXPECT_EQ(again.status, 75);
+  EXPECT_EQ(again.folder, "/a b/runs/x");
+  for (const auto* text : {"", "\n\n", "begin", "end 7 fast /x\n", "what ever\n\x01\n"})
+    EXPECT_FALSE(parse_record(text).status) << text;
+}
+
+TEST(Record, FollowsTheJobThatReplacesAnother) {
+  const auto replaced = parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 7.x\nend 7.x 75 \n");
+  EXPECT_EQ(replaced.job, "8.x");
+  EXPECT_TRUE(replaced.replaced && !replaced.status);
+  EXPECT_EQ(parse_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 8.x\nend 8.x 0 /r\n").status, 0);
+}
+
+TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
+  const test::TempFolder folder;
+  JobWatch patient("7", folder.path() / "r", {.over = {}, .unknown = std::chrono::hours(1)});
+  JobWatch impatient("7", folder.path() / "r", {.over = std::chrono::hours(1), .unknown = {}});
+  for (auto* watch : {&patient, &impatient}) {
+    watch->update();
+    watch->set_state({cluster::JobState::unknown, "unknown to squeue"});
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(patient.update(), JobWatch::queued);
+  EXPECT_EQ(impatient.update(), JobWatch::over);
+  EXPECT_TRUE(impatient.is_lost());
+  EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
+}
+
+TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
+  const test::TempFolder folder;
+  const auto record = folder.path() / "r";
+  std::ofstream(record) << "begin 7\nend 7 0\n";
+  JobWatch patient("7", record);
+  JobWatch impatient("7", record, {.silent = {}});
+  for (auto* watch : {&patient, &impatient}) watch->update();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(patient.update(), JobWatch::running);
+  EXPECT_EQ(impatient.update(), JobWatch::over);
+  EXPECT_EQ(impatient.status(), 0);
+  EXPECT_FALSE(impatient.is_lost());
+}
+
+// The scheduler may restart the same job whatever its script ended with.
+class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WatchOfAnEnd, WaitsForTheScheduler) {
+  const test::TempFolder folder;
+  const auto record = folder.path() / "r";
+  JobWatch watch("7", record);
+  std::ofstream(record) << "begin 7\n";
+  watch.update();
+  watch.set_state({cluster::JobState::gone, "said before the record's end"});
+  std::ofstream(record, std::ios::app) << "end 7 " << GetParam() << "\n";
+  EXPECT_EQ(watch.update(), JobWatch::running);
+  watch.set_state({cluster::JobState::running, "COMPLETING"});
+  EXPECT_EQ(watch.update(), JobWatch::running);
+  watch.set_state({cluster::JobState::queued, "PENDING (BeginTime)"});
+  EXPECT_EQ(watch.update(), JobWatch::queued);
+  std::ofstream(record, std::ios::app) << "begin 7\n";
+  EXPECT_EQ(watch.update(), JobWatch::running);
+  std::ofstream(record, std::ios::app) << "end 7 0\n";
+  EXPECT_EQ(watch.update(), JobWatch::running);
+  watch.set_state({cluster::JobState::gone, "COMPLETED"});
+  EXPECT_EQ(watch.update(), JobWatch::over);
+  EXPECT_EQ(watch.status(), 0);
+  EXPECT_EQ(watch.restarts(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));
 
 }  // namespace
 }  // namespace lockstep::submit

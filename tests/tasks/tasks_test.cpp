@@ -51,68 +51,6 @@ void expect_same_evaluation(const Sections& settings, const std::vector<std::str
   EXPECT_TRUE(at::equal(all_of(*set).target, all_of(*data.eval).target));
 }
 
-TEST(Mnist, IsTheWorkshopsSet) {
-  Sections settings;
-  settings.data.root = "data/mnist";
-  auto task = make_task(settings);
-  const auto data = task->data(settings, {});
-  EXPECT_EQ(data.train->size(), 60'000);
-  EXPECT_EQ(data.eval->size(), 10'000);
-  EXPECT_EQ(data.input_shape, (std::vector<int64_t>{1, 28, 28}));
-  EXPECT_EQ(data.class_names.size(), 10);
-  const auto batch = data.train->get({0, 1, 59'999});
-  EXPECT_TRUE(at::equal(batch.target, at::tensor({5, 0, 8}, at::kLong)));
-  EXPECT_FLOAT_EQ(batch.input.min().item<float>(), -0.42421296f);
-  const auto model = task->model(settings, data);
-  const auto loss = task->loss(model->forward(batch.input), batch.target, {});
-  EXPECT_NEAR(loss.item<float>(), std::log(10), 0.3);
-}
-
-TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
-  LOCKSTEP_PYTHON_OR_SKIP(python, "numpy");
-  Sections settings;
-  settings.task.name = "pima";
-  settings.data.root = "data/pima";
-  settings.task.class_weights = "balanced";
-  auto task = make_task(settings);
-  const auto data = task->data(settings, {});
-  const auto train = all_of(*data.train), eval = all_of(*data.eval);
-  EXPECT_EQ(train.target.sum().item<int64_t>(), 268 - 54);
-  EXPECT_EQ(eval.target.sum().item<int64_t>(), 54);
-  EXPECT_EQ(eval.target.numel(), 154);
-  EXPECT_FLOAT_EQ(data.class_weights[1].item<float>(), 614.0 / (2 * 214));
-  EXPECT_TRUE(test::has(data.notes[0], "1: 214 (34.9 %)"));
-  EXPECT_TRUE(test::has(data.notes[3], "insulin 374"));
-
-  // Which rows were chosen is found by what no treatment changes the order of: pregnancies, pedigree, age.
-  std::ifstream file("data/pima/pima-indians-diabetes.csv");
-  std::vector<std::array<double, 3>> rows;
-  for (std::string line; std::getline(file, line);) {
-    double v[9];
-    ASSERT_EQ(std::sscanf(line.c_str(), "%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf", v, v + 1, v + 2, v + 3, v + 4,
-                          v + 5, v + 6, v + 7, v + 8),
-              9);
-    rows.push_back({v[0], v[6], v[7]});
-  }
-  const auto inputs = task->inputs(settings, data, "data/pima/pima-indians-diabetes.csv");
-  const auto whole = all_of(*inputs).input;
-  std::string chosen;
-  int64_t next = 0;
-  for (int64_t row = 0; row < 768 && next < 614; ++row) {
-    if (!at::equal(whole[row], train.input[next])) continue;
-    chosen += " " + std::to_string(row);
-    ++next;
-  }
-  ASSERT_EQ(next, 614) << "predict must treat a row as training did";
-  const auto peer =
-      test::output_of(python + " tests/tasks/pima_peer.py data/pima/pima-indians-diabetes.csv" + chosen);
-  const auto ours = at::cat({train.input, eval.input}).contiguous();
-  ASSERT_EQ(peer.size(), ours.nbytes());
-  const auto theirs = at::from_blob(const_cast<char*>(peer.data()), ours.sizes(), at::kFloat);
-  // numpy sums pairwise, so the last bits may differ.
-  EXPECT_TRUE(at::allclose(ours, theirs, 1e-6, 1e-6));
-}
-
 struct OwnTable : testing::Test {
   OwnTable() {
     settings.task.name = "csv";
@@ -338,6 +276,9 @@ TEST_F(Gaps, AreLeftOutAndCounted) {
   EXPECT_EQ(data.eval->size(), 1);
   EXPECT_TRUE(test::has(data.notes[3], "t.csv: 2 of 4 rows omitted, cells without a value: a 1, b 1"));
   EXPECT_TRUE(test::has(data.notes[4], "e.csv: 1 of 2 rows omitted, cells without a value: b 1"));
+  const auto task = make_task(settings);
+  const auto same = task->data(settings, {});
+  EXPECT_THROW(task->inputs(settings, same, folder.write("new.csv", "a,b\n1,?\n")), InputError);
 }
 
 TEST_F(OwnTable, EvaluatesFromItsMemoryWithoutTheTrainingSet) {

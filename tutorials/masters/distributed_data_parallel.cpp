@@ -1,4 +1,4 @@
-//@ title      The workshop's own program: Pima on many ranks
+//@ title      The course's own program: Pima on many ranks
 //@ hint       Compare it with programs/single_process.cpp: diff programs/single_process.cpp exercises/distributed_data_parallel.cpp
 //@ hint       The sampler's second argument defines this rank's share: session.
 //@ hint       lockstep::ddp(PimaNet(), session) is the model with its gradients averaged.

@@ -42,7 +42,7 @@ struct RankCall {
   int rank = 0;            ///< the rank in the job
   std::string call = {};   ///< "all-reduce"; empty: unknown
   uint64_t number = 0;     ///< sequence number of the collective, from 1; 0: unknown
-  std::string state = {};  ///< for a rank at fault: "has died (its process is gone), at collective 3"
+  std::string state = {};  ///< for a rank at fault: "has died at collective 3"
 };
 
 /// The collective in which this rank failed.

@@ -190,7 +190,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 }
 
 std::string did_you_mean(std::string_view meant) {
-  return meant.empty() ? "" : format("did you mean {}? ", meant);
+  return meant.empty() ? "" : format("did you mean {}? Otherwise, ", meant);
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,

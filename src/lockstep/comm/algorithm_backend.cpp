@@ -8,12 +8,6 @@
 namespace lockstep::comm {
 namespace {
 
-MessageRunner& message_runner_in(c10d::Backend& base) {
-  auto* runner = dynamic_cast<MessageRunner*>(&base);
-  TORCH_CHECK(runner, "the backend ", base.getBackendName(), " cannot send messages of a collective");
-  return *runner;
-}
-
 void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string& name) {
   for (const auto& tensor : tensors)
     TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == c10::kStrided, "the all-reduce ", name,
@@ -25,7 +19,7 @@ void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string
 AlgorithmBackend::AlgorithmBackend(BackendPtr base, const Algorithm& algorithm, Delay delay,
                                    std::shared_ptr<PeerMonitor> monitor, std::chrono::milliseconds timeout)
     : InterceptedBackend(base, base->getRank(), base->getSize()),
-      messages_(message_runner_in(*base)),
+      messages_(dynamic_cast<MessageRunner&>(*base)),
       algorithm_(algorithm),
       monitor_(std::move(monitor)),
       timeout_(timeout),

@@ -173,17 +173,17 @@ void require_gloo(const launch::Runtime& runtime, c10::Device) {
 }
 
 void require_mpi(const launch::Runtime& runtime, c10::Device) {
-  if (!runtime.has_mpi()) {
+  if (!runtime.has_mpi())
     throw InputError("the backend mpi needs MPI, but this job was started without MPI", "launch.backend",
                      "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
-  }
   require_threads();
 }
 
 void require_gpu(const launch::Runtime&, c10::Device device) {
   if (device.is_cuda() && device.has_index()) return;
-  throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
-                   "launch.backend", "set launch.device to cuda, or leave the backend at auto");
+  throw InputError(format("the backend nccl needs a GPU, and this rank's device is '{}'", device.str()),
+                   "launch.backend",
+                   "start on a node with GPUs (launch.device: auto or cuda), or set launch.backend to auto");
 }
 
 const std::map<std::string, Kind> kKinds = {
@@ -262,10 +262,6 @@ ProcessGroup open_group(const Kind& kind, GroupRequest request, const Connection
   return group;
 }
 
-mpi::Comm world_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
-}
-
 // The monitor that counts a group's collectives belongs to the backend for the CPU.
 std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
@@ -278,7 +274,7 @@ std::shared_ptr<PeerMonitor> monitor_of(const ProcessGroup& group) {
 // A group that the program made itself has none.
 std::shared_ptr<PeerMonitor> require_monitor(const ProcessGroup& group) {
   if (auto monitor = monitor_of(group)) return monitor;
-  throw InputError("lockstep did not open this process group", "process group",
+  throw InputError("lockstep did not create this process group", "process group",
                    "use the group of a lockstep::Session");
 }
 
@@ -310,8 +306,8 @@ void read_debug_level() {
   try {
     c10d::setDebugLevelFromEnvironment();
   } catch (const std::exception&) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is not OFF, INFO or DETAIL", "environment",
-                     "set it to one of these");
+    const auto given = launch::quote(launch::current_environment(), "TORCH_DISTRIBUTED_DEBUG");
+    throw InputError(given + " is unknown", "environment", "set it to OFF, INFO or DETAIL");
   }
 }
 
@@ -341,8 +337,8 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  return open_group(kind, {options, device, spread, store, job, introduce(runtime), world_of(runtime)},
-                    at_first);
+  const auto comm = runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
+  return open_group(kind, {options, device, spread, store, job, introduce(runtime), comm}, at_first);
 }
 
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,

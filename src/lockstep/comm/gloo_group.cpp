@@ -212,8 +212,8 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(const BackendCall& call, Tensors
     require_rank(call.root, getSize(), what);
     // gloo has no connection from a rank to itself, and does not check that
     if (call.root == getRank())
-      throw InputError(std::string("gloo cannot send a message from a rank to itself: it cannot be ") + what,
-                       "", "copy the tensor, or choose the backend mpi");
+      throw InputError("gloo cannot send a message from a rank to itself", "",
+                       "copy the tensor, or choose the backend mpi");
   }
   TORCH_CHECK(call.tag != kCollectiveTag, "the tag ", call.tag, " is reserved by lockstep: use another");
   auto watch = std::make_shared<CollectiveWatch>(

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
 #include "lockstep/comm/algorithms/message_runner.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/comm/shm/backend.h"
 #include "lockstep/comm/shm/call_queue.h"
 #include "lockstep/comm/shm/intercepted_backend.h"
@@ -151,15 +151,17 @@ class NodesBackend : public InterceptedBackend, public MonitoredBackend {
         node_(std::move(node)),
         layout_(std::move(layout)),
         monitor_(std::move(monitor)),
-        timeout_(timeout) {}
+        options_(c10::make_intrusive<Options>("shared", timeout)) {}
   ~NodesBackend() override { monitor_->leave(); }  // a gloo group that died is never destroyed
   const std::shared_ptr<PeerMonitor>& shared_monitor() const override { return monitor_; }
-  const std::string getBackendName() const override { return "shared"; }
-  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
+  const std::string getBackendName() const override { return options_->backend; }
+  // NOLINTBEGIN(modernize-use-override): older libtorchs have none of that name
+  c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) {
-    timeout_ = timeout;
+    options_->timeout = timeout;
     base::set_timeout(*inner(), timeout);
   }
+  // NOLINTEND(modernize-use-override)
   uint64_t getSequenceNumberForGroup() override { return monitor_->begun(); }
   void setSequenceNumberForGroup() override {}
 
@@ -177,7 +179,7 @@ class NodesBackend : public InterceptedBackend, public MonitoredBackend {
   std::unique_ptr<NodeTransport> node_;
   NodeLayout layout_;
   std::shared_ptr<PeerMonitor> monitor_;
-  std::atomic<std::chrono::milliseconds> timeout_;
+  c10::intrusive_ptr<Options> options_;
   CallQueue queue_;  // ends before the rest does
 };
 
@@ -212,14 +214,11 @@ NodesBackend::WorkPtr NodesBackend::around(const BackendCall& call, Tensors& out
   if (!is_ours(call, outputs)) return inner(outputs, inputs, call.timeout);
   const auto& tensor = outputs[0];
   const Reduction reduction = find_reduction(tensor.scalar_type(), *call.reduction, true);
-  const auto limit = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
+  const auto limit = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   const Collective collective{op_name(call.type), monitor_->begin(call.type), limit};
   if (monitor_->compares_calls())
     messages_.compare(call_of(call.type, outputs, details_of(call)), collective);
-  const CallWord word{.type = call.type,
-                      .reduction = static_cast<int8_t>(*call.reduction),
-                      .scalar = tensor.scalar_type(),
-                      .bytes = tensor.nbytes()};
+  const CallWord word = word_for(call, outputs);
   auto work = c10::make_intrusive<QueuedWork>(getRank(), call.type, collective.number, outputs);
   queue_.add(work, [this, collective, word, tensor, reduction] {
     monitor_->require_alive();  // the group may have died while this call was queued
@@ -274,13 +273,6 @@ void NodesBackend::sum_in(Messenger& messenger, std::byte* data, size_t items, c
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-std::vector<Peer> peers_on(int node, const std::vector<Peer>& peers) {
-  std::vector<Peer> here;
-  for (const auto& peer : peers)
-    if (peer.node == node) here.push_back(peer);
-  return here;
-}
-
 NodeRanks ranks_of(const std::vector<Peer>& peers, int own) {
   NodeRanks ranks;
   for (const auto& peer : peers) {
@@ -320,6 +312,31 @@ std::string reason_not_shared(const std::vector<Peer>& peers) {
   return "";
 }
 
+// Backends of which a group can be split.
+template <class Base>
+class Splitting : public Base {
+ public:
+  using Base::Base;
+  // NOLINTBEGIN(modernize-use-override): libtorch 2.7 has none of that name
+  // With a device, torch.distributed would call new_group's part of NCCL.
+  bool supportsSplitting() const { return !this->getBoundDeviceId(); }
+  // Null on ranks that are not in the part. The store may be the parent's connection, which a wait would
+  // block.
+  BackendPtr split(const StorePtr& store, const std::vector<int>& ranks,
+                   const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+    const auto own = std::find(ranks.begin(), ranks.end(), this->getRank());
+    if (own == ranks.end()) return nullptr;
+    std::vector<int64_t> in_job;
+    for (const int rank : ranks)
+      in_job.push_back(this->shared_monitor()->peers().at(static_cast<size_t>(rank)).rank_in_job());
+    const auto part = c10::make_intrusive<c10d::ProcessGroup>(
+        store->clone(), static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
+    add_shared(part, in_job, {.join_timeout = options->timeout, .timeout = options->timeout});
+    return part->getBackend(c10::kCPU);
+  }
+  // NOLINTEND(modernize-use-override)
+};
+
 // The first reason why the ranks of a node cannot share memory, the same on all ranks of the group.
 std::string agreed(PeerMonitor& monitor, const std::string& why, std::chrono::milliseconds timeout) {
   const auto all = name_late_ranks(monitor, timeout, [&] {
@@ -335,7 +352,8 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
                                std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
   const auto& peers = monitor->peers();
   const int own_node = peers[static_cast<size_t>(monitor->rank())].node;
-  const auto here = peers_on(own_node, peers);
+  auto here = peers;
+  std::erase_if(here, [&](const Peer& peer) { return peer.node != own_node; });
   const bool one_node = here.size() == peers.size();
   auto layout = layout_of(peers, monitor->rank());
   if (!one_node && !layout) return gloo;
@@ -348,17 +366,17 @@ BackendPtr make_shared_backend(BackendPtr gloo, std::shared_ptr<PeerMonitor> mon
   if (!why.empty()) {
     if (monitor->rank() == 0)
       log::warning(format(
-          "the ranks cannot share memory, so sums use sockets (gloo), slower, with equal results: {}\n  "
-          "hint: make /dev/shm larger (a container: --shm-size), and share one between all ranks of a node",
+          "the ranks cannot share memory ({}); using gloo, which is slower but gives the same results\n  "
+          "hint: make /dev/shm larger (in a container: --shm-size), and share it between all ranks of a node",
           why));
     return gloo;
   }
   if (one_node)
-    return c10::make_intrusive<TransportBackend>("shared", std::move(gloo), std::move(node),
-                                                 std::move(monitor), timeout, SumOrder::as_gloo,
-                                                 Execution::in_the_call_or_behind);
-  return c10::make_intrusive<NodesBackend>(gloo, std::move(node), std::move(*layout), std::move(monitor),
-                                           timeout);
+    return c10::make_intrusive<Splitting<TransportBackend>>("shared", std::move(gloo), std::move(node),
+                                                            std::move(monitor), timeout, SumOrder::as_gloo,
+                                                            Execution::in_the_call_or_behind);
+  return c10::make_intrusive<Splitting<NodesBackend>>(gloo, std::move(node), std::move(*layout),
+                                                      std::move(monitor), timeout);
 }
 
 void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors) {

@@ -36,12 +36,12 @@ constexpr int kUnreachable[] = {5, 6, 7, 28};
 const std::map<int, const char*> kReasons{{5, "the proxy's name does not resolve"},
                                           {6, "its name does not resolve"},
                                           {7, "no connection"},
-                                          {18, "the transfer broke off"},
+                                          {18, "the transfer was interrupted"},
                                           {22, "it does not have the file"},
                                           {23, "writing failed: is the disk full?"},
                                           {28, "it took too long"},
                                           {kTooLong, "its file is longer than expected"},
-                                          {56, "the transfer broke off"}};
+                                          {56, "the transfer was interrupted"}};
 
 // A mirror may send without end, or two bytes a second. The shell's limit is in blocks of 512 or 1,024 bytes.
 int run_curl(const std::string& url, const std::string& part, int64_t bytes, const FetchOptions& options) {
@@ -95,7 +95,7 @@ Answer try_mirror(const std::string& url, const std::string& part, const KnownFi
 void keep(const std::string& part, const std::string& path) {
   const base::Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.number()) != 0 || ::rename(part.c_str(), path.c_str()) != 0)
-    throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
+    throw Error(format("cannot save the download: {}", strerror(errno)), path, kOtherRoot);
 }
 
 // A regular file of this user, not a link.
@@ -110,7 +110,7 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
                 const FetchOptions& options) {
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
+  if (failed) throw InputError(format("cannot create the folder: {}", failed.message()), folder, kOtherRoot);
   const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
   if (fs::exists(fs::symlink_status(part, failed)) && !is_own_file(part))
     throw InputError("the partial download is another user's file, or a link", part, "remove it");
@@ -136,7 +136,7 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed)
-    throw InputError(format("cannot make the staging folder: {}", failed.message()), folder,
+    throw InputError(format("cannot create the staging folder: {}", failed.message()), folder,
                      "set data.stage to a node-local folder with room, or leave it empty");
   struct stat facts {};
   if (::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) && !(facts.st_mode & S_ISVTX))
@@ -182,7 +182,8 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   return copy;
 }
 
-std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
+std::string find_data_file(const std::string& root, const std::vector<std::string>& names,
+                           const std::string& set) {
   const fs::path folder = base::find_path(root);
   std::error_code none;
   for (const char* inside : {"", "MNIST/raw", "raw", "multinli_1.0"}) {  // torchvision's, and the archive's
@@ -191,12 +192,9 @@ std::string find_data_file(const std::string& root, const std::vector<std::strin
       if (fs::exists(path, none)) return path;
     }
   }
-  if (!fs::is_directory(folder, none)) {
-    throw InputError("the data folder does not exist", folder,
-                     "set data.root, or fetch the set: lockstep data fetch");
-  }
-  throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder,
-                   "set data.root, or fetch the set: lockstep data fetch");
+  const auto hint = format("set data.root, or run lockstep data fetch {} --root {}", set, root);
+  if (!fs::is_directory(folder, none)) throw InputError("the data folder does not exist", folder, hint);
+  throw InputError(format("the data folder has no {}", base::join(names, " or ")), folder, hint);
 }
 
 const std::vector<KnownSet>& known_sets() {
@@ -221,7 +219,7 @@ const std::vector<KnownSet>& known_sets() {
        {{"pima-indians-diabetes.csv", 23278,
          "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
       {"mnli",
-       "433,000 pairs of sentences: does one follow?",
+       "433,000 sentence pairs, 3 classes",
        "OANC license; the fiction is public domain, CC BY 3.0 or CC BY-SA 3.0",
        {"https://cims.nyu.edu/~sbowman/multinli/", "https://www.nyu.edu/projects/bowman/multinli/"},
        {{"multinli_1.0.zip", 226850426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"}},
@@ -238,7 +236,7 @@ const KnownSet& known_set(const std::string& name) {
     names.push_back(set.name);
   }
   throw InputError(format("unknown data set '{}'", base::printable(name)), "",
-                   base::did_you_mean(name, names, "known: " + base::join(names, ", ")));
+                   base::did_you_mean(name, names, "choose one of " + base::join(names, ", ")));
 }
 
 FileState check_file(const std::string& path, const KnownFile& known) {

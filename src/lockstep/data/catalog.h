@@ -47,7 +47,9 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
                 const FetchOptions& options);
 
 /// The first of `names` that exists under `root` or in a folder that downloaders create there.
-std::string find_data_file(const std::string& root, const std::vector<std::string>& names);
+/// `set` is for the hint to fetch it.
+std::string find_data_file(const std::string& root, const std::vector<std::string>& names,
+                           const std::string& set);
 
 /// Copies the file into `folder`, a node-local one, unless it has this user's copy; returns the copy's path.
 /// The copy's name contains a digest of the file's path, size and time, so files with the same name never

@@ -98,14 +98,14 @@ class Cells {
     constexpr size_t kMost = 40;
     if (!comma_.empty() && !point_.empty())
       throw InputError(format("{} has a decimal comma, and {} a decimal point", comma_, point_), path,
-                       "write all numbers in one way, without separators of thousands");
+                       "use one number format, without thousands separators");
     std::vector<std::string> lines;
     for (size_t i = 0; i < columns_.size(); ++i)
       if (is_wrong(i)) lines.push_back((is_label(i) ? "the label " : "") + columns_[i].described());
     if (lines.empty()) return;
     const auto count = lines.size();
     if (count > kMost) lines.resize(kMost), lines.push_back(format("and {} more", count - kMost));
-    throw InputError(format("cells without a number in {} column{}: {}", count, count == 1 ? "" : "s",
+    throw InputError(format("cells without a number in {}: {}", base::counted(std::ssize(lines), "column"),
                             base::join(lines, "; ")),
                      first_.empty() ? path : first_, hint());
   }
@@ -131,8 +131,8 @@ class Cells {
       if (missing > 0) parts.push_back(format("{} missing", missing));
       if (endless > 0) parts.push_back(format("{} not finite", endless));
       for (const auto& text : some) examples.push_back(examples.size() < kExamples ? text : "...");
-      if (texts > 0) parts.push_back(format("{} of text ({})", texts, base::join(examples, ", ")));
-      return base::printable(name, kLongestName) + " " + base::join(parts, ", ");
+      if (texts > 0) parts.push_back(format("{} with text ({})", texts, base::join(examples, ", ")));
+      return base::printable(name, kLongestName) + ": " + base::join(parts, ", ");
     }
   };
 
@@ -388,7 +388,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   int64_t kept = 0, read = 0;
   for (; rows->next(fields); ++read) {
     if (read == extent.lines)
-      throw InputError("the file became longer while it was read", path,
+      throw InputError("the file grew while it was read", path,
                        "start again when no other program writes to it");
     const bool first = read == 0 && !options.header;
     bool whole = true;

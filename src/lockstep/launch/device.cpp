@@ -120,13 +120,13 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
                            const OwnGpus& own) {
   require_numbers(own);
   if (wanted == "cpu") return {"cpu", -1, "launch.device is cpu"};
-  if (wanted != "auto" && wanted != "cuda") {
-    throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");
-  }
+  if (wanted != "auto" && wanted != "cuda")
+    throw InputError(format("the device must be auto, cpu or cuda (got {})", wanted), "launch.device",
+                     "use cuda for a GPU");
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
   if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
   if (visible.count <= 0) {
-    throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
+    throw InputError(format("launch.device is cuda, but rank {} has no GPU: {}", job.rank, visible.because),
                      where,
                      "ask the scheduler for GPUs (--gpus-per-node, ngpus=), or set launch.device to cpu")
         .of(Code::gpu, {job.rank});
@@ -189,8 +189,8 @@ DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const E
   DeviceChoice choice{"cpu", -1, reason + ", which sums on CPUs"};
   if (visible.count > 0)
     choice.warning = format(
-        "{}: the {} not used; launch.backend: auto with launch.allreduce: auto would use {}", choice.because,
-        visible.count == 1 ? "GPU is" : "GPUs are", visible.count == 1 ? "it" : "them");
+        "the {} not used, because {}. To use {}, set launch.backend and launch.allreduce to auto",
+        visible.count == 1 ? "GPU is" : "GPUs are", choice.because, visible.count == 1 ? "it" : "them");
   return choice;
 }
 

@@ -59,7 +59,7 @@ struct Declared {
 void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
   const bool rank = is_set(environment, launcher.rank), world = is_set(environment, launcher.world);
   if (rank && (world || launcher.world_from_mpi)) return;
-  const char* overriding = launcher.ignores_choice ? "" : "; --launcher overrides this";
+  const char* overriding = launcher.ignores_choice ? "" : "; --launcher ignores these variables";
   const char* there = rank ? launcher.rank : launcher.world;
   const char* missing = rank ? launcher.world : launcher.rank;
   throw InputError(
@@ -88,7 +88,7 @@ void check_range(const Launcher& launcher, const Declared& declared, FieldIndex 
     return variable ? variable : kFields[field].name;
   };
   refuse_contradiction(format("{}={} {} {}={}", name(inner), *part,
-                              is_count ? "is more than" : "lies outside", name(outer), *whole),
+                              is_count ? "is more than" : "must be less than", name(outer), *whole),
                        launcher);
 }
 
@@ -162,11 +162,10 @@ std::string why(const Declared& declared, const std::string& field) {
       format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *declared[index],
              why(declared, field.name), mpi.*field.fact,
              lone ? format(": {} processes would each be rank 0 of 1", *declared[kWorld]) : ""),
-      format("MPI_Init against the environment; the library is {}", library),
+      format("MPI ({})", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
-           : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' uses "
-                    "only MPI)",
-                    launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank))
+           : format("unset {} if an outer job set them, or pass --launcher mpi to use only MPI",
+                    launcher.world ? format("{} and {}", launcher.rank, launcher.world) : launcher.rank))
       .of(Code::launcher);
 }
 
@@ -226,15 +225,14 @@ void place_rank(Job& job, const Launcher* row, const Environment& environment,
     return;
   }
   if (!row) {
-    for (const auto& field : kFields) job.because[field.name] = "alone: " + job.because["launcher"];
+    for (const auto& field : kFields) job.because[field.name] = "one process: " + job.because["launcher"];
     return;
   }
-  if (!declared[kWorld]) {
+  if (!declared[kWorld])
     throw InputError(
         format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
-        format("environment, launcher {}", row->name), "use MPI, which knows the number of ranks")
+        format("environment, launcher {}", row->name), "start the ranks with mpirun or srun --mpi=pmix")
         .of(Code::launcher);
-  }
   job.guessed = assume_rest(declared);
   for (const auto i : kEach) {
     job.*kFields[i].value = *declared[i];
@@ -268,13 +266,14 @@ Phantom pbs_phantom(const Environment& environment, const HostFacts& surrounding
   const std::string how = "start the ranks with mpirun or mpiexec";
   if (number_of(environment, "PBS_NODENUM").value_or(0) > 0) {
     return started_alone(
-        format("it runs on another host of a PBS job ({})", quote(environment, "PBS_NODENUM")), how);
+        format("it does not run on the first host of the PBS job ({})", quote(environment, "PBS_NODENUM")),
+        how);
   }
   // the job's script is task 1; pbsdsh and pbs_tmrsh start the others
   if (number_of(environment, "PBS_TASKNUM").value_or(1) > 1 ||
       number_of(environment, "PBS_VNODENUM").value_or(0) > 0) {
-    return started_alone(format("it is a further task of a PBS job ({})", quote(environment, "PBS_TASKNUM")),
-                         how);
+    return started_alone(
+        format("it is not the first task of the PBS job ({})", quote(environment, "PBS_TASKNUM")), how);
   }
   std::istringstream words(surroundings.node_file.value_or(""));
   const std::vector<std::string> lines{std::istream_iterator<std::string>(words), {}};
@@ -299,10 +298,10 @@ Phantom pbs_phantom(const Environment& environment, const HostFacts& surrounding
 Phantom step_phantom(const Environment& environment) {
   const int tasks = count_of(environment, "SLURM_STEP_NUM_TASKS").value_or(1);
   if (tasks == 1 || is_set(environment, "PRTE_LAUNCHED") || in_interactive_slurm_step(environment)) return {};
-  return {
-      format("MPI says rank 0 of 1, but {}: {} processes would each train alone",
-             quote(environment, "SLURM_STEP_NUM_TASKS"), tasks),
-      "start with srun --mpi=pmix (srun --mpi=list shows what there is) or mpirun, or use --launcher slurm"};
+  return {format("MPI says rank 0 of 1, but {}: {} processes would each train alone",
+                 quote(environment, "SLURM_STEP_NUM_TASKS"), tasks),
+          "start with srun --mpi=pmix (srun --mpi=list shows the supported types) or mpirun, or use "
+          "--launcher slurm"};
 }
 
 // Whether this process is rank 0 of 1 where several ranks were meant to be.
@@ -333,12 +332,12 @@ Phantom find_leftover(const Environment& environment, const Launcher& launcher) 
     if (world == their_world && rank == number_of(environment, row.rank) && their_world > 1) return {};
     if ((row.mpi != UsesMpi::always && !is_step) || their_world == 1 || !leftover.what.empty()) continue;
     if (world != 1 && world != their_world) continue;  // a wrapper may start several ranks in each task
-    leftover = {
-        format("{} and {} contradict {} and {}", quote(environment, launcher.rank),
-               quote(environment, launcher.world), quote(environment, row.rank),
-               quote(environment, row.world)),
-        format("unset RANK and WORLD_SIZE if something left them behind, or use --launcher {} or torchrun",
-               row.name)};
+    leftover = {format("{} and {} contradict {} and {}", quote(environment, launcher.rank),
+                       quote(environment, launcher.world), quote(environment, row.rank),
+                       quote(environment, row.world)),
+                format("unset RANK and WORLD_SIZE if they are left over from an earlier shell or job, or use "
+                       "--launcher {} or torchrun",
+                       row.name)};
   }
   return leftover;
 }

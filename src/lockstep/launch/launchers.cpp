@@ -13,7 +13,7 @@ namespace {
 
 using enum mpi::Family;
 
-constexpr const char* kMpirun = "start the ranks with the mpirun of one MPI, whose library is loaded too";
+constexpr const char* kMpirun = "start the ranks with the mpirun of the MPI library that lockstep loads";
 
 constexpr mpi::Family kOfOpenMpi[] = {open_mpi, standard};
 constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};

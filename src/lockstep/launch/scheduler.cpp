@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <sstream>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -21,39 +20,6 @@ constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
 std::optional<long> parse_number(const std::string& text) {
   const auto value = base::parse_number<long>(text);
   return value && *value >= 0 && *value <= kLatest ? value : std::nullopt;
-}
-
-// local time in the given strptime form, whole text
-std::optional<Time> parse_local(const std::string& text, const char* form) {
-  std::tm parts{};
-  const char* end = strptime(text.c_str(), form, &parts);
-  if (!end || *end != '\0') return std::nullopt;
-  parts.tm_isdst = -1;
-  const time_t when = mktime(&parts);
-  return when == -1 ? std::nullopt : std::optional(std::chrono::system_clock::from_time_t(when));
-}
-
-// "01:30:00", "1:30", "5400", days as hours beyond 24
-std::optional<seconds> parse_walltime(const std::string& text) {
-  long total = 0;
-  std::stringstream parts(text);
-  int count = 0;
-  for (std::string part; std::getline(parts, part, ':'); ++count) {
-    const auto value = parse_number(part);
-    if (!value || total > kLatest / 60) return std::nullopt;
-    total = total * 60 + *value;
-  }
-  return count >= 1 && count <= 3 && total <= kLatest ? std::optional(seconds(total)) : std::nullopt;
-}
-
-// the value after "name = " in qstat -f, which continues long lines after "\n\t"
-std::string attribute(const std::string& text, const std::string& name) {
-  std::stringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string clean = base::trimmed(line);
-    if (clean.starts_with(name + " = ")) return base::trimmed(clean.substr(name.size() + 3));
-  }
-  return "";
 }
 
 // ids become command arguments: refuse what could be an option or a path
@@ -76,7 +42,7 @@ std::optional<Time> ask_slurm(const Job& job, const Environment& environment) {
   if (!is_plain_id(id)) return std::nullopt;
   const auto text =
       base::capture({"squeue", "-h", "-j", id, "-o", "%e"}, kAnswersWithin, {"SLURM_TIME_FORMAT=standard"});
-  return text ? parse_slurm_time(*text) : std::nullopt;
+  return text ? time_in(base::trimmed(text->substr(0, text->find('\n')))) : std::nullopt;
 }
 
 // on compute nodes qstat is often not in PATH
@@ -97,28 +63,59 @@ std::optional<Time> parse_epoch(const std::string& text) {
   return value && *value > 0 ? std::optional(Time(seconds(*value))) : std::nullopt;
 }
 
-std::optional<Time> parse_slurm_time(const std::string& text) {
-  const std::string line = base::trimmed(text);
-  return parse_local(base::trimmed(line.substr(0, line.find('\n'))), "%Y-%m-%dT%H:%M:%S");
+std::optional<Time> time_in(const std::string& text) {
+  for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%a %b %d %H:%M:%S %Y"}) {
+    std::tm parts{};
+    const char* end = strptime(text.c_str(), form, &parts);
+    if (!end || *end != '\0') continue;
+    parts.tm_isdst = -1;
+    if (const time_t when = mktime(&parts); when != -1) return std::chrono::system_clock::from_time_t(when);
+  }
+  return std::nullopt;
+}
+
+seconds seconds_in(const std::string& time) {
+  auto text = time;
+  const bool has_days = text.find('-') != std::string::npos;
+  std::ranges::replace(text, '-', ':');
+  const auto parts = base::split(text, ':');
+  long total = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto part = parse_number(parts[i]);
+    if (!part || total > kLatest / 60) return seconds(0);
+    total = total * (i == 1 && has_days ? 24 : 60) + *part;
+  }
+  return seconds(parts.size() <= (has_days ? 4 : 3) ? total : 0);
+}
+
+std::map<std::string, std::string> qstat_fields(const std::string& answer) {
+  std::map<std::string, std::string> fields;
+  std::string* last = nullptr;
+  for (const auto& line : base::split(answer, '\n')) {
+    const auto sign = line.find(" = ");
+    if (last && line.starts_with("\t"))
+      *last += line.substr(1);
+    else if (line.starts_with("    ") && sign != std::string::npos)
+      last = &(fields[base::trimmed(line.substr(0, sign))] = line.substr(sign + 3));
+  }
+  return fields;
 }
 
 std::optional<Time> parse_qstat(const std::string& text) {
-  const auto walltime = parse_walltime(attribute(text, "Resource_List.walltime"));
-  if (!walltime) return std::nullopt;
-  for (const char* name : {"stime", "start_time"}) {
-    if (const auto start = parse_local(attribute(text, name), "%a %b %d %H:%M:%S %Y"))
-      return *start + *walltime;
-  }
-  return std::nullopt;
+  const auto fields = qstat_fields(text);
+  const auto walltime = seconds_in(text_of(fields, "Resource_List.walltime"));
+  const auto start = time_in(text_of(fields, fields.contains("stime") ? "stime" : "start_time"));
+  return start && walltime > seconds(0) ? std::optional(*start + walltime) : std::nullopt;
 }
 
 std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::milliseconds margin, Time now) {
   if (!end || *end <= now || *end - margin > now) return end;
   const auto left = *end - now;
   log::warning(
-      format("the job ends in {:.0f} s, and checkpoint.before_deadline is {} s: it stops with a checkpoint "
-             "halfway",
-             std::chrono::duration<double>(left).count(), margin.count() / 1000.0));
+      format("the job ends in {:.0f} s, less than checkpoint.before_deadline ({} s), so the run will stop in "
+             "{:.0f} s",
+             std::chrono::duration<double>(left).count(), margin.count() / 1000.0,
+             std::chrono::duration<double>(left / 2).count()));
   return now + left / 2 + margin;
 }
 

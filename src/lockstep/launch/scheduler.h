@@ -25,8 +25,12 @@ std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::millise
 
 /// "1767225600", as in SLURM_JOB_END_TIME.
 std::optional<Time> parse_epoch(const std::string& text);
-/// "2026-01-01T00:00:00" in this host's time zone, as squeue -o %e prints it; not "NONE" or "Unknown".
-std::optional<Time> parse_slurm_time(const std::string& text);
+/// 2026-01-01T00:00:00 of Slurm or Thu Jan  1 00:00:00 2026 of PBS, in this host's time zone; not "Unknown".
+std::optional<Time> time_in(const std::string& text);
+/// [[DAYS-]HH:]MM:SS of Slurm and PBS; 0 for any other text.
+std::chrono::seconds seconds_in(const std::string& time);
+/// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.
+std::map<std::string, std::string> qstat_fields(const std::string& answer);
 /// Start plus Resource_List.walltime of `qstat -f` (OpenPBS, PBS Pro, Torque).
 std::optional<Time> parse_qstat(const std::string& text);
 

@@ -36,18 +36,17 @@ std::string quote(const Environment& environment, const char* name) {
   return format("{}={}", name, value.empty() ? "''" : value);
 }
 
-std::optional<int> number_of(const Environment& environment, const char* name) {
+std::optional<int> number_of(const Environment& environment, const char* name, int least) {
   if (!is_set(environment, name)) return std::nullopt;
   const std::string text = text_of(environment, name);
   const auto value = base::parse_number(text);
-  if (!value || text.front() == '-') refuse(environment, name, "a number from 0 to 2147483647");
+  if (!value || text.front() == '-' || *value < least)
+    refuse(environment, name, format("a number from {} to 2147483647", least));
   return value;
 }
 
 std::optional<int> count_of(const Environment& environment, const char* name) {
-  const auto value = number_of(environment, name);
-  if (value == 0) refuse(environment, name, "a number from 1 to 2147483647");
-  return value;
+  return number_of(environment, name, 1);
 }
 
 Environment current_environment() {

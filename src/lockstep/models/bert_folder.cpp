@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kBertFolder =
-    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
+    "set model.path to the folder of a BERT model, as transformers' save_pretrained() writes it";
 
 constexpr std::string_view kPadding = "pad_token_id";  // null in the file if there is none
 

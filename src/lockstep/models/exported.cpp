@@ -115,9 +115,9 @@ Values with_tensors(Values given, const ExportedProgram& program) {
   const auto& signature = program.signature;
   const auto wanted = signature.given.size();
   if (given.size() != wanted)
-    throw InputError(format("the exported model takes {} input{}, but got {}", wanted, wanted == 1 ? "" : "s",
-                            given.size()),
-                     program.path, "`lockstep model check` lists them");
+    throw InputError(format("the exported model takes {}, but got {}",
+                            base::counted(std::ssize(signature.given), "input"), given.size()),
+                     program.path, "run lockstep model check to list them");
   exported::check_inputs(signature, given, program.path);
   Values inputs(program.tensors.begin(), program.tensors.end());
   for (size_t i = 0; i < given.size(); ++i) inputs[signature.given[i]] = std::move(given[i]);

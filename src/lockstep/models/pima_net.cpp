@@ -25,7 +25,7 @@ PimaNetBranch::PimaNetBranch() : branch_(32, 2) {
   register_module("branch", branch_);
 }
 
-LOCKSTEP_MODEL(pima_net, .help = "8 numbers, 64 and 32 units, two classes", .make = made<PimaNet>,
+LOCKSTEP_MODEL(pima_net, .help = "8 inputs, 64 and 32 units, two classes", .make = made<PimaNet>,
                .input_shape = {8}, .classes = 2)
 LOCKSTEP_MODEL(pima_net_branch, .help = "pima_net with a branch that is never used",
                .make = made<PimaNetBranch>, .input_shape = {8}, .classes = 2)

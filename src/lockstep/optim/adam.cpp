@@ -187,18 +187,18 @@ std::vector<std::pair<Tree, Tree>> Adam::options_of(size_t group) const {
 void Adam::set_options_of(size_t group, const Tree& saved) {
   const auto decoupled = find(saved, "decoupled_weight_decay");
   const auto is_adamw = decoupled && as_bool(*decoupled, "decoupled_weight_decay");
-  if (!find(saved, "betas") || (is_adamw && !options_[group].decoupled_weight_decay)) {
-    throw InputError(format("the checkpoint's optimizer state is {}", is_adamw ? "AdamW's" : "not Adam's"),
-                     "", "set optim.name to the one that wrote it");
-  }
+  if (!find(saved, "betas") || (is_adamw && !options_[group].decoupled_weight_decay))
+    throw InputError(
+        format("the checkpoint's optimizer state is {}", is_adamw ? "AdamW's" : "not Adam's"),
+        "optimizer.param_groups",
+        is_adamw ? "set optim.name to adamw" : "set optim.name to sgd, or to the one that wrote it");
   const auto betas = elements(get(saved, "betas"));
   if (betas.size() != 2)
     throw InputError(format("\"betas\" in the checkpoint has {} values, not 2", betas.size()),
                      "optimizer.param_groups", kFreshOptimizer);
-  if (const auto amsgrad = find(saved, "amsgrad"); amsgrad && as_bool(*amsgrad, "amsgrad")) {
+  if (const auto amsgrad = find(saved, "amsgrad"); amsgrad && as_bool(*amsgrad, "amsgrad"))
     throw InputError("the checkpoint's optimizer uses amsgrad, which is not supported",
                      "optimizer.param_groups", kFreshOptimizer);
-  }
   auto loaded = options_[group];
   loaded.lr = lr(group);
   loaded.beta1 = as_double(betas[0], "betas");

@@ -196,11 +196,10 @@ void Optimizer::load_state_dict(const Tree& state) {
 }
 
 void Optimizer::refuse_other_groups(const std::vector<Tree>& groups) const {
-  if (groups.size() != groups_.size()) {
-    throw InputError(format("the checkpoint's optimizer has {} parameter group{}, this one has {}",
-                            groups.size(), groups.size() == 1 ? "" : "s", groups_.size()),
+  if (groups.size() != groups_.size())
+    throw InputError(format("the checkpoint's optimizer has {}, but this one has {}",
+                            base::counted(std::ssize(groups), "parameter group"), groups_.size()),
                      "optimizer.param_groups", kSameGroups);
-  }
   for (size_t group = 0; group < groups.size(); ++group) {
     const auto theirs = elements(get(groups[group], "params")).size();
     const auto ours = groups_[group].end - groups_[group].begin;

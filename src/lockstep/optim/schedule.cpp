@@ -193,11 +193,11 @@ LOCKSTEP_SCHEDULE(
     step, .help = "multiplies by gamma every step_size epochs", .reads = {"step_size", "gamma"},
     .make = [](const auto& s, auto& optimizer, const auto&) { return started<StepLR>(s, optimizer); })
 LOCKSTEP_SCHEDULE(
-    warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
+    warmup, .help = "goes from start_factor to end_factor times the rate in total_iters epochs",
     .reads = {"start_factor", "end_factor", "total_iters"},
     .make = [](const auto& s, auto& optimizer, const auto&) { return started<LinearLR>(s, optimizer); })
 LOCKSTEP_SCHEDULE(
-    cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
+    cosine, .help = "falls to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
     .make = [](auto s, auto& optimizer, const auto& run) {
       if (s.T_max == 0) s.T_max = run.epochs;
       return started<CosineAnnealingLR>(s, optimizer);
@@ -244,7 +244,7 @@ ScheduleSettings for_steps_of(const RunLength& run, ScheduleSettings s) {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    linear_warmup, .help = "up to the rate in warmup_steps optimizer steps, and down to 0 in total_steps",
+    linear_warmup, .help = "rises to the rate in warmup_steps optimizer steps, and falls to 0 at total_steps",
     .reads = {"warmup_steps", "total_steps"}, .make = [](const auto& s, auto& optimizer, const auto& run) {
       return started<LinearWarmup>(for_steps_of(run, s), optimizer);
     })
@@ -364,7 +364,7 @@ class OneCycleLR : public RecursiveSchedule {
 }  // namespace
 
 LOCKSTEP_SCHEDULE(
-    one_cycle, .help = "up to max_lr and down again in total_steps optimizer steps",
+    one_cycle, .help = "rises to max_lr and falls again in total_steps optimizer steps",
     .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum",
               "max_momentum", "div_factor", "final_div_factor", "three_phase"},
     .needs = {{"max_lr", "set schedule.max_lr, for example to ten times optim.lr"}},

@@ -165,10 +165,9 @@ std::vector<std::pair<Tree, Tree>> Sgd::options_of(size_t group) const {
 }
 
 void Sgd::set_options_of(size_t group, const Tree& saved) {
-  if (!find(saved, "momentum")) {
-    throw InputError("the checkpoint's optimizer state is not SGD's", "",
-                     "set optim.name to the one that wrote it");
-  }
+  if (!find(saved, "momentum"))
+    throw InputError("the checkpoint's optimizer state is not SGD's", "optimizer.param_groups",
+                     "set optim.name to adam or adamw, or to the one that wrote it");
   auto loaded = options_[group];
   loaded.lr = lr(group);
   loaded.momentum = as_double(get(saved, "momentum"), "momentum");

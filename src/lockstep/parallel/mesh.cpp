@@ -15,7 +15,7 @@ MeshShape fitted(MeshShape shape, int world) {
   throw InputError(format("{} cannot be divided into {}parallel.tensor {} x parallel.pipeline {}",
                           base::counted(world, "rank"), given, shape.tensor, shape.pipeline),
                    "parallel",
-                   shape.data == 0 ? format("start {} or a multiple of it", base::counted(model, "rank"))
+                   shape.data == 0 ? format("start a multiple of {}", base::counted(model, "rank"))
                                    : format("start {}, or set parallel.data to 0 (computed from the others)",
                                             base::counted(shape.data * model, "rank")));
 }

@@ -51,7 +51,7 @@ void read_option(const RowOptions& options, const char* name, Number& value, Num
   const bool has_limit = most != std::numeric_limits<Number>::infinity();
   throw InputError(format("task.options.{} is {}, and must be {}{}", name, value, kLeast,
                           has_limit ? format(" to {}", most) : " or more"),
-                   format("task.options.{}", name), "leave it out for the usual value");
+                   format("task.options.{}", name), "omit it to use the default");
 }
 
 }  // namespace

@@ -71,8 +71,7 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const auto all = images.files.size();
   const auto damaged = data::remove_damaged(images, /*all_pixels=*/skip);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  log::info(format("{} {} images in {} in {:.1f} s",
-                   skip ? "decoded all" : "checked the first and last bytes of", all,
+  log::info(format("{} {} images in {} ({:.1f} s)", skip ? "decoded" : "checked", all,
                    base::printable(images.root, 4096), took.count()));
   if (damaged.empty()) return;
   const auto count = format("{} of {} images cannot be read", damaged.size(), all);

@@ -169,7 +169,7 @@ ImageRecipe mnist(const TaskConfig& settings, Look look) {
   if (look == Look::no) return recipe;
   const auto root = base::find_path(settings.data.root.empty() ? "data/mnist" : settings.data.root);
   const auto file = [&root](const std::string& name) {
-    return data::find_data_file(root, {name, name + ".gz"});
+    return data::find_data_file(root, {name, name + ".gz"}, "mnist");
   };
   if (look == Look::all) {
     recipe.files.train_images = file("train-images-idx3-ubyte");

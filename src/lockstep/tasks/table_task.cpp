@@ -553,7 +553,7 @@ TableRecipe pima(const TaskConfig& settings, Look look) {
   const auto& root = settings.data.root.empty() ? "data/pima" : settings.data.root;
   recipe.file = std::filesystem::is_regular_file(base::find_path(root))
                     ? base::find_path(root)
-                    : data::find_data_file(root, {"pima-indians-diabetes.csv", "diabetes.csv"});
+                    : data::find_data_file(root, {"pima-indians-diabetes.csv", "diabetes.csv"}, "pima");
   return recipe;
 }
 

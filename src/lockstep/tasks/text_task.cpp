@@ -571,7 +571,7 @@ TextFile find(const std::string& root, const std::string& set, const std::string
   for (const std::string& name :
        {"multinli_1.0_" + set + ".jsonl", "multinli_1.0_" + set + ".txt", set + ".jsonl", set + ".tsv"})
     names.insert(names.end(), {name, name + ".gz"});
-  TextFile file{.path = data::find_data_file(root, names), .part = part};
+  TextFile file{.path = data::find_data_file(root, names, "mnli"), .part = part};
   file.layout = data::layout_of(file.path, ',');
   file.layout.short_rows = true;  // those of the training set lack the labels of single annotators
   return file;

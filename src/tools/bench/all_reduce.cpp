@@ -305,7 +305,8 @@ ordered_json curves_json(const AllReduceResult& result) {
 std::string setting(const AllReduceResult& result) {
   const auto& [asked, ranks, net, curves, notes, crowded] = result;
   auto text = format(
-      "{} ranks on {}; the algorithms over {}: alpha {}, beta {:.3f} ns per byte, gamma {:.3f} ns per byte",
+      "{} ranks on {}, {}: alpha {} per message, beta {:.3f} ns per byte, gamma {:.3f} ns per byte "
+      "added",
       ranks.world, base::counted(ranks.nodes, "node"), asked.backend, report::seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
   if (asked.latency > 0 || asked.bandwidth > 0)

@@ -49,10 +49,10 @@ std::string described(const std::string& host, const ProcessorTime& passed) {
   const double stolen = passed.stolen / passed.all;
   std::vector<std::string> who;
   if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
-  if (stolen > kStolen) who.push_back("other machines used " + report::percent_text(stolen));
+  if (stolen > kStolen) who.push_back("other virtual machines took " + report::percent_text(stolen));
   if (who.empty()) return "";
-  return format("{} was busy: {} of its processors' time; these times include that work",
-                base::printable(host), base::join(who, ", "));
+  return format("{} was busy: {} of its processor time; these times include that work", base::printable(host),
+                base::join(who, ", "));
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ std::vector<Method> methods(double megabytes) {
                              {"DDP's buckets", Exchange::in_buckets},
                              {"per parameter", Exchange::in_buckets, kTiny}};
   for (double part = 16; part >= 2; part /= 2)
-    all.push_back({format("{:.2f} MiB", megabytes / part), Exchange::in_buckets, megabytes / part});
+    all.push_back({format("{:.3g} MiB", megabytes / part), Exchange::in_buckets, megabytes / part});
   all.push_back({"one bucket", Exchange::in_buckets, std::ceil(megabytes) + 1});
   return all;
 }
@@ -266,7 +266,7 @@ double hidden(const Timing& timing) {
 std::string network_text(const OverlapResult::Network& network) {
   return network.latency > 0 || network.bandwidth > 0
              ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
-             : std::string("the network as it is");
+             : std::string("real network");
 }
 
 ordered_json network_bars(const OverlapResult::Network& network) {

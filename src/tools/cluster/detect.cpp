@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
 #include "trainer/config/keys.h"
@@ -41,7 +42,8 @@ std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
              number_of(value(node, "resources_available.ngpus"))}];
   if (kinds.empty()) return {};
   for (const auto& [kind, count] : kinds)
-    notes.push_back(format("{} node(s) with {} ncpus and {} ngpus", count, kind.first, kind.second));
+    notes.push_back(base::counted(count, "node") +
+                    format(" with {} ncpus, {} ngpus", kind.first, kind.second));
   if (kinds.size() > 1)
     notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;
@@ -70,36 +72,9 @@ Queue queue_of(const std::string& name, const Words& line) {
   const auto cores = number_of(line[3]) * number_of(line[4]);
   queue.cores_per_node = cores > 0 ? cores : number_of(line[2]);
   queue.max_nodes = number_of(line[7].substr(line[7].find('-') + 1));  // "4", "1-4" or "1-infinite"
-  queue.max_time = std::chrono::seconds(seconds_in(line[6]));
+  queue.max_time = launch::seconds_in(line[6]);
   return queue;
 }
-
-// Runs the scheduler's commands, and keeps the failures.
-class Queries {
- public:
-  std::optional<std::string> ask(const Words& command) {
-    const auto answer = run_(command);
-    if (answer.good()) return answer.output;
-    if (answer.end == base::Answer::not_started) return std::nullopt;
-    const auto said = base::trimmed(answer.errors);
-    silent.push_back(format("{} failed, or did not answer within {} s{}", base::join(command, " "),
-                            kLimit.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
-    return std::nullopt;
-  }
-
-  std::optional<FoundSite> pbs() {
-    const auto queues = ask({"qstat", "-Q", "-f"});
-    if (!queues) return std::nullopt;
-    if (find_command("pbsnodes").empty()) silent.emplace_back("pbsnodes is not installed here");
-    return read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
-  }
-
-  Words silent;
-
- private:
-  static constexpr std::chrono::seconds kLimit{10};
-  RunCommand run_ = real_commands(kLimit);
-};
 
 }  // namespace
 
@@ -120,7 +95,7 @@ FoundSite read_pbs(const std::string& queues, const std::string& server, const s
     queue.min_nodes = number_of(value(block, "resources_min.nodect"));
     queue.max_nodes = number_of(value(block, "resources_max.nodect"));
     if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);
-    queue.max_time = std::chrono::seconds(seconds_in(value(block, "resources_max.walltime")));
+    queue.max_time = launch::seconds_in(value(block, "resources_max.walltime"));
     if (queue.name == default_queue) found.site.queue = default_queue;
     found.site.queues.push_back(queue);
   }
@@ -189,17 +164,31 @@ std::string as_yaml(const FoundSite& found) {
 std::string detect_site(const std::string& scheduler) {
   if (!scheduler.empty())
     check_scheduler(scheduler, "lockstep site detect", "use --scheduler slurm or --scheduler pbs");
-  Queries queries;
+  constexpr std::chrono::seconds kLimit{10};
+  const auto run = real_commands(kLimit);
+  Words silent;
+  const auto ask = [&](const Words& command) -> std::optional<std::string> {
+    const auto answer = run(command);
+    if (answer.good()) return answer.output;
+    if (answer.end != base::Answer::not_started)
+      silent.push_back(format("{} {}: {}", base::join(command, " "),
+                              answer.end == base::Answer::late ? "timed out" : "failed",
+                              base::printable(answer.errors.substr(0, answer.errors.find('\n')), 200)));
+    return std::nullopt;
+  };
   std::optional<FoundSite> found;
   const Words sinfo = {"sinfo", "-h", "-o", kSinfoFormat};
-  if (const auto text = scheduler == "pbs" ? std::nullopt : queries.ask(sinfo)) found = read_sinfo(*text);
-  if (!found && scheduler != "slurm") found = queries.pbs();
+  if (const auto text = scheduler == "pbs" ? std::nullopt : ask(sinfo)) found = read_sinfo(*text);
+  const auto queues = found || scheduler == "slurm" ? std::nullopt : ask({"qstat", "-Q", "-f"});
+  if (queues) {
+    if (find_command("pbsnodes").empty()) silent.emplace_back("pbsnodes is not installed here");
+    found = read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
+  }
   if (!found)
-    throw Error(
-        scheduler.empty() ? "no scheduler found here" : format("{} not found here", scheduler),
-        queries.silent.empty() ? "neither sinfo nor qstat is on PATH" : base::join(queries.silent, "; "),
-        "run it on a login node, or start from: lockstep site show slurm");
-  found->notes.insert(found->notes.end(), queries.silent.begin(), queries.silent.end());
+    throw Error(scheduler.empty() ? "no scheduler found here" : format("{} not found here", scheduler),
+                silent.empty() ? "neither sinfo nor qstat is on PATH" : base::join(silent, "; "),
+                "run it on a login node, or start from: lockstep site show slurm");
+  found->notes.insert(found->notes.end(), silent.begin(), silent.end());
   return as_yaml(*found);
 }
 

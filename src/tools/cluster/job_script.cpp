@@ -23,41 +23,6 @@ std::string place(const Site& site, const Queue& queue) {
   return queue.name.empty() ? site.path : format("{}, queue {}", site.path, queue.name);
 }
 
-void check_range(const char* option, int64_t value, int64_t least, int64_t most, const std::string& where) {
-  if (value < least || value > kMost)
-    throw InputError(format("{} must be from {} to {} (got {})", option, least, kMost, value), "",
-                     format("use {} {}", option, std::max<int64_t>(1, least)));
-  if (most > 0 && value > most)
-    throw InputError(format("{} {}: the site allows at most {}", option, value, most), where,
-                     format("use {} or less, or another --queue", most));
-}
-
-void check_gpus(int64_t gpus, const Site& site, const Queue& queue) {
-  check_range("--gpus-per-node", gpus, 0, std::max<int64_t>(queue.gpus_per_node, 0), place(site, queue));
-  if (gpus > 0 && queue.gpus_per_node == 0)
-    throw InputError(format("--gpus-per-node {}: these nodes have no GPUs that lockstep can use", gpus),
-                     place(site, queue), "use another --queue, or --gpus-per-node 0");
-}
-
-std::chrono::milliseconds checked_time(const Site& site, const std::string& text, const Queue& queue) {
-  const auto time = config::parse_duration(text);
-  if (!time || *time < std::chrono::minutes(1))
-    throw InputError(format("--time must be a minute or more (got {})", base::printable(text)), "",
-                     "use --time 30m, --time 2h or --time 1h30m");
-  if (queue.max_time.count() > 0 && *time > queue.max_time)
-    throw InputError(
-        format("--time {}: the site allows at most {}", text, config::duration_text(queue.max_time)),
-        place(site, queue), "use less time: a job that stops early continues in a new job");
-  return *time;
-}
-
-void check_account(const Site& site, const JobRequest& request) {
-  if (site.account == "required" && request.account.empty())
-    throw InputError(format("the site {} requires an account", site.name), site.path, "add --account NAME");
-  if (site.account == "none" && !request.account.empty())
-    throw InputError(format("--account: the site {} has no accounts", site.name), site.path, "omit it");
-}
-
 int64_t ranks_of(const JobRequest& request, const Resources& given) {
   if (request.ranks_per_node > 0) return request.ranks_per_node;
   if (given.gpus > 0) return given.gpus;
@@ -68,68 +33,100 @@ bool takes_whole_nodes(const Site& site, const Resources& given) {
   return site.form == "nodes" && given.queue.cores_per_node > 0;
 }
 
+bool has_cores_of_gpus(const Resources& given) {
+  return given.gpus > 0 && given.queue.cores_per_gpu > 0;
+}
+
 // The cores that the site assigns with whole nodes, with GPUs, or a share of a node's ranks; 0 = unknown.
 int64_t assigned_cores(const Site& site, const Resources& given) {
   const auto& queue = given.queue;
   if (takes_whole_nodes(site, given)) return queue.cores_per_node;
-  if (given.gpus > 0 && queue.cores_per_gpu > 0) return given.gpus * queue.cores_per_gpu;
+  if (has_cores_of_gpus(given)) return given.gpus * queue.cores_per_gpu;
   if (given.gpus > 0 && queue.gpus_per_node > 0)
     return queue.cores_per_node * given.gpus / queue.gpus_per_node;
   if (given.gpus > 0 || queue.ranks_per_node == 0) return 0;
   return std::min(queue.cores_per_node, queue.cores_per_node * given.ranks / queue.ranks_per_node);
 }
 
-void give_cores(const Site& site, const JobRequest& request, Resources& given) {
-  const auto assigned = assigned_cores(site, given);
-  given.cores_per_rank =
-      request.cores_per_rank > 0 ? request.cores_per_rank : std::max<int64_t>(1, assigned / given.ranks);
-  given.cores = given.ranks * given.cores_per_rank;
-  const auto& queue = given.queue;
-  if (given.gpus > 0 && queue.cores_per_gpu > 0) {
-    if (given.cores > assigned)
-      throw InputError(format("{} ranks of {} cores on a node need more than the {} cores of {} GPUs",
-                              given.ranks, given.cores_per_rank, assigned, given.gpus),
-                       place(site, queue), format("use {} cores per GPU or less", queue.cores_per_gpu));
-    given.cores = assigned;
-  }
-  if (takes_whole_nodes(site, given)) given.cores = std::max(given.cores, assigned);
-  if (queue.cores_per_node > 0 && given.cores > queue.cores_per_node)
-    throw InputError(format("{} ranks of {} cores on a node: the nodes have {} cores", given.ranks,
-                            given.cores_per_rank, queue.cores_per_node),
-                     place(site, queue), "lower --ranks-per-node or --cpus-per-rank");
+struct Limit {
+  bool is_exceeded;
+  std::string what, hint;
+};
+
+void check(const std::vector<Limit>& limits, const std::string& where) {
+  for (const auto& limit : limits)
+    if (limit.is_exceeded) throw InputError(limit.what, where, limit.hint);
 }
 
-// totals do not say how the job is spread over its nodes
-void check_totals(const Site& site, const Resources& given) {
-  const auto whole = given.queue.cores_per_node;
-  if (site.form != "totals" || given.nodes == 1 || whole == 0 || given.cores == whole) return;
-  throw InputError(
-      format("{} nodes with {} cores each: multi-node jobs must use whole nodes", given.nodes, given.cores),
-      place(site, given.queue), format("request all {} cores and all GPUs of each node", whole));
+Limit range(const char* option, int64_t value, int64_t least) {
+  return {value < least || value > kMost,
+          format("{} must be from {} to {} (got {})", option, least, kMost, value),
+          format("use {} {}", option, std::max<int64_t>(1, least))};
+}
+
+Limit most(const char* option, int64_t value, int64_t most) {
+  return {most > 0 && value > most, format("{} {}: the site allows at most {}", option, value, most),
+          format("use {} or less, or another --queue", most)};
 }
 
 }  // namespace
 
 Resources resources(const Site& site, const JobRequest& request) {
-  Resources given;
-  given.queue = find_queue(site, request.queue);
+  Resources given{.queue = find_queue(site, request.queue), .nodes = request.nodes};
   const auto& queue = given.queue;
   const auto where = place(site, queue);
-  check_range("--nodes", request.nodes, 1, queue.max_nodes, where);
-  if (request.nodes < queue.min_nodes)
-    throw InputError(format("--nodes {}: the queue requires at least {}", request.nodes, queue.min_nodes),
-                     where, "use more, or another --queue");
-  given.nodes = request.nodes;
   given.gpus =
       request.gpus_per_node == -1 ? std::max<int64_t>(0, queue.gpus_per_node) : request.gpus_per_node;
-  check_gpus(given.gpus, site, queue);
-  check_range("--ranks-per-node", request.ranks_per_node, 0, 0, where);
-  check_range("--cpus-per-rank", request.cores_per_rank, 0, 0, where);
-  given.time = checked_time(site, request.time, queue);
-  check_account(site, request);
+  const auto time = config::parse_duration(request.time);
+  given.time = time.value_or(std::chrono::milliseconds(0));
+  check({range("--nodes", given.nodes, 1),
+         most("--nodes", given.nodes, queue.max_nodes),
+         {given.nodes < queue.min_nodes,
+          format("--nodes {}: the queue requires at least {}", given.nodes, queue.min_nodes),
+          "use more, or another --queue"},
+         range("--gpus-per-node", given.gpus, 0),
+         most("--gpus-per-node", given.gpus, queue.gpus_per_node),
+         {given.gpus > 0 && queue.gpus_per_node == 0,
+          format("--gpus-per-node {}: these nodes have no GPUs that lockstep can use", given.gpus),
+          "use another --queue, or --gpus-per-node 0"},
+         range("--ranks-per-node", request.ranks_per_node, 0),
+         range("--cpus-per-rank", request.cores_per_rank, 0),
+         {given.time < std::chrono::minutes(1),
+          format("--time needs a duration of at least 1m (got {})", base::printable(request.time)),
+          "use --time 30m, --time 2h or --time 1h30m"},
+         {queue.max_time.count() > 0 && given.time > queue.max_time,
+          format("--time {}: the site allows at most {}", base::printable(request.time),
+                 config::duration_text(queue.max_time)),
+          "use less time: a job that stops early continues in a new job"},
+         {site.account == "required" && request.account.empty(),
+          format("the site {} requires an account", site.name), "add --account NAME"},
+         {site.account == "none" && !request.account.empty(),
+          format("--account: the site {} has no accounts", site.name), "omit it"},
+         {request.storage.find(',') != std::string::npos,
+          "--storage cannot contain a comma, which starts another resource", "join the names with + or :"},
+         {!request.storage.empty() && (site.slurm() || site.storage_flag.empty()),
+          format("--storage: jobs on the site {} do not request file systems", site.name), "omit it"}},
+        where);
   given.ranks = ranks_of(request, given);
-  give_cores(site, request, given);
-  check_totals(site, given);
+  const auto assigned = assigned_cores(site, given);
+  given.cores_per_rank =
+      request.cores_per_rank > 0 ? request.cores_per_rank : std::max<int64_t>(1, assigned / given.ranks);
+  const auto needed = given.ranks * given.cores_per_rank;
+  given.cores =
+      takes_whole_nodes(site, given) || has_cores_of_gpus(given) ? std::max(needed, assigned) : needed;
+  const auto asked = format("{} ranks of {} cores on a node", given.ranks, given.cores_per_rank);
+  const auto whole = queue.cores_per_node;
+  check(
+      {{has_cores_of_gpus(given) && !takes_whole_nodes(site, given) && needed > assigned,
+        format("{} need more than the {} cores of {} GPUs", asked, assigned, given.gpus),
+        format("use {} cores per GPU or less", queue.cores_per_gpu)},
+       {whole > 0 && given.cores > whole, format("{}: the nodes have {} cores", asked, whole),
+        "lower --ranks-per-node or --cpus-per-rank"},
+       // totals do not say how the job is spread over its nodes
+       {site.form == "totals" && given.nodes > 1 && whole > 0 && given.cores != whole,
+        format("{} nodes with {} cores each: multi-node jobs must use whole nodes", given.nodes, given.cores),
+        format("request all {} cores and all GPUs of each node", whole)}},
+      where);
   return given;
 }
 
@@ -145,7 +142,7 @@ using Lines = std::vector<std::string>;
 const std::string& word(const char* option, const std::string& text) {
   if (is_directive_word(text)) return text;
   throw InputError(format("{}: '{}' is not one word", option, base::printable(text)), "",
-                   "use letters, digits and ._+-@:/=,");
+                   "use only letters, digits and these characters: . _ + - @ : / = ,");
 }
 
 const std::string& job_name(const std::string& name) {
@@ -190,15 +187,6 @@ std::string chunks(const Site& site, const Resources& given) {
   return text + (site.chunk.empty() ? "" : ":" + site.chunk);
 }
 
-void check_storage(const Site& site, const JobRequest& request) {
-  if (request.storage.find(',') != std::string::npos)
-    throw InputError("--storage cannot contain a comma, which starts another resource", site.path,
-                     "join the names with + or :");
-  if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
-  throw InputError(format("--storage: jobs on the site {} do not request file systems", site.name), site.path,
-                   "omit it");
-}
-
 void add_queue_and_account(const Site& site, const JobRequest& request, const Resources& given,
                            Lines& lines) {
   if (!given.queue.name.empty()) lines.push_back(option(site.queue_flag, word("--queue", given.queue.name)));
@@ -221,7 +209,7 @@ Lines pbs(const Site& site, const JobRequest& request, const Resources& given) {
   const auto& storage = request.storage.empty() ? site.storage : request.storage;
   if (!storage.empty()) lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
   lines.insert(lines.end(), {"-j oe", "-r y"});
-  if (request.sweep.size() > 1) lines.push_back(format("-J 0-{}", request.sweep.size() - 1));
+  if (!request.sweep.empty()) lines.push_back(format("-J 0-{}", request.sweep.size() - 1));
   if (!request.dependency.empty()) lines.push_back("-W depend=" + word("a dependency", request.dependency));
   return lines;
 }
@@ -260,7 +248,6 @@ std::vector<std::string> settings(const std::vector<std::string>& sets) {
 }
 
 std::string head(const Site& site, const JobRequest& request, const Resources& given) {
-  check_storage(site, request);
   auto lines = site.slurm() ? slurm(site, request, given) : pbs(site, request, given);
   for (const auto* more : {&site.directives, &given.queue.directives})
     lines.insert(lines.end(), more->begin(), more->end());

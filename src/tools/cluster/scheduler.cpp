@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -41,10 +41,6 @@ std::string command_word(const std::string& name) {
 
 std::string of_cluster(const Scheduler& scheduler) {
   return scheduler.cluster.empty() ? "" : "--clusters=" + quoted(scheduler.cluster) + " ";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // also "CANCELLED by 1000"
@@ -162,9 +158,8 @@ std::string guess_scheduler() {
 
 std::string task_id(const Scheduler& scheduler, const std::string& array, size_t index) {
   if (scheduler.slurm()) return format("{}_{}", array, index);
-  const auto bracket = array.find("[]");
-  if (bracket == std::string::npos) return array;
-  return array.substr(0, bracket + 1) + std::to_string(index) + array.substr(bracket + 1);
+  const auto inside = array.find("[]") + 1;
+  return array.substr(0, inside) + std::to_string(index) + array.substr(inside);
 }
 
 std::string array_of(const std::string& task) {
@@ -227,7 +222,7 @@ StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const Run
 JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   JobStates states;
   std::set<std::string> arrays;
-  for (const auto& job : jobs) states[job] = {JobState::unknown, "that squeue does not know it"};
+  for (const auto& job : jobs) states[job] = {JobState::unknown, "squeue no longer lists the job"};
   for (const auto& line : base::split(answer, '\n')) {
     const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2) continue;
@@ -245,7 +240,7 @@ JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   // the controller keeps nothing of a task that was canceled before it started
   for (auto& [job, state] : states)
     if (state.kind == JobState::unknown && arrays.contains(array_of(job)))
-      state = {JobState::gone, "that its array no longer has it"};
+      state = {JobState::gone, "squeue no longer lists the task"};
   return states;
 }
 
@@ -265,7 +260,7 @@ JobStates parse_qstat(const std::string& answer, const Words& jobs) {
   for (const auto& line : base::split(answer, '\n')) {
     if (!contains(line, "Unknown Job Id") && !contains(line, "has finished")) continue;
     for (const auto& word : base::split(line, ' '))
-      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "that it is over or unknown"};
+      if (std::ranges::count(jobs, word) > 0) states[word] = {JobState::gone, "qstat does not list the job"};
   }
   return states;
 }
@@ -280,53 +275,13 @@ std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answ
       texts.back().second += line + "\n";
   }
   std::vector<std::pair<std::string, Fields>> blocks;
-  for (const auto& [name, text] : texts) blocks.emplace_back(name, qstat_fields(text));
+  for (const auto& [name, text] : texts) blocks.emplace_back(name, launch::qstat_fields(text));
   return blocks;
 }
 
 std::string value(const Fields& fields, const std::string& name, const std::string& otherwise) {
   const auto found = fields.find(name);
   return found == fields.end() || found->second.empty() ? otherwise : found->second;
-}
-
-Fields qstat_fields(const std::string& answer) {
-  Fields fields;
-  std::string* last = nullptr;
-  for (const auto& line : base::split(answer, '\n')) {
-    const auto sign = line.find(" = ");
-    if (line.starts_with("\t")) {
-      if (last) *last += line.substr(1);
-    } else if (line.starts_with("    ") && sign != std::string::npos) {
-      last = &(fields[base::trimmed(line.substr(0, sign))] = line.substr(sign + 3));
-    }
-  }
-  return fields;
-}
-
-int64_t seconds_between(const std::string& begin, const std::string& end) {
-  const auto moment = [](const std::string& text) -> std::time_t {
-    std::tm parts{};
-    parts.tm_isdst = -1;
-    for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%a %b %d %H:%M:%S %Y"})
-      if (::strptime(text.c_str(), form, &parts)) return std::mktime(&parts);
-    return -1;
-  };
-  const auto from = moment(begin), to = moment(end);
-  return from < 0 || to < 0 ? 0 : std::max<int64_t>(0, to - from);
-}
-
-int64_t seconds_in(const std::string& time) {
-  const auto dash = time.find('-');
-  auto parts = base::split(time.substr(dash == std::string::npos ? 0 : dash + 1), ':');
-  if (parts.size() > 3) return 0;
-  int64_t seconds = 0;
-  const auto number = [](const std::string& text) { return base::number_in(text).value_or(-1); };
-  for (const auto& part : parts) {
-    if (number(part) < 0 || number(part) > 1'000'000) return 0;
-    seconds = seconds * 60 + number(part);
-  }
-  const auto days = dash == std::string::npos ? 0 : number(time.substr(0, dash));
-  return days < 0 || days > 10'000 ? 0 : days * 86400 + seconds;
 }
 
 // ---- submission ----
@@ -362,12 +317,13 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
   if (answer.end == base::Answer::late)
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
-                shell_line(command), "check the queue before you submit again");
+                shell_line(command), "check the queue before you resubmit");
   if (!answer.good()) {
-    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server"})
-      if (output.find(words) != std::string::npos)  // as Slurm or PBS says that its controller is down
+    for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
+                              "configuration source", "nknown host"})
+      if (contains(output, words))  // as Slurm or PBS says that its controller is down
         throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "try again in some minutes");
+                    "submit on a login node, or try again in some minutes");
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

@@ -41,6 +41,10 @@ std::string log_of(const Scheduler& scheduler, const std::string& name, const st
 std::string quoted(const std::string& text);
 std::string quoted(const std::vector<std::string>& words);
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 // ---- queries ----
 
 /// Runs one of the scheduler's commands. Tests replace it.
@@ -79,18 +83,9 @@ using Fields = std::map<std::string, std::string>;
 /// The field; `otherwise` if it is missing or empty.
 std::string value(const Fields& fields, const std::string& name, const std::string& otherwise = "");
 
-/// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.
-Fields qstat_fields(const std::string& answer);
-
-/// The same for each block, by its name: "Job Id: 7.server", "Queue: workq", or a node's name.
+/// The fields of each block of qstat -f and pbsnodes, by its name: "Job Id: 7.server", "Queue: workq", or a
+/// node's name.
 std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answer);
-
-/// Seconds between two moments as Slurm (2026-11-29T13:54:00) or PBS (Sun Nov 29 13:54:00 2026) write them; 0
-/// if one is none.
-int64_t seconds_between(const std::string& begin, const std::string& end);
-
-/// [[DAYS-]HH:]MM:SS of Slurm and PBS in seconds; 0 if it is not a time.
-int64_t seconds_in(const std::string& time);
 
 // ---- submission ----
 

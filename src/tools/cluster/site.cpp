@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <variant>
@@ -15,12 +16,12 @@
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/keys.h"
-#include "trainer/config/numbers.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::cluster {
 namespace {
 
+using config::NodePtr;
 using config::YamlNode;
 
 // ---- the keys of a site file, for reading, its errors and the docs ----
@@ -36,60 +37,63 @@ enum class Text {
 
 template <class Owner>
 struct SiteKey {
-  using Field = std::variant<std::string Owner::*, int64_t Owner::*, std::chrono::milliseconds Owner::*,
-                             std::vector<std::string> Owner::*>;
   const char* name;
-  Field field;
+  config::SettingsField (*field)(Owner&);
   const char* help;
   Text text = Text::line;
-  const char* choices = "";  // with a blank between two; "" = free
+  std::vector<std::string> choices = {};  // empty = free
 };
 
+#define FIELD(Owner, name) #name, [](Owner & owner) -> config::SettingsField { return &owner.name; }
+
 const std::vector<SiteKey<Site>> kSiteKeys = {
-    {"about", &Site::about, "a line for `lockstep site list`", Text::free},
-    {"scheduler", &Site::scheduler, "`pbs` or `slurm` (required)", Text::word, "pbs slurm"},
-    {"queue", &Site::queue, "the default queue; empty = the scheduler's default", Text::word},
-    {"queue_flag", &Site::queue_flag, "the option for the queue: `-q`, `--partition`, `--qos`", Text::option},
-    {"account", &Site::account,
+    {FIELD(Site, about), "a line for `lockstep site list`", Text::free},
+    {FIELD(Site, scheduler), "`pbs` or `slurm` (required)", Text::word, {"pbs", "slurm"}},
+    {FIELD(Site, queue), "the default queue; empty = the scheduler's default", Text::word},
+    {FIELD(Site, queue_flag), "the option for the queue: `-q`, `--partition`, `--qos`", Text::option},
+    {FIELD(Site, account),
      "`required`: a job without `--account` is rejected; `optional`; `none`: there are no accounts",
-     Text::word, "required optional none"},
-    {"account_flag", &Site::account_flag, "the option for the account: `-A`, `-P`, `--account`",
-     Text::option},
-    {"form", &Site::form,
+     Text::word,
+     {"required", "optional", "none"}},
+    {FIELD(Site, account_flag), "the option for the account: `-A`, `-P`, `--account`", Text::option},
+    {FIELD(Site, form),
      "PBS: `select` = resources per node; `totals` = those of the job (`-l ncpus`, `-l ngpus`); `nodes` = "
      "whole nodes",
-     Text::word, "select totals nodes"},
-    {"chunk", &Site::chunk, "PBS: what to add to each chunk of a select", Text::word},
-    {"storage", &Site::storage, "the file systems that a job requests without `--storage`", Text::word},
-    {"storage_flag", &Site::storage_flag, "PBS: the resource that names them, as in `-l NAME=`", Text::word},
-    {"arrays", &Site::arrays, "`no` if the scheduler has no job arrays, which `--sweep` needs", Text::word,
-     "yes no"},
-    {"threads_per_core", &Site::threads_per_core,
+     Text::word,
+     {"select", "totals", "nodes"}},
+    {FIELD(Site, chunk), "PBS: what to add to each chunk of a select", Text::word},
+    {FIELD(Site, storage), "the file systems that a job requests without `--storage`", Text::word},
+    {FIELD(Site, storage_flag), "PBS: the resource that names them, as in `-l NAME=`", Text::word},
+    {FIELD(Site, arrays),
+     "`no` if the scheduler has no job arrays, which `--sweep` needs",
+     Text::word,
+     {"yes", "no"}},
+    {FIELD(Site, threads_per_core),
      "CPUs that the scheduler counts per core: 2 if it counts hardware threads; 0 = the job detects it"},
-    {"directives", &Site::directives,
+    {FIELD(Site, directives),
      "directives to add to every job, without `#PBS` or `#SBATCH`; `--wait` needs the default log "
      "file"},
-    {"modules", &Site::modules, "modules that a job loads, in this order"},
-    {"start", &Site::start, "what starts the ranks; empty = the job chooses", Text::word,
-     "srun mpirun mpiexec"},
-    {"srun_mpi", &Site::srun_mpi, "the value of `srun --mpi`; empty = the site's default", Text::word},
-    {"scratch", &Site::scratch,
+    {FIELD(Site, modules), "modules that a job loads, in this order"},
+    {FIELD(Site, start),
+     "what starts the ranks; empty = the job chooses",
+     Text::word,
+     {"srun", "mpirun", "mpiexec"}},
+    {FIELD(Site, srun_mpi), "the value of `srun --mpi`; empty = the site's default", Text::word},
+    {FIELD(Site, scratch),
      "the variable with the path of a node's local disk, for `${LOCKSTEP_SCRATCH}` in a config",
      Text::variable},
 };
 
 const std::vector<SiteKey<Queue>> kQueueKeys = {
-    {"gpus_per_node", &Queue::gpus_per_node,
-     "NVIDIA GPUs of a node, and the default of `--gpus-per-node`; 0 = none"},
-    {"cores_per_node", &Queue::cores_per_node, "cores per node, the most that a job can request on each"},
-    {"cores_per_gpu", &Queue::cores_per_gpu, "cores that must be requested with each GPU"},
-    {"ranks_per_node", &Queue::ranks_per_node, "the default of `--ranks-per-node` without GPUs"},
-    {"memory_gb", &Queue::memory_gb,
-     "a node's memory, requested in proportion to the cores; 0 = not requested"},
-    {"min_nodes", &Queue::min_nodes, "the fewest nodes of a job"},
-    {"max_nodes", &Queue::max_nodes, "the most nodes of a job"},
-    {"max_time", &Queue::max_time, "the longest job: `48h`, `30m`"},
-    {"directives", &Queue::directives, "directives to add to a job in this queue"},
+    {FIELD(Queue, gpus_per_node), "NVIDIA GPUs of a node, and the default of `--gpus-per-node`; 0 = none"},
+    {FIELD(Queue, cores_per_node), "cores per node, the most that a job can request on each"},
+    {FIELD(Queue, cores_per_gpu), "cores that must be requested with each GPU"},
+    {FIELD(Queue, ranks_per_node), "the default of `--ranks-per-node` without GPUs"},
+    {FIELD(Queue, memory_gb), "a node's memory, requested in proportion to the cores; 0 = not requested"},
+    {FIELD(Queue, min_nodes), "the fewest nodes of a job"},
+    {FIELD(Queue, max_nodes), "the most nodes of a job"},
+    {FIELD(Queue, max_time), "the longest job: `48h`, `30m`"},
+    {FIELD(Queue, directives), "directives to add to a job in this queue"},
 };
 
 bool is_made_of(std::string_view text, std::string_view others) {
@@ -184,8 +188,8 @@ Site load_site(const std::string& name_or_path) {
   for (const auto& known : known_sites()) names.push_back(known.name);
   throw InputError(format("there is no site {}", base::printable(name_or_path)),
                    "looked for in " + base::join(site_folders(), ", "),
-                   base::did_you_mean(base::nearest(name_or_path, names).value_or("")) +
-                       "sites: " + base::join(names, ", ") + "; or give the path of a file");
+                   base::did_you_mean(base::nearest(name_or_path, names).value_or("")) + "choose one of " +
+                       base::join(names, ", ") + ", or give the path of a site file");
 }
 
 std::vector<KnownSite> known_sites() {
@@ -207,92 +211,44 @@ std::vector<KnownSite> known_sites() {
 
 namespace {
 
-constexpr const char* kEveryKey = "every key: docs/how-to/sites.md";
+constexpr const char* kEveryKey = "see all keys in docs/how-to/sites.md";
 
 [[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const YamlNode& node,
-                               const char* help) {
-  throw InputError(format("{} must be {}, not {}", key, wanted, describe(node)), node.place.text(),
-                   format("it is {}", help));
+                               const std::string& help) {
+  throw InputError(format("{} must be {} (got {})", key, wanted, describe(node)), node.place.text(),
+                   format("correct it ({}: {})", key, help));
 }
-
-const std::string& scalar_text(const YamlNode& node, const std::string& key, const char* help) {
-  if (node.kind != YamlNode::Kind::scalar) refuse_value(key, "a string", node, help);
-  return node.text;
-}
-
-// One value, by the type of its field.
-template <class Owner>
-struct Value {
-  const SiteKey<Owner>& key;
-  const std::string name;
-  const YamlNode& node;
-  Owner& owner;
-
-  void operator()(std::string Owner::*field) const { owner.*field = checked(node); }
-
-  void operator()(int64_t Owner::*field) const {
-    const auto number = config::parse_int(scalar_text(node, name, key.help));
-    if (!number || node.quoted || *number < 0 || *number > 1'000'000)
-      refuse_value(name, "an integer from 0 to 1000000", node, key.help);
-    owner.*field = *number;
-  }
-
-  void operator()(std::chrono::milliseconds Owner::*field) const {
-    const auto time = config::parse_duration(scalar_text(node, name, key.help));
-    if (!time || time->count() < 0) refuse_value(name, "a time, such as 48h or 30m", node, key.help);
-    owner.*field = *time;
-  }
-
-  void operator()(std::vector<std::string> Owner::*field) const {
-    if (node.kind != YamlNode::Kind::list) refuse_value(name, "a list", node, key.help);
-    for (const auto& item : node.items) (owner.*field).push_back(checked(*item));
-  }
-
-  std::string checked(const YamlNode& one) const {
-    const auto& text = scalar_text(one, name, key.help);
-    const auto choices = base::split(key.choices, ' ');
-    if (!choices.empty() && std::ranges::count(choices, text) == 0)
-      throw InputError(format("{} must be one of {}, not {}", name, base::join(choices, ", "), describe(one)),
-                       one.place.text(), base::did_you_mean(text, choices, key.help));
-    const auto wanted = expected_text(text, key.text);
-    if (!wanted.empty()) refuse_value(name, wanted, one, key.help);
-    return text;
-  }
-};
 
 void require_map(const YamlNode& node, const std::string& what) {
   if (node.kind == YamlNode::Kind::map) return;
-  throw InputError(format("{} must be a map of keys, not {}", what, describe(node)), node.place.text(),
+  throw InputError(format("{} must be a map of keys (got {})", what, describe(node)), node.place.text(),
                    std::string("write key: value; ") + kEveryKey);
 }
 
-void refuse_duplicates(const YamlNode& map) {
-  for (auto entry = map.entries.begin(); entry != map.entries.end(); ++entry) {
-    const auto& name = *entry->first;
-    const auto other = std::find_if(map.entries.begin(), entry,
-                                    [&](const auto& before) { return before.first->text == name.text; });
-    if (other != entry)
-      throw InputError(format("duplicate key {}", base::printable(name.text)), name.place.text(),
-                       format("remove one; the other is at {}", other->first->place.text()));
-  }
+template <class Owner>
+void read_value(const SiteKey<Owner>& row, const std::string& path, const NodePtr& node, Owner& owner) {
+  const auto field = row.field(owner);
+  const double most = std::holds_alternative<int64_t*>(field) ? 1e6 : std::numeric_limits<double>::infinity();
+  config::read_field({path, nullptr, row.help, {.min = 0, .max = most, .choices = row.choices}}, *node,
+                     field);
+  for (const auto& one : node->kind == YamlNode::Kind::list ? node->items : std::vector{node})
+    if (const auto wanted = expected_text(one->text, row.text); !wanted.empty())
+      refuse_value(path, wanted, *one, row.help);
 }
 
 // `before` precedes a key's name in errors. `besides` is a key that the caller reads.
 template <class Owner>
 void read_keys(const YamlNode& map, const std::vector<SiteKey<Owner>>& keys, const std::string& before,
                Owner& owner, const std::string& besides = "") {
-  refuse_duplicates(map);
-  for (const auto& entry : map.entries) {
-    const auto &name = entry.first, &value = entry.second;
+  for (const auto& [name, node] : map.entries) {
     const bool is_text = name->kind == YamlNode::Kind::scalar;
     if (is_text && !besides.empty() && name->text == besides) continue;
-    const auto key = std::ranges::find_if(keys, [&](const auto& row) { return name->text == row.name; });
-    if (is_text && key != keys.end()) {
-      std::visit(Value<Owner>{*key, before + key->name, *value, owner}, key->field);
-      continue;
-    }
     std::vector<std::string> names = {besides};
-    for (const auto& row : keys) names.emplace_back(row.name);
+    for (const auto& row : keys) {
+      names.emplace_back(row.name);
+      if (is_text && name->text == row.name) read_value(row, before + row.name, node, owner);
+    }
+    if (is_text && std::ranges::count(names, name->text) > 0) continue;
     throw InputError(format("unknown key {}", describe(*name)), name->place.text(),
                      base::did_you_mean(base::nearest(name->text, names).value_or("")) + kEveryKey);
   }
@@ -330,8 +286,8 @@ Queue find_queue(const Site& site, const std::string& name) {
   }
   if (wanted.empty() || names.empty()) return {.name = wanted, .directives = {}};
   throw InputError(format("the site {} has no queue {}", site.name, base::printable(wanted)), site.path,
-                   base::did_you_mean(base::nearest(wanted, names).value_or("")) +
-                       "its queues: " + base::join(names, ", "));
+                   base::did_you_mean(base::nearest(wanted, names).value_or("")) + "choose one of " +
+                       base::join(names, ", "));
 }
 
 Site parse_site(const std::string& text, const std::string& file) {
@@ -345,7 +301,6 @@ Site parse_site(const std::string& text, const std::string& file) {
   for (const auto& [name, queues] : root->entries) {
     if (name->text != "queues") continue;
     require_map(*queues, "queues");
-    refuse_duplicates(*queues);
     for (const auto& [queue, node] : queues->entries) site.queues.push_back(read_queue(*queue, *node));
   }
   if (site.queue_flag.empty()) site.queue_flag = site.slurm() ? "--partition" : "-q";

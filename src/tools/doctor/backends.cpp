@@ -130,7 +130,7 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
   if (session.job().world == 1)
     findings.push_back(ok("one rank has nothing to exchange"));
   else if (!problem.empty())
-    findings.push_back(failure("not tried: " + problem, "look at the checks interfaces and reach"));
+    findings.push_back(failure("not tried: " + problem, "see the checks \"interfaces\" and \"reach\" above"));
   return findings.empty();
 }
 
@@ -225,7 +225,7 @@ void measure_shared(Session& session, Findings& findings) {
   if (test.opened() == "shared") return test.measure(findings);
   findings.push_back(session.job().nodes == 1
                          ? warning("the ranks cannot share memory, so training on CPUs uses gloo",
-                                   "look at the check shm: make /dev/shm larger, and share it")
+                                   "see the check \"shm\" above: make /dev/shm larger, and share it")
                          : ok("training on CPUs uses gloo here"));
 }
 

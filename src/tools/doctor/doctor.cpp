@@ -43,7 +43,7 @@ constexpr milliseconds kAfterRankZero{2'000};  // it prints first, and its launc
 constexpr unsigned kLastPrint = 2, kLastPrintOnSignal = 1;  // seconds; mpirun kills a second after SIGTERM
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
 constexpr const char* kMpiInit = "MPI_Init";
-constexpr const char* kMeeting = "meeting";
+constexpr const char* kRendezvous = "rendezvous";
 
 // A shorter timeout of the user's counts. A longer one would exceed the doctor's time.
 milliseconds round_timeout(const launch::Environment& environment) {
@@ -291,11 +291,11 @@ class Doctor {
   // Ranks that met with different settings can still exchange their facts.
   bool meet() {
     if (!may_meet_) return false;
-    watchdog_.begin(kMeeting, 2 * timeout_ + kSlack);
+    watchdog_.begin(kRendezvous, 2 * timeout_ + kSlack);
     try {
       comm::join_ranks(*runtime_, timeout_);
     } catch (const std::exception& error) {
-      add_early(kMeeting, failure_of(error));
+      add_early(kRendezvous, failure_of(error));
       if (!dynamic_cast<const InputError*>(&error) || !runtime_->has_met()) return false;
     }
     set_job(runtime_->job());
@@ -308,7 +308,7 @@ class Doctor {
                         return {};
                       });
     } catch (const RoundFailed& failed) {
-      if (early_.empty()) add_early(kMeeting, failed.findings.front());
+      if (early_.empty()) add_early(kRendezvous, failed.findings.front());
       return false;
     }
     if (reports()) output_.set_cluster(session_->cluster, 0);
@@ -398,7 +398,7 @@ class Doctor {
             ? failure(format("{} arrived during {}", launch::signal_name(signal), stage),
                       "find the sender: the scheduler, mpirun after another rank died, or a user")
             : failure(format("{} did not end within {} s", stage, limit.count() / 1000.0), remedy_of(stage));
-    end.check = !has_facts_ ? "facts" : stage == kMpiInit ? kMeeting : stage;
+    end.check = !has_facts_ ? "collection" : stage == kMpiInit ? kRendezvous : stage;
     output_.add({end});
     output_.finish();
   }

@@ -304,8 +304,8 @@ Findings data_findings(const std::string& path, const Views& views) {
     if (!view.digest.empty() && !first.digest.empty() && view.digest != first.digest)
       others.push_back(view.host);
   if (!others.empty())
-    return {failure(format("{} has other files on {} than on {} (names or sizes differ)", what,
-                           some_of(others, kNamedHosts), first.host),
+    return {failure(format("{} has different files on {} and {} (names or sizes differ)", what, first.host,
+                           some_of(others, kNamedHosts)),
                     "copy the data to every node again, or put it on a shared file system")};
   return {
       ok(format("{} ({}): read on {}{}, {} entries checked", what, room_of(first),
@@ -323,9 +323,8 @@ Findings runs_findings(const std::string& path, const Views& views) {
           format("{}: {} has {}, and {} only {}", what, first.host, first.there, view.host, view.there),
           "mount it there, or set run.dir to a folder that all nodes see"));
     else if (view.free >= 0 && view.free < kLittleRoom && view.problem.empty())
-      findings.push_back(
-          warning(format("{}: {} are free there on {}", what, bytes_text(view.free), view.host),
-                  "free disk space, or set run.dir to a larger file system"));
+      findings.push_back(warning(format("{}: only {} are free on {}", what, bytes_text(view.free), view.host),
+                                 "free disk space, or set run.dir to a larger file system"));
   }
   if (findings.empty())
     findings.push_back(

@@ -203,7 +203,7 @@ std::vector<Check> checks() {
        launcher_text},
       {"ranks",
        {{kWarning, uneven_machines,
-         "request equally many ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest"}},
+         "request the same ranks per node (--ntasks-per-node, mpiprocs): steps wait for the fullest node"}},
        ranks_text,
        rank_table},
       {"versions",
@@ -212,7 +212,7 @@ std::vector<Check> checks() {
         {kWarning, different_systems,
          "request nodes of one kind; if a run fails only on some nodes, check this first"}},
        versions_text},
-      {"facts",
+      {"collection",
        {{kWarning,
          [](const RankFacts& facts, const Cluster&) {
            Problems problems;

@@ -120,9 +120,10 @@ Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch
     return warning(format("the end time of {} job {} is unknown", job.scheduler, job.job_id),
                    "add squeue and scontrol, or qstat, to PATH; for other schedulers set train.max_seconds");
   const long left = std::chrono::duration_cast<std::chrono::seconds>(*end - now).count();
-  const std::string says = format("the job ends {} ({}); {}",
-                                  left < 0 ? "in the past" : "in " + seconds_text(static_cast<double>(left)),
-                                  utc(*end), signals_of(job.scheduler));
+  const std::string says =
+      format("the job{} ({}); {}",
+             left < 0 ? "'s time limit has passed" : " ends in " + seconds_text(static_cast<double>(left)),
+             utc(*end), signals_of(job.scheduler));
   if (left >= kShortJob) return ok(says);
   return warning(says, left < 0 ? "check this node's clock: date -u"
                                 : "request more time (--time, -l walltime=); with checkpoint.before_deadline "

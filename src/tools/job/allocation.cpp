@@ -8,8 +8,9 @@
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::job {
@@ -34,13 +35,12 @@ void add_warnings(const Allocation& given, Layout& layout) {
   const auto used = layout.ranks * layout.cores_per_rank;
   if (layout.ranks_per_node > layout.cores_per_node)
     layout.warnings.push_back(
-        format("{} ranks share {} core(s) of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
-               layout.ranks_per_node, layout.cores_per_node));
+        format("{} ranks share {} of a node; request more (--cpus-per-task, --cpus-per-gpu, ncpus)",
+               layout.ranks_per_node, base::counted(layout.cores_per_node, "core")));
   else if (2 * used <= all)
-    layout.warnings.push_back(
-        format("{} ranks of {} core(s) use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and "
-               "LOCKSTEP_CPUS_PER_RANK",
-               layout.ranks, layout.cores_per_rank, used, all));
+    layout.warnings.push_back(format(
+        "{} of {} use {} of the job's {} cores; see LOCKSTEP_RANKS_PER_NODE and LOCKSTEP_CPUS_PER_RANK",
+        base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
 }
 
 // "0,1" as in CUDA_VISIBLE_DEVICES
@@ -190,6 +190,7 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
   given.threads_per_core = threads;
   const auto chunks = chunks_by_host(record);
   const auto visible = gpus_in(value(environment, "CUDA_VISIBLE_DEVICES"));
+  const bool has_gpus = std::ranges::any_of(chunks, [](const auto& chunk) { return chunk.second.gpus > 0; });
   for (const auto& line : node_file) {
     if (base::trimmed(line).empty()) continue;
     const auto name = base::trimmed(line);
@@ -202,7 +203,8 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
     Node node{name, chunk == chunks.end() ? 0 : chunk->second.cpus, 1,
               chunk == chunks.end() ? 0 : chunk->second.gpus};
     if (node.cpus == 0) node.cpus = config::parse_int(value(environment, "NCPUS")).value_or(1);
-    if (visible > 0) node.gpus = visible;
+    // the script runs on the first node, whose variable may not hold for the others
+    if (visible > 0 && (given.nodes.empty() || !has_gpus)) node.gpus = visible;
     given.nodes.push_back(node);
   }
   if (given.nodes.empty())

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -31,8 +30,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
-#include "tools/job/own_job.h"
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 #include "trainer/run_folder/folder.h"
@@ -43,6 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
 
 std::vector<std::string> words_in(const std::string& text) {
   std::istringstream stream(text);
@@ -56,47 +55,41 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// Whether the host's kernel answers at the port in time; a refusal is an answer.
-bool answers(const std::string& host, int port, std::chrono::milliseconds limit) {
+enum class Contact : char { silent, refused, accepted };
+
+// What the host's kernel answers at the port in time.
+Contact contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return true;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return Contact::accepted;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return true;
+  if (!socket) return Contact::accepted;
   int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd ready{socket.number(), POLLOUT, 0};
-    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return false;
+    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return Contact::silent;
     socklen_t size = sizeof error;
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
-  return error == 0 || error == ECONNREFUSED;
-}
-
-std::unique_ptr<OwnJob> own_job(Environment& environment, RunCommand run) {
-  if (!value(environment, "SLURM_JOB_ID").empty()) return make_slurm_job(environment, std::move(run));
-  if (!value(environment, "PBS_JOBID").empty() && !value(environment, "PBS_NODEFILE").empty())
-    return make_pbs_job(environment, std::move(run));
-  throw InputError("this process is not in a job: neither SLURM_JOB_ID nor PBS_NODEFILE is set",
-                   "lockstep job", "submit a job script with sbatch or qsub");
+  return error == 0 ? Contact::accepted : error == ECONNREFUSED ? Contact::refused : Contact::silent;
 }
 
 class Job {
  public:
   Job(Signals& signals, std::string program)
-      : signals_{signals},
+      : signals_(signals),
         program_(std::move(program)),
         run_command_(cluster::real_commands(30s)),
-        job_(own_job(environment_, run_command_)) {}
+        job_(make_job(environment_, run_command_)) {}
 
   int run(const std::string& command, const std::vector<std::string>& words) {
     if (command == "train") return recorded([&] { return train(words); });
     if (command == "eval") return eval(words);
     if (command == "bench") return bench(words);
     if (command == "run") return own_program(words);
-    throw InputError(format("there is no 'lockstep job {}'", base::printable(command)), "lockstep job",
+    throw InputError(format("unknown action '{}'", base::printable(command)), "lockstep job",
                      "use train, eval, bench, check or run");
   }
 
@@ -105,8 +98,8 @@ class Job {
   void record(const std::string& event, std::string words = "") const {
     auto path = value(environment_, "LOCKSTEP_RECORD");
     if (path.empty()) return;
-    if (!value(environment_, "LOCKSTEP_RECORD_TASKS").empty())
-      path += "." + value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX", "0"));
+    const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
+    if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
     std::ofstream(path, std::ios::app)
         << event << ' ' << job_->id() << (words.empty() ? "" : " ") << words << '\n';
@@ -132,8 +125,10 @@ class Job {
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
-    say(format("job {}, {} ranks on {} node(s), {} core(s) per rank, restart {}", job_->id(), layout_.ranks,
-               layout_.nodes, layout_.cores_per_rank, restarts()));
+    say(format("{} job {}: {} on {}, {} per rank{}", job_->is_slurm() ? "Slurm" : "PBS", job_->id(),
+               base::counted(layout_.ranks, "rank"), base::counted(layout_.nodes, "node"),
+               base::counted(layout_.cores_per_rank, "core"),
+               restarts() > 0 ? format(", restart {}", restarts()) : ""));
     say(format("home {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
     say("start: " + base::join(launcher_.words, " "));
     const auto times = job_->times();
@@ -172,15 +167,18 @@ class Job {
     max_restarts_ = count(environment_, "LOCKSTEP_MAX_RESTARTS", 10);
     max_relaunches_ = count(environment_, "LOCKSTEP_MAX_RELAUNCHES", 3);
     node_timeout_ = std::chrono::seconds(count(environment_, "LOCKSTEP_NODE_TIMEOUT", 3, 1));
-    is_chain_ = !value(environment_, "LOCKSTEP_CHAIN").empty();
-    const auto kept = value(environment_, is_chain_ ? "LOCKSTEP_CHAIN" : "LOCKSTEP_RUN_FILE");
+    is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
+    const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
     prepare(true);
     read_as_world();
     saved_before_ = base::number_in(value(environment_, "LOCKSTEP_SAVED_STEP"));
-    if (const auto status = find_run_to_continue()) return *status;
+    if (const auto status = find_run_to_continue()) {
+      forget_run_file();
+      return *status;
+    }
     auto status = train_once();
     while (relaunch(status)) status = train_once();
     for (int i = 0; i <= relaunches_; ++i) fs::remove(errors_file(i), none_);
@@ -258,19 +256,19 @@ class Job {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK", "1") == "1") return std::nullopt;
-      say("the chain has ended: an earlier link was cancelled or did not start a run");
+      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
+        return std::nullopt;
+      say("the chain has ended: an earlier job was canceled or did not start a run");
       return kFailed;
     }
     const auto status = status_of_run(folder);
-    if (status == kDone) say("the run is done: nothing left to do");
     if (status == run_folder::kStoppedOnRequest)
-      say("the run was stopped on request: it stays stopped; submit again to continue");
-    if (status == kDone) return kDone;
+      say("the run was stopped on request and is not restarted; submit again to continue");
+    if (status == kDone) return say("the run has already finished"), kDone;
     if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
     if (job_->restarts() == 0 && status != kStoppedEarly) {
-      say(status == run_folder::kRunning ? "the run is still running: this link does not take it over"
-                                         : "the run failed: this link does not retry it");
+      say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
+                                         : "the run failed: this chain job does not retry it");
       return kFailed;
     }
     run_ = folder;
@@ -286,7 +284,7 @@ class Job {
     report_memory();
     if (status == run_folder::kRunning)
       say("the launcher has exited, but its run is marked as running: check for processes on the nodes");
-    if (status == run_folder::kStoppedOnRequest) say("stopped on request: it stays stopped");
+    if (status == run_folder::kStoppedOnRequest) say("the run was stopped on request and is not restarted");
     if (status == kStoppedEarly) return continue_run();
     forget_run_file();
     if (status != kDone && status != kBadInput) say_how_to_continue();
@@ -338,40 +336,40 @@ class Job {
 
   void say_how_to_continue() const {
     const auto line = is_chain_ ? "" : job_->submit_line(words_);
-    say("to continue, submit again: " + (line.empty() ? "the same config and options" : line));
+    say("to continue, submit " + (line.empty() ? "the same config and options again" : "again: " + line));
   }
 
   void note_signals() {
-    for (const int signal : signals_.signals.take()) note_signal(signal, signals_.stop);
+    for (const int signal : signals_.take()) signals_.note(signal);
   }
 
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
-    if (!keeps_run_file_ && !job_->may_restart(signals_.stop)) fs::remove(run_file_, none_);
+    if (keeps_run_file_) return;
+    const auto fate = job_->is_slurm() ? Fate::ended : job_->fate(signals_.stop);
+    if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
 
-  // Also if the scheduler does not tell.
-  bool is_cancelled() {
+  // The exit status if nobody has to continue the run: the scheduler restarts the job, or it is cancelled, or
+  // the scheduler does not tell.
+  std::optional<int> decided() {
     note_signals();
-    const auto answer = job_->was_cancelled(signals_.stop);
-    if (!answer.value_or(true)) return false;
-    say(answer ? "cancelled, with a checkpoint: it stays stopped"
-               : "the scheduler does not tell whether the job was cancelled: it stays stopped");
-    if (is_chain_ && answer) fs::remove(run_file_, none_);
-    return true;
-  }
-
-  int continue_run() {
-    if (job_->restarts_itself()) {
+    const auto fate = job_->fate(signals_.stop);
+    if (fate == Fate::ended) return std::nullopt;
+    if (fate == Fate::restarts) {
       say(format("stopped early; {} restarts this job", job_->is_slurm() ? "Slurm" : "PBS"));
       restarts_ = true;
       return kStoppedEarly;
     }
-    if (is_cancelled()) return stay_stopped();
-    if (is_chain_) {
-      say("stopped early; the next link of the chain continues");
-      return kStoppedEarly;
-    }
+    say(fate == Fate::unknown ? "cannot determine whether the job was canceled; the run is not restarted"
+                              : "canceled, with a checkpoint; the run is not restarted");
+    if (is_chain_ && fate != Fate::unknown) fs::remove(run_file_, none_);
+    return stay_stopped();
+  }
+
+  int continue_run() {
+    if (const auto status = decided()) return *status;
+    if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
       say(is_stuck ? "stopped early without a step since the last restart: request more time"
@@ -380,19 +378,16 @@ class Job {
       return stay_stopped();
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
-    Environment settings;
-    for (const auto& [name, setting] : environment_) {
-      const bool is_own = name.starts_with("LOCKSTEP_") || name == "CONFIG" || name == "SET";
-      if (is_own && !setting.empty() && name != "LOCKSTEP_SCRIPT") settings[name] = setting;
-    }
-    settings["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));
-    bool was_cancelled = false;  // while the scheduler was busy or down
-    const auto next = job_->continue_run(settings, [&] { return was_cancelled = is_cancelled(); });
-    if (!next) {
-      if (!was_cancelled)
-        say("no job continues the run; if jobs cannot submit jobs here, use lockstep submit --chain");
-      return stay_stopped();
-    }
+    environment_["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));  // for a new job
+    std::optional<int> status;  // decided while the scheduler was busy or down
+    const auto next = job_->continue_run([&] {
+      if (!status) status = decided();
+      return status.has_value();
+    });
+    if (status) return *status;
+    if (!next)
+      return say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain"),
+             stay_stopped();
     if (*next == kPerhaps) return kStoppedEarly;
     if (next->empty()) {
       restarts_ = true;
@@ -414,22 +409,17 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  std::vector<std::string> other_nodes() const {
-    const auto here = short_name(launch::read_host_facts({}).host);
-    std::vector<std::string> names;
-    for (const auto& node : allocation_.nodes) {
-      const bool is_here =
-          node.name == value(environment_, "SLURMD_NODENAME") || short_name(node.name) == here;
-      if (!node.name.empty() && !is_here) names.push_back(node.name);
-    }
-    return names;
+  bool is_here(const Node& node) const {
+    return node.name == value(environment_, "SLURMD_NODENAME") ||
+           short_name(node.name) == short_name(launch::read_host_facts({}).host);
   }
 
   // One after the other if there is no thread.
-  static std::vector<char> ask_all(size_t count, size_t at_once, const std::function<char(size_t)>& ask) {
-    std::vector<char> answers;
+  template <class Ask>
+  static auto ask_all(size_t count, size_t at_once, const Ask& ask) {
+    std::vector<decltype(ask(0))> answers;
     while (answers.size() < count) {
-      std::vector<std::future<char>> batch;
+      std::vector<std::future<decltype(ask(0))>> batch;
       for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
         batch.push_back(std::async(ask, i));
       for (auto& answer : batch) answers.push_back(answer.get());
@@ -437,27 +427,46 @@ class Job {
     return answers;
   }
 
+  // The groups of nodes on which the scheduler cannot start a process although it can on this node. Without
+  // an answer in time a node is lost, unless its daemon accepts connections: then the scheduler may be slow.
+  std::vector<Words> unreached(std::vector<Words> groups, bool accept) const {
+    if (groups.empty()) return groups;
+    const auto here =
+        std::ranges::find_if(allocation_.nodes, [&](const Node& node) { return is_here(node); });
+    groups.push_back({(here == allocation_.nodes.end() ? allocation_.nodes.begin() : here)->name});
+    const auto reached = ask_all(groups.size(), 16, [&](size_t i) { return job_->reaches(groups[i]); });
+    std::vector<Words> left;
+    for (size_t i = 0; i + 1 < groups.size() && reached.back() == true; ++i)
+      if (!reached[i].value_or(accept)) left.push_back(groups[i]);
+    const bool is_all = accept && left.size() > 1 && left.size() + 1 == groups.size();
+    return is_all ? std::vector<Words>() : left;
+  }
+
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. A scheduler that does not tell is asked no more.
-  std::vector<std::string> find_lost_nodes() {
-    const auto names = other_nodes();
+  // answers, a firewall may be the reason. One step of Slurm tries all nodes that accept connections, if they
+  // are in doubt.
+  Words find_lost_nodes(bool doubts_all) const {
+    Words names, lost;
+    for (const auto& node : allocation_.nodes)
+      if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
     const int port = names.empty() ? 0 : job_->daemon_port();
-    const auto answered = ask_all(names.size(), names.size(), [&](size_t i) {
-      return port == 0 || answers(names[i], port, node_timeout_);
+    const auto contacts = ask_all(names.size(), 64, [&](size_t i) {
+      return port == 0 ? Contact::accepted : contact(names[i], port, node_timeout_);
     });
-    const bool none_answered = std::ranges::count(answered, true) == 0;
-    std::atomic<bool> is_silent = false;
-    // 16 at once: each may take 30 s, and is work for the scheduler
-    const auto alive = ask_all(names.size(), 16, [&](size_t i) -> char {
-      const bool may_live = answered[i] || none_answered;
-      if (is_silent || !may_live) return may_live;
-      const auto reached = job_->reaches(names[i]);
-      if (!reached) is_silent = true;
-      return reached.value_or(may_live);
-    });
-    std::vector<std::string> lost;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!alive[i]) lost.push_back(names[i]);
+    const bool none_answers = std::ranges::count(contacts, Contact::silent) == std::ssize(contacts);
+    std::vector<Words> doubtful, sound;
+    Words all;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (contacts[i] == Contact::accepted) all.push_back(names[i]);
+      if (contacts[i] == Contact::silent && !none_answers)
+        lost.push_back(names[i]);
+      else
+        (contacts[i] == Contact::accepted ? sound : doubtful).push_back({names[i]});
+    }
+    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && unreached({all}, true).empty()))
+      sound.clear();
+    for (const auto& groups : {unreached(doubtful, false), unreached(sound, true)})
+      for (const auto& node : groups) lost.push_back(node[0]);
     return lost;
   }
 
@@ -471,7 +480,13 @@ class Job {
             ": with train.as_world the job would have restarted the ranks (docs/how-to/elastic.md)");
       return false;
     }
-    const auto lost = find_lost_nodes();
+    if (!only_ranks_were_lost(errors(), true)) return false;
+    if (relaunches_ >= max_relaunches_) {
+      say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
+                 relaunches_ == 1 ? "" : "es"));
+      return false;
+    }
+    const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
     // srun has the highest status of its ranks, and ends the others with SIGTERM
     const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
     const bool nothing_known = !has_trained_ && !was_killed && lost.empty() && errors().empty();
@@ -484,8 +499,8 @@ class Job {
 
   std::string what_is_lost(const std::vector<std::string>& lost) const {
     if (lost.empty()) return lost_ranks();
-    return lost.size() == 1 ? format("node {} does not answer", lost[0])
-                            : format("nodes {} do not answer", base::join(lost, ", "));
+    return lost.size() == 1 ? format("node {} does not respond", lost[0])
+                            : format("nodes {} do not respond", base::join(lost, ", "));
   }
 
   std::string lost_ranks() const {
@@ -520,17 +535,10 @@ class Job {
     const auto step = last_step();
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
-    if (relaunches_ >= max_relaunches_) {
-      say(format("{}, after {} relaunches (LOCKSTEP_MAX_RELAUNCHES={})", what_is_lost(lost), relaunches_,
-                 max_relaunches_));
-      return true;
-    }
-    if (lost_at_ && lost_at_ == before) {
-      say(format("{} twice after step {} without losing a node: another start would probably fail, too",
-                 what_is_lost(lost), step));
-      return true;
-    }
-    return false;
+    if (!lost_at_ || lost_at_ != before) return false;
+    say(format("{} twice after step {} although all nodes respond, so the job does not restart the ranks",
+               lost_ranks(), step));
+    return true;
   }
 
   void leave_out(const std::vector<std::string>& lost) {
@@ -555,8 +563,8 @@ class Job {
     auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(run.empty() ? "the run folder is missing" : "not a run folder (it has no config.yaml)",
-                       run, "pass a run folder");
+      throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
+                       "pass a run folder");
     prepare(false);
     std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
     all.insert(all.end(), words.begin(), words.end());
@@ -577,14 +585,14 @@ class Job {
     if (::access(name.c_str(), X_OK) != 0 || fs::is_directory(name, none_))
       throw InputError(fs::exists(name, none_) ? "not an executable program" : "no such program",
                        (value(environment_, "OWN_PROGRAM") == name ? "OWN_PROGRAM=" : "") + name,
-                       "pass a program, relative to the folder of submission");
+                       "pass the path of a program, relative to the submission directory");
     words[0] = fs::absolute(name).string();
     prepare(false);
     say("your program: " + words[0]);
     return run_once(words);
   }
 
-  JobSignals signals_;
+  Signals& signals_;
   std::string program_;
   Environment environment_ = launch::current_environment();
   RunCommand run_command_;
@@ -650,14 +658,14 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts what a launcher leaves
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     output::print(
-        "usage: lockstep job train|eval|bench|check|run [arguments]\n\n"
-        "Runs in a job script: starts the ranks, forwards signals, and restarts a run that lost ranks or "
-        "stopped early.\n\n"
-        "  train [CONFIG.yaml] [arguments of lockstep train]\n"
-        "  eval RUN_FOLDER [arguments of lockstep eval]\n"
-        "  bench [NAME] [arguments of lockstep bench]\n"
-        "  check [EXERCISE]             an exercise of the course, on this node\n"
-        "  run PROGRAM [arguments]      a program of your own on every rank\n");
+        "lockstep job: runs in a job script: starts ranks, forwards signals, restarts\n\n"
+        "usage: lockstep job ACTION [arguments]\n\n"
+        "actions:\n"
+        "  train [CONFIG.yaml]  lockstep train, restarted if it lost ranks or stopped early\n"
+        "  eval [RUN_FOLDER]    lockstep eval\n"
+        "  bench [NAME]         lockstep bench\n"
+        "  check [EXERCISE]     lockstep check, on this node\n"
+        "  run PROGRAM          your own program on every rank\n");
     return kDone;
   }
   if (words[0] == "check") {  // it starts its own ranks, on this node

@@ -4,7 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "tools/job/own_job.h"
+#include "tools/job/job.h"
 
 namespace lockstep::job {
 namespace {
@@ -13,20 +13,16 @@ using Words = std::vector<std::string>;
 
 enum class Family { open_mpi, open_mpi_5, pals, hydra };  // MPICH and Intel MPI have hydra
 
-bool contains_any(const std::string& text, const Words& parts) {
-  return std::ranges::any_of(parts, [&](const auto& part) { return text.find(part) != std::string::npos; });
-}
-
 Family family_of(const std::string& command, const RunCommand& run) {
   const auto answer = run({command, "--version"});
   const auto lines = base::split(answer.output + "\n" + answer.errors, '\n');
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(lines.size(), 4); ++i) text += lines[i] + "\n";
-  if (contains_any(text, {"PRRTE", "prte"})) return Family::open_mpi_5;
+  if (contains(text, "PRRTE") || contains(text, "prte")) return Family::open_mpi_5;
   if (const auto at = text.find("Open MPI) "); at != std::string::npos)
     return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
-  if (contains_any(text, {"Open MPI", "OpenRTE"})) return Family::open_mpi;
-  return contains_any(text, {"PALS"}) ? Family::pals : Family::hydra;
+  if (contains(text, "Open MPI") || contains(text, "OpenRTE")) return Family::open_mpi;
+  return contains(text, "PALS") ? Family::pals : Family::hydra;
 }
 
 bool is_here(const std::string& command) {
@@ -99,7 +95,8 @@ class Builder {
   }
 
   Words hydra(const std::string& command) {
-    Words words = {command, "-n", format("{}", layout_.ranks), "-ppn", most_ranks_on_a_node()};
+    Words words = {command, "-n", format("{}", layout_.ranks)};
+    if (layout_.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout_.ranks_per_node)});
     if (start_.job.is_slurm()) return words;
     add(words, {"-f", value(environment_, "PBS_NODEFILE")});
     // hydra seldom supports PBS, and would use ssh, which PBS does not control
@@ -118,17 +115,16 @@ class Builder {
   }
 
   Words pals(const std::string& command) {
-    Words words = {command, "-n", format("{}", layout_.ranks), "--ppn", most_ranks_on_a_node()};
+    const auto per_node = layout_.ranks_per_node;
+    Words words = {command, "-n", format("{}", layout_.ranks)};
+    if (per_node > 0) add(words, {"--ppn", format("{}", per_node)});
     add(words, {"--depth", format("{}", layout_.cores_per_rank), "--cpu-bind", "depth"});
-    if (start_.relaunches > 0) add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    if (start_.relaunches > 0 || per_node == 0)
+      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
     return words;
   }
 
  private:
-  std::string most_ranks_on_a_node() const {
-    return format("{}", (layout_.ranks + layout_.nodes - 1) / layout_.nodes);
-  }
-
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
@@ -174,13 +170,15 @@ class Builder {
     return false;
   }
 
-  // PBS starts a task on another node with a fresh environment, so mpirun passes on what ranks need by name.
+  // PBS starts a task on another node with a fresh environment, so mpirun passes on what ranks need by name,
+  // but not the first node's own GPUs.
   void pass_environment(Words& words) const {
-    static const Words kPassed = {"PATH",    "LD_LIBRARY_PATH", "LOCKSTEP_*", "PBS_*", "OMP_*", "KMP_*",
-                                  "MKL_*",   "GLOO_*",          "NCCL_*",     "UCX_*", "FI_*",  "OMPI_MCA_*",
-                                  "TORCH_*", "CUDA_*",          "NCPUS",      "TMPDIR"};
+    static const Words kPassed = {"PATH",  "LD_LIBRARY_PATH", "LOCKSTEP_*", "PBS_*",  "OMP_*",
+                                  "KMP_*", "MKL_*",           "GLOO_*",     "NCCL_*", "UCX_*",
+                                  "FI_*",  "OMPI_MCA_*",      "TORCH_*",    "CUDA_*", "TMPDIR"};
     for (const auto& [name, setting] : environment_) {
-      if (!setting.empty() && base::is_among(name, kPassed)) add(words, {"-x", name});
+      const bool is_of_node = name == "CUDA_VISIBLE_DEVICES";
+      if (!setting.empty() && !is_of_node && base::is_among(name, kPassed)) add(words, {"-x", name});
     }
   }
 

@@ -1,5 +1,4 @@
-#include "tools/job/ranks.h"
-
+// One start of the ranks: signals, the launcher, and processes that ran out of memory.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -24,7 +23,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/control_groups.h"
-#include "tools/cluster/watch.h"
+#include "tools/job/job.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
 namespace {
@@ -35,10 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kAfterFolder = 1s;  // from the creation of the run folder to ranks that handle SIGUSR1
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 // 2^62 and above is no limit.
 std::string gigabytes_in(const fs::path& file) {
@@ -123,35 +119,35 @@ int64_t seconds_of_session() {
 }
 
 int status_of_run(const std::string& folder, int otherwise) {
-  const auto report = cluster::report_on(folder);
-  return report ? report->exit_status : otherwise;
+  try {
+    return folder.empty() ? otherwise : run_folder::job_status(folder).exit_status;
+  } catch (const Error&) {
+    return otherwise;
+  }
 }
 
-void note_signal(int signal, StopSignal& stop) {
+void Signals::note(int signal) {
   if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
   if (stop.signal != SIGTERM) stop.signal = signal;
 }
 
-void end_leftovers(const JobSignals& signals) {
+void end_leftovers(const Signals& signals) {
   const auto until = Clock::now() + 5s;
   auto left = descendants(signals.others);
-  if (!left.empty()) say(format("sending SIGKILL to {} processes left by the launcher", left.size()));
+  if (!left.empty()) say(format("sending SIGKILL to processes that the launcher left: {}", left.size()));
   for (; !left.empty() && Clock::now() < until; left = descendants(signals.others)) {
     for (const auto pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kTick);
   }
 }
 
-// Version 1 of Linux before 4.13 only counts how often the limit was reached, also by the page cache. A job
-// without a group of its own shares the node's count of kills.
+// A job without a group of its own shares the node's count of kills.
 MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
   MemoryKills kills;
   bool has_group = false;
   for (const auto& [folder, version_1] : launch::control_groups("memory", root)) {
-    if (!contains(folder.string() + "/", (job_mark + "/").c_str())) continue;
-    auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
-    const bool only_counts = text.empty();
-    if (only_counts) text = base::first_line(folder / "memory.failcnt");
+    if (!contains(folder.string() + "/", job_mark + "/")) continue;
+    const auto text = base::field(folder / (version_1 ? "memory.oom_control" : "memory.events"), "oom_kill ");
     if (text.empty()) continue;
     has_group = true;
     const auto count = base::number_in(text).value_or(0);
@@ -160,11 +156,11 @@ MemoryKills memory_kills(const std::string& job_mark, const std::string& root) {
                format("limit {}, peak {}",
                       gigabytes_in(folder / (version_1 ? "memory.limit_in_bytes" : "memory.max")),
                       gigabytes_in(folder / (version_1 ? "memory.max_usage_in_bytes" : "memory.peak"))),
-               only_counts};
+               false};
   }
   if (!has_group)
     kills = {base::number_in(base::field(root + "/proc/vmstat", "oom_kill ")).value_or(0),
-             "the kernel killed a process on this node, maybe another job's", true};
+             "the kernel killed a process on this node, which may belong to another job", true};
   return kills;
 }
 
@@ -174,17 +170,17 @@ namespace {
 
 class RanksRun {
  public:
-  RanksRun(OwnJob& job, JobSignals& signals, RanksPlan plan)
+  RanksRun(OwnJob& job, Signals& signals, RanksPlan plan)
       : job_(job), signals_(signals), plan_(std::move(plan)) {}
 
   RanksEnd run() {
     const auto kills_before = memory_kills(memory_mark()).count;
-    for (const int signal : signals_.signals.take()) take(signal);
+    for (const int signal : signals_.take()) take(signal);
     start();
     while (!has_ended()) {
       deliver();
       wait(kTick);
-      for (const int signal : signals_.signals.take()) take(signal);
+      for (const int signal : signals_.take()) take(signal);
       check_launcher();
     }
     // a process that the launcher left may keep the pipe open
@@ -193,7 +189,7 @@ class RanksRun {
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
     if (killed <= 0 || (kills.is_guess && !memory_line_.empty())) return {status_, memory_line_};
-    if (kills.is_guess) return {status_, format("perhaps ({})", kills.limits), true};
+    if (kills.is_guess) return {status_, format("possibly ({})", kills.limits), true};
     return {status_,
             format("{} process{} killed on this node ({})", killed, killed == 1 ? "" : "es", kills.limits)};
   }
@@ -219,7 +215,7 @@ class RanksRun {
 
   // For a signal, or what the launcher writes to its standard error.
   void wait(std::chrono::milliseconds limit) {
-    std::array<pollfd, 2> ready{pollfd{signals_.signals.descriptor(), POLLIN, 0},
+    std::array<pollfd, 2> ready{pollfd{signals_.descriptor(), POLLIN, 0},
                                 pollfd{errors_.number(), POLLIN, 0}};
     ::poll(ready.data(), ready.size(), static_cast<int>(limit.count()));
     std::array<char, 65536> part;
@@ -235,11 +231,14 @@ class RanksRun {
   void pass_on(std::string_view bytes) {
     base::write_all(STDERR_FILENO, bytes);
     last_line_ += bytes;
-    for (size_t end; (end = last_line_.find('\n')) != std::string::npos; last_line_.erase(0, end + 1)) {
+    for (size_t end; (end = last_line_.find_first_of("\r\n")) != std::string::npos;
+         last_line_.erase(0, end + 1)) {
       const auto line = last_line_.substr(0, end);
       for (const char* words : {"oom_kill event", "oom-kill event", "exceeded memory limit"})
         if (contains(line, words)) memory_line_ = base::printable(base::trimmed(line), 300);
     }
+    constexpr size_t kMostBytes = 4096;  // of a line that does not end
+    last_line_.erase(0, std::max(last_line_.size(), kMostBytes) - kMostBytes);
   }
 
   bool has_ended() {
@@ -255,12 +254,11 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("SIGUSR1 ignored: this job is too short for its --signal; it gets another when a fifth of its time "
-          "is left");
+      say("ignoring SIGUSR1: the time limit is shorter than --signal; another follows at 80 % of the time");
       return;
     }
-    note_signal(signal, signals_.stop);
-    if (signal == SIGTERM) say("SIGTERM: the job is being cancelled, pre-empted, or out of time");
+    signals_.note(signal);
+    if (signal == SIGTERM) say("SIGTERM: the job was canceled or preempted, or reached its time limit");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
     say(format("got SIG{}, {}", ::sigabbrev_np(signal),
@@ -283,7 +281,7 @@ class RanksRun {
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
     if (signal != SIGTERM && trains) {
-      if (!folder_since_ && !folder_in(plan_.run_file).empty()) folder_since_ = Clock::now();
+      if (!folder_since_ && !folder().empty()) folder_since_ = Clock::now();
       if (!folder_since_ || Clock::now() < *folder_since_ + kAfterFolder) return;
     }
     pending_ = 0;
@@ -297,20 +295,26 @@ class RanksRun {
     return ranks_ = descendants(signals_.others, fs::path(plan_.words[0]).filename().string(), ranks_);
   }
 
+  // The files are on the file system of all users' jobs, so each look counts.
+  const std::string& folder() {
+    if (folder_.empty()) folder_ = folder_in(plan_.run_file);
+    return folder_;
+  }
+
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
-    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < 200ms) return;
+    const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
+    const bool is_urgent = is_stopping || errors_since_ || (!is_srun && !had_ranks_ && folder_.empty());
+    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < (is_urgent ? 200ms : 1s)) return;
     looked_ = Clock::now();
     if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
       errors_since_ = Clock::now();
-    const bool is_stopping = signals_.stop.signal == SIGTERM && !plan_.launcher.is_srun;
-    const auto folder = folder_in(plan_.run_file);
-    const bool is_starting = folder.empty() && !plan_.launcher.is_srun;
+    const bool is_starting = folder().empty() && !is_srun;
     const std::chrono::milliseconds pause = !is_starting ? 5s : had_ranks_ ? 1s : 0s;
     if (!errors_since_ && !is_stopping && Clock::now() - checked_ < pause) return;
     checked_ = Clock::now();
-    const int status = status_of_run(folder, run_folder::kRunning);
-    const bool is_over = status != run_folder::kRunning || (errors_since_ && !plan_.launcher.is_srun);
+    const int status = status_of_run(folder(), run_folder::kRunning);
+    const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun);
     const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
     had_ranks_ = had_ranks_ || has_ranks;
     // ranks that die before they create the run folder may leave neither a status nor an error
@@ -320,7 +324,7 @@ class RanksRun {
       idle_since_ = Clock::now();
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
-    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : plan_.launcher.is_srun ? 2s : 500ms;
+    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
     const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
     was_ended_ = true;
@@ -330,10 +334,10 @@ class RanksRun {
   }
 
   OwnJob& job_;
-  JobSignals& signals_;
+  Signals& signals_;
   RanksPlan plan_;
   std::vector<pid_t> ranks_;  // on this node, as seen last
-  std::string last_line_, memory_line_;
+  std::string last_line_, memory_line_, folder_;
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
@@ -344,7 +348,7 @@ class RanksRun {
 
 }  // namespace
 
-RanksEnd run_ranks(OwnJob& job, JobSignals& signals, RanksPlan plan) {
+RanksEnd run_ranks(OwnJob& job, Signals& signals, RanksPlan plan) {
   return RanksRun(job, signals, std::move(plan)).run();
 }
 

@@ -192,7 +192,7 @@ std::string pass_words(const char* mode, const Json& reached) {
 
 constexpr std::string_view kGradientStart = "grad.";
 constexpr const char* kWriteAgain =
-    "write one with the Python that `lockstep model template --sample` prints";
+    "create one with the script that `lockstep model template --sample` prints";
 constexpr const char* kToleranceWords =
     "tolerance: 1e-4 of a tensor's largest value + 1e-6; half precision: 1e-2 and 1e-3";
 constexpr const char* kLostBackward =

@@ -2,13 +2,9 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -53,10 +49,8 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   const bool chain = plan.links > 1;
   std::vector<std::pair<std::string, std::string>> all = {
       {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
-      {"LOCKSTEP_RECORD_TASKS", plan.request.sweep.empty() ? "" : "yes"},
-      {"LOCKSTEP_CHAIN", chain ? plan.stem.string() + ".chain" : ""},
-      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
-      {"LOCKSTEP_RUN_FILE", ""}};
+      {"LOCKSTEP_RUN_FILE", chain ? plan.stem.string() + ".chain" : ""},
+      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""}};
   // PBS does not pass the environment of qsub
   for (const char* name : {"LOCKSTEP_SETUP", "LOCKSTEP_START", "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",
                            "LOCKSTEP_THREADS_PER_CORE", "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"}) {
@@ -65,46 +59,26 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   return all;
 }
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-volatile std::sig_atomic_t noted_signal = 0;
-const char* waiting_line = "";
-
-// Closing a terminal may send several SIGHUP.
-void note_signal(int signal) {
-  if (noted_signal != 0 && signal != SIGHUP) {
-    ::signal(signal, SIG_DFL);
-    ::raise(signal);
-  }
-  if (noted_signal != 0) return;
-  const int error = errno;
-  noted_signal = signal;
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, waiting_line, std::strlen(waiting_line));
-  errno = error;
-}
-
-// A first signal waits: the scheduler may have accepted a job whose id is not known yet.
-class SignalsNoted {
+// Signals wait: the scheduler may have accepted a job whose id is not known yet.
+class SignalsHeld {
  public:
-  explicit SignalsNoted(const cluster::Scheduler& scheduler) {
-    noted_signal = 0;
-    waiting_line = scheduler.slurm() ? "waiting for sbatch to answer; press Ctrl-C again to exit at once\n"
-                                     : "waiting for qsub to answer; press Ctrl-C again to exit at once\n";
-    struct sigaction note {};
-    note.sa_handler = note_signal;
-    note.sa_flags = SA_RESTART;
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      ::sigaction(kSignals[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &note, nullptr);
-    }
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
   }
-  bool wants_end() const { return noted_signal == SIGINT || noted_signal == SIGTERM; }
-  ~SignalsNoted() {
-    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(SignalsHeld&&) = delete;
+
+  bool want_end() const {
+    sigset_t waiting;
+    ::sigpending(&waiting);
+    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
   }
-  SignalsNoted(SignalsNoted&&) = delete;
 
  private:
-  std::array<struct sigaction, kSignals.size()> before_{};
+  sigset_t before_{};
 };
 
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
@@ -158,9 +132,14 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
                      plan.site.path, "submit each run separately, with --set");
   if (!sweeps.empty()) plan.request.sweep = cluster::sweep_tasks(sweeps, run.name);
   for (const auto& task : plan.request.sweep) load(job, plan.site, task);
+  if (plan.request.sweep.size() == 1) {  // PBS has no array of one task
+    plan.request.sets.insert(plan.request.sets.end(), plan.request.sweep[0].begin(),
+                             plan.request.sweep[0].end());
+    plan.request.sweep.clear();
+  }
   const auto shared = shared_run_dir(job, plan.site);
   if (shared != run.dir)
-    log::info(format("run.dir depends on the job, so its script and record are in {}/.jobs", shared));
+    log::info(format("run.dir differs per job, so the job script is stored in {}/.jobs", shared));
   plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, now_text(), ::getpid());
   script_of(plan, 1, "");  // refuses what the site cannot provide before anything is written
   return plan;
@@ -195,7 +174,8 @@ std::string how_to_follow(const Submission& submission) {
   for (const auto& job : submission.jobs) cancel.push_back(cluster::cancel_command(scheduler, job.id));
   const auto all = submission.sweep ? cluster::array_of(first) : first;
   return format(
-      "log: {}; state: {}; results: lockstep runs\nstop: lockstep stop RUN_FOLDER (with a checkpoint), or {}",
+      "log file: {}\nto see its state, run: {}\nto compare results, run: lockstep runs\n"
+      "to stop with a checkpoint, run: lockstep stop RUN_FOLDER\nto cancel, run: {}",
       cluster::log_of(scheduler, submission.name, first), cluster::show_command(scheduler, all),
       submission.sweep ? cluster::cancel_command(scheduler, all) : base::join(cancel, "; "));
 }
@@ -207,18 +187,16 @@ Submission submit_all(const Plan& plan) {
     throw InputError("the folder for the job's files cannot be created: " + failed.message(),
                      plan.stem.parent_path().string(), "choose another run.dir");
   Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
-  std::optional<SignalsNoted> signals(submission.scheduler);
-  for (int64_t link = 1; link <= plan.links && !signals->wants_end(); ++link) try {
+  const SignalsHeld signals;
+  for (int64_t link = 1; link <= plan.links && !signals.want_end(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
-        log::warning(format("link {} of {} was not submitted, but the earlier ones were:\n{}", link,
+        log::warning(format("job {} of {} was not submitted, but the earlier ones were:\n{}", link,
                             plan.links, how_to_follow(submission)));
       throw;
     }
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
-  signals.reset();
-  if (noted_signal != 0) ::raise(noted_signal);
   return submission;
 }
 

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process/terminal.h"
-#include "tools/cluster/watch.h"
 #include "tools/report/run_list.h"
 #include "tools/submit/submission.h"
 #include "trainer/run_folder/console.h"
@@ -22,31 +22,145 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using cluster::JobWatch;
+using cluster::JobState;
 using Clock = std::chrono::steady_clock;
 using Watches = std::vector<JobWatch>;
 
+// the word up to the next blank; the text keeps the rest
+std::string next_word(std::string& text) {
+  const auto blank = text.find(' ');
+  const auto word = text.substr(0, blank);
+  text = blank == std::string::npos ? "" : text.substr(blank + 1);
+  return word;
+}
+
+void add_line(JobRecord& record, std::string line) {
+  const auto event = next_word(line), job = next_word(line);
+  if (record.job.empty()) record.job = job;
+  if (job != record.job) return;  // a job that was replaced, and is started again
+  if (event == "begin") {
+    record.restarts += record.started ? 1 : 0;
+    record.started = true;
+    record.status.reset();
+  } else if (event == "file") {
+    record.run_file = line;
+  } else if (event == "next") {
+    record.job = line;
+    record.replaced = true;
+  } else if (event == "end") {
+    if (const auto status = base::number_in(next_word(line))) record.status = static_cast<int>(*status);
+    if (!line.empty()) record.folder = line;
+  }
+}
+
+// Empty where the file does not exist yet.
+std::string text_of(const fs::path& path) {
+  constexpr size_t kMostBytes = 4 << 20;
+  try {
+    return base::read_small_file(path.string(), kMostBytes, "the job's record");
+  } catch (const InputError&) {
+    return "";
+  }
+}
+
+// A relative path starts at the folder of submission, which is the working directory.
+fs::path folder_of(const JobRecord& record) {
+  if (!record.folder.empty()) return record.folder;
+  const auto text = record.run_file.empty() ? "" : text_of(record.run_file);
+  return text.substr(0, text.find('\n'));
+}
+
+std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
+  if (folder.empty()) return std::nullopt;
+  try {
+    return run_folder::job_status(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+JobRecord parse_record(const std::string& text) {
+  JobRecord record;  // a line that is still being written does not count
+  for (size_t from = 0, end = 0; (end = text.find('\n', from)) != std::string::npos; from = end + 1)
+    add_line(record, text.substr(from, end - from));
+  return record;
+}
+
+void JobWatch::set_state(const JobState& state) {
+  const bool is_gone = state.kind == JobState::gone || state.kind == JobState::unknown;
+  if (!is_gone || !state_ || state_->kind != state.kind) since_ = Clock::now();
+  state_ = state;
+}
+
+JobWatch::Phase JobWatch::update() {
+  if (phase_ == over) return phase_;
+  const auto text = text_of(file_);
+  const bool is_new = text != text_;
+  if (is_new) {  // the job may start again whatever its script ended with, so only later answers count
+    text_ = text;
+    record_ = parse_record(text);
+    state_.reset();
+    since_ = Clock::now();
+  }
+  if (const auto folder = folder_of(record_); !folder.empty()) folder_ = folder;
+  if (is_new && record_.status) report_ = report_on(folder_);  // before a chain's next job changes it
+  if (is_over()) {
+    end();
+  } else {
+    const bool waits = state_ && state_->kind == JobState::queued;
+    phase_ = waits || !record_.started ? queued : running;
+  }
+  return phase_;
+}
+
+bool JobWatch::is_over() const {
+  const auto kind = state_ ? state_->kind : JobState::running;
+  const bool is_unknown = kind == JobState::unknown, is_gone = is_unknown || kind == JobState::gone;
+  const auto waited = Clock::now() - since_;
+  if (record_.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
+  if (!is_gone || waited <= (is_unknown ? limits_.unknown : limits_.over)) return false;
+  // a run that is running keeps a job that the scheduler has lost
+  const auto report = is_unknown ? report_on(folder_) : std::nullopt;
+  return !report || report->exit_status != run_folder::kRunning;
+}
+
+void JobWatch::end() {
+  phase_ = over;
+  status_ = record_.status.value_or(kFailed);
+  const auto report = record_.status ? report_ : report_on(folder_);
+  // a script that failed before it continued the run leaves the report of the start before
+  if (!report ||
+      (report->exit_status == kStoppedEarly && record_.status.value_or(kStoppedEarly) != kStoppedEarly))
+    return;
+  status_ = report->exit_status;
+  verdict_ = report->text;
+}
+
+namespace {
+
 constexpr auto kBetweenUpdates = 200ms;
 
-// Queries the scheduler from time to time, and warns while it does not answer.
+// Queries the scheduler after a change of a record, and then less and less often. Warns while it does not
+// answer.
 class SchedulerPoll {
  public:
   explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
   void query(Watches& watches) {
-    constexpr auto kEvery = 5s, kWarnAfter = 60s;
-    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat
-    if (Clock::now() - asked_ < kEvery) return;
-    asked_ = Clock::now();
+    constexpr auto kLongest = 60s, kWarnAfter = 90s;
+    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat; later tasks end later
+    const auto unknown = std::ranges::count_if(watches, &JobWatch::is_unknown);
+    if (unknown > std::exchange(unknown_, unknown)) pause_ = 2500ms + watches.size() * 10ms;
+    if (Clock::now() - asked_ < pause_) return;
     std::vector<std::string> jobs;
-    size_t looked_at = 0;
-    for (; looked_at < watches.size() && jobs.size() < most; ++looked_at) {
-      const auto& watch = watches[(first_ + looked_at) % watches.size()];
-      if (watch.phase() != JobWatch::over) jobs.push_back(watch.job());
-    }
-    first_ += looked_at;
+    for (const auto& watch : watches)
+      if (watch.phase() != JobWatch::over && jobs.size() < most) jobs.push_back(watch.job());
     if (jobs.empty()) return;
     const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
+    asked_ = Clock::now();
+    pause_ = std::min<std::chrono::milliseconds>(2 * pause_, kLongest);
     for (auto& watch : watches)
       if (const auto found = states.find(watch.job()); found != states.end()) watch.set_state(found->second);
     if (!states.empty()) {
@@ -60,7 +174,8 @@ class SchedulerPoll {
  private:
   cluster::Scheduler scheduler_;
   cluster::RunCommand run_ = cluster::real_commands(15s);
-  size_t first_ = 0;
+  std::ptrdiff_t unknown_ = 0;
+  std::chrono::milliseconds pause_{};
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool has_warned_ = false;
 };
@@ -92,7 +207,7 @@ class LogTail {
 
 std::string phase_in_words(const JobWatch& watch) {
   const auto restart = watch.restarts() > 0 ? format(" (restart {})", watch.restarts()) : "";
-  if (watch.phase() == JobWatch::running) return format("job {} runs{}", watch.job(), restart);
+  if (watch.phase() == JobWatch::running) return format("job {} is running{}", watch.job(), restart);
   const auto words = watch.scheduler_words();
   return format("job {} is queued{}{}", watch.job(), restart, words.empty() ? "" : ": " + words);
 }
@@ -104,8 +219,7 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
     return format("{}{}", watch.verdict().substr(0, watch.verdict().find('\n')), folder);
   if (!watch.is_lost())
     return format("exited with status {} without creating a run; see {}", watch.status(), log.string());
-  return format("ended without a record; the scheduler says {}; see {}", watch.scheduler_words(),
-                log.string());
+  return format("ended without a result ({}); see {}", watch.scheduler_words(), log.string());
 }
 
 // The state, log and progress of one job.
@@ -172,7 +286,7 @@ class JobScreen {
 int wait_for_chain(const Submission& submission) {
   int status = kFailed;
   for (size_t i = 0; i < submission.jobs.size(); ++i) {
-    if (submission.jobs.size() > 1) log::info(format("link {} of {}", i + 1, submission.jobs.size()));
+    if (submission.jobs.size() > 1) log::info(format("chain job {} of {}", i + 1, submission.jobs.size()));
     JobScreen screen(submission);
     SchedulerPoll poll(submission);
     Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
@@ -192,7 +306,7 @@ std::string counts(const Watches& watches) {
   const auto count = [&](JobWatch::Phase phase) {
     return std::ranges::count(watches, phase, &JobWatch::phase);
   };
-  return format("{} tasks: {} queued, {} running, {} over", watches.size(), count(JobWatch::queued),
+  return format("{} tasks: {} queued, {} running, {} finished", watches.size(), count(JobWatch::queued),
                 count(JobWatch::running), count(JobWatch::over));
 }
 

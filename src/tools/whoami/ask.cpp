@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/paths.h"
 #include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
@@ -113,7 +114,7 @@ std::string tagged(const std::string& text, int rank) {
 }
 
 constexpr std::string_view kCuda = "cuda:";
-constexpr std::chrono::seconds kMeetWithin{10};  // without MPI
+constexpr std::chrono::milliseconds kMeetWithin{10'000};  // without MPI
 
 // A missing device is no error yet: the table is printed first.
 Process own_process(const launch::Runtime& runtime, const std::string& wanted,
@@ -162,7 +163,7 @@ std::string first_line(const std::exception& error) {
 
 // Over MPI all ranks have come to MPI_Init already.
 std::chrono::milliseconds timeout_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.join_timeout() : kMeetWithin;
+  return runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
 }
 
 // Why the ranks cannot meet; empty where they can. Without MPI they meet over the network, which may be what
@@ -204,7 +205,9 @@ Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
 }  // namespace
 
 std::string as_text(const Report& report) {
-  const std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
+  std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
+  if (!base::find_beside("liblockstep_python.so").empty())
+    text += "\nPython: init_process_group(\"lockstep\")\n";
   return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
 }
 
@@ -259,7 +262,7 @@ void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
     throw InputError(
         text_at(one, "device_error"),
         format("rank {} of {} on host {}", rank_of(one), one.at("world").get<int>(), text_at(one, "host")),
-        "request as many GPUs per node as ranks, or set launch.device to cpu");
+        "use --device cpu, or request as many GPUs per node as ranks");
   if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
   if (!answers.report || answers.report->complete()) return;
   const auto& processes = answers.report->processes;

@@ -15,28 +15,28 @@
 // in cli/commands/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep
 // --help` shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
 // (launch/process/leave.h).
-#define LOCKSTEP_COMMANDS(X)                                                     \
-  X(train, "trains a config on one process or many")                             \
-  X(eval, "computes a checkpoint's metrics; each sample counts once")            \
-  X(predict, "predicts classes and probabilities of new samples")                \
-  X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
-  X(status, "shows the state of a run: running, stopped early, done, failed")    \
-  X(stop, "stops a run for good, with a checkpoint")                             \
-  X(checkpoint, "asks a run to write a checkpoint now and continue")             \
-  X(runs, "compares all runs in a folder: states, metrics, settings")            \
-  X(report, "writes a self-contained HTML page about one run or several")        \
-  X(inspect, "lists the tensors of a checkpoint: shapes, dtypes, digests")       \
-  X(config, "shows every key of a config, its value and its origin")             \
-  X(check, "builds, runs and checks an exercise, or shows your progress")        \
-  X(workshop, "copies the course to a folder, prepares it for a class")          \
-  X(whoami, "shows rank, world size, node and device of every process, and why") \
-  X(render, "writes the job script that trains a config, for a site")            \
-  X(submit, "submits a training job and can wait for it; chains, sweeps")        \
-  X(job, "runs in a job script: starts ranks, forwards signals, restarts")       \
-  X(site, "lists known clusters, and proposes a file for this one")              \
-  X(doctor, "finds problems of a node, a job or its network, with fixes")        \
-  X(model, "checks a model exported from Python, or helps to export one")        \
-  X(bench, "measures and plots the time of steps and all-reduces")               \
+#define LOCKSTEP_COMMANDS(X)                                                        \
+  X(train, "trains the model that a config describes")                              \
+  X(eval, "computes a checkpoint's metrics, counting each sample once")             \
+  X(predict, "predicts classes and probabilities of new samples")                   \
+  X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")        \
+  X(status, "shows whether a run is running, done, failed or stopped")              \
+  X(stop, "stops a run with a checkpoint, and prevents restarts")                   \
+  X(checkpoint, "asks a run to write a checkpoint now and continue")                \
+  X(runs, "compares all runs in a folder: states, metrics, settings")               \
+  X(report, "writes a self-contained HTML page about one run or several")           \
+  X(inspect, "lists the tensors of a checkpoint: shapes, dtypes, digests")          \
+  X(config, "shows every key of a config, its value and its origin")                \
+  X(check, "checks an exercise of the built-in course, or shows your progress")     \
+  X(workshop, "copies the course to a folder and prepares it for a class")          \
+  X(whoami, "shows rank, world size, node and device of every process, and why")    \
+  X(render, "writes a job script for a cluster, without submitting it")             \
+  X(submit, "submits a training job, a chain of jobs or a parameter sweep")         \
+  X(job, "runs in a job script: starts ranks, forwards signals, restarts")          \
+  X(site, "lists known clusters, or writes a site file for this one")               \
+  X(doctor, "finds problems with a node, a job or its network, and suggests fixes") \
+  X(model, "checks a model exported from Python, or helps to export one")           \
+  X(bench, "measures and plots the time of steps and all-reduces")                  \
   X(data, "lists, fetches, verifies and packs data sets")
 
 namespace lockstep::cli {
@@ -58,17 +58,19 @@ bool joins_job(const std::string& command) {
 
 void add_job_options(Options& options, cluster::JobRequest& job) {
   options.add("site", job.site, "SITE", "a site by name (lockstep site list), or the path of its file");
-  options.add("nodes", job.nodes, "N", "nodes of the job (1)");
-  options.add("gpus-per-node", job.gpus_per_node, "N", "GPUs on each node (all that the site's nodes have)");
+  options.add("nodes", job.nodes, "N", "nodes of the job (default 1)");
+  options.add("gpus-per-node", job.gpus_per_node, "N",
+              "GPUs on each node (default: all that the site's nodes have)");
   options.add("ranks-per-node", job.ranks_per_node, "N",
-              "ranks on each node (one per GPU; without GPUs the site's value, or 2)");
-  options.add("cpus-per-rank", job.cores_per_rank, "N", "cores per rank (an equal share)");
-  options.add("time", job.time, "TIME", "how long: 30m, 2h, 1h30m (30m)");
-  options.add("queue", job.queue, "NAME", "queue, partition or QOS (the site's default)");
+              "ranks on each node (default: one per GPU; without GPUs, the site's value or 2)");
+  options.add("cpus-per-rank", job.cores_per_rank, "N",
+              "cores per rank (default: the node's cores divided by its ranks)");
+  options.add("time", job.time, "TIME", "time limit, such as 30m, 2h or 1h30m (default 30m)");
+  options.add("queue", job.queue, "NAME", "queue, partition or QOS (default: the site's)");
   options.add("account", job.account, "NAME", "account or project that is charged");
   options.add("storage", job.storage, "NAMES",
               "file systems that the job needs, if the site requires them (PBS)");
-  options.add("name", job.name, "NAME", "the job's name (lockstep)");
+  options.add("name", job.name, "NAME", "the job's name (default lockstep)");
   options.add("set", job.sets, "KEY=VALUE", "override a key of the config; repeatable");
 }
 
@@ -76,11 +78,11 @@ namespace {
 
 int print_group(const CommandGroup& group) {
   const auto command = "lockstep " + group.name;
-  auto text =
-      format("{}: {}\n\nusage: {} NAME [arguments]\n\n{}:\n", command, group.summary, command, group.kinds);
+  auto text = format("{}: {}\n\nusage: {} {} [arguments]\n\n{}:\n", command, group.summary, command,
+                     group.word, group.kinds);
   for (const auto& member : group.members) text += format("  {:<10} {}\n", member.name, member.summary);
-  text += format("\noptions:\n  -h, --help     this page; {} NAME --help for {} {}\n\nexamples:\n", command,
-                 group.kind.starts_with('a') ? "an" : "a", group.kind);
+  text += format("\noptions:\n  -h, --help     this page; {} {} --help for {} {}\n\nexamples:\n", command,
+                 group.word, group.kind.starts_with('a') ? "an" : "a", group.kind);
   for (const auto& example : group.examples) text += "  " + example + "\n";
   std::fputs(text.c_str(), stdout);
   return kDone;
@@ -98,7 +100,7 @@ int print_group(const CommandGroup& group) {
 int run_group(const CommandGroup& group, const std::vector<std::string>& args) {
   const auto command = "lockstep " + group.name;
   if (args.empty())
-    throw UsageError(format("the {} is missing", group.kind), command, format("see: {} --help", command));
+    throw UsageError(format("missing argument {}", group.word), command, format("see {} --help", command));
   if (args[0] == "--help" || args[0] == "-h") return print_group(group);
   const bool names_member = args[0] == kComplete && args.size() == 2;
   for (const auto& member : group.members) {

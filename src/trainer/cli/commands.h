@@ -33,7 +33,7 @@ std::string version_line();
 struct CommandGroup {
   std::string name;                   // "bench"
   std::string summary;                // what --help says below its name
-  std::string kind, kinds;            // what its members are called: "bench", "benches"
+  std::string kind, kinds, word;      // what its members are called: "bench", "benches", "BENCH"
   std::vector<std::string> examples;  // whole lines
   std::vector<Subcommand> members;
 };

@@ -37,18 +37,20 @@ std::string help() {
   std::string text =
       "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
       "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
-  for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
+  for (const Subcommand& command : commands()) text += format("  {:<11} {}\n", command.name, command.summary);
   return text +
          "\noptions:\n"
-         "  -h, --help     this page; lockstep help COMMAND for a command\n"
-         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
-         "  --cmake-prefix the folder in which find_package(lockstep) finds this one\n"
-         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
-         "  -q, -v         only warnings and errors; more log lines (--log debug)\n"
+         "  -h, --help      this page; lockstep help COMMAND for a command\n"
+         "  --version       lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --cmake-prefix  print the CMAKE_PREFIX_PATH of this installation\n"
+         "  --log LEVEL     debug, info, warning, error or silent (default info)\n"
+         "  -q, --quiet     only warnings and errors, and no training log\n"
+         "  -v, --verbose   more log lines: --log debug\n"
          "\nexamples:\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
-         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
+         "\nexit status: 0 success, 1 failure, 2 invalid input, 75 stopped with a checkpoint\n"
+         "             (lockstep status has more: see its --help)\n"
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
@@ -60,7 +62,7 @@ const Subcommand& find(const std::string& name) {
   }
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see: lockstep --help");
+                   base::did_you_mean(base::nearest(name, names).value_or("")) + "see lockstep --help");
 }
 
 // --log LEVEL, -q and -v may stand before the command; they are passed on to it.
@@ -71,7 +73,9 @@ std::vector<std::string> take_level(std::vector<std::string>& args) {
            word.starts_with("--log=");
   };
   while (!args.empty() && (is_level(args[0]) || args[0] == "--log")) {
-    const auto end = args.begin() + (args[0] == "--log" && args.size() > 1 ? 2 : 1);
+    if (args == std::vector<std::string>{"--log"})
+      throw UsageError("--log needs a value: LEVEL", "lockstep", "use debug, info, warning, error or silent");
+    const auto end = args.begin() + (args[0] == "--log" ? 2 : 1);
     level.insert(level.end(), args.begin(), end);
     args.erase(args.begin(), end);
   }
@@ -165,9 +169,8 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
   if (no_working_directory != 0)
-    throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
-                     "the working directory",
-                     "change to another folder: this one was removed or is unreadable");
+    throw InputError(format("cannot read the working directory: {}", std::strerror(no_working_directory)), "",
+                     "change to another folder");
   alike = !joins_job(command.name);
   std::vector<std::string> rest(args.begin() + 1, args.end());
   rest.insert(rest.end(), level.begin(), level.end());

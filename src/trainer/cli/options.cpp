@@ -59,9 +59,10 @@ Options::Options(std::string command, std::string summary, std::vector<std::stri
   flag("help", help_, "this page");
 }
 
-void Options::refuse(const std::string& what, const std::string& meant) const {
-  throw UsageError(what, "lockstep " + command_,
-                   base::did_you_mean(meant) + format("see: lockstep {} --help", command_));
+void Options::refuse(const std::string& what, const std::string& hint) const {
+  throw UsageError(
+      what, "lockstep " + command_,
+      hint.empty() || hint.ends_with(' ') ? format("{}see lockstep {} --help", hint, command_) : hint);
 }
 
 // It may be a slip of the pen, or a key of the config.
@@ -80,7 +81,7 @@ void Options::refuse_unknown(const std::string& arg) const {
     meant =
         format("--set {}={}", key, equals == arg.npos ? "VALUE" : base::printable(arg.substr(equals + 1)));
   }
-  refuse(format("unknown option '{}'", base::printable(arg)), meant);
+  refuse(format("unknown option '{}'", base::printable(arg)), base::did_you_mean(meant));
 }
 
 const Options::Option* Options::find(const std::string& name) const {
@@ -94,19 +95,20 @@ bool Options::given(const std::string& name) const {
 }
 
 void Options::set(Option& option, const std::string& text) const {
-  const auto wrong = [&](const char* kind) {
-    refuse(format("--{} needs {}, not '{}'", option.name, kind, base::printable(text)));
+  const auto wrong = [&](const char* kind, const char* example) {
+    refuse(format("--{} needs {}, not '{}'", option.name, kind, base::printable(text)),
+           format("pass {}, for example --{} {}", kind, option.name, example));
   };
   if (auto** list = std::get_if<std::vector<std::string>*>(&option.value)) {
     (*list)->push_back(text);
   } else if (option.given) {
-    refuse(format("--{} is given twice", option.name));
+    refuse(format("--{} is given twice", option.name), "remove one of them");
   } else if (auto** whole = std::get_if<int64_t*>(&option.value)) {
     const auto value = config::parse_int(text);
-    value ? static_cast<void>(** whole = *value) : wrong("an integer");
+    value ? static_cast<void>(** whole = *value) : wrong("an integer", "2");
   } else if (auto** number = std::get_if<double*>(&option.value)) {
     const auto value = config::parse_number(text);
-    value ? static_cast<void>(** number = *value) : wrong("a number");
+    value ? static_cast<void>(** number = *value) : wrong("a number", "0.5");
   } else {
     *std::get<std::string*>(option.value) = text;
   }
@@ -136,7 +138,7 @@ std::vector<po::option> Options::parsed_options(const std::vector<std::string>& 
     const auto option = "--" + name_in(error.get_option_name());
     const auto* known_option = find(option.substr(2));
     if (error.kind() == po::invalid_syntax::extra_parameter || !known_option)
-      refuse(option + " takes no value");
+      refuse(option + " takes no value", "remove the value");
     refuse(format("{} needs a value: {}", option, known_option->placeholder));
   } catch (const po::error& error) {
     refuse(error.what());
@@ -171,7 +173,7 @@ bool Options::parse(const std::vector<std::string>& args) {
 
 void Options::set_level() const {
   if (quiet_ + verbose_ + !level_.empty() > 1)
-    throw UsageError("--log, -q and -v exclude each other", "lockstep " + command_, "give one of them");
+    throw UsageError("--log, -q and -v cannot be combined", "lockstep " + command_, "use one of them");
   if (!level_.empty()) log::set_level(log::parse_level(level_));
   if (verbose_) log::set_level(log::Level::debug);
   if (!quiet_) return;
@@ -205,17 +207,19 @@ void Options::take_words(const std::vector<std::string>& words) const {
     } else if (words_[i].required) {
       const auto taken = std::ranges::find_if(options_, [](const Option& option) {
         auto* const* text = std::get_if<std::string*>(&option.value);
-        return text && option.given && (*text)->ends_with(".yaml");
+        auto* const* list = std::get_if<std::vector<std::string>*>(&option.value);
+        const auto last = text ? **text : list && option.given ? (*list)->back() : "";
+        return option.given && last.ends_with(".yaml") && last.find('=') == last.npos;
       });
       refuse(
-          format("{} is missing", words_[i].name) +
+          format("missing argument {}", words_[i].name) +
           (taken == options_.end() ? "" : format(": --{} took the file's name as its value", taken->name)));
     }
   }
   if (words.size() <= words_.size()) return;
   const auto word = base::printable(words[words_.size()]);
   const bool setting = find("set") && word.find('=') != word.npos;
-  refuse(format("unexpected argument: '{}'", word), setting ? "--set " + word : "");
+  refuse(format("unexpected argument: '{}'", word), base::did_you_mean(setting ? "--set " + word : ""));
 }
 
 std::string Options::help(bool manual) const {

@@ -52,6 +52,10 @@ class Options {
   void flag(const std::string& name, bool& value, const std::string& help) {
     options_.push_back({name, &value, "", help});
   }
+  void launcher(std::string& name) {
+    add("launcher", name, "NAME",
+        "what started the ranks: auto, slurm, openmpi, ... (default auto); none = one process");
+  }
   /// A line of --help below the options, under a heading of its own.
   void note(const std::string& heading, const std::string& left, const std::string& help) {
     notes_.push_back({heading, left, help});
@@ -78,7 +82,7 @@ class Options {
     bool required;
   };
 
-  [[noreturn]] void refuse(const std::string& what, const std::string& meant = "") const;
+  [[noreturn]] void refuse(const std::string& what, const std::string& hint = "") const;
   [[noreturn]] void refuse_unknown(const std::string& arg) const;
   const Option* find(const std::string& name) const;
   std::vector<boost::program_options::option> parsed_options(const std::vector<std::string>& args) const;

@@ -31,7 +31,7 @@ std::string version_text() {
   text += format("NCCL      {}\n", LOCKSTEP_NCCL_VERSION);
   text += format("Python    {}\n", base::find_beside("liblockstep_python.so").empty()
                                        ? "not built in"
-                                       : "init_process_group(\"lockstep\") with this libtorch");
+                                       : "backend \"lockstep\" available");
   text += format("compiler  {}\n", LOCKSTEP_COMPILER);
   return text;
 }

@@ -217,7 +217,7 @@ void check_there(const std::string& path) {
   if (std::filesystem::status(path, failed).type() != std::filesystem::file_type::not_found) return;
   if (const auto near = meant_config(path); !near.empty())
     throw InputError(format("the config cannot be read: {}", std::strerror(ENOENT)), path,
-                     near + "or check the path and its permissions");
+                     near + "check the path and its permissions");
 }
 
 }  // namespace

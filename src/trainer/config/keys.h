@@ -60,7 +60,7 @@ struct Rules {
 struct Key {
   std::string path;  // "optim.lr"
   SettingsField (*field)(Settings&);
-  std::string help;
+  std::string help = {};
   Rules rules = {};
 
   std::string section() const { return path.substr(0, path.find('.')); }
@@ -83,6 +83,7 @@ std::vector<std::string> row_names(const Key& key);
 
 /// What a value must be, in words: "an integer of at least 1".
 std::string expected(const Key& key);
+std::string expected(const Key& key, SettingsField field);
 
 /// The key or section that a word most likely means: a path, a key's name, a name from another framework
 /// ("learning_rate"), or a similar spelling. Empty if nothing is near.
@@ -132,6 +133,9 @@ std::vector<std::string> readers(const Key& key);
 /// ("default"), which leaves the field as it is by default.
 bool read_value(const Key& key, const YamlNode& node, const std::map<std::string, std::string>& environment,
                 Settings& settings);
+
+/// The same for a key of another table, without the settings' defaults: its `field` is null.
+void read_field(const Key& key, const YamlNode& node, SettingsField field);
 
 /// Says that the node names no row of the key's table.
 [[noreturn]] void refuse_row(const Key& key, const YamlNode& node);

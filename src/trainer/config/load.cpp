@@ -53,7 +53,7 @@ std::string value_of(const std::string& name, const std::map<std::string, std::s
   const auto found = environment.find(name);
   if (found == environment.end())
     throw InputError(format("{} needs the environment variable {}, which is not set", what, name), where,
-                     format("set it, or write ${{{}:-otherwise}}", name));
+                     format("set {0}, or give a default: ${{{0}:-DEFAULT}}", name));
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
   if (base::invalid_utf8(found->second) || std::any_of(found->second.begin(), found->second.end(), control))
     throw InputError(format("{}: the environment variable {} holds '{}', which is not a path", what, name,
@@ -78,7 +78,7 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
       const Reference reference = split(end == std::string::npos ? "" : text.substr(i + 2, end - i - 2));
       if (!is_name(reference.name))
         throw InputError(format("{}: the '$' in '{}' names no variable", what, base::printable(text)), where,
-                         "write ${NAME} or ${NAME:-otherwise} for a variable, $$ for a dollar");
+                         "write ${NAME} or ${NAME:-DEFAULT} for a variable, and $$ for a dollar sign");
       const bool otherwise = reference.otherwise && is_unset_or_empty(reference.name, environment);
       out += otherwise ? expand(*reference.otherwise, environment, what, where)
                        : value_of(reference.name, environment, what, where);
@@ -136,8 +136,8 @@ class Loader {
   void read_file(const YamlNode& root) {
     if (root.kind == YamlNode::Kind::null) return;
     if (root.kind != YamlNode::Kind::map)
-      throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
-                       "begin with a section, as in  train: {epochs: 5}");
+      throw InputError(format("a config must be a map of sections (got {})", describe(root)),
+                       root.place.text(), "begin with a section, for example train: {epochs: 5}");
     for (const auto& entry : root.entries)
       mistakes_.gather([&] { read_section(*entry.first, *entry.second); });
   }
@@ -147,7 +147,7 @@ class Loader {
     const std::string path = argument.substr(0, equals);
     const TextPlace place{"--set " + base::printable(path)};
     if (equals == std::string::npos)
-      throw InputError("--set takes KEY=VALUE", place.text(), "as in --set train.epochs=3");
+      throw InputError("--set needs KEY=VALUE", place.text(), "pass, for example, --set train.epochs=3");
     const std::string text = argument.substr(equals + 1);
     if (base::invalid_utf8(text))
       throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
@@ -158,8 +158,9 @@ class Loader {
     }
     const auto& sections = config::sections();
     if (std::find(sections.begin(), sections.end(), path) != sections.end())
-      throw InputError(format("{} is a section, not a key", path), place.text(),
-                       format("name a key in it: --set {}.KEY=VALUE; every key: lockstep config", path));
+      throw InputError(
+          format("{} is a section, not a key", path), place.text(),
+          format("name a key in it: --set {}.KEY=VALUE (lockstep config shows every key)", path));
     const Key& key = known(path, place);
     store(key, *set_node(key, text, place), {Origin::set, "--set"});
   }
@@ -168,7 +169,7 @@ class Loader {
   const Key& known(const std::string& path, const TextPlace& place) const {
     if (const Key* key = find_key(path)) return *key;
     throw InputError(format("unknown key {}", base::printable(path)), place.text(),
-                     did_you_mean(path) + "every key: docs/reference/config.md, or lockstep config");
+                     did_you_mean(path) + "see all keys with lockstep config");
   }
 
   static const std::string& name_of(const YamlNode& name) {
@@ -177,29 +178,20 @@ class Loader {
                      "write  key: value");
   }
 
-  void once(const std::string& path, const TextPlace& place) {
-    const auto [first, added] = places_.emplace(path, place);
-    if (added) return;
-    throw InputError(format("duplicate key {}", path), place.text(),
-                     format("keep one of them: the other is at {}", first->second.text()));
-  }
-
   void read_section(const YamlNode& name, const YamlNode& section) {
     const std::string path = name_of(name);
     const auto& sections = config::sections();
     if (path == "<<")
-      throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
+      throw InputError("merge keys (<<) are not supported", name.place.text(), "write the keys out");
     if (const Key* key = find_key(path))
-      throw InputError(format("the key {} belongs to a section, and a dot does not create a section", path),
-                       name.place.text(),
+      throw InputError(format("dotted keys are not supported in a config file: {}", path), name.place.text(),
                        format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
     if (std::find(sections.begin(), sections.end(), path) == sections.end())
       throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
-                       did_you_mean(path) + "sections: " + base::join(sections, ", "));
-    once(path, name.place);
+                       did_you_mean(path) + "use one of " + base::join(sections, ", "));
     if (section.kind == YamlNode::Kind::null) return;
     if (section.kind != YamlNode::Kind::map)
-      throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
+      throw InputError(format("section {} must be a map of keys (got {})", path, describe(section)),
                        section.place.text(), format("write {}: {{key: value}}", path));
     for (const auto& entry : section.entries) {
       mistakes_.gather([&] { read_key(path + "." + name_of(*entry.first), *entry.first, *entry.second); });
@@ -208,7 +200,6 @@ class Loader {
 
   void read_key(const std::string& path, const YamlNode& name, const YamlNode& value) {
     const Key& key = known(path, name.place);
-    once(path, name.place);
     store(key, value, {Origin::file, name.place.text()});
   }
 
@@ -230,7 +221,8 @@ class Loader {
 
   void set_entry(const Key& key, const std::string& name, const std::string& text, const TextPlace& place) {
     if (name.empty())
-      throw InputError(key.path + ". needs a name", place.text(), format("--set {}.NAME=VALUE", key.path));
+      throw InputError(key.path + ". needs a name", place.text(),
+                       format("pass --set {}.NAME=VALUE", key.path));
     (*std::get<std::map<std::string, std::string>*>(key.field(loaded_.settings)))[name] = text;
     loaded_.origins[key.path] = {Origin::set, "--set"};
   }
@@ -238,7 +230,6 @@ class Loader {
   Loaded& loaded_;
   const std::map<std::string, std::string>& environment_;
   Mistakes& mistakes_;
-  std::map<std::string, TextPlace> places_;
 };
 
 // A library may bring rows that other keys name, so all are loaded before the first name is judged.

@@ -22,7 +22,8 @@ std::string shown(const YamlNode& node) {
 class PastReader {
  public:
   explicit PastReader(const YamlNode& root) {
-    if (root.kind != YamlNode::Kind::map) refuse_past("it is " + describe(root), root.place);
+    if (root.kind != YamlNode::Kind::map)
+      refuse_past(format("expected a map of sections (got {})", describe(root)), root.place);
     for (const auto& [name, section] : root.entries) read_section(*name, *section);
     if (foreign_.size() > keys().size()) refuse_past("most of its keys are unknown", root.place);
     for (const Key& key : keys()) loaded_.origins.try_emplace(key.path);

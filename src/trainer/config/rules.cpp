@@ -33,10 +33,29 @@ const Choice kNoAllReduce = {"launch.allreduce", "auto", WHEN(!s.launch.has_algo
 const Choice kRegression = {"task.kind", "regression",
                             WHEN(s.task.is_regression() && is_read("task.kind", s))};
 const Choice kAsWorld = {"train.as_world", "above 0", WHEN(s.train.as_world > 0)};
+const Choice kClasses = {"task.classes", "above 0", WHEN(s.task.classes > 0)};
+const Choice kClassWeights = {"task.class_weights", "other than none", WHEN(s.task.weighs_classes())};
+const Choice kSmoothing = {"train.label_smoothing", "above 0", WHEN(s.train.label_smoothing > 0)};
+const Choice kLatency = {"launch.latency_us", "above 0", WHEN(s.launch.latency_us > 0)};
+const Choice kBandwidth = {"launch.bandwidth_gbit", "above 0", WHEN(s.launch.bandwidth_gbit > 0)};
+const Choice kTrace = {"train.trace", "above 0", WHEN(s.train.trace > 0)};
+const Choice kNotResident = {"data.resident", "false", WHEN(!s.data.resident)};
+const Choice kCommHook = {"ddp.comm_hook", "other than none", WHEN(s.ddp.has_hook())};
+const Choice kSyncBatchNorm = {"ddp.sync_batchnorm", "", WHEN(s.ddp.sync_batchnorm)};
+const Choice kFindUnused = {"ddp.find_unused_parameters", "", WHEN(s.ddp.find_unused_parameters)};
+const Choice kCheckpointing = {"model.checkpointing", "", WHEN(s.model.checkpointing)};
+const Choice kNvtx = {"train.nvtx", "", WHEN(s.train.nvtx)};
+const Choice kAnyLayout = {"train.layout", "auto", WHEN(s.train.layout == ImageLayout::automatic)};
+const Choice kEarlyStop = {"train.early_stop", "above 0", WHEN(s.train.early_stop > 0)};
+const Choice kNoEvaluation = {"train.eval_every", "0", WHEN(s.train.eval_every == 0)};
+const Choice kSharded = {"optim.sharded", "", WHEN(s.optim.sharded)};
 const Choice kProvoke = {"train.provoke", "", WHEN(s.train.provokes())};
 
-constexpr const char* kNotCaptured = "a captured step does not support it";
-constexpr const char* kNoMessages = "it only delays messages, and auto sends none";
+constexpr const char* kNotCaptured = "a CUDA graph does not support it";
+constexpr const char* kNoMessages = "the backend's own all-reduce sends no messages that can be delayed";
+constexpr const char* kOneAlgorithm = "set launch.allreduce to an algorithm, for example ring";
+constexpr const char* kNotImplemented = "this combination is not implemented";
+constexpr const char* kNoPhases = "a CUDA graph has no separate phases";
 constexpr const char* kNoClasses = "a regression has no classes";
 
 }  // namespace
@@ -46,101 +65,62 @@ const std::vector<Conflict>& conflicts() {
       {kAccumulate, kStaticGraph, "the first step of a static graph must be synchronized",
        "set ddp.static_graph to false, or train.accumulate to 1"},
       {kStages, kStaticGraph, "several micro-batches are in flight at once", "set ddp.static_graph to false"},
-      {kSharedLayers, kStages, "not combined yet",
+      {kSharedLayers, kStages, kNotImplemented,
        "set one of them to 1; parallel.data uses the remaining ranks"},
-      {kSharedLayers, kNoDecay, "not combined yet",
-       "leave out optim.no_decay, or let all ranks share the data"},
-      {kStages, kNoDecay, "not combined yet", "leave out optim.no_decay, or let all ranks share the data"},
+      {kSharedLayers, kNoDecay, kNotImplemented, "omit optim.no_decay, or let all ranks share the data"},
+      {kStages, kNoDecay, kNotImplemented, "omit optim.no_decay, or let all ranks share the data"},
       {kOnDevices, kSplitModel, "each device holds a whole model, and this one is split",
        "set train.mode to ddp or single, or use another model"},
       {kFp16, kSplitModel, "fp16 scales the gradients of one device, and this model has two",
        "use bf16, or another model"},
-      {{"train.early_stop", "above 0", WHEN(s.train.early_stop > 0)},
-       {"train.eval_every", "0", WHEN(s.train.eval_every == 0)},
-       "early stopping needs evaluations",
+      {kEarlyStop, kNoEvaluation, "early stopping needs evaluations",
        "set train.eval_every to 1, or train.early_stop to 0"},
-      {kRegression,
-       {"task.classes", "above 0", WHEN(s.task.classes > 0)},
-       kNoClasses,
-       "leave out task.classes"},
-      {kRegression,
-       {"task.class_weights", "other than none", WHEN(s.task.weighs_classes())},
-       kNoClasses,
-       "leave out task.class_weights"},
-      {kRegression,
-       {"train.label_smoothing", "above 0", WHEN(s.train.label_smoothing > 0)},
-       kNoClasses,
-       "leave out train.label_smoothing"},
+      {kRegression, kClasses, kNoClasses, "omit task.classes"},
+      {kRegression, kClassWeights, kNoClasses, "omit task.class_weights"},
+      {kRegression, kSmoothing, kNoClasses, "omit train.label_smoothing"},
       {kOwnAllReduce,
        {"launch.backend", "nccl", WHEN(s.launch.backend == "nccl")},
-       "it needs messages between CPUs",
+       "its messages are sent between CPUs",
        "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto"},
-      {{"launch.latency_us", "above 0", WHEN(s.launch.latency_us > 0)},
-       kNoAllReduce,
-       kNoMessages,
-       "set launch.allreduce to an algorithm, for example ring"},
-      {{"launch.bandwidth_gbit", "above 0", WHEN(s.launch.bandwidth_gbit > 0)},
-       kNoAllReduce,
-       kNoMessages,
-       "set launch.allreduce to an algorithm, for example ring"},
+      {kLatency, kNoAllReduce, kNoMessages, kOneAlgorithm},
+      {kBandwidth, kNoAllReduce, kNoMessages, kOneAlgorithm},
       {kAsWorld, kNotDdp, "train.as_world reproduces DDP ranks", "set train.mode to ddp"},
       {kAsWorld,
        {"launch.backend", "nccl or mpi", WHEN(s.launch.backend == "nccl" || s.launch.backend == "mpi")},
-       "lockstep starts its ranks without MPI, and they may share a GPU",
+       "lockstep starts the ranks without MPI, and they may share a GPU",
        "leave launch.backend at auto: shared and gloo give the same results"},
-      {kAsWorld,
-       {"train.layout", "auto", WHEN(s.train.layout == ImageLayout::automatic)},
-       "each measurement may choose another layout",
+      {kAsWorld, kAnyLayout, "each measurement may choose another layout",
        "set train.layout to nchw or channels_last"},
       {kAsWorld,
        {"launch.allreduce", "other than auto and ring",
         WHEN(s.launch.has_algorithm() && s.launch.allreduce != "ring")},
        "it sums in a different order from gloo",
        "leave launch.allreduce at auto, or set it to ring"},
-      {kAsWorld, kGraph, "a captured step sums with NCCL, in an order that depends on the number of GPUs",
+      {kAsWorld, kGraph, "a CUDA graph sums with NCCL, in an order that depends on the number of GPUs",
        "set train.graph to false"},
       {kProvoke, kNotDdp, "faults are injected only into DDP", "set train.mode to ddp"},
-      {kGraph,
-       {"train.trace", "above 0", WHEN(s.train.trace > 0)},
-       "a captured step has no separate phases",
-       "turn one of the two off"},
-      {kGraph,
-       {"data.resident", "false", WHEN(!s.data.resident)},
-       "a captured step reads its samples from the device",
-       "set data.resident to true"},
+      {kGraph, kTrace, kNoPhases, "turn one of the two off"},
+      {kGraph, kNotResident, "a CUDA graph reads its samples from the device", "set data.resident to true"},
       {kGraph, kOnDevices, kNotCaptured, "use ddp or single"},
       {kGraph, kFp16, kNotCaptured, "use bf16 or fp32"},
-      {kGraph, kSplitModel, "a step is captured on one device, and this model has two", "use another model"},
+      {kGraph, kSplitModel, "a CUDA graph uses one device, and this model has two", "use another model"},
       {kGraph, kAccumulate, kNotCaptured, "set train.accumulate to 1"},
-      {kGraph, kProvoke, kNotCaptured, "leave out train.provoke"},
+      {kGraph, kProvoke, kNotCaptured, "omit train.provoke"},
       {kGraph, kSharedLayers, kNotCaptured, "set parallel.tensor to 1"},
       {kGraph, kStages, kNotCaptured, "set parallel.pipeline to 1"},
-      {kGraph, {"optim.sharded", "", WHEN(s.optim.sharded)}, kNotCaptured, "set optim.sharded to false"},
-      {kGraph,
-       {"ddp.comm_hook", "other than none", WHEN(s.ddp.has_hook())},
-       kNotCaptured,
-       "set ddp.comm_hook to none"},
-      {kGraph,
-       {"ddp.sync_batchnorm", "", WHEN(s.ddp.sync_batchnorm)},
-       kNotCaptured,
-       "set ddp.sync_batchnorm to false"},
-      {kGraph,
-       {"ddp.find_unused_parameters", "", WHEN(s.ddp.find_unused_parameters)},
-       "a captured step cannot search for them",
+      {kGraph, kSharded, kNotCaptured, "set optim.sharded to false"},
+      {kGraph, kCommHook, kNotCaptured, "set ddp.comm_hook to none"},
+      {kGraph, kSyncBatchNorm, kNotCaptured, "set ddp.sync_batchnorm to false"},
+      {kGraph, kFindUnused, "a CUDA graph cannot search for unused parameters",
        "set it to false; ddp.static_graph finds them once"},
       {kGraph,
        {"launch.backend", "shared or gloo or mpi", WHEN(launch::sums_on_cpus(s.launch.backend))},
-       "they need the CPU in each step",
+       "sums on CPUs need the CPU in each step",
        "leave launch.backend at auto: only NCCL works without the CPU"},
-      {kGraph,
-       {"model.checkpointing", "", WHEN(s.model.checkpointing)},
-       "a captured step cannot restore random state",
+      {kGraph, kCheckpointing, "a CUDA graph cannot restore random state",
        "set model.checkpointing to false"},
-      {kGraph,
-       {"train.nvtx", "", WHEN(s.train.nvtx)},
-       "a captured step has no separate phases",
-       "turn one of the two off"},
-      {kGraph, kOwnAllReduce, "it needs the CPU in each step", "leave launch.allreduce at auto"},
+      {kGraph, kNvtx, kNoPhases, "turn one of the two off"},
+      {kGraph, kOwnAllReduce, "its messages need the CPU in each step", "leave launch.allreduce at auto"},
   };
   return all;
 }
@@ -158,7 +138,9 @@ bool is_set(const Loaded& loaded, const std::string& path) {
                          const std::string& hint) {
   const auto set =
       std::find_if(paths.begin(), paths.end(), [&](const auto& path) { return is_set(loaded, path); });
-  throw InputError(what, set == paths.end() ? "defaults" : loaded.origins.at(*set).text, hint);
+  if (set == paths.end()) throw InputError(what, "defaults", hint);
+  const auto& origin = loaded.origins.at(*set);
+  throw InputError(what, origin.text + (origin.kind == Origin::set ? " " + *set : ""), hint);
 }
 
 void check_name(const Loaded& loaded) {
@@ -167,7 +149,7 @@ void check_name(const Loaded& loaded) {
   const bool folder = !name.empty() && name.size() <= 200 && name != "." && name != "..";
   if (folder && std::none_of(name.begin(), name.end(), odd)) return;
   refuse(loaded, format("run.name must be the name of a folder, not '{}'", base::printable(name)),
-         {"run.name"}, "letters, digits, '-' and '_' are safe; run.dir says where the folder is");
+         {"run.name"}, "use letters, digits, '-' and '_'; run.dir sets where the folder is");
 }
 
 void check_nesterov(const Loaded& loaded) {
@@ -251,20 +233,23 @@ void check_options(const Loaded& loaded) {
       const auto& row = *chosen_row(loaded.settings, key.rules.use.selector);
       refuse(loaded, format("unknown option {}.{}", key.path, base::printable(name)), {key.path},
              did_you_mean_of(row, key, name) +
-                 format("{} {} reads {}", row.kind, row.name,
-                        row.facts.reads.empty() ? "none" : base::join(row.facts.reads, ", ")));
+                 (row.facts.reads.empty() ? format("remove it: {} {} reads no options", row.kind, row.name)
+                                          : format("use an option of {} {}: {}", row.kind, row.name,
+                                                   base::join(row.facts.reads, ", "))));
     }
   }
 }
 
-std::string in_words(const Choice& choice) {
-  return std::string(choice.key) + (*choice.value ? " " : "") + choice.value;
+std::string in_words(const char* key, const Settings& settings) {
+  return format("{}: {}", key, value_text(*find_key(key), settings));
 }
 
 void check_conflict(const Loaded& loaded, const Conflict& conflict) {
   const auto& [one, other, why, hint] = conflict;
   if (!one.is_made(loaded.settings) || !other.is_made(loaded.settings)) return;
-  refuse(loaded, format("{} and {} exclude each other: {}", in_words(one), in_words(other), why),
+  refuse(loaded,
+         format("{} cannot be combined with {}, because {}", in_words(one.key, loaded.settings),
+                in_words(other.key, loaded.settings), why),
          {one.key, other.key}, hint);
 }
 
@@ -273,7 +258,7 @@ void check_delimiter(const Loaded& loaded) {
   refuse(loaded,
          format("task.delimiter must be one character, not '{}'",
                 base::printable(loaded.settings.task.delimiter)),
-         {"task.delimiter"}, R"(",", ";" or "\t" are usual)");
+         {"task.delimiter"}, R"(use, for example, ",", ";" or "\t")");
 }
 
 }  // namespace
@@ -302,7 +287,7 @@ void Mistakes::refuse() const {
     for (const char c : describe(found_[i])) text += c == '\n' ? std::string("\n   ") : std::string(1, c);
   }
   if (found_.size() > kMostShown) text += format("\n  and {} more", found_.size() - kMostShown);
-  throw InputError(text, found_[0].where(), "fix them all; lockstep config CONFIG.yaml checks again");
+  throw InputError(text, found_[0].where(), "fix these, then check with lockstep config CONFIG.yaml");
 }
 
 void check_together(const Loaded& loaded) {
@@ -345,9 +330,8 @@ void warn_unused(Loaded& loaded) {
     const auto origin = loaded.origins.find(names[0]);
     const std::string place =
         one && origin != loaded.origins.end() ? format(" ({})", origin->second.text) : "";
-    loaded.warnings.push_back(format("{} {} set but not used: {} is {}{}", base::join(names, ", "),
-                                     one ? "is" : "are", selector, chosen_name(loaded.settings, selector),
-                                     place));
+    loaded.warnings.push_back(format("{}{} {} no effect, because {} is {}", base::join(names, ", "), place,
+                                     one ? "has" : "have", selector, chosen_name(loaded.settings, selector)));
   }
 }
 

@@ -14,8 +14,10 @@ namespace {
 
 class Reader {
  public:
-  Reader(const Key& key, const std::map<std::string, std::string>& environment, const YamlNode& node)
-      : key_(key), environment_(environment), node_(node) {}
+  Reader(const Key& key, SettingsField field, const std::map<std::string, std::string>& environment,
+         const YamlNode& node)
+      : key_(key), field_(field), environment_(environment), node_(node) {}
+  void read() const { std::visit(*this, field_); }
 
   void operator()(bool* out) const {
     const std::string& text = scalar(node_, !node_.quoted);
@@ -35,7 +37,7 @@ class Reader {
 
   void operator()(std::chrono::milliseconds* out) const {
     const auto duration = parse_duration(scalar(node_, true));
-    if (!duration) refuse(node_, "units are d, h, m (minutes), s and ms; a number alone means seconds");
+    if (!duration) refuse(node_, "use the units d, h, m (minutes), s or ms; a number alone means seconds");
     check_range(node_, static_cast<double>(duration->count()));
     *out = *duration;
   }
@@ -56,28 +58,24 @@ class Reader {
   void operator()(std::map<std::string, std::string>* out) const {
     if (node_.kind == YamlNode::Kind::null) return;
     if (node_.kind != YamlNode::Kind::map) refuse(node_, "");
-    for (const auto& [name, value] : node_.entries) {
-      const bool added = out->emplace(scalar(*name, true), scalar(*value, true)).second;
-      if (!added)
-        throw InputError(format("{} has {} twice", key_.path, base::printable(name->text)),
-                         name->place.text(), "keep one of them");
-    }
+    for (const auto& [name, value] : node_.entries) (*out)[scalar(*name, true)] = scalar(*value, true);
   }
 
  private:
   [[noreturn]] void refuse(const YamlNode& node, const std::string& hint) const {
-    throw InputError(format("{} must be {}, not {}", key_.path, expected(key_), describe(node)),
+    throw InputError(format("{} must be {} (got {})", key_.path, expected(key_, field_), describe(node)),
                      node.place.text(), hint.empty() ? meaning() : hint);
   }
 
   std::string meaning() const {
-    return format("it is {}; the default is {}", key_.help,
-                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);
+    if (!key_.field) return format("correct it ({}: {})", key_.path, key_.help);
+    return format("correct it, or omit it to use the default {} ({}: {})",
+                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word, key_.path,
+                  key_.help);
   }
 
   const std::string& scalar(const YamlNode& node, bool fits) const {
-    if (node.kind == YamlNode::Kind::null)
-      refuse(node, "give it a value, or remove the line to use the default");
+    if (node.kind == YamlNode::Kind::null) refuse(node, "set a value, or remove the line to use the default");
     if (node.kind != YamlNode::Kind::scalar) refuse(node, "");
     if (!fits) refuse(node, "write it without quotes");
     return node.text;
@@ -109,7 +107,9 @@ class Reader {
     const std::string& text = scalar(node, true);
     const auto& choices = key_.rules.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
-      refuse(node, base::did_you_mean(text, choices));
+      refuse(node, key_.path == "launch.device" && base::lower_case(text) == "gpu"
+                       ? "use cuda for a GPU"
+                       : base::did_you_mean(text, choices));
     return key_.rules.path ? expand(text, environment_, key_.path, node.place.text()) : text;
   }
 
@@ -125,6 +125,7 @@ class Reader {
   }
 
   const Key& key_;
+  SettingsField field_;
   const std::map<std::string, std::string>& environment_;
   const YamlNode& node_;
 };
@@ -187,14 +188,18 @@ bool read_value(const Key& key, const YamlNode& node, const std::map<std::string
   if (word) {
     std::visit([&](auto* out) { *out = *std::get<decltype(out)>(key.field(defaults)); }, key.field(settings));
   } else {
-    std::visit(Reader(key, environment, node), key.field(settings));
+    Reader(key, key.field(settings), environment, node).read();
   }
   return !word;
 }
 
+void read_field(const Key& key, const YamlNode& node, SettingsField field) {
+  Reader(key, field, {}, node).read();
+}
+
 void refuse_row(const Key& key, const YamlNode& node) {
-  const std::map<std::string, std::string> none;
-  Reader(key, none, node).refuse_row();
+  Settings settings;
+  Reader(key, key.field(settings), {}, node).refuse_row();
 }
 
 std::string value_text(const Key& key, const Settings& settings) {

@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -35,8 +36,8 @@ void check_indentation(const std::string& text, const std::string& file) {
     const size_t word = line.find_first_not_of(" \t\r");
     const size_t tab = line.substr(0, word).find('\t');
     if (word < line.size() && tab < word && line[word] != '#')
-      fail("a tab in the indentation", place_at(text, start + tab, file),
-           "indent with spaces: YAML takes no tabs there");
+      fail("the line is indented with a tab", place_at(text, start + tab, file),
+           "indent with spaces: YAML does not allow tabs");
     start = end + 1;
   }
 }
@@ -47,10 +48,11 @@ void check_bytes(const std::string& text, const std::string& file) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F)
-      fail(format("a control character (\\x{:02x}) in the text", byte), place_at(text, i, file), "remove it");
+      fail(format("the file contains a control character (\\x{:02x})", byte), place_at(text, i, file),
+           "remove it");
     // the parser takes it for the end of a line, but not for that of a comment
     if (byte == '\r' && text.substr(i + 1, 1) != "\n")
-      fail("a carriage return without a line feed", place_at(text, i, file),
+      fail("the file contains a carriage return without a line feed", place_at(text, i, file),
            "save the file with Unix or Windows line ends");
   }
   check_indentation(text, file);
@@ -69,9 +71,10 @@ class Copier {
   NodePtr copy(const YAML::Node& from, size_t depth = 0) {
     auto node = std::make_shared<YamlNode>();
     node->place = place_of(from);
-    if (++count_ > kMaxNodes) fail("too many values for a config", node->place, "put data into a data file");
+    if (++count_ > kMaxNodes)
+      fail("the file contains too many values for a config", node->place, "put data into a data file");
     if (const auto& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!")
-      fail(format("a YAML tag ({})", base::printable(tag)), node->place,
+      fail(format("the file contains a YAML tag ({})", base::printable(tag)), node->place,
            "remove the tag: configs do not support tags");
     if (from.IsScalar()) {
       node->kind = YamlNode::Kind::scalar;
@@ -79,13 +82,18 @@ class Copier {
       node->quoted = from.Tag() == "!";  // the parser's mark for a scalar that is not plain
     } else if (from.IsSequence() || from.IsMap()) {
       if (depth >= kMaxDepth)
-        fail("nested too deeply", node->place, "a config is sections of keys with values");
+        fail("the file is nested too deeply", node->place, "write sections that contain keys with values");
       node->kind = from.IsMap() ? YamlNode::Kind::map : YamlNode::Kind::list;
+      std::map<std::string, TextPlace> names;
       for (const auto& child : from) {
         if (from.IsSequence()) {
           node->items.push_back(copy(child, depth + 1));
         } else {
           const auto name = copy(child.first, depth + 1);
+          const auto [first, is_new] = names.emplace(name->text, name->place);
+          if (!is_new && name->kind == YamlNode::Kind::scalar)
+            fail(format("duplicate key {}", base::printable(name->text)), name->place,
+                 format("keep one of them: the other is at {}", first->second.text()));
           node->entries.emplace_back(name, copy(child.second, depth + 1));
         }
       }
@@ -110,11 +118,11 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
   try {
     const auto documents = YAML::LoadAll(text);
     if (documents.size() > 1)
-      fail("a second document in the file", copier.place_of(documents[1]),
+      fail("the file contains a second document", copier.place_of(documents[1]),
            "use one file per config: remove the '---' between them");
     if (!documents.empty()) return copier.copy(documents[0]);
   } catch (const YAML::Exception& error) {
-    fail("not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},
+    fail("the file is not valid YAML: " + error.msg, {file, error.mark.line + 1, error.mark.column + 1},
          "look for a missing colon, quote, bracket or a space after ':'");
   }
   auto nothing = std::make_shared<YamlNode>();
@@ -125,14 +133,15 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
 std::string describe(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::null:
-      return "nothing";
+      return "no value";
     case YamlNode::Kind::list:
-      return format("a list of {}", node.items.size());
+      return format("a list of {}", base::counted(std::ssize(node.items), "item"));
     case YamlNode::Kind::map:
       return "a map of keys";
     case YamlNode::Kind::scalar:
       break;
   }
+  if (node.text.empty()) return "an empty value";
   return node.quoted ? format("the text \"{}\"", base::printable(node.text)) : base::printable(node.text);
 }
 

@@ -33,14 +33,14 @@ bool is_required(const Setup& setup) {
   throw InputError(what, "train.exact: required", hint + ", or set train.exact to off");
 }
 
-std::string other_world(const Setup& setup, const Tree& extras, const Learner& learner) {
+std::string other_world(const Setup& setup, const Tree& extras) {
   const auto world = as_int(get(extras, "world"), "world");
   const auto here = setup.mesh->data().world();
   if (world == here) return "";
-  return format(
-      "the run resumes at world size {} (was {}): {}the bits will differ from a run at world size {}{}", here,
-      world, learner.source->is_shared() ? "each sample of the epoch is still used once, but " : "", world,
-      setup.settings.train.as_world > 0 ? "" : format(" (train.as_world: {} keeps them)", world));
+  return format("resuming with {} (was {}), so results will differ{}", base::counted(here, "rank"), world,
+                setup.settings.train.as_world > 0
+                    ? ""
+                    : format(". Set train.as_world to {} to keep them identical", world));
 }
 
 // gloo's, or the name of what sums in another order.
@@ -67,24 +67,23 @@ std::vector<checkpoint::Fact> facts_of(const Team& team) {
 
 }  // namespace
 
-void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
+void compare_bits(const Setup& setup, const Tree& checkpoint) {
   const bool required = is_required(setup);
   const auto unrecorded = required ? checkpoint::MissingFact::differs : checkpoint::MissingFact::passes;
   const auto extras = find(checkpoint, checkpoint::kTrainerKey);
   if (!extras && required)
-    refuse("the checkpoint is not from lockstep and does not record what its bits depend on",
-           "start a new run");
+    refuse("the checkpoint was not written by lockstep, so exact resume is impossible", "start a new run");
   if (!extras) return;
-  const auto world = other_world(setup, *extras, learner);
+  const auto world = other_world(setup, *extras);
   if (required && !world.empty()) refuse(world, "start that many ranks, or set train.as_world");
   auto facts = checkpoint::machine_facts();
   if (world.empty()) std::ranges::copy(facts_of(*setup.team), std::back_inserter(facts));
   const auto unlike = checkpoint::differences(*extras, facts, unrecorded);
   if (required && !unlike.empty())
-    refuse("the run cannot resume with the same bits: the checkpoint was " + base::join(unlike, "; "),
+    refuse("exact resume is impossible: the checkpoint was " + base::join(unlike, "; "),
            "resume on the machine and with the settings that wrote it");
   for (const auto& one : unlike)
-    log::info(format("the checkpoint was {}: from here on the bits may differ", one));
+    log::info(format("the checkpoint was {}. Results may differ from now on", one));
   if (!world.empty()) log::warning(world);
 }
 
@@ -95,8 +94,8 @@ void compare_ranks(const Setup& setup) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
   if (other == all.end()) return;
   const auto what =
-      format("the ranks run on different processors, so the bits differ: rank 0 on {}, rank {} on {}", all[0],
-             other - all.begin(), *other);
+      format("the ranks run on different processors (rank 0: {}, rank {}: {}), so results will differ",
+             all[0], other - all.begin(), *other);
   if (is_required(setup)) refuse(what, "request nodes of one kind");
   log::warning(what);
 }
@@ -167,7 +166,7 @@ void restore_schedule(Schedule& schedule, const Tree& state) {
     schedule.load_state_dict(state);
   } catch (const InputError& error) {  // another schedule keeps other numbers
     throw InputError(
-        std::string("the checkpoint's schedule is not the config's: ") + error.what(), "schedule.name",
+        std::string("schedule.name differs from the checkpoint's schedule: ") + error.what(), "schedule.name",
         "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
   }
 }
@@ -181,9 +180,8 @@ void compare_samples(const Tree& extras, const Tree& own) {
       as_string(*before, "lockstep.task.identity") == as_string(*now, "lockstep.task.identity"))
     return;
   log::warning(
-      "the samples or the class names differ from those that the checkpoint was trained on: the bits will "
-      "differ "
-      "from an uninterrupted run");
+      "the checkpoint was trained on other samples or class names, so results will differ from an "
+      "uninterrupted run");
 }
 
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
@@ -220,8 +218,8 @@ TrainingState from_python(const Tree& tree, const EpochPlan& rounds) {
   state.step_in_epoch = state.step % rounds.steps_per_epoch;
   state.consumed = state.step_in_epoch * rounds.step_samples;
   log::info(
-      format("the checkpoint is not from lockstep: resuming from step {}, epoch {}; the schedule and the "
-             "random numbers start anew",
+      format("the checkpoint is not from lockstep: resuming from step {}, epoch {}. The schedule and the "
+             "random number generators are reset",
              state.step, state.epoch));
   return state;
 }
@@ -305,9 +303,9 @@ void refuse_not_finite(const Team& team, const Learner& learner, const TrainingS
   if (found[0] == 0) return;
   const auto all = team.all_gather(mine);
   const auto first = std::find_if(all.begin(), all.end(), [](const auto& name) { return !name.empty(); });
-  throw Error(format("{} is not finite after step {}, so there is no checkpoint of it", *first, state.step),
+  throw Error(format("{} is not finite after step {}, so no checkpoint was written", *first, state.step),
               format("epoch {}, rank {}", state.epoch, first - all.begin()),
-              "lower optim.lr or set train.clip_norm; the last good checkpoint stays");
+              "lower optim.lr or set train.clip_norm; checkpoints are kept");
 }
 
 bool is_multiple(int64_t number, int64_t every) {

@@ -76,7 +76,7 @@ TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::str
 /// Logs what differs from where the checkpoint was written and changes the bits: threads, GPU, order of sums,
 /// machine, world. With train.exact: required that is an InputError on all ranks, and so is a checkpoint
 /// without these facts.
-void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner);
+void compare_bits(const Setup& setup, const Tree& checkpoint);
 
 /// The same for the processors and GPUs of this job's ranks, before the first step.
 void compare_ranks(const Setup& setup);

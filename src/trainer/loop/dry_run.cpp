@@ -10,6 +10,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/config/keys.h"
@@ -115,13 +116,13 @@ std::string lines_of(const Json& facts, const std::string& samples, bool is_shar
   if (const auto together = whole("ranks_in_a_process"); together > 1)
     lines += format("\n            {} ranks per process: {:.1f} MB", together,
                     static_cast<double>(together) * number("rank_mb"));
-  lines += format("\nranks       {} ({}), {}, {} thread(s) each, mode {}\n", whole("ranks"), text("launcher"),
-                  text("device"), whole("threads"), text("mode"));
+  lines += format("\nranks       {}, launcher {}, {}, {} each, mode {}\n", whole("ranks"), text("launcher"),
+                  text("device"), base::counted(whole("threads"), "thread"), text("mode"));
   lines += format("steps       {} per epoch, each of {} samples over all ranks; {} in total\n",
                   whole("steps_per_epoch"), whole("samples_per_step"), whole("steps"));
   lines += format("time        {} per step, about {} of training\n",
                   run_folder::step_time(number("step_seconds")), run_folder::short_time(number("seconds")));
-  return lines + "A dry run: nothing was written.";
+  return lines + "Dry run complete. Nothing was written.";
 }
 
 }  // namespace

@@ -61,8 +61,7 @@ Resume find_resume(const Setup& setup, const std::string& asked) {
   const bool provokes = setup.settings.train.provokes();
   if (asked.empty() || (provokes && asked == "auto")) return {};
   if (provokes)
-    throw InputError("a fault can be injected only into a new run", "--resume",
-                     "leave out --resume, or --provoke");
+    throw InputError("a fault can be injected only into a new run", "--resume", "omit --resume or --provoke");
   const auto named = team.from_first([&] {
     auto path = asked == "auto" ? asked : find_saved(asked);
     return asked == "auto" || fs::is_directory(path) ? path : std::string();
@@ -95,7 +94,7 @@ void check_place(const Setup& setup, const RunAttempt& attempt) {
 void refuse_idle_early_stop(const Setup& setup) {
   if (setup.settings.train.early_stop == 0 || setup.data.eval->size() > 0) return;
   throw InputError("train.early_stop has no effect: no sample is left for evaluation", "task.eval_fraction",
-                   "raise it, or set train.early_stop to 0");
+                   "raise task.eval_fraction, or set train.early_stop to 0");
 }
 
 // What a run chooses when it begins it keeps, whatever it would choose today.
@@ -140,14 +139,14 @@ void restore_run(Start& start, Learner& learner, const Setup& setup) {
     log::info("the run has no checkpoint yet: starting from the first step");
     return;
   }
-  compare_bits(setup, saved->tree, learner);
+  compare_bits(setup, saved->tree);
   start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
   start.attempt.found = saved->path;
   log::info("resuming after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
 void start_from(Start& start, Learner& learner, const Setup& setup, const SavedCheckpoint& saved) {
-  compare_bits(setup, saved.tree, learner);
+  compare_bits(setup, saved.tree);
   start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
   log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
@@ -174,10 +173,10 @@ void log_all_reduce(const Setup& setup) {
   if (!launch.has_algorithm() || !setup.team->group()) return;
   const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
   const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
-  log::info(
-      format("sums over the ranks by {} over {}: {}", launch.allreduce, setup.backend,
-             same ? "the same bits as gloo's"
-                  : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
+  log::info(format(
+      "all-reduce {} on {}: {}", launch.allreduce, setup.backend,
+      same ? "bitwise equal to gloo's all-reduce"
+           : format("with {} ranks the order of sums differs from gloo's, and so do the last bits", world)));
   if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
   log::info(format("simulated slow network: {} us per message{}", launch.latency_us,
                    launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s per link", launch.bandwidth_gbit)));
@@ -197,10 +196,11 @@ bool has_bf16_instructions() {
 
 void log_start(const Setup& setup, const EpochPlan& rounds, const std::string& folder, bool own_kernels) {
   const auto& job = setup.team->job();
-  log::info(format("{}: {} on {} ({}, {}, {} per rank), {} steps per epoch, in {}", setup.settings.run.name,
+  log::info(format("{}: {} on {} ({}, {}, {} per rank), {} per epoch, in {}", setup.settings.run.name,
                    setup.settings.task.name, base::counted(setup.team->world(), "rank"),
                    setup.team->device().str(), setup.team->group() ? setup.backend : "no group",
-                   base::counted(setup.session->threads(), "thread"), rounds.steps_per_epoch, folder));
+                   base::counted(setup.session->threads(), "thread"),
+                   base::counted(rounds.steps_per_epoch, "step"), folder));
   if (!setup.mesh->is_plain()) {
     const auto& shape = setup.mesh->shape();
     log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
@@ -210,9 +210,9 @@ void log_start(const Setup& setup, const EpochPlan& rounds, const std::string& f
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (own_kernels) {
-    log::info("train.kernels: fast: the order of sums differs from libtorch's, so the bits are not Python's");
+    log::info("train.kernels: fast sums in another order, so results are not bitwise equal to Python's");
   } else if (train.precision != Precision::fp32 || train.layout != ImageLayout::nchw) {
-    log::info(format("precision {}, layout {}: the bits equal Python's with the same two settings",
+    log::info(format("precision {}, layout {}: results are bitwise equal to Python's with the same settings",
                      word_of(train.precision), word_of(train.layout)));
   }
   if (train.precision == Precision::bf16 && setup.team->device().is_cpu() && !has_bf16_instructions())
@@ -236,9 +236,10 @@ RunEnding run_and_report(Trainer& trainer) {
 void log_ending(const RunEnding& ending, const std::string& folder) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
-              "), the checkpoint is complete: continue with --resume auto");
+              "). The checkpoint is complete. To continue, pass --resume auto");
   } else if (ending.reason != "epochs") {
-    log::info("stopped: " + ending.reason);
+    log::info("stopped: " +
+              (ending.reason.starts_with("max_") ? "train." + ending.reason + " is reached" : ending.reason));
   }
   log::info("results saved to " + folder);
 }

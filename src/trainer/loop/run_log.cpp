@@ -210,7 +210,7 @@ std::vector<PhaseSeconds> RunLog::summarize(const TrainingState& state) {
   const double seconds = seconds_since(begin_.moment);
   const auto hosts = team_.all_gather(team_.job().host);
   const auto own_work = [](const PhaseSeconds& phases) {
-    return phases[0] + phases[1] + phases[2] + phases[static_cast<size_t>(Phase::optimiser)];
+    return phases[0] + phases[1] + phases[2] + phases[static_cast<size_t>(Phase::optimizer)];
   };
   PhaseSeconds mean{};
   for (const auto& phases : ranks)
@@ -219,8 +219,8 @@ std::vector<PhaseSeconds> RunLog::summarize(const TrainingState& state) {
 
   console_.line(format("Total {}Training Time: {:.2f}s", settings_.train.mode == TrainMode::ddp ? "DDP " : "",
                        seconds));
-  console_.line(
-      format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
+  console_.line(format("{}, {:.0f} samples/s", base::counted(state.step - first_step_, "step"),
+                       rate(samples_ * shares_, seconds)));
   console_.line("Time per rank: " + phase_table(mean));
   if (const auto memory = peak_gpu_memory(team_))
     console_.line(

@@ -163,8 +163,8 @@ void Trainer::warn_of_untrained() {
   const auto count = names.size();
   if (count == 0) return;
   if (count > kNamed) names.resize(kNamed), names.emplace_back("...");
-  log::warning(format("{} parameter{} had only zero gradients so far: {}", count, count == 1 ? "" : "s",
-                      base::join(names, ", ")));
+  log::warning(format("{} had only zero gradients so far: {}",
+                      base::counted(static_cast<int64_t>(count), "parameter"), base::join(names, ", ")));
 }
 
 void Trainer::end_epoch() {

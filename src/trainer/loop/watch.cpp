@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -106,7 +107,8 @@ RunEnding ending_of(const StepDecision& decision) {
 [[noreturn]] void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad,
                                   const TrainingState& state) {
   nlohmann::json mine;
-  if (bad) mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
+  if (bad)  // not "-nan"
+    mine = {{"step", bad->step}, {"loss", std::to_string(std::abs(bad->loss))}, {"indices", bad->indices}};
   nlohmann::json worst;
   size_t rank = 0, number = 0;
   for (const auto& text : team.all_gather(mine.is_null() ? "" : mine.dump())) {
@@ -125,7 +127,7 @@ RunEnding ending_of(const StepDecision& decision) {
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
       format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
-      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint stays");
+      "check these samples (dataset indices), lower optim.lr or set train.clip_norm; checkpoints are kept");
 }
 
 }  // namespace

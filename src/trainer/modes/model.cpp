@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/kernels/fast_kernels.h"
 #include "lockstep/models/dense.h"
@@ -54,9 +55,11 @@ std::unique_ptr<TrainedModel> make_data_parallel_model(std::shared_ptr<Net> net,
                                                        const DataParallelSettings& settings,
                                                        const std::function<std::shared_ptr<Net>()>& another) {
   auto devices = devices_like(first, static_cast<int>(settings.devices));
-  log::info(format("data_parallel: {} device{} ({}), {}", devices.size(), devices.size() == 1 ? "" : "s",
-                   first.is_cpu() ? "logical, a thread each" : "GPUs",
-                   settings.loss_in_forward ? "a loss on each" : "outputs gathered on the first"));
+  log::info(
+      format("data_parallel: {}{}; {}",
+             base::counted(std::ssize(devices), first.is_cpu() ? "logical CPU device" : "GPU"),
+             first.is_cpu() ? " (one thread each)" : "",
+             settings.loss_in_forward ? "one loss per device" : "outputs gathered on the first device"));
   auto wrapped = std::make_unique<Wrapped>(net, std::move(devices), another);
   return std::make_unique<DataParallelModel>(std::move(net), std::move(wrapped), settings.loss_in_forward);
 }
@@ -295,7 +298,7 @@ std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, 
   const auto why = obstacle(*net, layers, mesh, settings, supplies);
   if (why.empty())
     return std::make_unique<DenseModel>(net, std::move(layers), mesh.data(), settings, supplies);
-  log::info("train.kernels: fast: libtorch's kernels are used instead: " + why);
+  log::info(format("train.kernels: fast is not available here ({}); using libtorch's kernels", why));
   return nullptr;
 }
 
@@ -388,8 +391,8 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   const auto& train = settings.train;
   if (train.mode != TrainMode::ddp && world > 1)
     throw InputError(
-        format("train.mode: {} trains in one process, but {} were started", word_of(train.mode), world),
-        "train.mode", "use train.mode=ddp, or start one process");
+        format("train.mode: {} needs one process, but the launcher started {}", word_of(train.mode), world),
+        "train.mode", "set train.mode to ddp, or start one process");
   if (train.precision == Precision::fp16 && device.is_cpu())
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
   if (train.graph && device.is_cpu())
@@ -418,7 +421,7 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
   if (settings.train.kernels == KernelChoice::fast) {
     if (auto model = make_dense_model(net, mesh, settings, supplies)) return model;
     if (!net->use_own_kernels() && !dynamic_cast<Dense*>(net.get()))
-      log::info("train.kernels: fast: this model has no fast kernels, so libtorch's are used");
+      log::info("train.kernels: fast is not available for this model; using libtorch's kernels");
   }
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   net->to(mesh.all().device());

@@ -276,9 +276,11 @@ void refuse_other(const Tree& whole, size_t parameters) {
   const auto groups = elements(get(whole, "param_groups"));
   const auto there = groups.empty() ? 0 : elements(get(groups[0], "params")).size();
   if (groups.size() == 1 && there == parameters) return;
-  throw InputError(format("the checkpoint's optimizer has {} and {} parameters, this model 1 and {}",
-                          base::counted(std::ssize(groups), "parameter group"), there, parameters),
-                   "optimizer.param_groups", "use the config that the checkpoint was trained with");
+  throw InputError(
+      format(
+          "the checkpoint's optimizer has {} and {} parameters, but this model has 1 group and {} parameters",
+          base::counted(std::ssize(groups), "parameter group"), there, parameters),
+      "optimizer.param_groups", "use the config that the checkpoint was trained with");
 }
 
 // The ranks of a line hold a stage each.
@@ -367,9 +369,9 @@ struct Bubble {
     const auto stages = static_cast<size_t>(mesh.pipeline().world());
     const double waits = static_cast<double>(stages) - 1;
     const double formula = 100 * waits / (static_cast<double>(micro_batches) + waits);
-    if (!mesh.all().device().is_cpu())
-      return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
-                    micro_batches, formula);
+    const auto head = format("Pipeline: {} stages, {} micro-batch{};", stages, micro_batches,
+                             micro_batches == 1 ? "" : "es");
+    if (!mesh.all().device().is_cpu()) return format("{} ideal bubble {:.1f} %", head, formula);
     std::vector<double> sums(2 * stages, 0.0);
     const auto own = static_cast<size_t>(mesh.pipeline().rank());
     sums[own] = busy;
@@ -383,9 +385,8 @@ struct Bubble {
       all_elapsed += sums[stages + stage];
       shares.push_back(format("{:.0f} %", 100 * (1 - sums[stage] / sums[stages + stage])));
     }
-    return format(
-        "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
-        stages, micro_batches, 100 * (1 - all_busy / all_elapsed), base::join(shares, ", "), formula);
+    return format("{} bubble {:.1f} % (per stage: {}), ideal {:.1f} %", head,
+                  100 * (1 - all_busy / all_elapsed), base::join(shares, ", "), formula);
   }
 };
 

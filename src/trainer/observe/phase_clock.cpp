@@ -54,7 +54,7 @@ void DeviceClock::finish() {
 
 const char* name_of(Phase phase) {
   static constexpr std::array<const char*, kPhases> kNames = {
-      "data", "forward", "backward", "waiting for communication", "optimiser", "other"};
+      "data", "forward", "backward", "waiting for communication", "optimizer", "other"};
   return kNames[static_cast<size_t>(phase)];
 }
 

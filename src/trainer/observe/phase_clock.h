@@ -55,12 +55,12 @@ class DeviceClock {
   Clock::time_point since_;
 };
 
-enum class Phase { data, forward, backward, waiting, optimiser, other, count };
+enum class Phase { data, forward, backward, waiting, optimizer, other, count };
 inline constexpr size_t kPhases = static_cast<size_t>(Phase::count);
 static_assert(kPhases == static_cast<size_t>(SpanKind::evaluation), "a phase's span has its number");
 using PhaseSeconds = std::array<double, kPhases>;
 
-/// "data", "forward", "backward", "waiting for communication", "optimiser", "other".
+/// "data", "forward", "backward", "waiting for communication", "optimizer", "other".
 const char* name_of(Phase phase);
 
 class PhaseClock {

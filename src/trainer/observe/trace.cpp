@@ -91,7 +91,7 @@ CommHook with_ranges(CommHook hook, const ProcessGroup& group) {
 
 const char* name_of(SpanKind kind) {
   static constexpr std::array<const char*, static_cast<size_t>(SpanKind::count)> kNames = {
-      "data",       "forward",    "backward",  "waiting for communication", "optimiser", "other",
+      "data",       "forward",    "backward",  "waiting for communication", "optimizer", "other",
       "evaluation", "checkpoint", "all-reduce"};
   return kNames[static_cast<size_t>(kind)];
 }

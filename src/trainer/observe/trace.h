@@ -25,7 +25,7 @@ enum class SpanKind : int16_t {
   forward,
   backward,
   waiting,
-  optimiser,
+  optimizer,
   other,
   evaluation,
   checkpoint,

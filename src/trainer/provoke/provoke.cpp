@@ -164,7 +164,7 @@ void check_fault(const Settings& settings, const Team& team) {
       format("train.provoke: {} needs {} ranks or more that share the data (got {})", fault->name,
              fault->ranks, team.world()),
       "train.provoke",
-      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", fault->ranks));
+      format("start {0} ranks (--ranks {0}), with parallel.tensor and parallel.pipeline at 1", fault->ranks));
 }
 
 }  // namespace lockstep::train

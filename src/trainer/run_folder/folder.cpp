@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
@@ -36,16 +36,9 @@ constexpr size_t kMostLockBytes = 4096;
 // Field 22 of /proc/PID/stat; 0 if there is no such process, or only its exit status is left.
 int64_t start_of(int64_t pid) {
   const auto line = base::first_line("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream words(line.substr(name_end + 1));
-  std::string state, skipped;
-  words >> state;
-  if (state == "Z" || state == "X") return 0;
-  for (int field = 4; field < 22; ++field) words >> skipped;
-  int64_t start = 0;
-  words >> start;
-  return start;
+  const auto fields = base::split(line.substr(line.rfind(')') + 1), ' ');  // from the blank before field 3
+  if (fields.size() < 21 || fields[1] == "Z" || fields[1] == "X") return 0;
+  return base::number_in(fields[20]).value_or(0);
 }
 
 LockRecord record_of_this_process() {
@@ -286,14 +279,27 @@ fs::path folder_of(const RunSettings& run, int number) {
 }
 
 [[noreturn]] void cannot_make(const fs::path& path, int reason) {
-  refuse_folder("the run folder cannot be made", path, reason);
+  refuse_folder("cannot create the run folder", path, reason);
+}
+
+uid_t owner_of(const fs::path& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 ? facts.st_uid : ::geteuid();
 }
 
 // By doing it: a file system may be read-only, full or no place for files whatever the permissions say.
-void check_writable(const fs::path& folder) {
+// Returns the owner of new files there, as which NFS may store another user.
+uid_t check_writable(const fs::path& folder) {
   auto probe = (folder / ".lockstep-XXXXXX").string();
   if (!::mkdtemp(probe.data())) cannot_make(folder, errno);
+  const auto owner = owner_of(probe);
   ::rmdir(probe.c_str());
+  return owner;
+}
+
+bool is_of_another_user(const fs::path& folder) {
+  const auto owner = owner_of(folder);
+  return owner != ::geteuid() && owner != check_writable(folder.parent_path());
 }
 
 void make_parents(const fs::path& path) {
@@ -316,13 +322,12 @@ bool is_blank(const fs::path& path) {
 std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings) {
   if (::mkdir(path.c_str(), 0755) != 0) {
     if (errno != EEXIST) cannot_make(path, errno);
-    if (!is_blank(path)) return std::nullopt;
+    if (!is_blank(path) || is_of_another_user(path)) return std::nullopt;
   }
   auto lock = RunLock::take(path);
   if (!lock || !is_blank(path)) return std::nullopt;
-  RunFolder folder{path, std::move(*lock)};
   begin_in(path, settings);
-  return folder;
+  return RunFolder{path, std::move(*lock)};
 }
 
 config::PastConfig config_in(const fs::path& folder) {
@@ -359,12 +364,10 @@ std::vector<int> existing(const RunSettings& run) {
   for (const auto& entry : fs::directory_iterator(run.dir, ignored)) {
     const auto name = entry.path().filename().string();
     if (name == run.name) numbers.push_back(1);
-    if (name.rfind(run.name + "-", 0) != 0) continue;
-    const auto digits = name.substr(run.name.size() + 1);
-    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
-      continue;
-    const int number = std::stoi(digits);
-    if (number > 1 && std::to_string(number) == digits) numbers.push_back(number);
+    if (!name.starts_with(run.name + "-")) continue;
+    const auto number = base::number_in(name.substr(run.name.size() + 1)).value_or(0);
+    if (number > 1 && number < 1'000'000'000 && name == format("{}-{}", run.name, number))
+      numbers.push_back(static_cast<int>(number));
   }
   std::sort(numbers.rbegin(), numbers.rend());
   return numbers;
@@ -373,6 +376,7 @@ std::vector<int> existing(const RunSettings& run) {
 std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& asked) {
   config::PastConfig then;
   try {
+    if (is_of_another_user(path)) throw InputError("it belongs to another user", path.string());
     then = config_in(path);
   } catch (const InputError& error) {
     log::info(path.string() + " is skipped: " + error.what() + " (" + error.where() + ")");
@@ -387,7 +391,7 @@ std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& aske
   if (is_finished(path, asked.train)) return std::nullopt;
   const auto different = differences_as_begun(then, asked);
   if (different.empty()) return resumed(path, std::move(*lock));
-  log::info(format("{} has a different config: {}; to resume it anyway: --resume {}", path.string(),
+  log::info(format("{} has a different config ({}). To resume it anyway, pass --resume {}", path.string(),
                    base::join(different, ", "), path.string()));
   return std::nullopt;
 }
@@ -398,7 +402,7 @@ std::optional<RunFolder> newest_unfinished(const Settings& asked) {
     if (!fs::exists(fs::symlink_status(path / kConfigFile))) continue;
     if (auto folder = try_resuming(path, asked)) return folder;
   }
-  log::info("no run to resume: a new run");
+  log::info("no unfinished run found: starting a new run");
   return std::nullopt;
 }
 
@@ -414,8 +418,10 @@ RunFolder named_folder(const fs::path& path, const Settings& asked) {
   const auto different = base::join(differences_as_begun(then, asked), ", ");
   if (!different.empty() && asked.train.exact == SameBits::required)
     throw InputError("the config has changed: " + different, "train.exact: required",
-                     "resume with the config of the run, or set train.exact to off");
+                     format("run lockstep train {0} --resume {0}, or set train.exact to off", path.string()));
   if (!different.empty()) log::info("the config has changed: " + different);
+  if (is_finished(path, asked.train))
+    log::warning("this run has finished; to train longer, raise train.epochs or the limit that ended it");
   return resumed(path, std::move(*lock));
 }
 

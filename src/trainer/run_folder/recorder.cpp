@@ -145,7 +145,7 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
   const bool cut = n <= 0 || ::ftruncate(file_.number(), end - n) == 0;
   throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(reason) +
                   (cut ? "" : ", and its last record is incomplete"),
-              path_, "free disk space; the curves then continue");
+              path_, "free disk space; lockstep then continues the curves");
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
@@ -170,7 +170,7 @@ void MetricsFile::add(const nlohmann::ordered_json& line) {
     const bool cut = ::ftruncate(file_.number(), offset_) == 0;
     throw Error(std::string("cannot write: ") + std::strerror(reason) +
                     (cut ? "" : ", and its last line is incomplete"),
-                path_, "free disk space; lockstep then writes lines again");
+                path_, "free disk space; lockstep then continues writing");
   }
   offset_ += n;
 }

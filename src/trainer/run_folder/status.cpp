@@ -120,9 +120,12 @@ void check_there(const fs::path& folder) {
   if (!fs::is_directory(folder, failed))
     throw InputError("no such run folder", folder.string(),
                      base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
-  if (fs::symlink_status(folder / "status.json", failed).type() == fs::file_type::not_found)
-    throw InputError("this folder holds no status.json", folder.string(),
-                     "pass the folder of a run, like runs/mnist");
+  if (fs::symlink_status(folder / "status.json", failed).type() != fs::file_type::not_found) return;
+  const bool is_run = fs::exists(folder / "config.yaml", failed);
+  throw InputError(
+      is_run ? "the run has not started training" : "not a run folder: it has no status.json",
+      folder.string(),
+      is_run ? "try again in a few seconds, or see the run's log" : "pass a folder like runs/mnist");
 }
 
 constexpr auto kLookEvery = 1s;
@@ -131,20 +134,12 @@ constexpr auto kSilent = 10s;  // from a request's end to the status that says w
 constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
 constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
 
-// Opening a folder makes NFS ask its server what is in it.
-bool is_asked(const fs::path& file) {
-  const base::Descriptor folder(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  struct stat facts {};
-  return folder && ::fstatat(folder.number(), file.filename().c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISREG(facts.st_mode);
-}
-
 void refuse_dead(const fs::path& folder, RunRequest request) {
   if (in_use(folder) || read_status(folder).state != RunState::running) return;
   std::error_code none;
   fs::remove(request_file(folder, request), none);
   throw Error("the run exited without reporting a status", folder.string(),
-              "see: lockstep status " + folder.string());
+              "run lockstep status " + folder.string());
 }
 
 // The run's status once the request is done or the run is over.
@@ -173,7 +168,7 @@ RunStatus answer_of(const fs::path& folder, RunRequest request, RunStatus before
     }
     if (Clock::now() >= until)
       throw Error(format("not done within {:.0f} s; the request is still pending", seconds), folder.string(),
-                  "wait longer with --timeout, or look in the run's log: it answers after its current step");
+                  "raise --timeout; the run handles requests at the end of a step");
   }
 }
 
@@ -218,8 +213,9 @@ RunStatus read_status(const fs::path& folder) {
     });
     return status;
   } catch (const nlohmann::json::exception& error) {
-    throw InputError("status.json is not what a run writes: " + base::what_is_wrong(error), path,
-                     "resume with `lockstep train --resume FOLDER`, which writes it again");
+    throw InputError("status.json is damaged: " +
+                         (json.is_discarded() ? "it is not valid JSON" : base::what_is_wrong(error)),
+                     path, format("run lockstep train {0} --resume {0} to write it again", folder.string()));
   }
 }
 
@@ -331,8 +327,12 @@ bool Requests::asked(RunRequest request) {
   const auto now = Clock::now();
   if (looked_ == Clock::time_point{} || now - looked_ >= kLookEvery) {
     looked_ = now;
-    for (const auto each : kRequests)
-      asked_[static_cast<size_t>(each)] = is_asked(request_file(folder_, each));
+    // opening the folder makes NFS ask its server what is in it
+    const base::Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct stat facts {};
+    for (size_t i = 0; i < kNames.size(); ++i)
+      asked_[i] = folder && ::fstatat(folder.number(), kNames[i], &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                  S_ISREG(facts.st_mode);
   }
   return asked_[static_cast<size_t>(request)];
 }
@@ -347,15 +347,15 @@ RunStatus status_of_running(const fs::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && in_use(folder)) return status;
   const bool died = status.state == RunState::running;
-  throw InputError(
-      format("the run is not running: {}", died ? "its process has ended" : name_of(status.state)),
-      folder.string(), "see: lockstep status " + folder.string());
+  throw InputError(format("the run has ended{}{}", died ? " without a final status" : ": ",
+                          died ? "" : name_of(status.state)),
+                   folder.string(), "run lockstep status " + folder.string());
 }
 
 RunStatus await_answer(const fs::path& folder, RunRequest request, const RunStatus& before, double seconds) {
   auto after = answer_of(folder, request, before, seconds);
   if (after.state != RunState::failed) return after;
-  throw Error("the run failed: " + after.reason, folder.string(), "see: lockstep status " + folder.string());
+  throw Error("the run failed: " + after.reason, folder.string(), "run lockstep status " + folder.string());
 }
 
 }  // namespace lockstep::run_folder

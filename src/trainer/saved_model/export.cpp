@@ -34,7 +34,7 @@ void on_first(const Team& team, const std::function<void()>& work) {
 
 BertForSequenceClassification& require_bert(Net& net) {
   if (auto* bert = dynamic_cast<BertForSequenceClassification*>(&net)) return *bert;
-  throw InputError("only the model bert has a folder that transformers loads", "model.name",
+  throw InputError("--output works only with model.name: bert", "model.name",
                    "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
 }
 
@@ -55,7 +55,7 @@ struct Rewrite {
 std::vector<Rewrite> rewrites_of(const Settings& settings, const std::string& file) {
   const auto& model = settings.model;
   if (!config::is_read("model.eval_path", settings))
-    throw InputError("only the model exported has a .pt2 file", "model.name",
+    throw InputError("--pt2 works only with model.name: exported", "model.name",
                      "for other models, Python reads the checkpoint: torch.load(PATH, weights_only=True)");
   std::vector<Rewrite> all = {{base::find_path(model.path), file}};
   const auto stem = file.substr(0, file.size() - kPt2Ending.size());

@@ -26,11 +26,11 @@ void print_json(const Json& facts) {
 int play(const Setup& setup, const Actor& actor, Net& net, const std::string& path, bool json) {
   const auto play = play_episodes(setup, actor, net);
   if (setup.team->first() && json) {
-    Json metrics = {{"reward", play.reward}, {"least", play.least}, {"largest", play.largest}};
+    Json metrics = {{"reward", play.reward}, {"smallest", play.least}, {"largest", play.largest}};
     if (play.goal) metrics.update(Json{{"goal", *play.goal}, {"solved", play.solved()}});
     print_json({{"checkpoint", path}, {"metrics", metrics}});
   } else if (setup.team->first()) {
-    output::line(path + ", played");
+    output::line("evaluated " + path);
     output::line(report_of(play));
   }
   setup.team->barrier();
@@ -59,7 +59,7 @@ int print_metrics(const Command& command, const std::string& checkpoint, bool js
   if (const auto actor = actor_of(setup)) return play(setup, *actor, *net, path, json);
   if (setup.data.eval->size() == 0)
     throw InputError("no sample is left for evaluation", "task.eval_fraction",
-                     "raise it, or name a file of samples: --set task.eval_file=FILE");
+                     "raise task.eval_fraction, or name a file of samples: --set task.eval_file=FILE");
   const auto metrics = evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
   if (setup.team->first()) print(*metrics, path, setup.data.eval->size(), json);
   setup.team->barrier();

@@ -134,7 +134,7 @@ void check_width(const at::Tensor& output, const TaskData& data) {
   if (output.dim() == 2 && output.size(1) == wanted) return;
   throw InputError(
       format("the model's output has {}, but the checkpoint's task has {}", c10::str(output.sizes()),
-             data.regression ? "one number a sample" : format("{} classes", wanted)),
+             data.regression ? "one number per sample" : format("{} classes", wanted)),
       "model.name, task.name", "use the config that the checkpoint was trained with");
 }
 
@@ -225,7 +225,7 @@ int predict(const Command& command, const PredictOptions& options) {
     if (options.output.empty()) {
       print_answers(text);
     } else {
-      base::write_output(options.output, text, "name another file with --output, or free disk space");
+      base::write_output(options.output, text, "create the folder, or choose another --output");
     }
     return std::string();
   });

@@ -280,8 +280,8 @@ void compare_worlds(const launch::Runtime& runtime, int world) {
 
 void refuse_other_world(const Job& job, int world) {
   if (job.launcher != "as_world" || job.world == world) return;
-  throw InputError(format("train.as_world is {}, and this rank was started as one of {}", world, job.world),
-                   "train.as_world", "omit --ranks, or start the job again with one config for all ranks");
+  throw InputError(format("train.as_world: {} cannot be combined with --ranks {}", world, job.world),
+                   "train.as_world", "omit --ranks");
 }
 
 }  // namespace
@@ -312,7 +312,7 @@ int spawn_ranks(StartedJob begun) {
   const int own = launch::block_of(job.rank, job.world, world).count;
   const auto config = inherited_config(begun.shared);
   begun.runtime.reset();  // MPI is for one process a rank
-  log::info(format("train.as_world: {} ranks on {} process{} ({})", world, job.world,
+  log::info(format("train.as_world: {} ranks on {} process{} (ranks per process: {})", world, job.world,
                    job.world == 1 ? "" : "es", launch::blocks_text(job.world, world)));
   warn_of_few_cores(own * threads_of_rank(begun.loaded.settings.train, false));
   std::vector<std::string> settings = {format("{}={}", kHandedConfig, config.number())};

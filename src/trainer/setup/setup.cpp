@@ -68,7 +68,7 @@ std::jthread count_minutes(const std::string& work) {
     for (int minutes = 1;; ++minutes) {
       stopped.wait_for(lock, stop, std::chrono::minutes(1), [] { return false; });
       if (stop.stop_requested()) return;
-      log::info(format("{} for {} min", work, minutes));
+      log::info(format("still {} ({} min so far)", work, minutes));
     }
   });
 }
@@ -77,7 +77,7 @@ std::jthread count_minutes(const std::string& work) {
 
 void load_data(Setup& setup) {
   const auto share = tasks::node_share(*setup.team);
-  const auto minutes = count_minutes("loading the data set of task " + setup.settings.task.name);
+  const auto minutes = count_minutes("loading the data of task " + setup.settings.task.name);
   setup.team->together([&] {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
                                        [&] { return setup.task->data(setup.settings.for_task(), share); });

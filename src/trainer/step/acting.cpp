@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/tasks/cart_pole.h"
 #include "trainer/modes/model.h"
 #include "trainer/step/evaluate.h"
@@ -73,7 +74,7 @@ void refuse_what_is_for_data(const Setup& setup) {
     if (wrong) throw InputError(format("{}: task {} {}", key, settings.task.name, why), key, hint);
   };
   refuse(settings.train.graph, "train.graph",
-         "generates its samples, so a captured step has no resident set to read",
+         "generates its samples, so a CUDA graph has no resident set to read",
          "set train.graph and data.resident to false");
   refuse(settings.data.resident, "data.resident", "generates new samples in each epoch",
          "set data.resident to false");
@@ -155,9 +156,9 @@ class Acting : public SampleSource {
 
   std::string summary() const override {
     if (steps_ == 0) return {};
-    return format("Acting: {} steps per rank in {:.2f} s, {:.0f} steps/s on {} rank{}", steps_, seconds_,
-                  static_cast<double>(steps_ * team_.world()) / seconds_, team_.world(),
-                  team_.world() == 1 ? "" : "s");
+    return format("Acting: {} steps per rank in {:.2f} s, {:.0f} steps/s on {}", steps_, seconds_,
+                  static_cast<double>(steps_ * team_.world()) / seconds_,
+                  base::counted(team_.world(), "rank"));
   }
 
   // Inside an epoch it holds the round's samples, too.
@@ -185,11 +186,10 @@ class Acting : public SampleSource {
     const bool inside = state.consumed > 0 && !state.epoch_trained;
     const auto& settings = setup_.settings;  // a step takes as many of a rank's samples at any world size
     if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
-    log::warning(
-        format("the checkpoint has no environments for {} rank{}: new ones start{}, and the bits will "
-               "differ from an uninterrupted run",
-               team_.world(), team_.world() == 1 ? "" : "s",
-               inside ? ", the rest of the epoch trains on one round from them" : ""));
+    log::warning(format(
+        "the checkpoint has no environments for {}, so new ones are created, and results will differ{}",
+        base::counted(team_.world(), "rank"),
+        inside ? ". The rest of the epoch trains on one round of samples from them" : ""));
   }
 
  private:
@@ -303,7 +303,7 @@ EpisodeRewards play_episodes(const Setup& setup, const Actor& actor, Net& net) {
 
 std::string report_of(const EpisodeRewards& play) {
   auto text =
-      format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
+      format("reward      {:.4f}\nsmallest    {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
   if (play.goal)
     text += format("\nsolved      {} (a mean of {:g} or more)", play.solved() ? "yes" : "no", *play.goal);
   return text;

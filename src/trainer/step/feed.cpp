@@ -69,10 +69,10 @@ EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world) {
   rounds.batches =
       data.drop_last_batch ? rounds.samples / data.batch_size : up(rounds.samples, data.batch_size);
   if (rounds.batches == 0)
-    throw InputError(format("an epoch has no full batch of {}: {} samples over {} ranks are {} each",
-                            data.batch_size, samples, world, rounds.samples),
+    throw InputError(format("data.batch_size {} is larger than a rank's share of the samples ({})",
+                            data.batch_size, rounds.samples),
                      "data.batch_size",
-                     "set data.drop_last_batch to false, a smaller data.batch_size, or start fewer ranks");
+                     "set data.drop_last_batch to false, reduce data.batch_size, or start fewer ranks");
   if (data.batch_size > rounds.samples)
     log::info(format("data.batch_size is {}, but a rank has {} samples: each epoch is one batch of {}",
                      data.batch_size, rounds.samples, rounds.samples));

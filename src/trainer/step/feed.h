@@ -50,7 +50,7 @@ EpochPlan plan_epochs(const Settings& settings, int64_t samples, int world);
 LoaderOptions loader_options(const Settings& settings, at::Device device);
 
 /// Draws one number, as Python's DataLoader does at the start of each pass: a model with dropout needs it for
-/// Python's bits.
+/// Python's results.
 void draw_base_seed();
 
 /// What is left of one epoch, from step to step: `while (epoch.next_step())`. A batch is fetched when the

@@ -199,15 +199,15 @@ bool CapturedStep::can_replay(int64_t number) {
   if (momenta == momenta_) return true;
   momenta_ = std::move(momenta);
   if (std::exchange(is_captured_, false))
-    log::info(
-        format("step {}: the momentum changed; the step is captured again when it stays constant", number));
+    log::info(format(
+        "step {}: the momentum changed; lockstep captures a new CUDA graph once it stays constant", number));
   return false;
 }
 
 void CapturedStep::capture(int64_t number) {
   parts_.graph.capture([this] { take_next(); });
   is_captured_ = true;
-  log::info(format("step {}: captured; from now on each step is one launch", number));
+  log::info(format("step {}: CUDA graph captured; later steps replay it", number));
 }
 
 void CapturedStep::take_next() {
@@ -261,7 +261,7 @@ void TrainingStep::run(int64_t number, EpochFeed& epoch, LossTrace& losses, Phas
     clock.enter(Phase::data);
     if (copies_.overlap() && !(number == last_step_ && epoch.at_last())) copies_.begin(epoch.look_ahead());
   }
-  clock.enter(Phase::optimiser);
+  clock.enter(Phase::optimizer);
   update();
   look_for_gradients();
   clock.end_step();

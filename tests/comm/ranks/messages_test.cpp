@@ -135,7 +135,7 @@ TEST_P(Timeout, NamesTheRankThatDidNotCome) {
   if (own_rank() != absent) {
     text = test::error_of([&] { group->allreduce(tensors)->wait(); });
     EXPECT_NE(text.find("rank " + std::to_string(absent) + " (host "), std::string::npos) << text;
-    EXPECT_NE(text.find("did not arrive, it is at collective 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("did not call it; the last call was collective 1"), std::string::npos) << text;
     EXPECT_EQ(text.find("rank 0 ("), std::string::npos) << "only the absent one is at fault: " << text;
     const std::string again = test::error_of([&] { group->barrier()->wait(); });
     EXPECT_NE(again.find("failed earlier"), std::string::npos) << again;
@@ -233,9 +233,9 @@ class Calls : public ::testing::TestWithParam<const char*> {};
 TEST_P(Calls, ThatDifferAreNamedWithTheirRanksOnAll) {
   if (world() == 1) GTEST_SKIP() << "needs two ranks";
   const int last = world() - 1;
-  const std::string others = world() == 2   ? "rank 0: "
-                             : world() == 3 ? "ranks 0 and 1: "
-                                            : "ranks 0, 1 and 2: ";
+  const std::string others = world() == 2   ? "rank 0 calls "
+                             : world() == 3 ? "ranks 0 and 1 call "
+                                            : "ranks 0, 1 and 2 call ";
   for (const auto& differing : differing()) {
     auto group = open_in_detail(GetParam(), std::chrono::seconds(20));
     all_reduce(group, at::ones({4}));
@@ -244,7 +244,8 @@ TEST_P(Calls, ThatDifferAreNamedWithTheirRanksOnAll) {
               0)
         << text;
     EXPECT_NE(text.find(others + differing.usual), std::string::npos) << text;
-    EXPECT_NE(text.find("rank " + std::to_string(last) + ": " + differing.odd), std::string::npos) << text;
+    EXPECT_NE(text.find("rank " + std::to_string(last) + " calls " + differing.odd), std::string::npos)
+        << text;
     EXPECT_TRUE(comm::is_dead(group));
     const auto texts = test::runtime().all_gather(text);
     for (const auto& other : texts) EXPECT_EQ(other, text) << "an error of all ranks is said once";
@@ -272,7 +273,7 @@ TEST_P(Calls, OneThatARankLeavesOutIsATimeoutThatNamesIt) {
   if (own_rank() != absent) {
     const std::string text = test::error_of([&] { all_reduce(group, at::ones({4})); });
     EXPECT_NE(text.find("rank " + std::to_string(absent) + " (host "), std::string::npos) << text;
-    EXPECT_NE(text.find("did not arrive"), std::string::npos) << text;
+    EXPECT_NE(text.find("did not call it"), std::string::npos) << text;
   }
   test::runtime().barrier();
 }

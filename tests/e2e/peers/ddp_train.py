@@ -10,48 +10,25 @@ import json
 import math
 import os
 import pathlib
+import sys
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torchvision import datasets, transforms
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "bench/comparison/peers"))
+from models import PimaNet, SimpleCNN  # noqa: E402
+
 DEFAULTS = dict(task="mnist", batch=128, epochs=1, max_steps=0, accumulate=1, clip=0, smoothing=0, optim="sgd", lr=0.01,
                 schedule="none", bf16=False, channels_last=False, evaluate=False, zero=False)
 
 
-class SimpleCNN(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
-        self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
-        self.pool = nn.MaxPool2d(2, 2)
-        self.fc1 = nn.Linear(64 * 7 * 7, 128)
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = self.pool(F.relu(self.conv1(x)))
-        x = self.pool(F.relu(self.conv2(x)))
-        x = x.reshape(-1, 64 * 7 * 7)
-        return self.fc2(F.relu(self.fc1(x)))
-
-
-class PimaNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(8, 64)
-        self.fc2 = nn.Linear(64, 32)
-        self.head = nn.Linear(32, 2)
-
-    def forward(self, x):
-        return self.head(F.relu(self.fc2(F.relu(self.fc1(x)))))
-
-
-def pima_sets(path, seed=0, eval_fraction=0.2):
-    """The table in doubles: split by class, zeros that mean "missing" filled with the median, standardized."""
+def pima_table(path, seed=0, eval_fraction=0.2):
+    """All rows in doubles: split by class, zeros that mean "missing" filled with the median, standardized. And the labels, and
+    the rows to train and to evaluate on."""
     rows = [[float(word) for word in row] for row in csv.reader(open(path)) if not row[0][0].isalpha()]
     draw = torch.Generator().manual_seed(seed)
     train, held = [], []
@@ -80,9 +57,12 @@ def pima_sets(path, seed=0, eval_fraction=0.2):
         spread = math.sqrt(spread / len(values))
         for row in table:
             row[column] = (row[column] - mean) / spread
-    labels = torch.tensor([int(row[8]) for row in rows])
-    return [TensorDataset(torch.tensor([table[i] for i in part], dtype=torch.float32), labels[part])
-            for part in (train, held)]
+    return torch.tensor(table, dtype=torch.float32), torch.tensor([int(row[8]) for row in rows]), train, held
+
+
+def pima_sets(path):
+    table, labels, *parts = pima_table(path)
+    return [TensorDataset(table[part], labels[part]) for part in parts]
 
 
 def optimizer_of(model, v):

@@ -96,7 +96,7 @@ void find_hosts(Comm& comm) {
   }
 }
 
-// Two slices of one GPU (MIG) have its bus id both: NCCL takes them for one.
+// NCCL tells GPUs apart by their bus ids.
 ncclResult_t refuse_shared_gpus(const Comm& comm) {
   if (const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE"); allowed && *allowed != '0')
     return ncclSuccess;

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <optional>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -21,7 +21,6 @@
 namespace pretended {
 namespace {
 
-constexpr int kSlices = 2;      // of a divided GPU
 constexpr int kDomain = 0x1ab;  // of the bus: one that no real machine has
 
 thread_local int current = 0;
@@ -29,18 +28,16 @@ thread_local cudaError_t last_error = cudaSuccess;
 std::atomic<bool> active[kMaxDevices];
 std::atomic<int> failures[kMaxDevices];
 
-std::vector<Device> machine() {
-  const auto count = static_cast<int>(std::clamp<long>(number("LAB_GPUS", 4), 0, kMaxDevices));
-  const bool divided = number("LAB_MIG", 0) != 0;
-  std::vector<Device> all;
-  for (int i = 0; i < count; ++i) all.push_back(divided ? Device{i / kSlices, i % kSlices} : Device{i, -1});
+std::vector<int> machine() {
+  std::vector<int> all(static_cast<size_t>(std::clamp<long>(number("LAB_GPUS", 4), 0, kMaxDevices)));
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
-// As nvidia-smi writes it: "GPU-1a010000-..." or "MIG-3c010000-...".
-std::string name_of(const Device& device) {
-  std::string name = device.slice < 0 ? "GPU-" : "MIG-";
-  const Uuid uuid = uuid_of(device);
+// As nvidia-smi writes it: "GPU-1a010000-...".
+std::string name_of(int gpu) {
+  std::string name = "GPU-";
+  const Uuid uuid = uuid_of(gpu);
   for (size_t i = 0; i < uuid.size(); ++i) {
     char digits[4];
     std::snprintf(digits, sizeof digits, "%02x", uuid[i]);
@@ -50,37 +47,31 @@ std::string name_of(const Device& device) {
   return name;
 }
 
-// By its number, of which a divided GPU's first slice has its GPU's, or by its UUID.
-std::optional<Device> device_named(const std::vector<Device>& all, const std::string& entry) {
-  for (const Device& device : all)
-    if (entry == name_of(device) || (device.slice < 1 && entry == std::to_string(device.gpu))) return device;
-  return std::nullopt;
-}
-
-// A list ends at its first invalid entry. Of the slices of divided GPUs a process sees one.
-std::vector<Device> visible(const std::vector<Device>& all, const char* list) {
-  std::vector<Device> chosen;
-  std::istringstream entries(list ? list : "");
+// By their numbers or their UUIDs. A list ends at its first invalid entry.
+std::vector<int> visible(const std::vector<int>& all, const char* list) {
+  if (!list) return all;
+  std::vector<int> chosen;
+  std::istringstream entries(list);
   for (std::string entry; std::getline(entries, entry, ',');) {
-    const auto device = device_named(all, entry);
-    if (!device) break;
-    chosen.push_back(*device);
+    const auto found = std::find_if(all.begin(), all.end(), [&](int gpu) {
+      return entry == name_of(gpu) || entry == std::to_string(gpu);
+    });
+    if (found == all.end()) break;
+    chosen.push_back(*found);
   }
-  if (!list) chosen = all;
-  if (!chosen.empty() && chosen.front().slice >= 0) chosen.resize(1);
   return chosen;
 }
 
-cudaDeviceProp describe(const Device& device) {
+cudaDeviceProp describe(int gpu) {
   cudaDeviceProp facts;
   std::memset(&facts, 0, sizeof facts);
-  const std::string name = device_name(device);
+  const std::string name = device_name();
   std::memcpy(facts.name, name.c_str(), name.size() + 1);
-  const auto uuid = uuid_of(device);
+  const auto uuid = uuid_of(gpu);
   std::memcpy(facts.uuid.bytes, uuid.data(), uuid.size());
   facts.totalGlobalMem = total_bytes();
   facts.pciDomainID = kDomain;
-  facts.pciBusID = device.gpu + 1;
+  facts.pciBusID = gpu + 1;
   facts.major = 9;  // a small H100
   facts.multiProcessorCount = 132;
   facts.warpSize = 32;
@@ -143,12 +134,6 @@ const std::map<int, int>& attributes() {
   return all;
 }
 
-// Not between slices.
-bool can_reach(int device, int peer) {
-  const auto& all = devices();
-  return device != peer && all[static_cast<size_t>(device)].slice < 0;
-}
-
 // libtorch's first question: by then its own kernels are registered, and the laboratory's take their place.
 void load_operators() {
   static std::atomic<bool> loaded{false};
@@ -162,29 +147,27 @@ void load_operators() {
 
 }  // namespace
 
-const std::vector<Device>& devices() {
-  static const auto& seen = *new std::vector<Device>(visible(machine(), std::getenv("CUDA_VISIBLE_DEVICES")));
+const std::vector<int>& devices() {
+  static const auto& seen = *new std::vector<int>(visible(machine(), std::getenv("CUDA_VISIBLE_DEVICES")));
   return seen;
 }
 
-std::string device_name(const Device& device) {
-  const std::string name = "Pretend GPU (CPU memory, lab only)";
-  return device.slice < 0 ? name : name + " MIG 3g.40gb";
+std::string device_name() {
+  return "Pretend GPU (CPU memory, lab only)";
 }
 
-Uuid uuid_of(const Device& device) {
+Uuid uuid_of(int gpu) {
   Uuid uuid;
   uuid.fill(0x5a);
-  uuid[0] = device.slice < 0 ? 0x1a : 0x3c;
-  uuid[1] =
-      static_cast<unsigned char>(1 + (device.slice < 0 ? device.gpu : device.gpu * kSlices + device.slice));
+  uuid[0] = 0x1a;
+  uuid[1] = static_cast<unsigned char>(1 + gpu);
   return uuid;
 }
 
-std::string bus_text(const Device& device) {
+std::string bus_text(int gpu) {
   char text[32];
   std::snprintf(text, sizeof text, "%04X:%02X:00.0", static_cast<unsigned>(kDomain),
-                static_cast<unsigned>(device.gpu + 1));
+                static_cast<unsigned>(gpu + 1));
   return text;
 }
 
@@ -208,7 +191,7 @@ int ask_attribute(int* value, int attribute, int device) {
   if (const int error = use()) return error;
   if (!is_device(device)) return cudaErrorInvalidDevice;
   if (attribute == cudaDevAttrPciBusId) {
-    *value = devices()[static_cast<size_t>(device)].gpu + 1;
+    *value = devices()[static_cast<size_t>(device)] + 1;
     return cudaSuccess;
   }
   const auto known = attributes().find(attribute);
@@ -268,7 +251,7 @@ void fail_device(int device, cudaError_t error) {
 
 void perhaps_fail(int device) {
   static const long after = number("LAB_FAIL_AFTER_OPS", 0);
-  static const bool here = after > 0 && fails_here(/*otherwise=*/0);
+  static const bool here = after > 0 && fails_here();
   static std::atomic<long> ops{0};
   if (!here || ++ops != after) return;
   say("device %d fails, as asked", device);
@@ -304,7 +287,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   if (!is_device(device) || !is_device(peer)) return give(cudaErrorInvalidDevice);
-  *can = can_reach(device, peer);
+  *can = device != peer;
   return cudaSuccess;
 }
 
@@ -313,7 +296,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   static auto& enabled = *new std::set<std::pair<int, int>>;
   if (const auto error = enter()) return give(error);
   if (!is_device(peer)) return give(cudaErrorInvalidDevice);
-  if (!can_reach(this_device(), peer)) return give(cudaErrorPeerAccessUnsupported);
+  if (peer == this_device()) return give(cudaErrorPeerAccessUnsupported);
   const std::lock_guard lock(mutex);
   return give(enabled.emplace(this_device(), peer).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }

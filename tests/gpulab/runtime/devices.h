@@ -11,16 +11,11 @@ namespace pretended {
 
 using Uuid = std::array<unsigned char, 16>;
 
-/// What CUDA can count as a device: a GPU, or with LAB_MIG=1 a slice of one, with a UUID of its own.
-struct Device {
-  int gpu = 0;     // in the order of the bus
-  int slice = -1;  // of a divided GPU
-};
-
 constexpr int kMaxDevices = 16;
 
-/// What CUDA_VISIBLE_DEVICES leaves of the machine's LAB_GPUS. Read once, at the first question.
-const std::vector<Device>& devices();
+/// What CUDA_VISIBLE_DEVICES leaves of the machine's LAB_GPUS, by their numbers on the bus. Read once, at the
+/// first question.
+const std::vector<int>& devices();
 inline int device_count() {
   return static_cast<int>(devices().size());
 }
@@ -28,10 +23,10 @@ inline bool is_device(int index) {
   return index >= 0 && index < device_count();
 }
 
-std::string device_name(const Device& device);
-Uuid uuid_of(const Device& device);
+std::string device_name();
+Uuid uuid_of(int gpu);
 /// As CUDA writes it: "01AB:01:00.0".
-std::string bus_text(const Device& device);
+std::string bus_text(int gpu);
 /// Of each device: LAB_GPU_MB.
 size_t total_bytes();
 

@@ -31,7 +31,7 @@ CUresult why_not(CUdevice device) {
   return is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-const Device& of(CUdevice device) {
+int of(CUdevice device) {
   return devices()[static_cast<size_t>(device)];
 }
 
@@ -46,11 +46,6 @@ int device_of(CUcontext context) {
 CUresult give_text(const std::string& from, char* to, int length) {
   if (!to || length <= 0) return CUDA_ERROR_INVALID_VALUE;
   to[from.copy(to, static_cast<size_t>(length) - 1)] = '\0';
-  return CUDA_SUCCESS;
-}
-
-CUresult give_uuid(CUuuid* to, const Uuid& uuid) {
-  std::memcpy(to->bytes, uuid.data(), uuid.size());
   return CUDA_SUCCESS;
 }
 
@@ -83,18 +78,18 @@ CUresult cuDeviceGet(CUdevice* device, int index) {
 
 CUresult cuDeviceGetName(char* text, int length, CUdevice device) {
   if (const auto error = why_not(device)) return error;
-  return give_text(device_name(of(device)), text, length);
+  return give_text(device_name(), text, length);
 }
 
-// The newer call tells the slices of a divided GPU apart; the older one gives the GPU's.
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (const auto error = why_not(device)) return error;
-  return give_uuid(uuid, uuid_of(of(device)));
+  const Uuid own = uuid_of(of(device));
+  std::memcpy(uuid->bytes, own.data(), own.size());
+  return CUDA_SUCCESS;
 }
 #undef cuDeviceGetUuid
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  if (const auto error = why_not(device)) return error;
-  return give_uuid(uuid, uuid_of({of(device).gpu, -1}));
+  return cuDeviceGetUuid_v2(uuid, device);
 }
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {

@@ -116,15 +116,6 @@ bool unpin(const void* pointer) {
   return pins().ranges.erase(static_cast<const char*>(pointer)) > 0;
 }
 
-/// LAB_OOM_AT=n: the n-th call of cudaMalloc finds no memory.
-bool finds_no_memory() {
-  static const long wanted = fails_here(/*otherwise=*/-1) ? number("LAB_OOM_AT", 0) : 0;
-  static std::atomic<long> calls{0};
-  if (++calls != wanted) return false;
-  lab::say("an allocation finds no memory, as asked");
-  return true;
-}
-
 }  // namespace
 }  // namespace pretended
 
@@ -156,9 +147,8 @@ extern "C" {
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   if (const auto error = unsafe("cudaMalloc")) return give(error);
   if (const auto error = enter()) return give(error);
-  *pointer = nullptr;
+  *pointer = bytes > 0 ? take(this_device(), bytes) : nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (!finds_no_memory()) *pointer = take(this_device(), bytes);
   return give(*pointer ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 

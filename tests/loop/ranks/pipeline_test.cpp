@@ -170,7 +170,7 @@ TEST(Pipeline, TakesAWholeCheckpointApartOrRefusesItBeforeAnythingChanges) {
     EXPECT_TRUE(torch::equal(item.value(), all[item.key()])) << item.key();
 }
 
-TEST(Pipeline, AnOptimisersStateIsTheWholeModels) {
+TEST(Pipeline, AnOptimizersStateIsTheWholeModels) {
   TwoStages stages;
   const ToyBatch batch;
   const auto whole = toy();

@@ -194,7 +194,7 @@ std::string warnings_of(const std::function<void()>& action) {
 }
 
 // libtorch's optimizers do not ask; SGD writes where no version is counted.
-TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldAfterIt) {
+TEST(DdpErrors, AnotherOptimizersStepAroundTheWrapperIsToldAfterIt) {
   if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
   for (const bool by_wrapper : {false, true}) {
     const auto model = ddp(std::make_shared<TwoLayers>(5), group());

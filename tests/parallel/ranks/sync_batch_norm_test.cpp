@@ -123,7 +123,7 @@ struct ScriptedNorm : torch::nn::Module {
 };
 
 TEST_P(Splits, AScriptStaysTheGlobalBatchForwardAfterForward) {
-  const torch::jit::GraphOptimizerEnabledGuard optimised(true);  // and back after this test
+  const torch::jit::GraphOptimizerEnabledGuard optimized(true);  // and back after this test
   torch::manual_seed(6);
   const at::Tensor data = at::randn({12, 4, 6}, at::kDouble) * 3 + 2;
   const auto synced = std::make_shared<ScriptedNorm>(4);

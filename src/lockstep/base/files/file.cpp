@@ -77,7 +77,7 @@ void FileMap::make_read_only() const {
 void FileMap::refuse_cut() const {
   struct stat facts {};
   if (!file_ || ::fstat(file_.number(), &facts) != 0 || facts.st_size >= end_) return;
-  throw Error("the file became shorter while it was read", name_,
+  throw Error("the file was truncated while it was read", name_,
               "restore the file, start again, and do not change it while a run reads it");
 }
 
@@ -147,7 +147,7 @@ std::string shown(const std::string& path) {
 void refuse_unless_regular(const struct stat& facts, const std::string& path, const std::string& what,
                            const std::string& hint) {
   if (S_ISREG(facts.st_mode)) return;
-  throw InputError(format("{} is {}, not a file", what, kind_of(facts.st_mode)), shown(path), hint);
+  throw InputError(format("{} is {}, not a regular file", what, kind_of(facts.st_mode)), shown(path), hint);
 }
 
 // Errors that another path would avoid.

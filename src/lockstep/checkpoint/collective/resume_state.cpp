@@ -216,8 +216,8 @@ void warn_where_gpus_differ(const Team& team, size_t saved, size_t used) {
   if (saved == used || saved == 0 || used == 0 || !team.first()) return;
   log::warning(format("the checkpoint has random states for {} GPU{} per rank, but {} {} used: {}", saved,
                       saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
-                      saved < used ? "the other GPUs keep their seeds, and the bits may differ"
-                                   : "the other states are not used, and the bits may differ"));
+                      saved < used ? "the other GPUs keep their seeds, so results may differ"
+                                   : "the other states are not used, so results may differ"));
 }
 
 }  // namespace

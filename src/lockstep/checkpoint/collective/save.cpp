@@ -100,7 +100,7 @@ void restore(const Team& team, const LoadedFile& file, const CheckpointParts& pa
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
   for (const auto& one : checkpoint::differences(file.state(), checkpoint::machine_facts()))
-    log::info(format("the checkpoint was {}: from here on the bits may differ", one));
+    log::info(format("the checkpoint was {}. Results may differ from now on", one));
   if (find(file.state(), "rng"))
     checkpoint::restore_generators(team, file.state(), checkpoint::gpus_of(team, parts.model.devices()));
 }

@@ -386,7 +386,7 @@ std::unique_ptr<Transport> open_transport(const std::shared_ptr<MpiLink>& mpi, P
   if (opened) return std::make_unique<MpiTransport>(mpi, std::move(opened), monitor);
   throw Error(format("a rank needs {} KiB of shared memory, and this node has none: {}",
                      shm::Segment::bytes_for(slot_bytes) >> 10, why),
-              "backend mpi", "make /dev/shm larger (a container: --shm-size), or set launch.backend: gloo")
+              "backend mpi", "make /dev/shm larger (in a container: --shm-size), or set launch.backend: gloo")
       .of(Code::shared_memory);
 }
 

@@ -57,11 +57,11 @@ InputError refusal_of(const Job& job, const std::vector<Facts>& all) {
   for (const auto& facts : all)
     for (const auto& [name, value] : facts)
       if (name == kVersionFact) versions.insert(value);
-  return InputError("the ranks were started with different commands or configs: " + difference(all),
-                    format("{} ranks of one job, launcher {}", job.world, job.launcher),
-                    "start every rank with the same command and config; if these are two jobs, set another "
-                    "MASTER_PORT "
-                    "for one of them")
+  return InputError(
+             "the ranks were started with different commands or configs: " + difference(all),
+             format("{} ranks of one job, launcher {}", job.world, job.launcher),
+             "start every rank with the same command and config; if these are two jobs, set a different "
+             "MASTER_PORT for one of them")
       .of(versions.size() > 1 ? Code::versions : Code::bad_input);
 }
 

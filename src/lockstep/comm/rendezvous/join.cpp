@@ -79,16 +79,15 @@ Rendezvous by_name(const launch::Environment& environment, const Job& job, const
 }
 
 Rendezvous by_job_step(const launch::Environment& environment, const Job& job) {
-  if (job.job_id.empty()) {
-    throw InputError(format("{} ranks cannot find each other: no MPI, no MASTER_ADDR, no job id", job.world),
+  if (job.job_id.empty())
+    throw InputError(format("{} ranks cannot connect without MPI, MASTER_ADDR or a job id", job.world),
                      "the environment",
                      "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);
-  }
   return by_name(environment, job,
                  format("{}-{}-{}-{}", job.scheduler, launch::text_of(environment, "SLURM_STEP_ID"),
                         launch::text_of(environment, "SLURM_RESTART_COUNT"), job.job_id),
-                 "no MPI and no MASTER_ADDR: a file named after the job step");
+                 "without MPI and MASTER_ADDR, lockstep uses a file named after the job step");
 }
 
 StorePtr under(const std::string& prefix, const StorePtr& store) {

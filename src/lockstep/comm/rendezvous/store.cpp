@@ -48,7 +48,9 @@ StorePtr open_local(const launch::Runtime& runtime) {
   std::string path;
   if (runtime.job().rank == 0) {
     try {
-      path = private_path(launch::current_environment(), base::random_word());
+      // in a folder of its own, because another user may have made the usual one
+      path = private_path(launch::current_environment(), "store");
+      path.insert(path.rfind('/'), "-" + base::random_word());
       own.emplace(path);
     } catch (const Error& error) {
       log::debug(format("cannot keep the job's store in a file: {}", describe(error)));
@@ -133,13 +135,12 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   const base::Deadline deadline(timeout);
   const auto place = format("{} port {}", base::printable(host), port);
   std::string why;
-  if (!connect_to(host, port, deadline, why)) {
-    throw Error(format("no rank 0 answered at {} within {} ({})", place, base::in_seconds(timeout), why),
+  if (!connect_to(host, port, deadline, why))
+    throw Error(format("rank 0 did not answer at {} within {} ({})", place, base::in_seconds(timeout), why),
                 place_of(own),
                 format("look for an error of rank 0 in the log, and check that this node can reach {}",
                        base::printable(host)))
         .of(Code::not_joined, {0});
-  }
   const auto connect = [=]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(port, timeout));
   };
@@ -150,13 +151,12 @@ StorePtr connect_store(const Member& own, const std::string& host, std::uint16_t
   } catch (const std::exception& error) {
     log::debug(format("{}: {}", place, error.what()));
   }
-  throw Error(
-      format("the process at {} did not answer as rank 0 of this job within {}", place,
-             base::in_seconds(timeout)),
-      place_of(own),
-      "check whether rank 0 is stopped. If another service uses that port, set another MASTER_PORT, the same "
-      "on "
-      "every rank; torchrun chooses one by itself")
+  throw Error(format("{} accepted the connection, but did not answer as rank 0 of this job within {}", place,
+                     base::in_seconds(timeout)),
+              place_of(own),
+              "check whether rank 0 is stopped. If another service uses that port, set a different "
+              "MASTER_PORT on all "
+              "ranks; torchrun chooses one automatically")
       .of(Code::not_joined, {0});
 }
 

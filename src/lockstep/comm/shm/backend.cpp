@@ -135,6 +135,8 @@ void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   std::copy(from.begin(), from.end(), to.begin());
 }
 
+}  // namespace
+
 CallWord word_for(const BackendCall& call, const Tensors& alike) {
   CallWord word{.type = call.type, .root = static_cast<int32_t>(call.root)};
   if (call.reduction) word.reduction = static_cast<int8_t>(*call.reduction);
@@ -147,8 +149,6 @@ CallWord word_for(const BackendCall& call, const Tensors& alike) {
   }
   return word;
 }
-
-}  // namespace
 
 TransportBackend::TransportBackend(const std::string& name, BackendPtr inner,
                                    std::unique_ptr<Transport> transport, std::shared_ptr<PeerMonitor> monitor,
@@ -236,8 +236,7 @@ std::exception_ptr TransportBackend::carry_out(const StartedCall& started, const
   } catch (const WaitExpired& reason) {
     return monitor_->diagnose(started.collective(), reason.cause, reason.timed_out);
   } catch (const CallMismatch& mismatch) {
-    return monitor_->end_at(started.number, difference_to(mismatch, getRank(), started.word),
-                            "compared before it ran");
+    return monitor_->end_at(started.number, difference_to(mismatch, getRank(), started.word));
   } catch (const Error&) {
     return std::current_exception();  // the monitor's
   } catch (const std::exception& error) {
@@ -292,7 +291,7 @@ void TransportBackend::compare_calls(const Call& own, const Collective& collecti
   } catch (const WaitExpired& reason) {
     std::rethrow_exception(monitor_->diagnose(collective, reason.cause, reason.timed_out));
   } catch (const CallMismatch&) {  // the other rank is not comparing
-    std::rethrow_exception(monitor_->diagnose(collective, "another rank made another call", false));
+    std::rethrow_exception(monitor_->diagnose(collective, "a rank called another collective", false));
   }
 }
 
@@ -569,8 +568,7 @@ TransportBackend::Body TransportBackend::exchange_body(const BackendCall& call, 
                            places, wait);
     size_t most = 0;
     const auto differs = compare_sizes(rows, most);
-    if (!differs.empty())
-      std::rethrow_exception(monitor_->end_at(wait.collective(), {differs}, "compared before it ran"));
+    if (!differs.empty()) std::rethrow_exception(monitor_->end_at(wait.collective(), {differs}));
     transport_->exchange(messages_of<Outgoing>(out, getRank()), messages_of<Incoming>(in, getRank()), most,
                          wait);
     copy(out[static_cast<size_t>(getRank())], in[static_cast<size_t>(getRank())]);

@@ -15,6 +15,9 @@
 
 namespace lockstep::comm {
 
+/// What the ranks of a node compare of a call. `alike`: see tensors_alike().
+CallWord word_for(const BackendCall& call, const std::vector<at::Tensor>& alike);
+
 /// Where a collective runs.
 enum class Execution {
   in_the_call,            // always

@@ -5,6 +5,7 @@
 #include <c10/util/Half.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "lockstep/comm/shm/segment.h"
 #include "lockstep/kernels/level.h"
@@ -14,13 +15,9 @@ namespace {
 
 using Op = c10d::ReduceOp;
 
-template <class T>
-T sum(T a, T b) {
-  return static_cast<T>(a + b);
-}
-template <class T>
-T product(T a, T b) {
-  return static_cast<T>(a * b);
+template <class T, class Operation>
+T of(T a, T b) {
+  return static_cast<T>(Operation()(a, b));
 }
 // gloo's comparisons: the first of two equals stays, and NaN is never picked by a comparison it loses
 template <class T>
@@ -34,18 +31,6 @@ T greatest(T a, T b) {
 template <class T, T apply(T, T)>
 T swapped(T a, T b) {
   return apply(b, a);
-}
-template <class T>
-T bits_and(T a, T b) {
-  return static_cast<T>(a & b);
-}
-template <class T>
-T bits_or(T a, T b) {
-  return static_cast<T>(a | b);
-}
-template <class T>
-T bits_xor(T a, T b) {
-  return static_cast<T>(a ^ b);
 }
 
 struct Places {
@@ -127,11 +112,11 @@ template <class T>
 Reduction numbers(Op::RedOpType op, bool on_the_left) {
   switch (op) {
     case Op::SUM:
-      return by<T, sum<T>>();
+      return by<T, of<T, std::plus<>>>();
     case Op::AVG:
-      return by<T, sum<T>>(divide<T>);
+      return by<T, of<T, std::plus<>>>(divide<T>);
     case Op::PRODUCT:
-      return by<T, product<T>>();
+      return by<T, of<T, std::multiplies<>>>();
     case Op::MIN:
       return on_the_left ? by<T, swapped<T, least<T>>>() : by<T, least<T>>();
     case Op::MAX:
@@ -145,11 +130,11 @@ template <class T>
 Reduction integers(Op::RedOpType op) {
   switch (op) {
     case Op::BAND:
-      return by<T, bits_and<T>>();
+      return by<T, of<T, std::bit_and<>>>();
     case Op::BOR:
-      return by<T, bits_or<T>>();
+      return by<T, of<T, std::bit_or<>>>();
     case Op::BXOR:
-      return by<T, bits_xor<T>>();
+      return by<T, of<T, std::bit_xor<>>>();
     default:
       return numbers<T>(op, false);  // equal integers have equal bits
   }

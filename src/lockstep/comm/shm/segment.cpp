@@ -41,10 +41,11 @@ Difference difference_to(const CallMismatch& mismatch, int rank, const CallWord&
   std::vector<RankCall> calls = {{.rank = low, .call = op_name(of_low.type)},
                                  {.rank = high, .call = op_name(of_high.type)}};
   if (words_low == words_high)
-    return {format("the ranks' calls differ: rank {} and rank {}: {}, of tensors of other types or sizes",
-                   low, high, words_low),
+    return {format("the ranks' calls differ: ranks {} and {} call {} with different types or sizes", low,
+                   high, words_low),
             std::move(calls)};
-  return {format("the ranks' calls differ: rank {}: {}; rank {}: {}", low, words_low, high, words_high),
+  return {format("the ranks' calls differ: rank {} calls {}, but rank {} calls {}", low, words_low, high,
+                 words_high),
           std::move(calls)};
 }
 

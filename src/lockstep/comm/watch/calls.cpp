@@ -60,7 +60,8 @@ Difference describe_all(const std::vector<Parts>& all) {
   }
   std::string text;
   for (const auto& [words, those] : ranks)
-    text += format("{}{}: {}", text.empty() ? "" : "; ", base::rank_list(those), words);
+    text += format("{}{} call{} {}", text.empty() ? "" : "; ", base::rank_list(those),
+                   those.size() == 1 ? "s" : "", words);
   return {format("the ranks' calls differ in {}: {}", aspects(all), text), std::move(calls)};
 }
 

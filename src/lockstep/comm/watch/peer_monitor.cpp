@@ -140,16 +140,16 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
-const char* const kLookAtRank = "look in that rank's log; start the job again from its last checkpoint";
+const char* const kLookAtRank = "see the log for an error of that rank, then rerun with --resume auto";
 const char* const kLookAtLateRank =
-    "look in that rank's log, and for calls that only some ranks make (to run a model on one rank, use "
-    "model->module()->forward()); raise launch.timeout if a rank is only slow";
+    "see the log for an error of that rank; look for calls that only some ranks make (to run a model on one "
+    "rank, use model->module()->forward()); raise launch.timeout if a rank is only slow";
 const char* const kLookAtCalls =
     "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
     "model->module()->forward())";
 const char* const kLookAtNode =
-    "check that node and its network; start the job again from its last checkpoint; raise LOCKSTEP_SILENCE "
-    "(seconds) if the network is known to pause";
+    "check that node and its network, then rerun with --resume auto; raise LOCKSTEP_SILENCE (seconds) if "
+    "long network interruptions are normal here";
 
 // What to do about the group's death.
 const char* hint_for(const Fault& death) {
@@ -232,8 +232,8 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-// What a rank at fault has done, as "has died (its process is gone)"; `at` joins it to the number of its
-// newest collective: ", at" + " collective 3".
+// What a rank at fault has done; `at` joins it to the number of its newest collective: " at" + " collective
+// 3".
 struct RankFault {
   const char *of_one, *of_several, *at;
   Code code;
@@ -241,9 +241,9 @@ struct RankFault {
 enum { kLeft, kDied, kStopped, kLate };
 constexpr RankFault kRankFaults[] = {
     {"left the group", "left the group", " after", Code::rank_lost},
-    {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost},
+    {"has died", "have died", " at", Code::rank_lost},
     {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
-    {"did not arrive, it is", "did not arrive, they are", " at", Code::rank_late}};
+    {"did not call it", "did not call it", "; the last call was", Code::rank_late}};
 
 // The name of the rank's newest collective.
 std::string newest_call(const NodePage& page, int rank) {
@@ -264,7 +264,6 @@ const RankFault* look_at(const NodePage& page, const Peer& peer, bool pid_counts
   return begun < number ? &kRankFaults[kLate] : nullptr;
 }
 
-// "rank 1 (host n1, pid 24) has died (its process is gone)"
 std::string in_words(const std::vector<Peer>& ranks, const RankFault& fault) {
   return format("{} {}", names_of(ranks), ranks.size() == 1 ? fault.of_one : fault.of_several);
 }
@@ -295,7 +294,7 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
 // If no rank is known to be at fault, what each rank waits for may explain it.
 Fault waiting_in_vain(Fault waits) {
   if (!is_any(waits)) return {};
-  waits.what = "every rank arrived, but none received a result: " + waits.what;
+  waits.what = "every rank called it, but none received a result: " + waits.what;
   waits.code = Code::calls_differ;
   return waits;
 }
@@ -421,8 +420,8 @@ void PeerMonitor::leave() {
 
 Fault PeerMonitor::own_error(const std::string& what) const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
-  return finding({own}, Code::rank_lost, format("{} met an error: {}", name_of(own), what),
-                 {.number = begun(), .state = "met an error: " + what.substr(0, what.find('\n'))});
+  return finding({own}, Code::rank_lost, format("{} reported an error: {}", name_of(own), what),
+                 {.number = begun(), .state = "reported an error: " + what.substr(0, what.find('\n'))});
 }
 
 Fault PeerMonitor::agreed_on_node() const {
@@ -628,7 +627,7 @@ std::exception_ptr PeerMonitor::diagnose(const Collective& collective, const std
   die();  // also if end_at() declared the group dead: ranks that still wait get an error now
   const bool says_cause = cause.empty() || death_.what.find(cause) != std::string::npos;
   auto fault = death_;
-  fault.where = where() + (says_cause ? "" : "; the backend said: " + cause);
+  fault.where = where() + (says_cause ? "" : format(" ({})", cause));
   fault.hint = host_is_silent() ? kLookAtNode : hint_for(fault);
   return std::make_exception_ptr(Error(std::move(fault)));
 }
@@ -638,16 +637,18 @@ void PeerMonitor::die() {
   if (const auto call = std::exchange(on_death_, {})) call();
 }
 
-std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference difference, const std::string& found) {
+std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference difference) {
   std::string own = page_ ? newest_call(*page_, rank_) : "a collective";
   for (auto& seen : difference.calls) {
     if (seen.rank == rank_) own = seen.call;  // the page has the newest call, which may be another
     seen.rank = peers_[static_cast<size_t>(seen.rank)].rank_in_job();
     seen.number = collective;
   }
-  auto fault = agree_on_node({.code = Code::calls_differ,
-                              .what = format("collective {}: {}", collective, difference.words),
-                              .seen = std::move(difference.calls)});
+  const Fault found_here = {.code = Code::calls_differ,
+                            .what = format("collective {}: {}", collective, difference.words),
+                            .seen = std::move(difference.calls)};
+  auto fault = agree_on_node(found_here);
+  if (fault.code == Code::rank_late) fault = found_here;  // a rank that makes another call looks late
   if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
   fault.met_in = {.call = own, .number = collective};
   {
@@ -655,13 +656,13 @@ std::exception_ptr PeerMonitor::end_at(uint64_t collective, Difference differenc
     death_ = fault;
     dead_ = true;
   }
-  fault.where = "the process group, " + found;
+  fault.where = "the process group";
   fault.hint = kLookAtCalls;
   return std::make_exception_ptr(Error(std::move(fault)));
 }
 
 std::exception_ptr PeerMonitor::end_all_at(uint64_t collective, Difference difference) {
-  auto error = end_at(collective, std::move(difference), "compared before it ran");
+  auto error = end_at(collective, std::move(difference));
   const std::lock_guard<std::mutex> guard(mutex_);
   bounded([store = store_, found = death_] { return agree_in(*store, found); }, {});
   die();

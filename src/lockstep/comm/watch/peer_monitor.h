@@ -66,9 +66,8 @@ class PeerMonitor {
   /// Whether the ranks compare every call: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
   bool compares_calls() const { return compares_calls_; }
   /// Declares the group dead because the ranks made different calls. All ranks of a node that detect this
-  /// throw the same error. `found` says how this rank detected it.
-  std::exception_ptr end_at(uint64_t collective, Difference difference,
-                            const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
+  /// throw the same error.
+  std::exception_ptr end_at(uint64_t collective, Difference difference);
   /// The same, and publishes the error in the store for ranks on other nodes, which wait.
   std::exception_ptr end_all_at(uint64_t collective, Difference difference);
   /// This rank ends by an error outside a collective: the other ranks report `what`, not a dead process.

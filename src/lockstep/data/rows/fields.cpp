@@ -52,7 +52,7 @@ void Labels::check_classes(int64_t rows, const std::string& column, const std::s
   if (numbers && classes > 20 && (fractions || rows < 5 * classes))
     throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
                             base::printable(column), found),
-                     path, "set task.kind: regression to predict the number, or rename the classes to texts");
+                     path, "set task.kind: regression, or give the classes names that are not numbers");
 }
 
 std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
@@ -133,7 +133,7 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
   throw InputError(
       format("there is no column '{}'", base::printable(wanted)), where,
       base::did_you_mean(named ? wanted : "", header,
-                         format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
+                         format("use a file with this column (here: 0 to {}{})", header.size() - 1,
                                 named ? ": " + base::printable(base::join(header, ", "), 200) : "")));
 }
 

@@ -160,7 +160,7 @@ ThreadShare choose_threads(const Job& job, const Environment& environment, const
   ThreadShare result{*asked, quoted, {}};
   if (*asked > share.threads) {
     result.warnings.push_back(
-        format("{} is more than this rank's share of {} ({}): ranks will slow each other", quoted,
+        format("{} is more than this rank's share of {} ({}), so the ranks will compete for cores", quoted,
                share.threads, share.because));
   }
   return result;

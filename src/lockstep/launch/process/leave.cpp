@@ -248,7 +248,8 @@ RankAndWorld rank_of_mpi() {
 void print(const std::string& text, const RankAndWorld& self, bool names_rank = true) {
   const auto where = format("\n  note: reported by rank {} of {} on host {}", self.rank, self.world,
                             read_host_facts({}).host);
-  log::error(text + (names_rank && self.world > 1 ? where : ""));
+  const bool is_named = text.find(format("--> rank {} ", self.rank)) != std::string::npos;
+  log::error(text + (names_rank && self.world > 1 && !is_named ? where : ""));
 }
 
 bool all_failed() {

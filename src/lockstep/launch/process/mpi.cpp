@@ -162,7 +162,7 @@ mpi::LibraryRequest library_request(const Environment& environment, const std::s
 namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
-constexpr const char *kExchange = "an exchange of small texts", *kReachExchange = "reach an exchange";
+constexpr const char *kExchange = "data that the ranks share", *kReachExchange = "respond";
 constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
 mpi::Comm g_failure_comm = mpi::Comm::null;  // of the newest session
@@ -189,7 +189,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
   const auto error =
-      Error(format("not every rank arrived in MPI_Init within {}", base::in_seconds(waited)),
+      Error(format("not every rank called MPI_Init within {}", base::in_seconds(waited)),
             format("process {}", getpid()),
             "look for a rank that failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds")
           .of(Code::not_joined);
@@ -201,7 +201,7 @@ mpi::Comm duplicate(mpi::Comm of) {
 [[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
   log::error(
       format("MPI_Finalize did not end within {}\n  --> process {}\n  hint: look for a rank that was stopped "
-             "or killed while it exited; the work itself was done",
+             "or killed while it exited; the run itself had finished",
              base::in_seconds(waited), getpid()));
   _exit(kFailed);
 }

@@ -20,9 +20,9 @@ namespace lockstep::launch {
 namespace {
 
 constexpr DoctorHint kHints[] = {
-    {Code::not_joined, "meeting"}, {Code::launcher, "launcher"},  {Code::gpu, "gpus"},
-    {Code::versions, "versions"},  {Code::shared_memory, "shm"},  {Code::open_files, "limits"},
-    {Code::no_memory, "memory"},   {Code::network, "interfaces"}, {Code::nccl, "nccl"},
+    {Code::not_joined, "rendezvous"}, {Code::launcher, "launcher"},  {Code::gpu, "gpus"},
+    {Code::versions, "versions"},     {Code::shared_memory, "shm"},  {Code::open_files, "limits"},
+    {Code::no_memory, "memory"},      {Code::network, "interfaces"}, {Code::nccl, "nccl"},
 };
 
 }  // namespace
@@ -35,8 +35,8 @@ std::string with_doctor(const std::string& text, Code code) {
   const auto* hint = std::ranges::find(kHints, code, &DoctorHint::code);
   if (hint == std::end(kHints)) return text;
   return text +
-         "\n  note: lockstep doctor, started the same way, may show the cause (its check: " + hint->check +
-         ")";
+         format("\n  note: run lockstep doctor with the same launcher; its check \"{}\" may show the cause",
+                hint->check);
 }
 
 void add(Grouped& groups, const std::string& text, int rank) {

@@ -78,7 +78,7 @@ class Children {
     const int code = base::start_program(program, child);
     if (code != 0)
       throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), host_,
-                  "look at the limit of processes (ulimit -u)");
+                  "check the limit of processes (ulimit -u)");
     ranks_[child] = rank;
   }
 

@@ -80,7 +80,7 @@ std::string StopSignals::origin() {
   auto name = signal_name(first_signal);
   const auto launcher = first_sender == ::getppid() ? launcher_named(first_sender) : "";
   if (launcher.empty()) return name;
-  return name + " from " + launcher + (first_signal == SIGTERM ? ", as by Ctrl-C" : "");
+  return name + " from " + launcher + (first_signal == SIGTERM ? " (for example after Ctrl-C)" : "");
 }
 
 std::optional<std::chrono::duration<double>> StopSignals::since_term() {

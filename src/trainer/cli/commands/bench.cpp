@@ -52,12 +52,12 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
   bench::AllReduceBench asked;
   std::string sizes = "4,256,4K,64K,1M,8M", latency = "0", bandwidth = "0";
   Options options("bench allreduce",
-                  "checks and times each all-reduce algorithm, and compares it with its formula",
+                  "checks and times each all-reduce algorithm against a latency-bandwidth model",
                   {"mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html",
                    "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
                    "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
   options.add("algorithm", asked.algorithm, "all|NAME",
-              "one algorithm next to gloo, MPI and NCCL, or all (default all)");
+              "the algorithm to compare with gloo, MPI and NCCL (default: all algorithms)");
   options.add("sizes", sizes, "LIST", "bytes (default " + sizes + ")");
   options.add("backend", asked.backend, "gloo|mpi", "the backend that sends messages (default gloo)");
   options.add("latency", latency, "TIME", "delay added to each message, as in 200us (default 0)");
@@ -65,8 +65,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
               "the bandwidth of each rank, as in 1Gbit (default 0: no limit)");
   options.add("rounds", asked.rounds, "N", "rounds of each; the median is reported (default 7)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.launcher, "NAME",
-              "override the detection; none = one process (default auto)");
+  options.launcher(asked.launcher);
   if (!options.parse(args)) return kDone;
   checked("bench allreduce", [&] {
     asked.sizes = bench::parse_sizes(sizes);
@@ -85,9 +84,9 @@ static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   bench::DpVsDdpBench wanted;
   const auto part = take_part(args);
   Options options("bench dp-vs-ddp",
-                  "compares DataParallel, with the loss outside and inside, and DDP on the same work",
+                  "compares DDP with DataParallel (loss on the first device, or inside forward)",
                   {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
-  options.add("config", wanted.config, "CONFIG.yaml", "the config to train (default configs/mnist.yaml)");
+  options.add("config", wanted.config, "CONFIG.yaml", "the config (default configs/mnist.yaml)");
   options.add("set", wanted.sets, "KEY=VALUE", "override a key of it; repeatable");
   options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
   options.add("steps", wanted.steps, "N", "timed steps per run (default 20)");
@@ -110,16 +109,14 @@ static int run_bench_overlap(const std::vector<std::string>& args) {
                   {"mpirun -n 2 lockstep bench overlap",
                    "mpirun -n 2 lockstep bench overlap configs/pima.yaml --latency 1ms --bandwidth 100Mbit",
                    "srun lockstep bench overlap --set data.batch_size=32 --out overlap.html"});
-  options.positional("CONFIG.yaml", asked.command.config, "the config to train (default configs/mnist.yaml)",
-                     false);
+  options.positional("CONFIG.yaml", asked.command.config, "the config (default configs/mnist.yaml)", false);
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key, as in launch.allreduce=tree");
   options.add("latency", latency, "TIME", "simulated network: delay added to each message (default 200us)");
   options.add("bandwidth", bandwidth, "RATE",
               "simulated network: the bandwidth of each rank (default 1Gbit)");
   options.add("steps", asked.steps, "N", "timed steps of each variant; the median is reported (default 8)");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.command.launcher, "NAME",
-              "override the detection; none = one process (default auto)");
+  options.launcher(asked.command.launcher);
   if (!options.parse(args)) return kDone;
   checked("bench overlap", [&] {
     asked.latency = bench::parse_latency(latency);
@@ -139,13 +136,12 @@ static int run_bench_step(const std::vector<std::string>& args) {
                   {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
-  options.positional("CONFIG.yaml", asked.command.config, "the config to train");
+  options.positional("CONFIG.yaml", asked.command.config, "the config file");
   options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; repeatable");
   options.add("steps", steps, "N", "timed steps (default: as many as take 5 seconds, at least 3)");
   options.flag("json", asked.json, "print JSON, for programs: times in seconds, for each rank");
   options.add("out", asked.out, "FILE", "a page with charts and tables (.html)");
-  options.add("launcher", asked.command.launcher, "NAME",
-              "override the detection; none = one process (default auto)");
+  options.launcher(asked.command.launcher);
   if (!options.parse(args)) return kDone;
   if (options.given("steps")) asked.steps = steps;
   checked("bench step", [&] { check(asked); });
@@ -156,18 +152,20 @@ static int run_bench_step(const std::vector<std::string>& args) {
 int run_bench(const std::vector<std::string>& args) {
   static const CommandGroup group = {
       .name = "bench",
-      .summary = "measures costs on this machine; the docs explain each result",
+      .summary = "measures training steps and all-reduces on this machine",
       .kind = "bench",
       .kinds = "benches",
+      .word = "BENCH",
       .examples = {"lockstep bench step configs/mnist.yaml",
                    "mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html"},
       .members = {
           {"step", "shows where a step's time goes, and how close it is to the machine's peak",
            run_bench_step},
-          {"allreduce", "checks and times each all-reduce algorithm, and compares it with its formula",
+          {"allreduce", "checks and times each all-reduce algorithm against a latency-bandwidth model",
            run_bench_allreduce},
           {"overlap", "measures how much of the gradient exchange overlaps with backward", run_bench_overlap},
-          {"dp-vs-ddp", "compares one process with many devices to many processes", run_bench_dp_vs_ddp}}};
+          {"dp-vs-ddp", "compares DataParallel (one process, many devices) with DDP (one process per device)",
+           run_bench_dp_vs_ddp}}};
   return run_group(group, args);
 }
 

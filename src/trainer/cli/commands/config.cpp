@@ -55,10 +55,10 @@ int run_config(const std::vector<std::string>& args) {
   options.add("set", sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
   options.flag("changed", changed, "only the keys that differ from their default");
   options.flag("schema", schema,
-               "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");
+               "print a JSON Schema (draft 2020-12) for editors, including what the config's plug-ins add");
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
   for (const auto* key : config::selectors())
-    options.note("names; the path of a shared library that adds one works too", key->path,
+    options.note("values of these keys (or the path of a shared library that adds one)", key->path,
                  base::join(config::row_names(*key), ", "));
   if (!options.parse(args)) return kDone;
   const config::Loaded loaded = load(path, sets);

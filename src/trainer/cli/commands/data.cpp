@@ -95,8 +95,10 @@ void verify_sets(const DataArguments& asked) {
     if (is_there || asked.sets.size() == 1) bad += verify_set(set, asked.root);
   }
   if (bad > 0)
-    throw InputError(format("{} file{} missing or damaged", bad, bad == 1 ? " is" : "s are"), "",
-                     "run lockstep data fetch to download them");
+    throw InputError(format("{} missing or damaged", base::counted(bad, "file")), "",
+                     "run lockstep data fetch" +
+                         (asked.sets.size() == 1 ? " " + asked.sets[0].name : std::string()) +
+                         (asked.root.empty() ? "" : " --root " + asked.root));
 }
 
 void fetch_set(const KnownSet& set, const DataArguments& asked) {

@@ -27,11 +27,10 @@ std::map<std::string, std::string> versions() {
 
 int run_doctor(const std::vector<std::string>& args) {
   doctor::DoctorSettings settings;
-  Options options("doctor", "finds problems of this node, this job or its network, with fixes",
+  Options options("doctor", "finds problems with this node, this job or its network, and suggests fixes",
                   {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
   options.flag("json", settings.json, "print JSON, for programs; the schema is in docs/reference/doctor.md");
-  options.add("launcher", settings.launcher, "NAME",
-              "what started the ranks (default auto; none = one process)");
+  options.launcher(settings.launcher);
   options.positional("CONFIG.yaml", settings.config, "checks the data and run folders of this config", false);
   options.add("data", settings.data, "FOLDER", "the data folder that all nodes read (default: the config's)");
   options.add("runs", settings.runs, "FOLDER", "the folder for runs (default: the config's, else runs)");

@@ -24,12 +24,12 @@ class SavedOptions {
   // CONFIG.yaml, --checkpoint, --set and --launcher, which point into this object.
   void add_to(Options& options) {
     options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
-                       "the config file, or a run folder for its config and checkpoint");
+                       "a config file, or a run folder with a config and a checkpoint");
     options.add("checkpoint", checkpoint_, "PATH",
                 "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
                 "safetensors");
     options.add("set", command_.sets, "KEY=VALUE", "override a key; repeatable");
-    options.add("launcher", command_.launcher, "NAME", "override the detection; none = one process");
+    options.launcher(command_.launcher);
   }
 
   // Without --checkpoint, the run's folder that stands in the config's place; empty where that is a file.
@@ -59,12 +59,13 @@ struct ExportOptions {
 
 void check_export(const std::string& checkpoint, const ExportOptions& asked) {
   if (checkpoint.empty() || asked.folder.empty() == asked.file.empty())
-    throw InputError(
-        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
-        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
+    throw InputError("export needs a checkpoint, and either a folder or a file to write",
+                     "--checkpoint, --output, --pt2",
+                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2, or for BERT: lockstep export RUN_FOLDER "
+                     "--output FOLDER");
   if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
   throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
-                   "lockstep export runs/NAME --pt2 FILE.pt2");
+                   "run lockstep export RUN_FOLDER --pt2 FILE.pt2");
 }
 
 }  // namespace
@@ -90,7 +91,7 @@ int run_predict(const std::vector<std::string>& args) {
   wanted.checkpoint = saved.checkpoint();
   if (wanted.checkpoint.empty() || wanted.input.empty())
     throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
-                     "lockstep predict runs/NAME --input FILE; see lockstep predict --help");
+                     "run lockstep predict RUN_FOLDER --input FILE; see lockstep predict --help");
   auto command = saved.command("predict");
   command.must_match.emplace_back("--input", wanted.input);
   return train::predict(command, wanted);
@@ -100,7 +101,7 @@ int run_eval(const std::vector<std::string>& args) {
   SavedOptions saved;
   bool json = false;
   Options options(
-      "eval", "computes a checkpoint's metrics; each sample counts once",
+      "eval", "computes a checkpoint's metrics, counting each sample once",
       {"lockstep eval runs/mnist", "lockstep eval configs/mnist.yaml --checkpoint runs/mnist --json",
        "mpirun -n 4 lockstep eval configs/mnist.yaml --checkpoint model.safetensors"});
   saved.add_to(options);
@@ -109,7 +110,7 @@ int run_eval(const std::vector<std::string>& args) {
   const auto checkpoint = saved.checkpoint();
   if (checkpoint.empty())
     throw InputError("eval needs a checkpoint", "--checkpoint",
-                     "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt");
+                     "run lockstep eval RUN_FOLDER, or pass --checkpoint PATH");
   return train::print_metrics(saved.command("eval"), checkpoint, json);
 }
 
@@ -124,10 +125,10 @@ int run_export(const std::vector<std::string>& args) {
        "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
   saved.add_to(options);
   options.add("pt2", asked.file, "FILE",
-              "for model exported: write model.path with the checkpoint's weights to FILE; with "
-              "model.eval_path, also trained.eval.pt2 beside trained.pt2");
+              "if model.name is exported: write the model with the checkpoint's weights to FILE, and the "
+              "evaluation model (model.eval_path) to FILE with .eval.pt2");
   options.add("output", asked.folder, "FOLDER",
-              "for model bert: the folder to write, with config.json, model.safetensors, vocab.txt");
+              "if model.name is bert: the folder to write, with config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;
   const auto checkpoint = saved.checkpoint();
   check_export(checkpoint, asked);

@@ -35,8 +35,8 @@ static int run_model_template(const std::vector<std::string>& args) {
       {"lockstep model template > export.py", "lockstep model template --input int64:? --input int64:?",
        "lockstep model template --input float32:3x224x224 --eval --sample --output resnet.pt2"});
   options.add("input", asked.inputs, "DTYPE:SIZES",
-              "an argument of forward, without the batch (default float32:1x28x28); repeat it for each; ? is "
-              "a size that may change: int64:?");
+              "dtype and shape of an argument of forward, without the batch dimension (default "
+              "float32:1x28x28); repeatable; ? marks a dynamic size, as in int64:?");
   options.flag("eval", asked.eval, "also export the model after model.eval(), for model.eval_path");
   options.flag("sample", asked.sample, "also write Python's results, for check --against");
   options.add("output", asked.output, "NAME", "the file that the script writes (default model.pt2)");
@@ -52,6 +52,7 @@ int run_model(const std::vector<std::string>& args) {
       .summary = "checks a model exported from Python, or helps to export one",
       .kind = "action",
       .kinds = "actions",
+      .word = "ACTION",
       .examples = {"lockstep model template --input float32:3x224x224 --eval --sample > export.py",
                    "lockstep model check model.pt2 --eval model.eval.pt2 --against model.sample.pt"},
       .members = {{"check", "shows what a .pt2 holds, runs it, and compares it with Python", run_model_check},

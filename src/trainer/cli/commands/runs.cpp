@@ -23,7 +23,8 @@ int run_report(const std::vector<std::string>& args) {
   Options options("report", "writes a self-contained HTML page about one run or several",
                   {"lockstep report runs/mnist", "lockstep report runs/mnist runs/mnist-2 --out both.html"});
   options.positional("RUN_FOLDER...", folders, "the runs' folders");
-  options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
+  options.add("out", out, "FILE",
+              "the file to write (default: report.html in the run folder, or here for several runs)");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one page
@@ -45,8 +46,8 @@ int run_status(const std::vector<std::string>& args) {
   bool json = false;
   Options options(
       "status",
-      "shows the state of a run; its exit status is 0 if done, 1 failed, 3 still running, 4 stopped "
-      "on request, 75 stopped early (run it again)",
+      "shows the state of a run; exit status: 0 done, 1 failed, 3 running, 4 stopped on request, 75 stopped "
+      "early (run it again)",
       {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
   options.positional("RUN_FOLDER", folder, "the run's folder");
   options.flag("json", json, "one JSON object, for programs");

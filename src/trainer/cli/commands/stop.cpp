@@ -66,9 +66,9 @@ std::optional<Asked> ask_run(const std::string& command, const std::string& summ
 }  // namespace
 
 int run_stop(const std::vector<std::string>& args) {
-  const auto asked =
-      ask_run("stop", "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
-              run_folder::RunRequest::stop, args);
+  const auto asked = ask_run(
+      "stop", "stops a run with a checkpoint, with any scheduler or none; its job does not restart it",
+      run_folder::RunRequest::stop, args);
   if (!asked) return kDone;
   wait_for_its_end(asked->folder);
   output::line(run_folder::job_status(asked->folder).text);

@@ -23,7 +23,7 @@ namespace {
 void write_new(const std::string& path, const std::string& text) {
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error))
-    throw InputError("the file exists", path, "remove it, or choose another --out");
+    throw InputError("the output file already exists", path, "remove it, or choose another --out");
   base::check_output(path, kChooseOutHint);
   base::write_output(path, text, kChooseOutHint);
 }
@@ -34,7 +34,7 @@ int run_render(const std::vector<std::string>& args) {
   std::string scheduler, out;
   cluster::JobRequest job;
   Options options(
-      "render", "writes the job script that trains a config at a site",
+      "render", "writes a job script for a cluster, without submitting it",
       {"lockstep render slurm configs/mnist.yaml --nodes 2 > job.slurm",
        "lockstep render pbs configs/mnist.yaml --site gadi --account a00 --gpus-per-node 4 --time 2h"});
   options.positional("pbs|slurm", scheduler, "the scheduler");
@@ -42,8 +42,7 @@ int run_render(const std::vector<std::string>& args) {
   add_job_options(options, job);
   options.add("out", out, "FILE", "write to FILE, which must not exist");
   if (!options.parse(args)) return kDone;
-  cluster::check_scheduler(scheduler, "lockstep render",
-                           "lockstep render pbs CONFIG, or lockstep render slurm CONFIG");
+  cluster::check_scheduler(scheduler, "lockstep render", "use pbs or slurm");
   const auto site = submit::find_site(job, scheduler);
   submit::check_config(job, site);
   const auto text = cluster::render(site, job);
@@ -69,7 +68,8 @@ void list_sites() {
 
 void show_site(const std::string& name) {
   if (name.empty())
-    throw InputError("the name of a site is missing", "lockstep site show", "lockstep site list prints them");
+    throw InputError("missing argument NAME", "lockstep site show",
+                     "run lockstep site list to see the names");
   const auto site = cluster::load_site(name);
   output::line("# " + site.path);
   output::print(base::readable(base::read_text(site.path)));
@@ -80,9 +80,11 @@ void show_site(const std::string& name) {
 int run_site(const std::vector<std::string>& args) {
   std::string action, name, scheduler;
   Options options(
-      "site", "lists and shows site files of known clusters, and proposes one for this cluster",
+      "site", "lists known clusters, or writes a site file for this one",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
-  options.positional("list|show|detect|keys", action, "the action");
+  options.positional("list|show|detect|keys", action,
+                     "list the known sites, show NAME, detect this cluster and print a site file for it, or "
+                     "print the reference of a site file's keys");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   options.add("scheduler", scheduler, "slurm|pbs", "for detect: the scheduler, if both are installed");
   if (!options.parse(args)) return kDone;
@@ -95,7 +97,7 @@ int run_site(const std::vector<std::string>& args) {
   else if (action == "keys")
     output::print(cluster::site_reference());
   else
-    throw InputError(format("there is no 'lockstep site {}'", base::printable(action)), "lockstep site",
+    throw InputError(format("unknown action '{}'", base::printable(action)), "lockstep site",
                      "use list, show, detect or keys");
   output::check();
   return kDone;
@@ -114,18 +116,19 @@ int run_submit(const std::vector<std::string>& args) {
   int64_t links = 1;
   bool wait = false, dry_run = false;
   Options options(
-      "submit", "submits the job that trains a config at a site",
+      "submit", "submits a training job, a chain of jobs or a parameter sweep",
       {"lockstep submit configs/mnist.yaml --nodes 2 --time 1h --wait",
        "lockstep submit configs/mnist.yaml --site gadi --account a00 --chain 5 --dry-run",
        "lockstep submit configs/pima.yaml --sweep optim.lr=0.1,0.01 --sweep run.seed=0..4 --wait"});
   options.positional("CONFIG.yaml", job.config, "the config file");
-  options.add("scheduler", scheduler, "NAME", "pbs or slurm (the site's, or the one that is installed)");
+  options.add("scheduler", scheduler, "NAME",
+              "pbs or slurm (default: the site's, or the one that is installed)");
   add_job_options(options, job);
   options.add("sweep", sweeps, "KEY=VALUES",
-              "a job array with a run for each of v1,v2 or 0..4; repeat it for all combinations");
-  options.add("chain", links, "N", "submit N jobs; each resumes the run if the job before stopped early");
-  options.flag("wait", wait, "follow log and progress to the end, and exit with the status of the run");
-  options.flag("dry-run", dry_run, "print the command and the script, submit nothing");
+              "submit a job array with one run per value (v1,v2 or 0..4); several --sweep options combine");
+  options.add("chain", links, "N", "submit N jobs; each resumes the run if the previous job stopped early");
+  options.flag("wait", wait, "follow the log and progress until the run ends, and exit with its status");
+  options.flag("dry-run", dry_run, "print the command and the script without submitting");
   if (!options.parse(args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one job, whatever started this program
@@ -133,8 +136,8 @@ int run_submit(const std::vector<std::string>& args) {
   if (links < 1 || links > kMostLinks)
     throw InputError(format("--chain must be from 1 to {} (got {})", kMostLinks, links), "", "");
   if (links > 1 && !sweeps.empty())
-    throw InputError("--chain and --sweep exclude each other", "lockstep submit",
-                     "omit --chain: tasks of a sweep that stop early restart");
+    throw InputError("--chain and --sweep cannot be combined", "lockstep submit",
+                     "omit --chain; sweep tasks restart on their own if they stop early");
   const auto plan = submit::make_plan(job, scheduler, sweeps, links);
   if (dry_run) {
     output::print(submit::commands_and_scripts(plan));
@@ -143,11 +146,6 @@ int run_submit(const std::vector<std::string>& args) {
   }
   const auto submission = submit::submit_all(plan);
   return wait ? submit::wait_for(submission) : kDone;
-}
-
-// exec_job_program() in main.cpp starts lockstep-job; this runs if that program is missing.
-int run_job(const std::vector<std::string>&) {
-  throw InputError("lockstep-job is missing", "the folder of this program", "install lockstep again");
 }
 
 }  // namespace lockstep::cli

@@ -6,11 +6,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/process/spawn_ranks.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::cli {
 namespace {
@@ -22,10 +24,11 @@ int start_ranks(int64_t ranks) {
                                     launch::Phantoms::allow);
   if (ranks < 1)
     throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train",
-                     "as in --ranks 2");
+                     "use --ranks 1 or more");
   if (job.world > 1)
-    throw UsageError(format("--ranks starts the ranks, but {} has started {}", job.launcher, job.world),
-                     "lockstep train", "leave out --ranks");
+    throw UsageError(
+        format("--ranks {} cannot be used here: {} already started {} ranks", ranks, job.launcher, job.world),
+        "lockstep train", "omit --ranks");
   return train::start_ranks(job, static_cast<int>(ranks));
 }
 
@@ -33,36 +36,37 @@ int start_ranks(int64_t ranks) {
 
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
-  std::string resume;
-  std::string fault, run_file, errors, silence, allocation;
+  std::string resume, fault, run_file, errors, silence, allocation;
   int64_t ranks = 1;
   bool dry_run = false, as_json = false;
-  Options options("train", "trains a config, and writes everything to a run folder",
+  Options options("train", "trains the model that a config describes, and writes everything to a run folder",
                   {"lockstep train configs/mnist.yaml --ranks 2", "srun lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; repeatable");
   options.add("ranks", ranks, "N", "start N ranks on this machine, without mpirun or srun (default 1)");
-  options.add("resume", resume, "auto|PATH",
-              "auto: resume the newest unfinished run of this config, or start one; a run folder: resume it; "
-              "a checkpoint: start from it in a new folder");
-  options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.add(
+      "resume", resume, "auto|PATH",
+      "auto: resume the newest unfinished run of this config, or start a new run; a run folder: resume it; "
+      "a checkpoint: start from it in a new folder");
+  options.flag("dry-run", dry_run, "load everything, run one step, and print what would run");
   options.flag("json", as_json, "with --dry-run: print one JSON object, for programs");
   options.flag(
       "trace", command.trace,
-      "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
-      "100 steps unless the config sets it)");
+      "write trace.json for Perfetto, with the last 100 steps of each rank (or as many as train.trace "
+      "says)");
   options.add(
       "provoke", fault, "FAULT",
       "inject a fault, for practice: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/how-to/error-messages.md)");
-  options.add("launcher", command.launcher, "NAME", "override the detection; none = one process");
+  options.launcher(command.launcher);
   options.add("run-file", run_file, "FILE", "write the path of the run folder to FILE");
   options.add("errors", errors, "FILE", "append the error of each rank to FILE, as JSON");
-  options.add("silence", silence, "SECONDS", "a node that does not answer for this long is lost (60)");
+  options.add("silence", silence, "SECONDS",
+              "a node that does not answer for this long is lost (default 60)");
   options.add("allocation", allocation, "BEGAN,CORES,GPUS,QUEUED",
-              "what the batch job holds since when, for the run's core-hours (lockstep job passes it)");
+              "start time, cores, GPUs and queue time of the batch job; lockstep job sets it");
   if (!options.parse(args)) return kDone;
   // `lockstep job` passes arguments, because a site may restrict the environment of ranks
   for (const auto& [name, value] : {std::pair{"LOCKSTEP_RUN_FILE", run_file},
@@ -71,7 +75,11 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
   if (ranks != 1 && launch::spawned_rank_count() == 0) return start_ranks(ranks);
-  std::replace(fault.begin(), fault.end(), '-', '_');
+  std::ranges::replace(fault, '-', '_');
+  const auto& faults = config::find_key("train.provoke")->rules.choices;
+  if (!fault.empty() && std::ranges::find(faults, fault) == faults.end())
+    throw UsageError(format("unknown fault '{}'", base::printable(fault)), "--provoke",
+                     base::did_you_mean(fault, faults, "choose one that lockstep train --help lists"));
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
   command.must_match = {

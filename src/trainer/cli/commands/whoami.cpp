@@ -13,7 +13,7 @@ int run_whoami(const std::vector<std::string>& args) {
   Options options("whoami", "shows rank, world size, node and device of every process, and why",
                   {"lockstep whoami", "mpirun -n 4 lockstep whoami", "srun lockstep whoami --json"});
   options.flag("json", json, "print JSON, for programs; the schema is in docs/reference/launchers.md");
-  options.add("launcher", launcher, "NAME", "what started the ranks (default auto; none = one process)");
+  options.launcher(launcher);
   options.add("device", device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
 

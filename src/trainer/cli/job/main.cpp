@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/log.h"
-#include "tools/job/ranks.h"
+#include "tools/job/job.h"
 
 int main(int argc, char** argv) {
   lockstep::job::Signals signals;  // first: signals wait until the ranks can take them

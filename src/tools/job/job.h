@@ -1,6 +1,10 @@
 #pragma once
-// The batch job that this process runs in: its allocation, its scheduler, and the command that starts ranks.
+// `lockstep job`: the batch job that this process runs in, its scheduler, and the starts of its ranks.
 
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,11 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
 #include "tools/cluster/scheduler.h"
 
 namespace lockstep::job {
 
 using Environment = std::map<std::string, std::string>;
+using cluster::contains;
 using cluster::RunCommand;
 using cluster::value;
 
@@ -80,10 +87,20 @@ struct StopSignal {
 
 constexpr const char* kPerhaps = "?";
 
+/// What becomes of a job whose ranks have stopped.
+enum class Fate {
+  ended,             ///< nothing: its time is over, or it got a signal
+  cancelled,         ///< by a person
+  perhaps_restarts,  ///< cancelled, unless the scheduler starts it again: only that start can tell
+  restarts,          ///< the scheduler is about to restart it
+  unknown            ///< the scheduler does not answer
+};
+
 /// This job, as Slurm or PBS sees it.
 class OwnJob {
  public:
-  OwnJob(Environment& environment, RunCommand run) : environment_(environment), run_(std::move(run)) {}
+  OwnJob(Environment& environment, RunCommand run, std::chrono::milliseconds pause)
+      : environment_(environment), pause_(pause), run_(std::move(run)) {}
   virtual ~OwnJob() = default;
   OwnJob(OwnJob&&) = delete;
 
@@ -94,22 +111,15 @@ class OwnJob {
 
   /// How often the scheduler has restarted this job.
   virtual int64_t restarts() = 0;
-  /// The scheduler is about to restart this job.
-  virtual bool restarts_itself() { return false; }
   /// Seconds since the job began, and that it waited before, although it could have started.
   struct Times {
     int64_t running = 0, queued = 0;
   };
   virtual Times times() = 0;
-  /// Nothing if the scheduler does not answer.
-  virtual std::optional<bool> was_cancelled(const StopSignal& stop) = 0;
-  /// The scheduler may restart the job after this stop, which only a later start can tell.
-  virtual bool may_restart(const StopSignal&) { return false; }
-  /// Requeues or resubmits the job. `settings`: what a new job needs in its environment. `is_cancelled` is
-  /// asked before each try. Returns the id of the new job, kPerhaps if there may be one, empty if the same
-  /// job starts again, or nothing.
-  virtual std::optional<std::string> continue_run(const Environment& settings,
-                                                  const std::function<bool()>& is_cancelled) = 0;
+  virtual Fate fate(const StopSignal& stop) = 0;
+  /// Requeues or resubmits the job. `is_over` is asked before each try: no further one if it is true. Returns
+  /// the id of the new job, kPerhaps if there may be one, empty if the same job starts again, or nothing.
+  virtual std::optional<std::string> continue_run(const std::function<bool()>& is_over) = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
@@ -121,26 +131,34 @@ class OwnJob {
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;
-  /// Whether the scheduler can start a process on the node; nothing if it does not tell.
-  virtual std::optional<bool> reaches(const std::string& node) = 0;
+  /// Whether the scheduler can start a process on each of the nodes (PBS: on the first); nothing if that took
+  /// too long, or there is no command for it.
+  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes) = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
  protected:
-  base::Answer run(const std::vector<std::string>& words) const { return run_(words); }
+  base::Answer run(const std::vector<std::string>& words) const;
+  /// Waits ten seconds for a scheduler that is busy, and five minutes (Slurm) or one (PBS) for one that is
+  /// down: all commands together, until it answers one. Returns the last answer if `is_over` before the next
+  /// try.
+  base::Answer ask_again(const std::vector<std::string>& words,
+                         const std::function<bool()>& is_over = {}) const;
   std::string get(const std::string& name, const std::string& otherwise = "") const {
     return value(environment_, name, otherwise);
   }
 
   Environment& environment_;
+  const std::chrono::milliseconds pause_;
 
  private:
   RunCommand run_;
+  mutable std::atomic<std::chrono::steady_clock::time_point> down_since_{};
 };
 
-std::unique_ptr<OwnJob> make_slurm_job(Environment& environment, RunCommand run,
-                                       std::chrono::milliseconds between_tries = std::chrono::seconds(1));
-std::unique_ptr<OwnJob> make_pbs_job(Environment& environment, RunCommand run);
+/// By the environment. InputError outside a job.
+std::unique_ptr<OwnJob> make_job(Environment& environment, RunCommand run,
+                                 std::chrono::milliseconds pause = std::chrono::seconds(1));
 
 /// The script with these settings exported before its first command; replaces those of an earlier call.
 std::string with_settings(const std::string& script, const Environment& settings);
@@ -170,5 +188,87 @@ struct Start {
 
 /// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
 Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
+
+// ---- one start of the ranks ----
+
+/// The processes below this one except those of `others`: all, or those that have the name or are `known`.
+std::vector<pid_t> descendants(const std::vector<pid_t>& others = {}, const std::string& name = "",
+                               const std::vector<pid_t>& known = {});
+
+/// Blocks SIGUSR1, SIGUSR2, SIGTERM and SIGCHLD from its construction on. All starts of a job's ranks share
+/// it.
+class Signals {
+ public:
+  Signals();
+  /// The signals since the last call.
+  std::vector<int> take();
+  /// Adds one to `stop`.
+  void note(int signal);
+  int descriptor() const { return file_.number(); }
+  /// Unblocks them, before this process executes another program.
+  static void release();
+
+  StopSignal stop = {};
+  /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
+  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
+  bool has_ignored_warning = false;
+  std::vector<pid_t> others = descendants();  ///< started by LOCKSTEP_SETUP; they run on
+
+ private:
+  base::Descriptor file_;
+};
+
+/// Runs `lockstep job WORDS`, and returns the exit status. `program`: the one that the ranks run.
+int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program);
+
+/// "a=1 b=2" as --set a=1 --set b=2; @FILE has one setting per line. InputError for quotes and backslashes.
+std::vector<std::string> settings_in(const std::string& text);
+
+/// Whether the ranks' errors (lines of JSON) name only lost ranks or nodes. `nodes_lost`: nodes were found
+/// to be lost.
+bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost);
+
+/// A line of the job's log.
+void say(const std::string& text);
+
+struct RanksPlan {
+  Launcher launcher;
+  std::vector<std::string> words;  ///< the program and its arguments
+  Environment environment;
+  std::string run_file = {};     ///< receives the run folder's path; empty = the ranks do not train
+  std::string errors_file = {};  ///< receives the ranks' errors
+  bool survives_losses = false;  ///< with train.as_world: the launcher must not wait for lost ranks
+  std::chrono::milliseconds patience = std::chrono::seconds(10);  ///< with a launcher that outlives its ranks
+};
+
+struct RanksEnd {
+  int status = 0;                  ///< of the launcher
+  std::string out_of_memory = {};  ///< what was killed, and the limit; empty = no process
+  bool is_guess = false;           ///< the job's end may have another reason
+};
+
+/// Starts the ranks, forwards signals to them, and waits for the launcher, and ends it if it outlives them.
+RanksEnd run_ranks(OwnJob& job, Signals& signals, RanksPlan plan);
+
+/// The folder that rank 0 wrote into the run file; empty if there is none yet.
+std::string folder_in(const std::string& run_file);
+
+/// The exit status of `lockstep status`; `otherwise` if the folder cannot be read.
+int status_of_run(const std::string& folder, int otherwise = kFailed);
+
+/// Kills what a killed launcher has left on this node.
+void end_leftovers(const Signals& signals);
+
+/// Processes that the kernel has killed so far for want of memory in the job's control group, or on the node
+/// if the job has none. `root` replaces / in tests.
+struct MemoryKills {
+  int64_t count = 0;
+  std::string limits = {};  ///< "limit 2.00 GiB, peak 1.99 GiB"
+  bool is_guess = false;    ///< those of all jobs on the node
+};
+MemoryKills memory_kills(const std::string& job_mark, const std::string& root = "");
+
+/// How long the job has run: the age of this process's session.
+int64_t seconds_of_session();
 
 }  // namespace lockstep::job

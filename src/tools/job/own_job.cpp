@@ -1,0 +1,551 @@
+// This job under Slurm or PBS: its allocation, how it continues, and the nodes that it gives up.
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/scheduler.h"
+#include "tools/job/job.h"
+
+namespace lockstep::job {
+namespace {
+
+using Words = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+int64_t seconds_in(const Environment& fields, const char* name) {
+  return launch::seconds_in(value(fields, name)).count();
+}
+
+int64_t seconds_between(const Environment& fields, const char* begin, const char* end) {
+  const auto from = launch::time_in(value(fields, begin)), to = launch::time_in(value(fields, end));
+  if (!from || !to) return 0;
+  return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
+}
+
+// A log may be readable by others, and the values of variables are not.
+std::string without_values(const std::string& line) {
+  static const std::regex kValue(R"(([ ,=])(?!(?:LOCKSTEP_\w*|CONFIG|SET|RUN|BENCH|EXERCISE|OWN_PROGRAM)=))"
+                                 R"(([A-Z_][A-Z0-9_]*=)(?:\$'(?:[^'\\]|\\.)*'|[^ ,]*))");
+  return std::regex_replace(line, kValue, "$1$2...");
+}
+
+std::optional<bool> answer_of(const base::Answer& answer) {
+  return answer.end == base::Answer::left ? answer.good() : std::optional<bool>();
+}
+
+}  // namespace
+
+// sacct asks the database, the others the controller.
+base::Answer OwnJob::run(const Words& words) const {
+  const auto answer = run_(words);
+  if (answer.good() && words[0] != "sacct") down_since_ = Clock::time_point{};
+  return answer;
+}
+
+base::Answer OwnJob::ask_again(const Words& words, const std::function<bool()>& is_over) const {
+  const auto start = Clock::now();
+  base::Answer answer;
+  for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
+    if (is_over && is_over()) return answer;
+    answer = run(words);
+    const auto says = [&](const char* part) { return contains(answer.errors, part); };
+    // a late srun waits for its node, and a late qsub may have submitted a job
+    const bool is_late = answer.end == base::Answer::late;
+    const bool is_repeatable = words[0] != "srun" && std::ranges::count(words, "qsub") == 0;
+    const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
+                         (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
+    const bool is_busy = is_down || says("Unable to create step") || says("try again");
+    Clock::time_point since{};
+    if (!is_down && !is_late) down_since_ = since;
+    if (!is_down || down_since_.compare_exchange_strong(since, start)) since = start;
+    const auto limit = !is_down ? 10 : is_slurm() ? 300 : 60;
+    if (answer.good() || !is_busy || Clock::now() - since > limit * pause_) return answer;
+    if (pause == pause_)
+      log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
+    std::this_thread::sleep_for(is_down ? pause : pause_);
+  }
+}
+
+namespace {
+
+// ---- Slurm ----
+
+class SlurmJob : public OwnJob {
+ public:
+  using OwnJob::OwnJob;
+
+  bool is_slurm() const override { return true; }
+  std::string id() const override { return get("SLURM_JOB_ID"); }
+
+  Allocation allocation() override {
+    // sbatch --export must not keep OMP_NUM_THREADS and the like from the ranks
+    environment_["SLURM_EXPORT_ENV"] = "ALL";
+    Words names;
+    if (get("SLURM_HET_SIZE", "1") == "1")
+      names = base::split(
+          base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
+    const auto here = run({"scontrol", "show", "node", get("SLURMD_NODENAME")}).output;
+    return slurm_allocation(environment_, names,
+                            threads_per_core(environment_, number_after(here, "CPUTot")));
+  }
+
+  int64_t restarts() override { return count(environment_, "SLURM_RESTART_COUNT", 0); }
+
+  Times times() override {
+    const auto fields = record();
+    return {seconds_in(fields, "RunTime"), seconds_between(fields, "EligibleTime", "StartTime")};
+  }
+
+  // Also of the starts before a requeue.
+  double joules() override {
+    const auto answer = run({"sacct", "--jobs=" + own_name(), "--duplicates", "--noheader", "--parsable2",
+                             "--format=JobID,ConsumedEnergyRaw"});
+    constexpr int64_t kMost = int64_t{1} << 50;  // Slurm writes 2^64 - 2 for "unknown"
+    int64_t joules = 0;
+    for (const auto& line : base::split(answer.output, '\n')) {
+      const auto words = base::split(line, '|');
+      if (words.size() != 2 || words[0].find('.') == std::string::npos) continue;
+      if (const auto energy = base::number_in(words[1]).value_or(0); energy < kMost) joules += energy;
+    }
+    return static_cast<double>(joules);
+  }
+
+  // Only newer versions, and the accounting database, know the options that sbatch was given. Slurm joins the
+  // words without quotes.
+  std::string submit_line(const Words& words) override {
+    const auto fields = record();
+    auto known = value(fields, "SubmitLine");
+    if (known.empty()) {
+      known = run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2",
+                   "--format=SubmitLine"})
+                  .output;
+      known = base::trimmed(known.substr(0, known.find('\n')));  // a line for each task or component
+    }
+    auto line = known.empty() ? value(fields, "Command") : known;
+    if (line.empty() || line == "(null)") return "";  // a script from standard input
+    const auto end = " " + base::join(words, " ");
+    const bool has_words = !words.empty() && line.ends_with(end);
+    if (has_words) line.resize(line.size() - end.size());
+    line = without_values(line);
+    if (known.empty()) line = "sbatch " + cluster::quoted(line);
+    if (has_words) line += " " + cluster::quoted(words);
+    const auto task = get("SLURM_ARRAY_TASK_ID");
+    if (!task.empty() && line.starts_with("sbatch ")) {
+      line = std::regex_replace(line, std::regex(" (--array[= ]|-a ?)[-0-9,:%]+(?= )"), "");  // all its tasks
+      line.insert(6, " --array=" + task);
+    }
+    const auto folder = value(fields, "WorkDir");
+    return folder.empty() ? line : format("cd {} && {}", cluster::quoted(folder), line);
+  }
+
+  // Slurm counts a requeue by an operator, a node failure and a pre-emption at once. Without an answer a
+  // requeue could restart a job that a person has cancelled.
+  Fate fate(const StopSignal&) override {
+    const auto fields = record(true);
+    const auto state = value(fields, "JobState"), preempted = value(fields, "PreemptTime", "None");
+    if (count(fields, "Restarts", 0) > restarts()) return Fate::restarts;
+    if (state.empty()) return Fate::unknown;
+    const bool has_ended = state == "COMPLETING" || state == "CANCELLED";
+    const bool by_slurm =
+        value(fields, "Reason") == "TimeLimit" || (preempted != "None" && preempted != "Unknown");
+    return has_ended && !by_slurm ? Fate::cancelled : Fate::ended;
+  }
+
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
+    const auto answer = ask_again({"scontrol", "requeue", own_name()}, is_over);
+    if (answer.good()) return "";
+    if (!is_over()) log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
+    return std::nullopt;
+  }
+
+  // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
+  // more. A run stops in time without it, but a user's own program does not know when the job ends.
+  std::optional<int64_t> seconds_to_own_warning() override {
+    const auto fields = record();
+    const auto limit = seconds_in(fields, "TimeLimit");
+    if (limit == 0 || limit > 180) return std::nullopt;
+    return std::max<int64_t>(0, limit - limit / 5 - seconds_in(fields, "RunTime"));
+  }
+
+  int daemon_port() override {
+    return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
+  }
+
+  std::optional<bool> reaches(const Words& nodes) override {
+    return answer_of(ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
+                                format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()),
+                                "--ntasks-per-node=1", "--cpus-per-task=1", "--mpi=none",
+                                "--nodelist=" + base::join(nodes, ","), "true"}));
+  }
+
+  // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
+  // user's.
+  void end_steps() {
+    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"});
+    Words words = {"scancel"};
+    for (const auto& line : base::split(answer.output, '\n')) {
+      const auto step = base::trimmed(line);
+      const auto blank = std::min(step.find(' '), step.size());
+      const auto name = base::trimmed(step.substr(blank));
+      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
+        words.push_back(step.substr(0, blank));
+    }
+    if (words.size() == 1) return;
+    log::info("canceling the job's steps: " + base::join(words, " "));
+    run(words);
+  }
+
+  std::string keep_only(const Allocation& left, const Words& lost) override {
+    end_steps();
+    // The step of a lost node may keep its memory for a while, and --overlap does not share memory.
+    for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
+    environment_["SLURM_MEM_PER_NODE"] = "0";
+    if (lost.empty()) return "";
+    Words names, cpus, tasks;
+    for (const auto& node : left.nodes) {
+      names.push_back(node.name);
+      cpus.push_back(format("{}", node.cpus));
+      tasks.push_back(format("{}", node.tasks));
+    }
+    const auto set = [&](const Words& variables, const std::string& text) {
+      for (const auto& name : variables) environment_[name] = text;
+    };
+    set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}, base::join(names, ","));
+    set({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, format("{}", names.size()));
+    set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
+    set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
+    if (!get("SLURM_NTASKS").empty())
+      set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", sum_of(&Node::tasks, left)));
+    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", sum_of(&Node::gpus, left)));
+    // Slurm ends a job when it notices that a node is down, unless the job has released it.
+    const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
+    const auto answer = ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(),
+                                   "NodeList=" + base::join(names, ",")});
+    if (answer.good()) return "";
+    return format(
+        "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
+        "is down",
+        base::join(lost, ", "), base::printable(base::trimmed(answer.errors + answer.output)));
+  }
+
+ private:
+  static int64_t number_after(const std::string& text, const std::string& name) {
+    std::smatch found;
+    const bool is_there = std::regex_search(text, found, std::regex(name + " *= *([0-9]+)"));
+    return is_there ? base::number_in(found[1].str()).value_or(0) : 0;
+  }
+
+  // This job's paragraph: the answer has one for each task of an array.
+  Environment record(bool waits = false) const {
+    Environment fields;
+    bool is_ours = false;
+    const Words words = {"scontrol", "show", "job", id()};
+    for (const auto& line : base::split((waits ? ask_again(words) : run(words)).output, '\n')) {
+      const auto text = base::trimmed(line.substr(0, line.find(" JobName=")));  // which may be anything
+      if (text.starts_with("JobId=")) is_ours = (text + " ").starts_with("JobId=" + id() + " ");
+      if (!is_ours) continue;
+      for (const char* name : {"Command", "WorkDir", "SubmitLine"})  // which may contain blanks
+        if (text.starts_with(name + std::string("="))) fields[name] = text.substr(text.find('=') + 1);
+      for (const auto& word : base::split(text, ' ')) {
+        const auto sign = word.find('=');
+        if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));
+      }
+    }
+    return fields;
+  }
+
+  // A task of an array as 7_1: the id of the last task is that of the array.
+  std::string own_name() const {
+    const auto fields = record();
+    const auto told = [&](const char* field, const char* variable) {
+      return fields.empty() ? get(variable) : value(fields, field);
+    };
+    const auto array = told("ArrayJobId", "SLURM_ARRAY_JOB_ID");
+    return array.empty() ? id() : array + "_" + told("ArrayTaskId", "SLURM_ARRAY_TASK_ID");
+  }
+};
+
+// ---- PBS ----
+
+class PbsJob : public OwnJob {
+ public:
+  using OwnJob::OwnJob;
+
+  bool is_slurm() const override { return false; }
+  std::string id() const override { return get("PBS_JOBID"); }
+
+  Allocation allocation() override {
+    record_ = record_soon();
+    const auto here = short_name(launch::read_host_facts({}).host);
+    const auto node = run({"pbsnodes", here}).output;
+    const auto counted = count(launch::qstat_fields(node), "resources_available.ncpus", 0);
+    return pbs_allocation(environment_, record_, base::split(base::read_text(get("PBS_NODEFILE")), '\n'),
+                          threads_per_core(environment_, counted));
+  }
+
+  int64_t restarts() override { return std::max<int64_t>(0, count(record_, "run_count", 1) - 1); }
+
+  Times times() override { return {0, seconds_between(record_, "etime", "stime")}; }
+
+  std::string submit_line(const Words&) override {
+    if (environment_.contains("LOCKSTEP_RESTART")) return get("LOCKSTEP_SUBMITTED");
+    const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
+    if (words.empty()) return "";
+    const std::filesystem::path folder = get("PBS_O_WORKDIR", ".");
+    size_t script = 0;
+    std::error_code none;  // words may be too long for a name, or in a closed folder
+    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
+      script = std::min(words.find(' ', script), words.size() - 1) + 1;
+    auto line = words.substr(0, script);
+    for (const auto& [name, setting] : environment_) {
+      const auto given = name + "=" + setting;
+      if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
+        line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
+    }
+    line = without_values(line);
+    if (script < words.size()) line += cluster::quoted(words.substr(script));
+    return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
+  }
+
+  // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
+  std::string memory_exceeded(const StopSignal& stop) override {
+    if (stop.signal != SIGTERM || is_past_walltime(stop)) return "";
+    const auto fields = record(id());
+    const auto bytes = [](const std::string& text) {
+      const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
+      const auto power = std::string_view("bkmgtp").find((text + "b")[unit]);
+      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), 10 * static_cast<int>(power));
+    };
+    const auto used = value(fields, "resources_used.mem"), limit = value(fields, "Resource_List.mem");
+    if (limit.empty() || bytes(used) <= bytes(limit)) return "";
+    return format("PBS ended the job (limit {}, used {})", limit, used);
+  }
+
+  // PBS sends SIGTERM for a qdel, a pre-emption, a qrerun and the walltime. The clock tells the last one
+  // apart, unless the job was suspended or its walltime changed, so PBS must confirm it. Its own count may
+  // lag.
+  Fate fate(const StopSignal& stop) override {
+    const bool was_told = stop.signal == SIGTERM;
+    if (was_told && record_.empty()) record_ = record_soon();
+    const bool is_past = was_told && is_past_walltime(stop);
+    const auto fields = is_past ? record_soon() : record(id());
+    if (value(fields, "substate").starts_with("6")) return Fate::restarts;
+    if (!was_told) return Fate::ended;
+    const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
+    if (is_past && fields.empty()) return Fate::unknown;
+    const bool is_early =
+        seconds_in(fields, "resources_used.walltime") + 180 < seconds_in(fields, "Resource_List.walltime");
+    if (is_past && !was_deleted && !is_early) return Fate::ended;
+    return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
+  }
+
+  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
+    if (record_.empty()) record_ = record(id(), true);
+    if (record_.empty()) {
+      log::warning("qstat -f did not describe this job, so it cannot be resubmitted with the same resources");
+      return std::nullopt;
+    }
+    // a new job would not count for the array's limit
+    const auto array = get("PBS_ARRAY_ID");
+    const auto fields = array.empty() ? record_ : record(array, true);
+    if (fields.empty() || fields.contains("max_run_subjobs")) {
+      log::warning(format("{}, so this task is not resubmitted",
+                          fields.empty() ? "qstat -f did not describe the array, which may have a limit"
+                                         : "the array limits how many of its tasks run at once"));
+      return std::nullopt;
+    }
+    const auto script = get("LOCKSTEP_SCRIPT");
+    std::string text;
+    try {
+      text = base::read_text(script);
+    } catch (const Error&) {
+      log::warning(format("the job's script ({}) cannot be read, so the job cannot be resubmitted", script));
+      return std::nullopt;
+    }
+    const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
+    auto all = settings_to_pass();
+    all["LOCKSTEP_SUBMITTED"] = submit_line({});  // that of the new job names a file which is soon gone
+    all["LOCKSTEP_RESTART"] = format("{}", restart);
+    const base::TemporaryFolder folder;
+    const auto file = folder.path() + "/job";
+    base::replace_file(file, with_settings(text, all));
+    Words words = {"env", "-C", get("PBS_O_WORKDIR", "."), "qsub", "-C", ""};
+    const auto options = qsub_options(record_, environment_, restart);
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back(file);
+    const auto answer = ask_again(words, is_over);
+    const auto next = base::trimmed(answer.output);
+    if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
+    if (answer.end == base::Answer::late) {
+      log::warning("qsub timed out and may have submitted the job: check with qselect -N " + options[1] +
+                   " before you resubmit");
+      return kPerhaps;
+    }
+    if (!is_over()) log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    return std::nullopt;
+  }
+
+  int daemon_port() override { return 15003; }  // of pbs_mom
+
+  std::optional<bool> reaches(const Words& nodes) override {
+    return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
+  }
+
+  std::string keep_only(const Allocation& left, const Words& lost) override {
+    if (lost.empty()) return "";
+    std::string text;
+    for (const auto& node : left.nodes)
+      for (int64_t i = 0; i < node.tasks; ++i) text += node.name + "\n";
+    nodes_ = std::make_unique<base::TemporaryFolder>();
+    const auto file = nodes_->path() + "/nodes";
+    base::replace_file(file, text);
+    environment_["PBS_NODEFILE"] = file;
+    return "";
+  }
+
+ private:
+  bool is_past_walltime(const StopSignal& stop) const {
+    const auto limit = seconds_in(record_, "Resource_List.walltime");
+    return limit > 0 && stop.job_seconds + 2 >= limit;
+  }
+
+  // Without it a restarted job would neither find its own run nor ask for the same resources.
+  Environment record(const std::string& job, bool waits = false) const {
+    const Words words = {"qstat", "-f", job};
+    return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
+  }
+
+  // With a few tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
+  Environment record_soon() const {
+    for (int tries = 1;; ++tries) {
+      const auto answer = run({"qstat", "-f", id()});
+      auto fields = launch::qstat_fields(answer.output);
+      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
+      std::this_thread::sleep_for(2 * pause_);
+    }
+  }
+
+  // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
+  Environment settings_to_pass() const {
+    static const Words kOwn = {"LOCKSTEP_*", "CONFIG", "SET", "PBS_ARRAY_INDEX"};
+    static const Words kOfPbs = {
+        "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
+        "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
+    std::set<std::string> given;
+    for (const auto& entry : base::split(value(record_, "Variable_List"), ','))
+      given.insert(entry.substr(0, entry.find('=')));
+    Environment all;
+    for (const auto& [name, setting] : environment_) {
+      const bool is_own = !setting.empty() && base::is_among(name, kOwn) && name != "LOCKSTEP_SCRIPT";
+      const bool is_name =
+          std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfPbs)) all[name] = setting;
+    }
+    return all;
+  }
+
+  Environment record_;
+  std::unique_ptr<base::TemporaryFolder> nodes_;
+};
+
+// Options of qsub, and their fields of qstat -f.
+constexpr const char* kOptions =
+    "-A Account_Name,-m Mail_Points,-M Mail_Users,-j Join_Path,-k Keep_Files,-p Priority,-S Shell_Path_List,"
+    "-u User_List,-P project,-W group_list,-W umask,-W sandbox,-W stagein,-W stageout,"
+    "-W tolerate_node_failures";
+
+std::string job_name(std::string name) {
+  const std::string_view others = ".+_-";
+  std::ranges::replace_if(
+      name, [&](unsigned char c) { return !std::isalnum(c) && others.find(c) == others.npos; }, '_');
+  return name;
+}
+
+// PBS adds sums over the chunks (ncpus, mem, nodect) to the record, and rejects them beside select.
+void add_resources(const Environment& record, Words& options) {
+  std::set<std::string> sums = {"nodect", "nodes", "ncpus", "mem", "vmem", "mpiprocs", "ompthreads"};
+  auto chunks = value(record, "Resource_List.select") + ":" + value(record, "schedselect");
+  std::ranges::replace(chunks, '+', ':');
+  for (const auto& word : base::split(chunks, ':'))
+    if (const auto sign = word.find('='); sign != std::string::npos) sums.insert(word.substr(0, sign));
+  const std::string prefix = "Resource_List.";
+  for (const auto& [name, setting] : record) {
+    if (name.starts_with(prefix) && !sums.contains(name.substr(prefix.size())))
+      options.insert(options.end(), {"-l", name.substr(prefix.size()) + "=" + setting});
+  }
+}
+
+// With -k d PBS appends to the log while the job writes. Otherwise it copies the log at the end, which would
+// replace the one of the job before, so the new log gets another name.
+void add_outputs(const Environment& record, const std::string& job, int64_t restart, Words& options) {
+  const bool direct = value(record, "Keep_Files").find('d') != std::string::npos;
+  const auto number = job.substr(0, job.find_first_of(".["));
+  for (const auto& [field, flag] : {std::pair{"Output_Path", "-o"}, std::pair{"Error_Path", "-e"}}) {
+    auto path = value(record, field);
+    path.erase(0, path.find(':') + 1);
+    const auto name = std::filesystem::path(path).filename().string();
+    const bool by_default = (name + ".").find(format(".{}{}.", flag[1], number)) != std::string::npos;
+    if (path.empty() || name.empty() || (by_default && !direct)) continue;
+    std::error_code none;
+    if (!direct && !by_default && !std::filesystem::is_directory(path, none))
+      path = format("{}.restart-{}", path.substr(0, path.find(".restart-")), restart);
+    options.insert(options.end(), {flag, path});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<OwnJob> make_job(Environment& environment, RunCommand run, std::chrono::milliseconds pause) {
+  if (!value(environment, "SLURM_JOB_ID").empty())
+    return std::make_unique<SlurmJob>(environment, std::move(run), pause);
+  if (!value(environment, "PBS_JOBID").empty() && !value(environment, "PBS_NODEFILE").empty())
+    return std::make_unique<PbsJob>(environment, std::move(run), pause);
+  throw InputError("this process is not in a job: neither SLURM_JOB_ID nor PBS_NODEFILE is set",
+                   "lockstep job", "submit a job script with sbatch or qsub");
+}
+
+std::string with_settings(const std::string& script, const Environment& settings) {
+  const std::string begin = "# lockstep: settings of the job before\n",
+                    end = "# lockstep: end of the settings\n";
+  auto text = script + (script.ends_with('\n') ? "" : "\n"), block = begin;
+  if (const auto from = text.find(begin), to = text.find(end); from < to && to != std::string::npos)
+    text.erase(from, to + end.size() - from);
+  for (const auto& [name, setting] : settings)
+    block += format("export {}={}\n", name, cluster::quoted(setting));
+  size_t command = 0;
+  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
+    if (text[start] != '#' && text[start] != '\n') break;
+    command = text.find('\n', start) + 1;
+  }
+  return text.insert(command, block + end);
+}
+
+Words qsub_options(const Environment& record, const Environment& environment, int64_t restart) {
+  Words options = {"-N", job_name(value(record, "Job_Name"))};
+  for (const auto& option : base::split(kOptions, ',')) {
+    const auto flag = option.substr(0, 2), field = option.substr(3), setting = value(record, field);
+    if (setting.empty() || setting == "_pbs_project_default") continue;
+    options.insert(options.end(), {flag, (flag == "-W" ? field + "=" : "") + setting});
+  }
+  if (const auto rerun = value(record, "Rerunable"); !rerun.empty())
+    options.insert(options.end(), {"-r", rerun == "False" ? "n" : "y"});
+  // the execution queue behind a routing queue may not accept jobs from users
+  if (const auto queue = value(environment, "PBS_O_QUEUE"); !queue.empty())
+    options.insert(options.end(), {"-q", queue});
+  add_resources(record, options);
+  add_outputs(record, value(environment, "PBS_JOBID"), restart, options);
+  return options;
+}
+
+}  // namespace lockstep::job
