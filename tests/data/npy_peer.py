@@ -1,4 +1,4 @@
-"""NumPy's files for npy_test.cpp: good/NAME with the features that NumPy converts to float32 in good/NAME.f32, and bad/NAME."""
+"""NumPy's files for npy_test.cpp: good/NAME with the features that NumPy converts to float32 in good/NAME.f32, and bad/WORDS|NAME with words of the error."""
 import io
 import pathlib
 import struct
@@ -69,22 +69,24 @@ def zipped(**members):
 
 
 assert (numpy.load(io.BytesIO(array())) == 0).all()
+python2 = array(struct.pack("<9d", 7, 1, 0, 7, 1, 1, 7, 1, 0), "{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 3L), }")
+write("python2.npy", lambda file: file.write(python2), numpy.array([[7, 1]] * 3))
 whole = zipped(**{"x.npy": array()})
 size = whole.rindex(b"PK\x01\x02") + 24  # of the unpacked member, in the directory
 for name, content in {
-        "empty.npy": b"", "text.npy": b"a,b\n1,0\n", "truncated.npy": array()[:-1], "longer.npy": array() + b"\0", "short.npy": array()[:20],
-        "version.npy": array(version=9), "huge.npy": shaped("(1099511627776, 2)"), "overflow.npy": shaped("(4294967296, 4294967296)"),
-        "no-columns.npy": shaped("(4, 0)"), "no-rows.npy": shaped("(0, 9223372036854775807)"), "negative.npy": shaped("(-2, -2)"),
-        "vector.npy": shaped("(4,)"), "cube.npy": shaped("(2, 2, 1)"), "scalar.npy": saved(numpy.float64(1)),
-        "call.npy": shaped("(2, 2)", "__import__('os')"), "expression.npy": shaped("(2, 1 + 1)"), "list.npy": array(header="[1, 2]"),
-        "missing.npy": array(header="{'descr': '<f8', 'shape': (2, 2)}"), "order.npy": shaped("(2, 2)", order="1"),
-        "objects.npy": saved(numpy.array([[1, None], [2, 3]], object)), "record.npy": saved(numpy.zeros((2, 2), "<f4,<i4")),
-        "complex.npy": saved(numpy.zeros((2, 2), complex)), "texts.npy": saved(numpy.array([["a", "b"]])),
-        "long.npy": saved(numpy.zeros((2, 2), numpy.longdouble)), "nan.npy": saved(numpy.full((2, 2), numpy.nan)),
-        "inf.npy": saved(numpy.array([[1e39, 0], [0, 1]])), "none.npz": zipped(), "cut.npz": whole[:-30], "not-a-zip.npz": array(),
-        "bomb.npz": zipped(**{"x.npy": array(bytes(32 << 20))}), "up.npz": zipped(**{"../x.npy": array()}),
-        "folder.npz": zipped(**{"a/x.npy": array()}), "readme.npz": zipped(**{"x.npy": array(), "readme.txt": b"x"}),
-        "promise.npz": whole[:size] + struct.pack("<I", 0xf0000000) + whole[size + 4:], "damaged.npz": whole[:60] + bytes([whole[60] ^ 1]) + whole[61:],
-        "lengths.npz": zipped(**{"x.npy": array(), "y.npy": array(bytes(24), "{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}")}),
+        "not an array|empty.npy": b"", "not an array|text.npy": b"a,b\n1,0\n", "promises more than|truncated.npy": array()[:-1], "bytes of data, not 32|longer.npy": array() + b"\0", "|short.npy": array()[:20],
+        "version is 9|version.npy": array(version=9), "promises more|huge.npy": shaped("(1099511627776, 2)"), "promises more|overflow.npy": shaped("(4294967296, 4294967296)"),
+        "it is empty|no-columns.npy": shaped("(4, 0)"), "it is empty|no-rows.npy": shaped("(0, 9223372036854775807)"), "shape is damaged|negative.npy": shaped("(-2, -2)"),
+        "one dimension|vector.npy": shaped("(4,)"), "3 dimensions|cube.npy": shaped("(2, 2, 1)"), "0 dimensions|scalar.npy": saved(numpy.float64(1)),
+        "not a dictionary|call.npy": shaped("(2, 2)", "__import__('os')"), "not a dictionary|expression.npy": shaped("(2, 1 + 1)"), "not a dictionary|list.npy": array(header="[1, 2]"),
+        "not a dictionary|missing.npy": array(header="{'descr': '<f8', 'shape': (2, 2)}"), "not a dictionary|order.npy": shaped("(2, 2)", order="1"),
+        "dtype is|objects.npy": saved(numpy.array([[1, None], [2, 3]], object)), "dtype is|record.npy": saved(numpy.zeros((2, 2), "<f4,<i4")),
+        "dtype is|complex.npy": saved(numpy.zeros((2, 2), complex)), "dtype is|texts.npy": saved(numpy.array([["a", "b"]])),
+        "dtype is|long.npy": saved(numpy.zeros((2, 2), numpy.longdouble)), "missing|nan.npy": saved(numpy.full((2, 2), numpy.nan)),
+        "not finite|inf.npy": saved(numpy.array([[1e39, 0], [0, 1]])), "|none.npz": zipped(), "zip directory|cut.npz": whole[:-30], "zip|not-a-zip.npz": array(),
+        "|bomb.npz": zipped(**{"x.npy": array(bytes(32 << 20))}), "not an array of a table|up.npz": zipped(**{"../x.npy": array()}),
+        "not an array of a table|folder.npz": zipped(**{"a/x.npy": array()}), "not an array of a table|readme.npz": zipped(**{"x.npy": array(), "readme.txt": b"x"}),
+        "|promise.npz": whole[:size] + struct.pack("<I", 0xf0000000) + whole[size + 4:], "|damaged.npz": whole[:60] + bytes([whole[60] ^ 1]) + whole[61:],
+        "has 3 rows|lengths.npz": zipped(**{"x.npy": array(), "y.npy": array(bytes(24), "{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}")}),
 }.items():
     (bad / name).write_bytes(content)

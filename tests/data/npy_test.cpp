@@ -37,14 +37,21 @@ TEST_F(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
     EXPECT_EQ(table.columns, named ? std::vector<std::string>({"x.0", "x.1", "age", "flag"})
                                    : std::vector<std::string>({"0", "1"}));
   }
-  EXPECT_EQ(good, 12 * 2 * 3 + 2);
+  EXPECT_EQ(good, 12 * 2 * 3 + 3);
   for (const auto& entry : std::filesystem::directory_iterator(folder / "bad")) {
-    EXPECT_THROW(read(entry.path()), InputError) << entry.path();
+    const auto name = entry.path().filename().string();
     ++bad;
+    try {
+      read(entry.path());
+      ADD_FAILURE() << name;
+    } catch (const InputError& error) {
+      EXPECT_TRUE(std::string(error.what()).find(name.substr(0, name.find('|'))) != name.npos)
+          << name << ": " << error.what();
+    }
   }
   EXPECT_GT(bad, 30);
   // missing cells are NaN, and a category has the texts of its numbers
-  EXPECT_THROW(read(folder / "bad/nan.npy", MissingValues::drop), InputError) << "no row is left";
+  EXPECT_THROW(read(folder / "bad/missing|nan.npy", MissingValues::drop), InputError) << "no row is left";
   const auto categories =
       read_csv(folder / "good/stored.npz", {.label = "flag", .features = {"y"}, .categories = {"y"}}, heap);
   EXPECT_EQ(categories.feature_names(), (std::vector<std::string>{"y=0", "y=1"}));
