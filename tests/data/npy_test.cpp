@@ -24,7 +24,7 @@ TEST_F(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
   test::output_of(python + " tests/data/npy_peer.py " + folder.path().string());
   int good = 0, bad = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "good")) {
-    const auto path = entry.path();
+    const auto& path = entry.path();
     if (path.extension() == ".f32") continue;
     ++good;
     const auto table = read(path);

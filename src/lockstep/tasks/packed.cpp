@@ -126,7 +126,13 @@ bool read_packed(const std::string& path, const std::string& kind, Arena& arena,
   if (!begins_packed(file)) return false;
   const auto map =
       std::make_shared<base::FileMap>(file.number(), 0, file.size(), PROT_READ, MAP_SHARED, path);
-  const auto tree = checkpoint::map_safetensors(map, path);
+  const auto tree = [&] {
+    try {
+      return checkpoint::map_safetensors(map, path);
+    } catch (const InputError& error) {
+      throw InputError(error.what(), path, kPackAgain);
+    }
+  }();
   const auto found = find(tree, "lockstep_pack");
   if (!found) throw InputError("the safetensors file is not a packed set", path, kPackAgain);
   const auto about = parse_msgpack(found->toTensor());

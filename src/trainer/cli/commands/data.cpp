@@ -16,6 +16,7 @@
 #include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 #include "trainer/cli/commands.h"
+#include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
