@@ -101,7 +101,7 @@ TEST_F(CliFolders, AJobScriptIsNeverWrittenOverAFile) {
   EXPECT_EQ(printed([&] { call(line + " --out " + out); }), "");
   EXPECT_EQ(fs::file_size(out), text.size());
   EXPECT_EQ(refusal([&] { call(line + " --out " + out); }),
-            "the file exists / " + out + " / remove it, or choose another --out");
+            "the output file already exists / " + out + " / remove it, or choose another --out");
 }
 
 TEST_F(CliFolders, TensorsAreToldWithTheirDigests) {

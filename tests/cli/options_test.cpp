@@ -1,6 +1,7 @@
 #include "trainer/cli/options.h"
 
 #include <optional>
+#include <tuple>
 
 #include "lockstep/base/log.h"
 #include "support.h"
@@ -86,20 +87,20 @@ TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
 }
 
 TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
-  const std::pair<const char*, std::string> rows[] = {
-      {"", "missing argument CONFIG.yaml"},
-      {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
-      {"--resume a.yaml", "missing argument CONFIG.yaml: --resume took the file's name as its value"},
-      {"--set a.yaml", "missing argument CONFIG.yaml: --set took the file's name as its value"},
-      {"a --steps", "--steps needs a value: A-LONG-PLACEHOLDER"},
-      {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'"},
-      {"a --steps two", "--steps needs an integer, not 'two'"},
-      {"a --steps 1e3", "--steps needs an integer, not '1e3'"},
-      {"a --share half", "--share needs a number, not 'half'"},
-      {"a --resume x --resume y", "--resume is given twice"},
-      {"a --dry-run=no", "--dry-run takes no value"}};
-  for (const auto& [line, what] : rows)
-    EXPECT_TRUE(refused(line).starts_with(what + " / lockstep train / ")) << refused(line);
+  const std::string see = "see lockstep train --help", integer = "pass an integer, for example --steps 2";
+  const std::tuple<const char*, std::string, std::string> rows[] = {
+      {"", "missing argument CONFIG.yaml", see},
+      {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'", see},  // no terminal obeys it
+      {"--resume a.yaml", "missing argument CONFIG.yaml: --resume took the file's name as its value", see},
+      {"--set a.yaml", "missing argument CONFIG.yaml: --set took the file's name as its value", see},
+      {"a --steps", "--steps needs a value: A-LONG-PLACEHOLDER", see},
+      {"a --steps --dry-run", "--steps needs an integer, not '--dry-run'", integer},
+      {"a --steps two", "--steps needs an integer, not 'two'", integer},
+      {"a --steps 1e3", "--steps needs an integer, not '1e3'", integer},
+      {"a --share half", "--share needs a number, not 'half'", "pass a number, for example --share 0.5"},
+      {"a --resume x --resume y", "--resume is given twice", "remove one of them"},
+      {"a --dry-run=no", "--dry-run takes no value", "remove the value"}};
+  for (const auto& [line, what, hint] : rows) EXPECT_EQ(refused(line), what + " / lockstep train / " + hint);
 }
 
 TEST_F(CliOptions, SayHowMuchIsLogged) {

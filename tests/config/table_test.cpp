@@ -150,9 +150,12 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
   const auto letter = error_of("schedule: {name: own, options: {roh: 1}}");
   EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
   EXPECT_EQ(letter.where(), "c.yaml:1:23");
-  EXPECT_TRUE(has(letter.hint(), "did you mean schedule.options.rho?")) << letter.hint();
+  EXPECT_TRUE(has(letter.hint(), "did you mean schedule.options.rho?") &&
+              letter.hint().ends_with("schedule own: options.rho"))
+      << letter.hint();
   const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
-  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?")) << place.hint();
+  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?") && place.hint().ends_with("model mlp: hidden"))
+      << place.hint();
   EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(),
             "remove it: model simple_cnn reads no options");
   EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);

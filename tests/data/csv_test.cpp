@@ -82,7 +82,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   for (const char* missing : {"", "nan", " NA", "?", "-"})
     refused("a,b\n" + std::string(missing) + ",0\n", "a: 1 missing", ":2");
   for (const char* endless : {"-inf", "1e39", "1e999"})
-    refused("a,b\n" + std::string(endless) + ",0\n", "a 1 not finite", ":2");
+    refused("a,b\n" + std::string(endless) + ",0\n", "a: 1 not finite", ":2");
   refused("a,b\n\"1,0\n", "a quote that begins here does not end", ":2");
   refused("a,b\n\"1\"2,0\n", "closing quote", ":2");
   refused("a,b\n1,\n", "the label b: 1 missing", ":2");

@@ -117,8 +117,8 @@ def test_without_an_evaluation_folder_a_share_of_each_class_is_kept(train, image
     (images / "train").rmdir()
     said = train("split", words=["--dry-run"], task__eval_fraction=0.25).output
     assert "25 % of each class's images are used for evaluation" in said
-    assert "train: 18 samples; left to right: 9 (50.0 %), töp: 9 (50.0 %)" in said
-    assert "eval: 6 samples; left to right: 3 (50.0 %), töp: 3 (50.0 %)" in said
+    assert "train: 18 samples; class left to right: 9 (50.0 %), class töp: 9 (50.0 %)" in said
+    assert "eval: 6 samples; class left to right: 3 (50.0 %), class töp: 3 (50.0 %)" in said
 
 
 def test_damaged_images_are_refused_by_name_at_the_start_or_left_out_where_that_is_asked_for(train, images):

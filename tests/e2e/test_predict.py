@@ -133,7 +133,7 @@ def test_a_runs_folder_is_read_where_its_device_is_not(pima_run, lockstep, run, 
     told, there = (run(lockstep, "eval", place, cwd=tmp_path, check=True).stdout.splitlines()[1:] for place in (folder, copy))
     assert told == there and told
     refused = run(lockstep, "eval", copy, "--set", "launch.device=cuda", cwd=tmp_path)
-    assert refused.returncode == 2 and "sees no GPU" in refused.stderr
+    assert refused.returncode == 2 and "has no GPU" in refused.stderr
 
 
 def test_eval_counts_as_python_does(mnist_run, lockstep, mpirun, tmp_path):

@@ -47,7 +47,7 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
     reference(RANKS, "gloo", *sets(STEPS))  # while the node's silence is waited for
     finished(lab, work, job)
     log = log_of(work, job)
-    assert "node n3 does not answer; continuing with 2 nodes after step " in log and "(relaunch 1 of at most 3)" in log, log
+    assert "node n3 does not respond; continuing with 2 nodes after step " in log and "(relaunch 1 of at most 3)" in log, log
     assert lab.job(job)["NumNodes"] == "2", "Slurm has been told that the job can do without it"
     assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
     if how == "cut":  # its half has ended by itself
@@ -63,5 +63,5 @@ def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockst
     lab.broken.append(("n2", "node"))
     finished(lab, work, job)
     log = log_of(work, job)
-    assert "node n2 does not answer; continuing with 2 nodes" in log, log
+    assert "node n2 does not respond; continuing with 2 nodes" in log, log
     assert same_bits(lockstep, broken.run, reference, *sets(STEPS))

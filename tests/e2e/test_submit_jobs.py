@@ -50,7 +50,7 @@ def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa
     last = out.splitlines()[-1]
     assert re.search(rf"job \S+: done.* \({re.escape(str(runs(work)[0]))}\)", last), out
     assert "restart 1 of at most 10" in out and "Epoch 0" in out
-    assert f"job {job} runs" in err and "(restart 1)" in err
+    assert f"job {job} is running" in err and "(restart 1)" in err
     assert last.startswith(f"job {job}: ") == (lab.scheduler == "slurm")
     assert len(runs(work)) == 1
 

@@ -99,7 +99,7 @@ def probabilities(place, texts):
 def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpirun):
     write_csv(place / "reviews.csv", reviews(400))
     said = train("reviews.csv").output
-    assert "train: 320 samples; bad: 160 (50.0 %), good: 160 (50.0 %)" in said
+    assert "train: 320 samples; class bad: 160 (50.0 %), class good: 160 (50.0 %)" in said
     assert accuracy(place) > 0.95
     # eval needs the file alone, and says the same at any number of ranks
     words = ["eval", place / "config.yaml", "--checkpoint", place / "runs/text"]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <optional>
 #include <set>
@@ -184,6 +185,39 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
     EXPECT_EQ(slurm->reaches({"n2"}).has_value(), first.end != base::Answer::late);  // srun waits for a node
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
     for (const char* name : {"show", "requeue", "update"}) EXPECT_GE(times[name], 2) << name;
+  }
+}
+
+TEST(Nodes, ALateAnswerIsNoLostNodeWhereTheSchedulerIsSlow) {
+  const std::optional<bool> none;
+  struct Case {
+    int nodes;
+    std::optional<bool> first, others;
+    bool accept;
+    int lost, most_asked;
+  };
+  for (const auto& [nodes, first, others, accept, lost, most_asked] :
+       {Case{33, none, none, false, 0, 18}, Case{33, none, none, true, 0, 18},
+        Case{2, none, none, false, 0, 4}, Case{3, none, true, true, 1, 5}, Case{3, none, false, false, 3, 5},
+        Case{1, none, none, false, 1, 3}, Case{1, none, none, true, 0, 3},
+        Case{2, false, false, true, 0, 4}}) {
+    Words names(static_cast<size_t>(nodes), "other");
+    names[0] = "first";
+    std::atomic<int> asked = 0;
+    const auto reaches = [&, first = first, others = others](const Words& node) {
+      ++asked;
+      return node[0] == "here" ? true : node[0] == "first" ? first : others;
+    };
+    EXPECT_EQ(std::ssize(unreached(names, "here", accept, reaches)), lost) << nodes << accept;
+    EXPECT_LE(asked.load(), most_asked);
+  }
+  for (const int answers : {0, 1}) {  // before and after
+    int here = 0, others = 0;
+    const auto reaches = [&](const Words& node) -> std::optional<bool> {
+      return node[0] == "here" ? ++here <= answers : (++others, false);
+    };
+    EXPECT_TRUE(unreached({"n2"}, "here", false, reaches).empty());
+    EXPECT_EQ(others, answers);
   }
 }
 

@@ -76,7 +76,7 @@ TEST(Device, IsTheCpuForWhatSumsThere) {
     EXPECT_EQ(launch::is_staged(asked), options.backend == "gloo");
     const auto choose = [&] { launch::choose_device(kThird, asked, env("CUDA_VISIBLE_DEVICES=")); };
     EXPECT_TRUE(
-        holds(error_from(choose).what(), {options.backend == "gloo" ? "sees no GPU" : "which sums on CPUs"}));
+        holds(error_from(choose).what(), {options.backend == "gloo" ? "has no GPU" : "which sums on CPUs"}));
   }
 }
 
@@ -104,7 +104,7 @@ TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {
   EXPECT_TRUE(holds(
       refused("auto", {2, "CUDA_VISIBLE_DEVICES=0,1"}),
       {"rank 6 is local rank 2 of 4", "2 visible GPUs", "CUDA_VISIBLE_DEVICES=0,1", "host n2", "at most 2"}));
-  EXPECT_TRUE(holds(refused("cuda", {0, "no CUDA driver"}), {"rank 6 sees no GPU", "no CUDA driver", "cpu"}));
+  EXPECT_TRUE(holds(refused("cuda", {0, "no CUDA driver"}), {"rank 6 has no GPU", "no CUDA driver", "cpu"}));
   EXPECT_TRUE(holds(refused("gpu", {4, "test"}), {"(got gpu)"}));
 }
 

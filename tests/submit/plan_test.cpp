@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "lockstep/base/text.h"
 #include "refusal.h"
 #include "temp_folder.h"
 
@@ -62,8 +63,9 @@ TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
                 " / submit each run separately, with --set");
 }
 
-TEST_F(Planned, ASweepOfOneTaskIsNoArray) {
-  const auto one = plan({"run.seed=7"}, 1).request;
+TEST_F(Planned, ASweepOfOneTaskIsNoArrayOnPbs) {
+  EXPECT_EQ(plan({"run.seed=7"}, 1).request.sweep.size(), 1U) << "on Slurm it is one";
+  const auto one = plan({"run.seed=7"}, 1, scratch_.write("pbs.yaml", "scheduler: pbs\n")).request;
   EXPECT_TRUE(one.sweep.empty());
   EXPECT_EQ(one.sets, (std::vector<std::string>{"run.seed=7", "run.name=mine-seed7"}));
 }
@@ -149,6 +151,18 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   EXPECT_EQ(impatient.update(), JobWatch::over);
   EXPECT_TRUE(impatient.is_lost());
   EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
+}
+
+TEST(JobWatch, IsAskedForInTimeAfterItsScriptsEnd) {
+  EXPECT_LT(WatchLimits().pause + std::chrono::seconds(20), WatchLimits().silent);
+  const test::TempFolder folder;
+  std::vector<JobWatch> watches;
+  for (int i = 0; i < 7; ++i) watches.emplace_back(std::to_string(i), folder.path() / std::to_string(i));
+  folder.write("5", "begin 5\nend 5 75 \n");
+  watches[5].update();
+  size_t first = 0;
+  for (const char* jobs : {"5 0 1", "5 2 3", "5 4 6", "5 0 1"})
+    EXPECT_EQ(base::join(next_jobs(watches, 3, first), " "), jobs);
 }
 
 TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {

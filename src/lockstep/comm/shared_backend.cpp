@@ -1,6 +1,7 @@
 #include "lockstep/comm/shared_backend.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
 #include <array>
@@ -317,12 +318,11 @@ template <class Base>
 class Splitting : public Base {
  public:
   using Base::Base;
-  // NOLINTBEGIN(modernize-use-override): libtorch 2.7 has none of that name
+  // NOLINTBEGIN(modernize-use-override,readability-identifier-naming): of c10d::Backend, in some libtorchs
   // With a device, torch.distributed would call new_group's part of NCCL.
   bool supportsSplitting() const { return !this->getBoundDeviceId(); }
-  // Null on ranks that are not in the part. The store may be the parent's connection, which a wait would
-  // block.
-  BackendPtr split(const StorePtr& store, const std::vector<int>& ranks,
+  // Null on ranks outside. The store may be the parent's connection, which would wait, too: it is cloned.
+  BackendPtr split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
     const auto own = std::find(ranks.begin(), ranks.end(), this->getRank());
     if (own == ranks.end()) return nullptr;
@@ -334,7 +334,7 @@ class Splitting : public Base {
     add_shared(part, in_job, {.join_timeout = options->timeout, .timeout = options->timeout});
     return part->getBackend(c10::kCPU);
   }
-  // NOLINTEND(modernize-use-override)
+  // NOLINTEND(modernize-use-override,readability-identifier-naming)
 };
 
 // The first reason why the ranks of a node cannot share memory, the same on all ranks of the group.

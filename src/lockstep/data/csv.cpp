@@ -105,8 +105,8 @@ class Cells {
     if (lines.empty()) return;
     const auto count = lines.size();
     if (count > kMost) lines.resize(kMost), lines.push_back(format("and {} more", count - kMost));
-    throw InputError(format("cells without a number in {}: {}", base::counted(std::ssize(lines), "column"),
-                            base::join(lines, "; ")),
+    throw InputError(format("cells without a number in {}: {}",
+                            base::counted(static_cast<long long>(count), "column"), base::join(lines, "; ")),
                      first_.empty() ? path : first_, hint());
   }
 
@@ -180,8 +180,7 @@ class Cells {
                  base::printable(base::join(texts, ", "), 300)));
     if (missing && options_.missing == MissingValues::refuse)
       parts.push_back(
-          "for missing cells, set task.missing to drop (omit the rows) or mean (use the training rows' "
-          "mean)");
+          "for missing cells, set task.missing to drop (omit the rows) or mean (of the training rows)");
     if (columns_.back().missing > 0 && options_.missing != MissingValues::drop)
       parts.push_back("for missing labels, set task.missing to drop (omit the rows)");
     if (columns_.back().texts > 0)

@@ -122,7 +122,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   if (wanted == "cpu") return {"cpu", -1, "launch.device is cpu"};
   if (wanted != "auto" && wanted != "cuda")
     throw InputError(format("the device must be auto, cpu or cuda (got {})", wanted), "launch.device",
-                     "use cuda for a GPU");
+                     "use auto, cpu or cuda");
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
   if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
   if (visible.count <= 0) {

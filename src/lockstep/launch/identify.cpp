@@ -59,7 +59,7 @@ struct Declared {
 void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
   const bool rank = is_set(environment, launcher.rank), world = is_set(environment, launcher.world);
   if (rank && (world || launcher.world_from_mpi)) return;
-  const char* overriding = launcher.ignores_choice ? "" : "; --launcher ignores these variables";
+  const char* overriding = launcher.ignores_choice ? "" : "; --launcher none ignores these variables";
   const char* there = rank ? launcher.rank : launcher.world;
   const char* missing = rank ? launcher.world : launcher.rank;
   throw InputError(

@@ -74,6 +74,14 @@ std::optional<Time> time_in(const std::string& text) {
   return std::nullopt;
 }
 
+std::string utc_text(Time time) {
+  const std::time_t when = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  char text[32] = {};
+  if (::gmtime_r(&when, &parts)) std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
 seconds seconds_in(const std::string& time) {
   auto text = time;
   const bool has_days = text.find('-') != std::string::npos;

@@ -27,6 +27,8 @@ std::optional<Time> usable_job_end(std::optional<Time> end, std::chrono::millise
 std::optional<Time> parse_epoch(const std::string& text);
 /// 2026-01-01T00:00:00 of Slurm or Thu Jan  1 00:00:00 2026 of PBS, in this host's time zone; not "Unknown".
 std::optional<Time> time_in(const std::string& text);
+/// 2026-01-01T00:00:00Z
+std::string utc_text(Time time);
 /// [[DAYS-]HH:]MM:SS of Slurm and PBS; 0 for any other text.
 std::chrono::seconds seconds_in(const std::string& time);
 /// The fields ("    key = value") of qstat -f and pbsnodes; a tab continues a long line.

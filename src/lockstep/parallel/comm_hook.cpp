@@ -170,8 +170,7 @@ class PowerSgd {
     if ((options_.use_error_feedback || options_.warm_start) && options_.start_powerSGD_iter <= 1)
       throw InputError(
           "start_powerSGD_iter is below 2", "powersgd",
-          "set it to 2 or more with warm_start or use_error_feedback: DDP rebuilds its buckets after the "
-          "first step");
+          "set it to 2 or more with warm_start or use_error_feedback: DDP rebuilds its buckets after step 1");
   }
 
   GradFuture operator()(GradBucket& bucket) {

@@ -21,7 +21,7 @@ std::string balance_text(const std::string& set, const at::Tensor& counts,
   std::string text = format("{}: {} samples", set, all);
   for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
     const auto count = counts[static_cast<int64_t>(i)].item<int64_t>();
-    text += format("{} {}: {} ({:.1f} %)", i == 0 ? "; class" : ",", base::printable(names[i]), count,
+    text += format("{} class {}: {} ({:.1f} %)", i == 0 ? ";" : ",", base::printable(names[i]), count,
                    all ? 100.0 * count / all : 0);
   }
   return names.size() > kMost ? text + ", ..." : text;

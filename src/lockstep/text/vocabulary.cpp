@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 constexpr size_t kMostBytes = size_t{256} << 20;  // of a file
 constexpr const char* kVocabularyHint = "copy the model's vocab.txt again, as it was published";
 constexpr const char* kFolderHint =
-    "set task.vocabulary to the folder of a BERT model, as transformers' save_pretrained() writes it";
+    "set task.vocabulary (or model.path, if the former is empty) to a folder that save_pretrained() wrote";
 
 /// An object in a file; an empty one where there is none.
 struct Source {

@@ -9,8 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -174,19 +172,10 @@ Part read_part(const std::string& text) {
 }
 
 std::vector<std::string> words_of(const std::string& way, const DpVsDdpBench& wanted) {
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                    "bench",
-                                    "dp-vs-ddp",
-                                    "--part",
-                                    way,
-                                    "--config",
-                                    wanted.config,
-                                    "--log",
-                                    "error",
-                                    "--devices",
-                                    std::to_string(wanted.devices),
-                                    "--steps",
-                                    std::to_string(wanted.steps)};
+  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  words.insert(words.end(),
+               {"bench", "dp-vs-ddp", "--part", way, "--config", wanted.config, "--log", "error", "--devices",
+                std::to_string(wanted.devices), "--steps", std::to_string(wanted.steps)});
   for (const auto& set : wanted.sets) words.insert(words.end(), {"--set", set});
   return words;
 }

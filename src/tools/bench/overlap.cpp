@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"

@@ -1,12 +1,10 @@
 // lockstep site detect: proposes a site file.
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/scheduler.h"
 #include "tools/cluster/scheduler.h"
@@ -171,8 +169,9 @@ std::string detect_site(const std::string& scheduler) {
     const auto answer = run(command);
     if (answer.good()) return answer.output;
     if (answer.end != base::Answer::not_started)
-      silent.push_back(format("{} {}: {}", base::join(command, " "),
+      silent.push_back(format("{} {}{}{}", base::join(command, " "),
                               answer.end == base::Answer::late ? "timed out" : "failed",
+                              answer.errors.empty() ? "" : ": ",
                               base::printable(answer.errors.substr(0, answer.errors.find('\n')), 200)));
     return std::nullopt;
   };

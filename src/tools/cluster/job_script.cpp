@@ -276,7 +276,8 @@ std::string preamble(const Site& site, const JobRequest& request, const Resource
   text += format("export LOCKSTEP_SCRATCH={}\n",
                  site.scratch.empty() ? scratch : format("${{{}:-{}}}", site.scratch, scratch));
   for (const auto& [name, value] : request.variables) text += assign(name, value);
-  return text + "unset SET CONFIG  # of the environment of submission\n";
+  const auto* index = request.sweep.empty() ? " PBS_ARRAY_INDEX" : "";
+  return text + format("unset SET CONFIG{}  # of the environment of submission\n", index);
 }
 
 std::string load_modules(const Site& site) {

@@ -222,7 +222,7 @@ StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const Run
 JobStates parse_squeue(const std::string& answer, const Words& jobs) {
   JobStates states;
   std::set<std::string> arrays;
-  for (const auto& job : jobs) states[job] = {JobState::unknown, "squeue no longer lists the job"};
+  for (const auto& job : jobs) states[job] = {JobState::unknown, "squeue does not list the job"};
   for (const auto& line : base::split(answer, '\n')) {
     const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2) continue;
@@ -251,10 +251,11 @@ JobStates parse_qstat(const std::string& answer, const Words& jobs) {
     const bool waits = name == "Q" || name == "H" || name == "W" || name == "T";
     const bool is_over = name == "F" || name == "X" || name == "C";
     if (std::ranges::count(jobs, job) > 0)
-      states[job] = {is_over ? JobState::gone
-                     : waits ? JobState::queued
-                             : JobState::running,
-                     name + (waits && !comment.empty() ? format(" ({})", comment) : "")};
+      states[job] = {
+          is_over ? JobState::gone
+          : waits ? JobState::queued
+                  : JobState::running,
+          (is_over ? "PBS state " : "") + name + (waits && !comment.empty() ? format(" ({})", comment) : "")};
   }
   // "qstat: Unknown Job Id 7.server", "qstat: 7.server Job has finished, ..."
   for (const auto& line : base::split(answer, '\n')) {

@@ -2,7 +2,6 @@
 // Slurm and PBS as a login node sees them: their commands, how a script is submitted, and the state of jobs.
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

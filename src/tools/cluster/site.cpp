@@ -216,7 +216,7 @@ constexpr const char* kEveryKey = "see all keys in docs/how-to/sites.md";
 [[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const YamlNode& node,
                                const std::string& help) {
   throw InputError(format("{} must be {} (got {})", key, wanted, describe(node)), node.place.text(),
-                   format("correct it ({}: {})", key, help));
+                   format("set {} ({}) to {}", key, help, wanted));
 }
 
 void require_map(const YamlNode& node, const std::string& what) {

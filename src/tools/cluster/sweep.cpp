@@ -1,7 +1,6 @@
 // --sweep: a task with its own run for each combination of values.
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string_view>

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -13,7 +12,6 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"

@@ -6,21 +6,17 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
-#include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
 #include "tools/doctor/rules.h"

@@ -9,8 +9,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
-#include "lockstep/base/text.h"
-#include "lockstep/comm/rendezvous/network.h"
 #include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 

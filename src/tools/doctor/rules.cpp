@@ -5,7 +5,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/report.h"
 #include "tools/doctor/rules.h"

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
 #include "tools/doctor/rules.h"

@@ -2,15 +2,11 @@
 #include "tools/doctor/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/json.h"
-#include "lockstep/base/text.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "tools/doctor/rules.h"
 #include "tools/report/page.h"
@@ -30,15 +26,6 @@ constexpr long kShortJob = 600;  // seconds
 constexpr int kClockRounds = 8;
 constexpr double kMuch = 1;      // seconds: no time service sets that clock
 constexpr double kTooMuch = 30;  // seconds: then the run folder's lock cannot tell old from new
-
-std::string utc(launch::Time end) {
-  const std::time_t when = std::chrono::system_clock::to_time_t(end);
-  std::tm parts{};
-  ::gmtime_r(&when, &parts);
-  char text[32] = {};
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 std::string signals_of(const std::string& scheduler) {
   if (scheduler == "slurm")
@@ -123,7 +110,7 @@ Finding deadline_finding(const Job& job, std::optional<launch::Time> end, launch
   const std::string says =
       format("the job{} ({}); {}",
              left < 0 ? "'s time limit has passed" : " ends in " + seconds_text(static_cast<double>(left)),
-             utc(*end), signals_of(job.scheduler));
+             launch::utc_text(*end), signals_of(job.scheduler));
   if (left >= kShortJob) return ok(says);
   return warning(says, left < 0 ? "check this node's clock: date -u"
                                 : "request more time (--time, -l walltime=); with checkpoint.before_deadline "

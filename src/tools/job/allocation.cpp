@@ -4,7 +4,6 @@
 #include <numeric>
 #include <set>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"

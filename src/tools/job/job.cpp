@@ -7,19 +7,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <future>
 #include <iterator>
 #include <sstream>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/output.h"
@@ -74,6 +71,19 @@ Contact contact(const std::string& host, int port, std::chrono::milliseconds lim
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   return error == 0 ? Contact::accepted : error == ECONNREFUSED ? Contact::refused : Contact::silent;
+}
+
+// One after the other if there is no thread.
+template <class Ask>
+auto ask_all(size_t count, size_t at_once, const Ask& ask) {
+  std::vector<decltype(ask(0))> answers;
+  while (answers.size() < count) {
+    std::vector<std::future<decltype(ask(0))>> batch;
+    for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
+      batch.push_back(std::async(ask, i));
+    for (auto& answer : batch) answers.push_back(answer.get());
+  }
+  return answers;
 }
 
 class Job {
@@ -346,7 +356,8 @@ class Job {
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
     if (keeps_run_file_) return;
-    const auto fate = job_->is_slurm() ? Fate::ended : job_->fate(signals_.stop);
+    const bool may_restart = !job_->is_slurm() && signals_.stop.signal == SIGTERM;
+    const auto fate = may_restart ? job_->fate(signals_.stop) : Fate::ended;
     if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
 
@@ -414,59 +425,38 @@ class Job {
            short_name(node.name) == short_name(launch::read_host_facts({}).host);
   }
 
-  // One after the other if there is no thread.
-  template <class Ask>
-  static auto ask_all(size_t count, size_t at_once, const Ask& ask) {
-    std::vector<decltype(ask(0))> answers;
-    while (answers.size() < count) {
-      std::vector<std::future<decltype(ask(0))>> batch;
-      for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
-        batch.push_back(std::async(ask, i));
-      for (auto& answer : batch) answers.push_back(answer.get());
-    }
-    return answers;
-  }
-
-  // The groups of nodes on which the scheduler cannot start a process although it can on this node. Without
-  // an answer in time a node is lost, unless its daemon accepts connections: then the scheduler may be slow.
-  std::vector<Words> unreached(std::vector<Words> groups, bool accept) const {
-    if (groups.empty()) return groups;
-    const auto here =
-        std::ranges::find_if(allocation_.nodes, [&](const Node& node) { return is_here(node); });
-    groups.push_back({(here == allocation_.nodes.end() ? allocation_.nodes.begin() : here)->name});
-    const auto reached = ask_all(groups.size(), 16, [&](size_t i) { return job_->reaches(groups[i]); });
-    std::vector<Words> left;
-    for (size_t i = 0; i + 1 < groups.size() && reached.back() == true; ++i)
-      if (!reached[i].value_or(accept)) left.push_back(groups[i]);
-    const bool is_all = accept && left.size() > 1 && left.size() + 1 == groups.size();
-    return is_all ? std::vector<Words>() : left;
-  }
-
   // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
   // answers, a firewall may be the reason. One step of Slurm tries all nodes that accept connections, if they
-  // are in doubt.
+  // are in doubt. After five minutes, or a signal, the scheduler is asked no more.
   Words find_lost_nodes(bool doubts_all) const {
-    Words names, lost;
-    for (const auto& node : allocation_.nodes)
+    const auto is_over = [until = std::chrono::steady_clock::now() + 5min] {
+      sigset_t waiting;
+      ::sigpending(&waiting);
+      ::sigdelset(&waiting, SIGCHLD);
+      return ::sigisemptyset(&waiting) == 0 || std::chrono::steady_clock::now() > until;
+    };
+    const auto reaches = [&](const Words& nodes) {
+      return is_over() ? std::nullopt : job_->reaches(nodes, is_over);
+    };
+    Words names, lost, doubtful, sound;
+    std::string here;
+    for (const auto& node : allocation_.nodes) {
+      if (here.empty() || is_here(node)) here = node.name;
       if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
-    const int port = names.empty() ? 0 : job_->daemon_port();
+    }
+    const int port = names.empty() ? 0 : job_->daemon_port(is_over);
     const auto contacts = ask_all(names.size(), 64, [&](size_t i) {
       return port == 0 ? Contact::accepted : contact(names[i], port, node_timeout_);
     });
     const bool none_answers = std::ranges::count(contacts, Contact::silent) == std::ssize(contacts);
-    std::vector<Words> doubtful, sound;
-    Words all;
     for (size_t i = 0; i < names.size(); ++i) {
-      if (contacts[i] == Contact::accepted) all.push_back(names[i]);
-      if (contacts[i] == Contact::silent && !none_answers)
-        lost.push_back(names[i]);
-      else
-        (contacts[i] == Contact::accepted ? sound : doubtful).push_back({names[i]});
+      const bool is_lost = contacts[i] == Contact::silent && !none_answers;
+      (is_lost ? lost : contacts[i] == Contact::accepted ? sound : doubtful).push_back(names[i]);
     }
-    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && unreached({all}, true).empty()))
-      sound.clear();
-    for (const auto& groups : {unreached(doubtful, false), unreached(sound, true)})
-      for (const auto& node : groups) lost.push_back(node[0]);
+    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && reaches(sound) == true)) sound.clear();
+    for (const bool accept : {false, true})
+      for (const auto& node : unreached(accept ? sound : doubtful, here, accept, reaches))
+        lost.push_back(node);
     return lost;
   }
 
@@ -480,17 +470,18 @@ class Job {
             ": with train.as_world the job would have restarted the ranks (docs/how-to/elastic.md)");
       return false;
     }
+    // srun has the highest status of its ranks, and ends the others with SIGTERM
+    const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
+    const bool nothing_known = !has_trained_ && !was_killed && errors().empty();
     if (!only_ranks_were_lost(errors(), true)) return false;
     if (relaunches_ >= max_relaunches_) {
-      say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
-                 relaunches_ == 1 ? "" : "es"));
+      if (!nothing_known)
+        say(format("{}; giving up after {} relaunch{} (LOCKSTEP_MAX_RELAUNCHES)", lost_ranks(), relaunches_,
+                   relaunches_ == 1 ? "" : "es"));
       return false;
     }
     const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
-    // srun has the highest status of its ranks, and ends the others with SIGTERM
-    const bool was_killed = end_.status == 128 + SIGKILL || end_.status == 128 + SIGTERM;
-    const bool nothing_known = !has_trained_ && !was_killed && lost.empty() && errors().empty();
-    if (nothing_known || !only_ranks_were_lost(errors(), !lost.empty())) return false;
+    if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
     if (signals_.stop.signal != 0 || is_enough(lost)) return false;
     leave_out(lost);
@@ -617,6 +608,23 @@ class Job {
 
 }  // namespace
 
+Words unreached(const Words& nodes, const std::string& here, bool accept, const Reaches& reaches) {
+  constexpr int kMost = 16;
+  if (nodes.empty() || reaches({here}) != true) return {};
+  std::atomic<int> late = 0;
+  const auto reached = ask_all(nodes.size(), kMost, [&](size_t i) {
+    const auto answer = late < kMost ? reaches({nodes[i]}) : std::nullopt;
+    late += answer ? 0 : 1;
+    return answer;
+  });
+  const bool is_slow = late == std::ssize(nodes) && (accept || late > 1);
+  Words lost;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (!reached[i].value_or(is_slow)) lost.push_back(nodes[i]);
+  const bool is_all = accept && lost.size() > 1 && lost.size() == nodes.size();
+  return is_all || late >= kMost || lost.empty() || reaches({here}) != true ? Words() : lost;
+}
+
 bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost) {
   return std::ranges::all_of(errors, [&](const std::string& line) {
     const auto fault = base::fault_in(line);
@@ -665,7 +673,9 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
         "  check [EXERCISE]     lockstep check, on this node\n"
-        "  run PROGRAM          your own program on every rank\n");
+        "  run PROGRAM          your own program on every rank\n\n"
+        "further arguments go to that command or program:\n"
+        "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
   if (words[0] == "check") {  // it starts its own ranks, on this node

@@ -129,11 +129,12 @@ class OwnJob {
   /// In a job so short that the scheduler's warning comes at its begin: the seconds until it should come.
   virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
 
-  /// The port of the scheduler's daemon on every node; 0 = unknown.
-  virtual int daemon_port() = 0;
+  /// The port of the scheduler's daemon on every node; 0 = unknown. `is_over`: as for continue_run.
+  virtual int daemon_port(const std::function<bool()>& is_over = {}) = 0;
   /// Whether the scheduler can start a process on each of the nodes (PBS: on the first); nothing if that took
   /// too long, or there is no command for it.
-  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes) = 0;
+  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes,
+                                      const std::function<bool()>& is_over = {}) = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
@@ -212,7 +213,7 @@ class Signals {
   /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
   std::optional<std::chrono::steady_clock::time_point> own_warning = {};
   bool has_ignored_warning = false;
-  std::vector<pid_t> others = descendants();  ///< started by LOCKSTEP_SETUP; they run on
+  std::vector<pid_t> others = {};  ///< started by LOCKSTEP_SETUP; they run on
 
  private:
   base::Descriptor file_;
@@ -223,6 +224,14 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
 
 /// "a=1 b=2" as --set a=1 --set b=2; @FILE has one setting per line. InputError for quotes and backslashes.
 std::vector<std::string> settings_in(const std::string& text);
+
+/// The nodes on which the scheduler cannot start a process, although it can on the node `here`, before and
+/// after. The scheduler may be slow, so a late answer counts only if another node's is in time, or if there
+/// is one node, which does not `accept` connections. If all that accept would be lost, or 16 are late, none
+/// is.
+using Reaches = std::function<std::optional<bool>(const std::vector<std::string>& nodes)>;
+std::vector<std::string> unreached(const std::vector<std::string>& nodes, const std::string& here,
+                                   bool accept, const Reaches& reaches);
 
 /// Whether the ranks' errors (lines of JSON) name only lost ranks or nodes. `nodes_lost`: nodes were found
 /// to be lost.

@@ -1,7 +1,6 @@
 // The command that starts the ranks: srun, Open MPI, PALS or Hydra.
 #include <algorithm>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "tools/job/job.h"

@@ -8,7 +8,6 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
@@ -33,11 +32,33 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
-// A log may be readable by others, and the values of variables are not.
-std::string without_values(const std::string& line) {
-  static const std::regex kValue(R"(([ ,=])(?!(?:LOCKSTEP_\w*|CONFIG|SET|RUN|BENCH|EXERCISE|OWN_PROGRAM)=))"
-                                 R"(([A-Z_][A-Z0-9_]*=)(?:\$'(?:[^'\\]|\\.)*'|[^ ,]*))");
-  return std::regex_replace(line, kValue, "$1$2...");
+// A log may be readable by others, and the values of variables are not. The line has lost its quotes.
+std::string without_values(std::string line, const Environment& environment) {
+  for (const auto& [name, setting] : environment) {
+    const auto given = name + "=" + setting;
+    if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
+      line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
+  }
+  static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
+  std::string text;
+  for (size_t at = 0; at < line.size();) {
+    const bool begins =
+        text.empty() || text == "-v" || text.ends_with(" -v") || contains(" ,=", {line[at - 1]});
+    const auto sign = begins ? line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789", at) : at;
+    if (sign == at || sign == std::string::npos || line[sign] != '=') {
+      text += line[at++];
+      continue;
+    }
+    auto end = std::min(line.find_first_of(" ,", sign), line.size());
+    if (line.compare(sign, 3, "=$'") == 0) {
+      for (end = sign + 3; end < line.size() && line[end] != '\''; ++end) end += line[end] == '\\' ? 1 : 0;
+      end = std::min(end + 1, line.size());
+    }
+    const bool is_shown = base::is_among(line.substr(at, sign - at), kShown);
+    text += is_shown ? line.substr(at, end - at) : line.substr(at, sign - at) + "=...";
+    at = end;
+  }
+  return text;
 }
 
 std::optional<bool> answer_of(const base::Answer& answer) {
@@ -137,7 +158,7 @@ class SlurmJob : public OwnJob {
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
     if (has_words) line.resize(line.size() - end.size());
-    line = without_values(line);
+    line = without_values(line, environment_);
     if (known.empty()) line = "sbatch " + cluster::quoted(line);
     if (has_words) line += " " + cluster::quoted(words);
     const auto task = get("SLURM_ARRAY_TASK_ID");
@@ -178,15 +199,17 @@ class SlurmJob : public OwnJob {
     return std::max<int64_t>(0, limit - limit / 5 - seconds_in(fields, "RunTime"));
   }
 
-  int daemon_port() override {
-    return static_cast<int>(number_after(ask_again({"scontrol", "show", "config"}).output, "SlurmdPort"));
+  int daemon_port(const std::function<bool()>& is_over) override {
+    const auto config = ask_again({"scontrol", "show", "config"}, is_over).output;
+    return static_cast<int>(number_after(config, "SlurmdPort"));
   }
 
-  std::optional<bool> reaches(const Words& nodes) override {
-    return answer_of(ask_again({"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
-                                format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()),
-                                "--ntasks-per-node=1", "--cpus-per-task=1", "--mpi=none",
-                                "--nodelist=" + base::join(nodes, ","), "true"}));
+  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>& is_over) override {
+    return answer_of(ask_again(
+        {"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
+         format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()), "--ntasks-per-node=1",
+         "--cpus-per-task=1", "--mpi=none", "--nodelist=" + base::join(nodes, ","), "true"},
+        is_over));
   }
 
   // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
@@ -307,13 +330,7 @@ class PbsJob : public OwnJob {
     std::error_code none;  // words may be too long for a name, or in a closed folder
     while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
       script = std::min(words.find(' ', script), words.size() - 1) + 1;
-    auto line = words.substr(0, script);
-    for (const auto& [name, setting] : environment_) {
-      const auto given = name + "=" + setting;
-      if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
-        line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
-    }
-    line = without_values(line);
+    auto line = without_values(words.substr(0, script), environment_);
     if (script < words.size()) line += cluster::quoted(words.substr(script));
     return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
   }
@@ -396,9 +413,9 @@ class PbsJob : public OwnJob {
     return std::nullopt;
   }
 
-  int daemon_port() override { return 15003; }  // of pbs_mom
+  int daemon_port(const std::function<bool()>&) override { return 15003; }  // of pbs_mom
 
-  std::optional<bool> reaches(const Words& nodes) override {
+  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>&) override {
     return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
   }
 

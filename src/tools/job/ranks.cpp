@@ -8,22 +8,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/control_groups.h"
 #include "tools/job/job.h"
+#include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::job {
@@ -57,6 +54,7 @@ Signals::Signals() {
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   for (const int signal : kHeld) ::signal(signal, SIG_DFL);  // the script may ignore it
   file_ = base::Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  others = descendants();
 }
 
 void Signals::release() {
@@ -108,14 +106,9 @@ std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::stri
 }
 
 int64_t seconds_of_session() {
-  const auto stat = base::first_line(format("/proc/{}/stat", ::getsid(0)));
-  const auto close = stat.rfind(')');
-  if (close == std::string::npos) return 0;
-  const auto fields = base::split(stat.substr(close + 1), ' ');
-  constexpr size_t kStartTime = 20;  // the 22nd field of proc(5), after the blank behind ')'
-  if (fields.size() <= kStartTime) return 0;
-  const auto ticks = base::number_in(fields[kStartTime]).value_or(0);
-  return base::number_in(base::first_line("/proc/uptime")).value_or(0) - ticks / ::sysconf(_SC_CLK_TCK);
+  const auto ticks = run_folder::start_of(::getsid(0));
+  const auto now = base::number_in(base::first_line("/proc/uptime")).value_or(0);
+  return ticks == 0 ? 0 : now - ticks / ::sysconf(_SC_CLK_TCK);
 }
 
 int status_of_run(const std::string& folder, int otherwise) {
@@ -254,7 +247,7 @@ class RanksRun {
 
   void take(int signal) {
     if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("ignoring SIGUSR1: the time limit is shorter than --signal; another follows at 80 % of the time");
+      say("ignoring SIGUSR1, which Slurm sent early in this short job; another follows at 80 % of its time");
       return;
     }
     signals_.note(signal);

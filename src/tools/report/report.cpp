@@ -5,7 +5,6 @@
 #include <map>
 
 #include "lockstep/base/format.h"
-#include "lockstep/base/text.h"
 #include "tools/report/page.h"
 #include "tools/report/run_list.h"
 

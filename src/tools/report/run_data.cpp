@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -74,7 +76,11 @@ class SignalsHeld {
   bool want_end() const {
     sigset_t waiting;
     ::sigpending(&waiting);
-    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
+    return std::ranges::any_of(std::array{SIGINT, SIGTERM}, [&](int signal) {
+      struct sigaction action {};  // an ignored signal waits, too
+      ::sigaction(signal, nullptr, &action);
+      return ::sigismember(&waiting, signal) == 1 && action.sa_handler != SIG_IGN;
+    });
   }
 
  private:
@@ -132,7 +138,7 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
                      plan.site.path, "submit each run separately, with --set");
   if (!sweeps.empty()) plan.request.sweep = cluster::sweep_tasks(sweeps, run.name);
   for (const auto& task : plan.request.sweep) load(job, plan.site, task);
-  if (plan.request.sweep.size() == 1) {  // PBS has no array of one task
+  if (plan.request.sweep.size() == 1 && !plan.site.slurm()) {  // PBS has no array of one task
     plan.request.sets.insert(plan.request.sets.end(), plan.request.sweep[0].begin(),
                              plan.request.sweep[0].end());
     plan.request.sweep.clear();
@@ -188,7 +194,8 @@ Submission submit_all(const Plan& plan) {
                      plan.stem.parent_path().string(), "choose another run.dir");
   Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
   const SignalsHeld signals;
-  for (int64_t link = 1; link <= plan.links && !signals.want_end(); ++link) try {
+  int64_t link = 1;
+  for (; link <= plan.links && !signals.want_end(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
@@ -196,6 +203,7 @@ Submission submit_all(const Plan& plan) {
                             plan.links, how_to_follow(submission)));
       throw;
     }
+  if (link <= plan.links) log::warning(format("interrupted after job {} of {}", link - 1, plan.links));
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
   return submission;
 }

@@ -87,6 +87,7 @@ struct WatchLimits {
   std::chrono::milliseconds over = std::chrono::seconds(10);
   std::chrono::milliseconds unknown = std::chrono::seconds(120);
   std::chrono::milliseconds silent = std::chrono::seconds(60);
+  std::chrono::milliseconds pause = std::chrono::seconds(30);  ///< the longest between two queries
 };
 
 class JobWatch {
@@ -112,7 +113,7 @@ class JobWatch {
   // Once it is over:
   int status() const { return status_; }                   ///< the run's own, or the script's
   const std::string& verdict() const { return verdict_; }  ///< the run's own
-  bool is_lost() const { return !record_.status; }         ///< it ended without a record
+  bool is_lost() const { return !record_.status; }         ///< no record of its end
 
  private:
   bool is_over() const;
@@ -132,5 +133,9 @@ class JobWatch {
   int status_ = kFailed;
   std::string verdict_;
 };
+
+/// The jobs to ask the scheduler about, at most `most`: those whose scripts have ended, and the others in
+/// turn from `first` on, which moves.
+std::vector<std::string> next_jobs(const std::vector<JobWatch>& watches, size_t most, size_t& first);
 
 }  // namespace lockstep::submit

@@ -1,10 +1,8 @@
 // lockstep submit --wait: follows a job's log and progress to its end.
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <list>
 #include <thread>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -138,6 +136,19 @@ void JobWatch::end() {
   verdict_ = report->text;
 }
 
+std::vector<std::string> next_jobs(const Watches& watches, size_t most, size_t& first) {
+  std::vector<std::string> jobs;
+  const auto from = first;
+  for (const bool has_ended : {true, false})
+    for (size_t i = from; i < from + watches.size() && jobs.size() < most; ++i) {
+      const auto& watch = watches[i % watches.size()];
+      if (watch.phase() == JobWatch::over || watch.is_lost() == has_ended) continue;
+      jobs.push_back(watch.job());
+      first = (i + 1) % watches.size();
+    }
+  return jobs;
+}
+
 namespace {
 
 constexpr auto kBetweenUpdates = 200ms;
@@ -149,18 +160,15 @@ class SchedulerPoll {
   explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
   void query(Watches& watches) {
-    constexpr auto kLongest = 60s, kWarnAfter = 90s;
-    const size_t most = scheduler_.slurm() ? watches.size() : 50;  // in one qstat; later tasks end later
+    constexpr auto kWarnAfter = 90s;
     const auto unknown = std::ranges::count_if(watches, &JobWatch::is_unknown);
     if (unknown > std::exchange(unknown_, unknown)) pause_ = 2500ms + watches.size() * 10ms;
     if (Clock::now() - asked_ < pause_) return;
-    std::vector<std::string> jobs;
-    for (const auto& watch : watches)
-      if (watch.phase() != JobWatch::over && jobs.size() < most) jobs.push_back(watch.job());
+    const auto jobs = next_jobs(watches, scheduler_.slurm() ? watches.size() : 50, first_);
     if (jobs.empty()) return;
     const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
     asked_ = Clock::now();
-    pause_ = std::min<std::chrono::milliseconds>(2 * pause_, kLongest);
+    pause_ = std::min(2 * pause_, WatchLimits().pause);
     for (auto& watch : watches)
       if (const auto found = states.find(watch.job()); found != states.end()) watch.set_state(found->second);
     if (!states.empty()) {
@@ -175,6 +183,7 @@ class SchedulerPoll {
   cluster::Scheduler scheduler_;
   cluster::RunCommand run_ = cluster::real_commands(15s);
   std::ptrdiff_t unknown_ = 0;
+  size_t first_ = 0;
   std::chrono::milliseconds pause_{};
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool has_warned_ = false;

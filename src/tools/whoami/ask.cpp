@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <string_view>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -138,13 +136,7 @@ Process own_process(const launch::Runtime& runtime, const std::string& wanted,
 // Only rank 0 asks the scheduler.
 std::string deadline_text(const Job& job, const launch::Environment& environment) {
   const auto end = job.rank == 0 ? launch::job_deadline(job, environment) : std::nullopt;
-  if (!end) return "";
-  const std::time_t when = std::chrono::system_clock::to_time_t(*end);
-  std::tm parts{};
-  gmtime_r(&when, &parts);
-  char text[32] = {};
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
+  return end ? launch::utc_text(*end) : "";
 }
 
 Report report_of(const std::vector<std::string>& texts, const Job& job,

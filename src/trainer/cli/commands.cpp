@@ -34,7 +34,7 @@
   X(submit, "submits a training job, a chain of jobs or a parameter sweep")         \
   X(job, "runs in a job script: starts ranks, forwards signals, restarts")          \
   X(site, "lists known clusters, or writes a site file for this one")               \
-  X(doctor, "finds problems with a node, a job or its network, and suggests fixes") \
+  X(doctor, "finds problems with nodes, jobs and networks, and suggests fixes") \
   X(model, "checks a model exported from Python, or helps to export one")           \
   X(bench, "measures and plots the time of steps and all-reduces")                  \
   X(data, "lists, fetches, verifies and packs data sets")

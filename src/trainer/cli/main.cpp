@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -65,14 +66,15 @@ const Subcommand& find(const std::string& name) {
                    base::did_you_mean(base::nearest(name, names).value_or("")) + "see lockstep --help");
 }
 
+bool is_level(std::string_view word) {
+  return word == "-q" || word == "--quiet" || word == "-v" || word == "--verbose" || word == "--log" ||
+         word.starts_with("--log=");
+}
+
 // --log LEVEL, -q and -v may stand before the command; they are passed on to it.
 std::vector<std::string> take_level(std::vector<std::string>& args) {
   std::vector<std::string> level;
-  const auto is_level = [](const std::string& word) {
-    return word == "-q" || word == "--quiet" || word == "-v" || word == "--verbose" ||
-           word.starts_with("--log=");
-  };
-  while (!args.empty() && (is_level(args[0]) || args[0] == "--log")) {
+  while (!args.empty() && is_level(args[0])) {
     if (args == std::vector<std::string>{"--log"})
       throw UsageError("--log needs a value: LEVEL", "lockstep", "use debug, info, warning, error or silent");
     const auto end = args.begin() + (args[0] == "--log" ? 2 : 1);
@@ -131,15 +133,17 @@ std::string cmake_prefix() {
 }
 
 // `lockstep job` is a program of its own, which holds no libtorch beside the ranks. It is started before
-// libtorch is initialized, and before the C library knows its environment.
+// libtorch is initialized, and before the C library knows its environment. A level of the log has no effect.
 void exec_job_program(int argc, char** argv, char** environment) {
-  if (argc < 2 || std::strcmp(argv[1], "job") != 0) return;
+  int at = 1;
+  while (at < argc && is_level(argv[at])) at += std::strcmp(argv[at], "--log") == 0 ? 2 : 1;
+  if (at >= argc || std::strcmp(argv[at], "job") != 0) return;
   char path[PATH_MAX] = "";
   const auto length = ::readlink("/proc/self/exe", path, sizeof path - sizeof "-job");
   if (length <= 0) return;
   std::strcpy(path + length, "-job");
-  argv[1] = path;
-  ::execve(path, argv + 1, environment);
+  argv[at] = path;
+  ::execve(path, argv + at, environment);
 }
 
 int no_working_directory = 0;  // the reason, as errno

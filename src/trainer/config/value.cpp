@@ -68,10 +68,10 @@ class Reader {
   }
 
   std::string meaning() const {
-    if (!key_.field) return format("correct it ({}: {})", key_.path, key_.help);
-    return format("correct it, or omit it to use the default {} ({}: {})",
-                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word, key_.path,
-                  key_.help);
+    const auto hint = format("set {} ({}) to {}", key_.path, key_.help, expected(key_, field_));
+    if (!key_.field) return hint;
+    return format("{}, or omit it (default: {})", hint,
+                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);
   }
 
   const std::string& scalar(const YamlNode& node, bool fits) const {

@@ -180,8 +180,7 @@ void compare_samples(const Tree& extras, const Tree& own) {
       as_string(*before, "lockstep.task.identity") == as_string(*now, "lockstep.task.identity"))
     return;
   log::warning(
-      "the checkpoint was trained on other samples or class names, so results will differ from an "
-      "uninterrupted run");
+      "the checkpoint was trained on other samples or class names; results differ from an uninterrupted run");
 }
 
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
@@ -305,7 +304,7 @@ void refuse_not_finite(const Team& team, const Learner& learner, const TrainingS
   const auto first = std::find_if(all.begin(), all.end(), [](const auto& name) { return !name.empty(); });
   throw Error(format("{} is not finite after step {}, so no checkpoint was written", *first, state.step),
               format("epoch {}, rank {}", state.epoch, first - all.begin()),
-              "lower optim.lr or set train.clip_norm; checkpoints are kept");
+              "lower optim.lr or set train.clip_norm; earlier checkpoints are kept");
 }
 
 bool is_multiple(int64_t number, int64_t every) {

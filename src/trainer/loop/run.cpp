@@ -149,8 +149,7 @@ void start_from(Start& start, Learner& learner, const Setup& setup, const SavedC
   compare_bits(setup, saved.tree);
   start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
-  log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
-            ", in a new folder");
+  log::info(format("starting after step {} of {}, in a new folder", start.state.step, saved.path));
 }
 
 // Nothing in an old folder is touched before it is known that the run can go on there; a job script that has

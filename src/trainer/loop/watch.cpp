@@ -107,8 +107,10 @@ RunEnding ending_of(const StepDecision& decision) {
 [[noreturn]] void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad,
                                   const TrainingState& state) {
   nlohmann::json mine;
-  if (bad)  // not "-nan"
-    mine = {{"step", bad->step}, {"loss", std::to_string(std::abs(bad->loss))}, {"indices", bad->indices}};
+  if (bad)
+    mine = {{"step", bad->step},
+            {"loss", std::isnan(bad->loss) ? "nan" : std::to_string(bad->loss)},
+            {"indices", bad->indices}};
   nlohmann::json worst;
   size_t rank = 0, number = 0;
   for (const auto& text : team.all_gather(mine.is_null() ? "" : mine.dump())) {
@@ -127,7 +129,7 @@ RunEnding ending_of(const StepDecision& decision) {
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
       format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
-      "check these samples (dataset indices), lower optim.lr or set train.clip_norm; checkpoints are kept");
+      "check these samples (indices), lower optim.lr or set train.clip_norm; earlier checkpoints are kept");
 }
 
 }  // namespace

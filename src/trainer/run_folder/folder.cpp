@@ -26,20 +26,19 @@ namespace lockstep::run_folder {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-namespace {
-
-constexpr double kFreshSeconds = 60;  // a running rank 0 renews the file every 5 s
-constexpr auto kSettle = 200ms;  // of two processes that replace a stale lock at once, the later one keeps it
-constexpr auto kListen = 500ms;
-constexpr size_t kMostLockBytes = 4096;
-
-// Field 22 of /proc/PID/stat; 0 if there is no such process, or only its exit status is left.
 int64_t start_of(int64_t pid) {
   const auto line = base::first_line("/proc/" + std::to_string(pid) + "/stat");
   const auto fields = base::split(line.substr(line.rfind(')') + 1), ' ');  // from the blank before field 3
   if (fields.size() < 21 || fields[1] == "Z" || fields[1] == "X") return 0;
   return base::number_in(fields[20]).value_or(0);
 }
+
+namespace {
+
+constexpr double kFreshSeconds = 60;  // a running rank 0 renews the file every 5 s
+constexpr auto kSettle = 200ms;  // of two processes that replace a stale lock at once, the later one keeps it
+constexpr auto kListen = 500ms;
+constexpr size_t kMostLockBytes = 4096;
 
 LockRecord record_of_this_process() {
   char host[256] = {};
@@ -391,7 +390,7 @@ std::optional<RunFolder> try_resuming(const fs::path& path, const Settings& aske
   if (is_finished(path, asked.train)) return std::nullopt;
   const auto different = differences_as_begun(then, asked);
   if (different.empty()) return resumed(path, std::move(*lock));
-  log::info(format("{} has a different config ({}). To resume it anyway, pass --resume {}", path.string(),
+  log::info(format("{} has a different config: {}. To resume it anyway, pass --resume {}", path.string(),
                    base::join(different, ", "), path.string()));
   return std::nullopt;
 }

@@ -24,6 +24,8 @@ namespace lockstep::run_folder {
 
 /// Seconds since 1970, as a run's files tell the time.
 double unix_now();
+/// Field 22 of /proc/PID/stat; 0 if there is no such process, or only its exit status is left.
+int64_t start_of(int64_t pid);
 
 struct LockRecord {
   std::string host;

@@ -225,7 +225,7 @@ int predict(const Command& command, const PredictOptions& options) {
     if (options.output.empty()) {
       print_answers(text);
     } else {
-      base::write_output(options.output, text, "create the folder, or choose another --output");
+      base::write_output(options.output, text, "create the folder, free disk space, or change --output");
     }
     return std::string();
   });

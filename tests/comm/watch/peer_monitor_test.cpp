@@ -94,7 +94,7 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
   for (const auto& fault : said_after_a_timeout(GetParam(), operations)) {
     const auto& text = fault.what;
-    EXPECT_TRUE(test::has(text, "every rank called it, but none received a result"));
+    EXPECT_TRUE(test::has(text, "every rank is in a collective, but none received a result"));
     EXPECT_TRUE(test::has(text, "in barrier (collective 1)"));
     EXPECT_TRUE(test::has(text, "in all-reduce (collective 1)"));
     EXPECT_TRUE(test::has(text, "rank 2 (host "));
@@ -170,12 +170,12 @@ TEST(PeerMonitor, NamesAllWhoAreGoneInOneSentence) {
   const auto number = monitor.begin(OpType::ALLREDUCE);
   const auto fault = fault_in(monitor.diagnose(all_reduce(number), "closed", false));
   const auto& said = fault.what;
-  EXPECT_TRUE(test::has(
-      said,
-      "rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died at collective 0"));
+  EXPECT_TRUE(test::has(said,
+                        "rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died "
+                        "before the first collective"));
   EXPECT_EQ(fault.ranks, (std::vector<int>{1, 2}));
   ASSERT_EQ(fault.seen.size(), 2u);
-  EXPECT_EQ(fault.seen[1].state, "has died at collective 0");
+  EXPECT_EQ(fault.seen[1].state, "has died before the first collective");
 }
 
 TEST(PeerMonitor, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
@@ -203,7 +203,7 @@ TEST(PeerMonitor, OfAPartOfTheJobNamesRanksOfTheJob) {
   EXPECT_TRUE(test::has(fault.what, "rank 6 (host "));
   ASSERT_EQ(fault.seen.size(), 1u);
   EXPECT_EQ(fault.seen[0].rank, 6);
-  EXPECT_EQ(fault.seen[0].state, "did not call it; the last call was collective 0");
+  EXPECT_EQ(fault.seen[0].state, "did not call collective 1, or any collective before it");
 }
 
 TEST(PeerMonitor, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {

@@ -29,7 +29,7 @@ struct sigaction former_handler {};  // of SIGBUS
 
 void on_bus_error(int, siginfo_t* facts, void*) {
   constexpr std::string_view kText =
-      "error: a file became shorter while it was read, or its disk cannot be read (SIGBUS)\n  hint: restore "
+      "error: a file was truncated while it was read, or its disk cannot be read (SIGBUS)\n  hint: restore "
       "the file, start again, and do not change it while a run reads it\n";
   const bool is_chained = (former_handler.sa_flags & SA_SIGINFO) != 0 || former_handler.sa_handler != SIG_DFL;
   if (facts->si_code > 0 && is_chained) {  // the access is repeated, and the program's own handler called

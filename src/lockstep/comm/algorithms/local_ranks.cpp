@@ -61,9 +61,7 @@ class Mailbox {
     if (queue.front().bytes.size() != message.bytes.size())
       throw Error(format("rank {} sent {} bytes, but rank {} expects {}", message.from,
                          queue.front().bytes.size(), to, message.bytes.size()),
-                  "",
-                  "make the receiver's buffer as large as the message: which rank sends it, and what does it "
-                  "contain?");
+                  "", "make the receiver's buffer as large as the message");
     std::copy(queue.front().bytes.begin(), queue.front().bytes.end(), message.bytes.begin());
     *queue.front().taken = true;
     queue.pop_front();

@@ -294,7 +294,7 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
 // If no rank is known to be at fault, what each rank waits for may explain it.
 Fault waiting_in_vain(Fault waits) {
   if (!is_any(waits)) return {};
-  waits.what = "every rank called it, but none received a result: " + waits.what;
+  waits.what = "every rank is in a collective, but none received a result: " + waits.what;
   waits.code = Code::calls_differ;
   return waits;
 }
@@ -546,9 +546,13 @@ Fault PeerMonitor::find_on_node(const Collective& collective, bool timed_out) co
   Fault found;
   for (const auto& [kind, ranks] : at_fault) {
     const auto& [begun, fault] = kind;
-    const auto at = format("{} collective {}", fault->at, begun);
-    add(found, finding(ranks, fault->code, in_words(ranks, *fault) + at,
-                       {.number = begun, .state = fault->of_one + at}));
+    const bool is_late = fault == &kRankFaults[kLate];
+    const auto at = begun > 0 ? format("{} collective {}", fault->at, begun)
+                    : is_late ? ", or any collective before it"
+                              : " before the first collective";
+    const auto state = is_late ? format("did not call collective {}", collective.number) : fault->of_one;
+    add(found,
+        finding(ranks, fault->code, in_words(ranks, *fault) + at, {.number = begun, .state = state + at}));
   }
   return found;
 }

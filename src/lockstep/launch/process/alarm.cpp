@@ -1,7 +1,6 @@
 #include "lockstep/launch/process/alarm.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>

@@ -41,7 +41,7 @@ int run_workshop(const std::vector<std::string>& args) {
   return exec_course_program("workshop", args);
 }
 
-// exec_job_program() in main.cpp is faster, but does not see a `job` that follows `help` or -v.
+// exec_job_program() in main.cpp is faster, but does not see a `job` that follows `help`.
 int run_job(const std::vector<std::string>& args) {
   if (!args.empty() && args[0] == kComplete) return kDone;
   return exec_beside({"lockstep-job"}, args, "lockstep-job is missing", "install lockstep again");

@@ -27,7 +27,7 @@ std::map<std::string, std::string> versions() {
 
 int run_doctor(const std::vector<std::string>& args) {
   doctor::DoctorSettings settings;
-  Options options("doctor", "finds problems with this node, this job or its network, and suggests fixes",
+  Options options("doctor", "finds problems with this node, job or network, and suggests fixes",
                   {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
   options.flag("json", settings.json, "print JSON, for programs; the schema is in docs/reference/doctor.md");
   options.launcher(settings.launcher);

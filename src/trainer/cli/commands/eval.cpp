@@ -26,8 +26,7 @@ class SavedOptions {
     options.positional("CONFIG.yaml|RUN_FOLDER", command_.config,
                        "a config file, or a run folder with a config and a checkpoint");
     options.add("checkpoint", checkpoint_, "PATH",
-                "a run folder (its best checkpoint, else its newest), a .pt file from lockstep or Python, or "
-                "safetensors");
+                "a run folder (its best checkpoint, else its newest), a .pt or a safetensors file");
     options.add("set", command_.sets, "KEY=VALUE", "override a key; repeatable");
     options.launcher(command_.launcher);
   }
@@ -61,8 +60,7 @@ void check_export(const std::string& checkpoint, const ExportOptions& asked) {
   if (checkpoint.empty() || asked.folder.empty() == asked.file.empty())
     throw InputError("export needs a checkpoint, and either a folder or a file to write",
                      "--checkpoint, --output, --pt2",
-                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2, or for BERT: lockstep export RUN_FOLDER "
-                     "--output FOLDER");
+                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2, or for BERT with --output FOLDER");
   if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
   throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
                    "run lockstep export RUN_FOLDER --pt2 FILE.pt2");
@@ -82,9 +80,7 @@ int run_predict(const std::vector<std::string>& args) {
        "echo 'I liked it' | lockstep predict runs/text --input -"});
   saved.add_to(options);
   options.add("input", wanted.input, "FILE",
-              "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or one text per line, as the task "
-              "reads them; "
-              "- = standard input");
+              "IDX, IDX.gz, PNG, JPEG, an image folder, CSV, TSV, JSONL or text lines; - = standard input");
   options.add("output", wanted.output, "FILE", "the file to write (default: standard output)");
   options.add("format", wanted.format, "csv|json", "the format (default: by the output's name, else csv)");
   if (!options.parse(args)) return kDone;

@@ -23,8 +23,7 @@ int start_ranks(int64_t ranks) {
   const auto job = launch::identify(environment, std::nullopt, "auto", launch::read_host_facts(environment),
                                     launch::Phantoms::allow);
   if (ranks < 1)
-    throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train",
-                     "use --ranks 1 or more");
+    throw UsageError(format("--ranks must be at least 1 (got {})", ranks), "lockstep train", "use 1 or more");
   if (job.world > 1)
     throw UsageError(
         format("--ranks {} cannot be used here: {} already started {} ranks", ranks, job.launcher, job.world),
@@ -51,10 +50,8 @@ int run_train(const std::vector<std::string>& args) {
       "a checkpoint: start from it in a new folder");
   options.flag("dry-run", dry_run, "load everything, run one step, and print what would run");
   options.flag("json", as_json, "with --dry-run: print one JSON object, for programs");
-  options.flag(
-      "trace", command.trace,
-      "write trace.json for Perfetto, with the last 100 steps of each rank (or as many as train.trace "
-      "says)");
+  options.flag("trace", command.trace,
+               "write trace.json for Perfetto: the last 100 steps (or train.trace) of each rank");
   options.add(
       "provoke", fault, "FAULT",
       "inject a fault, for practice: skipped-collective, different-shape, "
@@ -75,11 +72,14 @@ int run_train(const std::vector<std::string>& args) {
                                     {"LOCKSTEP_ALLOCATION", allocation}})
     if (!value.empty()) ::setenv(name, value.c_str(), 1);
   if (ranks != 1 && launch::spawned_rank_count() == 0) return start_ranks(ranks);
-  std::ranges::replace(fault, '-', '_');
-  const auto& faults = config::find_key("train.provoke")->rules.choices;
+  const auto typed = fault;
+  std::ranges::replace(fault, '_', '-');
+  auto faults = config::find_key("train.provoke")->rules.choices;
+  for (auto& known : faults) std::ranges::replace(known, '_', '-');
   if (!fault.empty() && std::ranges::find(faults, fault) == faults.end())
-    throw UsageError(format("unknown fault '{}'", base::printable(fault)), "--provoke",
+    throw UsageError(format("unknown fault '{}'", base::printable(typed)), "--provoke",
                      base::did_you_mean(fault, faults, "choose one that lockstep train --help lists"));
+  std::ranges::replace(fault, '-', '_');
   if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
   command.must_match = {
