@@ -15,28 +15,28 @@
 // in cli/commands/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep
 // --help` shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
 // (launch/process/leave.h).
-#define LOCKSTEP_COMMANDS(X)                                                        \
-  X(train, "trains the model that a config describes")                              \
-  X(eval, "computes a checkpoint's metrics, counting each sample once")             \
-  X(predict, "predicts classes and probabilities of new samples")                   \
-  X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")        \
-  X(status, "shows whether a run is running, done, failed or stopped")              \
-  X(stop, "stops a run with a checkpoint, and prevents restarts")                   \
-  X(checkpoint, "asks a run to write a checkpoint now and continue")                \
-  X(runs, "compares all runs in a folder: states, metrics, settings")               \
-  X(report, "writes a self-contained HTML page about one run or several")           \
-  X(inspect, "lists the tensors of a checkpoint: shapes, dtypes, digests")          \
-  X(config, "shows every key of a config, its value and its origin")                \
-  X(check, "checks an exercise of the built-in course, or shows your progress")     \
-  X(workshop, "copies the course to a folder and prepares it for a class")          \
-  X(whoami, "shows rank, world size, node and device of every process, and why")    \
-  X(render, "writes a job script for a cluster, without submitting it")             \
-  X(submit, "submits a training job, a chain of jobs or a parameter sweep")         \
-  X(job, "runs in a job script: starts ranks, forwards signals, restarts")          \
-  X(site, "lists known clusters, or writes a site file for this one")               \
-  X(doctor, "finds problems with nodes, jobs and networks, and suggests fixes") \
-  X(model, "checks a model exported from Python, or helps to export one")           \
-  X(bench, "measures and plots the time of steps and all-reduces")                  \
+#define LOCKSTEP_COMMANDS(X)                                                     \
+  X(train, "trains the model that a config describes")                           \
+  X(eval, "computes a checkpoint's metrics, counting each sample once")          \
+  X(predict, "predicts classes and probabilities of new samples")                \
+  X(export, "exports a checkpoint for Python: a .pt2, or a folder for BERT")     \
+  X(status, "shows whether a run is running, done, failed or stopped")           \
+  X(stop, "stops a run with a checkpoint, and prevents restarts")                \
+  X(checkpoint, "asks a run to write a checkpoint now and continue")             \
+  X(runs, "compares all runs in a folder: states, metrics, settings")            \
+  X(report, "writes a self-contained HTML page about one run or several")        \
+  X(inspect, "lists the tensors of a checkpoint: shapes, dtypes, digests")       \
+  X(config, "shows every key of a config, its value and its origin")             \
+  X(check, "checks an exercise of the built-in course, or shows your progress")  \
+  X(workshop, "copies the course to a folder and prepares it for a class")       \
+  X(whoami, "shows rank, world size, node and device of every process, and why") \
+  X(render, "writes a job script for a cluster, without submitting it")          \
+  X(submit, "submits a training job, a chain of jobs or a parameter sweep")      \
+  X(job, "runs in a job script: starts ranks, forwards signals, restarts")       \
+  X(site, "lists known clusters, or writes a site file for this one")            \
+  X(doctor, "finds problems with nodes, jobs and networks, and suggests fixes")  \
+  X(model, "checks a model exported from Python, or helps to export one")        \
+  X(bench, "measures and plots the time of steps and all-reduces")               \
   X(data, "lists, fetches, verifies and packs data sets")
 
 namespace lockstep::cli {
