@@ -74,7 +74,7 @@ write("python2.npy", lambda file: file.write(python2), numpy.array([[7, 1]] * 3)
 whole = zipped(**{"x.npy": array()})
 size = whole.rindex(b"PK\x01\x02") + 24  # of the unpacked member, in the directory
 for name, content in {
-        "not an array|empty.npy": b"", "not an array|text.npy": b"a,b\n1,0\n", "promises more than|truncated.npy": array()[:-1], "bytes of data, not 32|longer.npy": array() + b"\0", "|short.npy": array()[:20],
+        "is empty|empty.npy": b"", "not an array|text.npy": b"a,b\n1,0\n", "promises more than|truncated.npy": array()[:-1], "bytes of data, not 32|longer.npy": array() + b"\0", "|short.npy": array()[:20],
         "version is 9|version.npy": array(version=9), "promises more|huge.npy": shaped("(1099511627776, 2)"), "promises more|overflow.npy": shaped("(4294967296, 4294967296)"),
         "it is empty|no-columns.npy": shaped("(4, 0)"), "it is empty|no-rows.npy": shaped("(0, 9223372036854775807)"), "shape is damaged|negative.npy": shaped("(-2, -2)"),
         "one dimension|vector.npy": shaped("(4,)"), "3 dimensions|cube.npy": shaped("(2, 2, 1)"), "0 dimensions|scalar.npy": saved(numpy.float64(1)),
