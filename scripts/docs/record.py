@@ -7,7 +7,7 @@ from modules import ROOT
 GOES_ON, RESTARTS, ELSEWHERE = "the run continues", "the job restarts its ranks", "the job continues on the other nodes"
 PROMISES = {
     "rank killed": RESTARTS, "rank stopped": f"{RESTARTS} after `launch.timeout`", "rank paused": f"{GOES_ON} (up to 3 s; `launch.timeout` is 10 s)",
-    "job suspended": f"{GOES_ON}, after any time", "node killed": ELSEWHERE, "node cut off": ELSEWHERE,
+    "job suspended": f"{GOES_ON}, however long the job was suspended", "node killed": ELSEWHERE, "node cut off": ELSEWHERE,
     "network interrupted": f"{GOES_ON} (up to 2 s; `LOCKSTEP_SILENCE` is 5 s)", "disk full for a while": f"{GOES_ON}, with a warning",
     "disk full to the end": "**only an error**: the run fails and names the reason. Submitted again with free space, it continues"}
 KEYS = ("date", "version", "commit", "scheduler", "seed", "runs")
@@ -27,7 +27,7 @@ survived. The seed chooses a run's faults; the next run has the next seed. To re
 
 ## Faults
 
-{runs} runs so far. The time is from the fault to the next step: the smallest and the largest median of a campaign.
+{runs} runs so far. The time is from the fault to the next step: the range of the campaigns' medians.
 
 {faults}
 

@@ -198,7 +198,7 @@ def test_exact_refuses_what_would_change_the_bits(lockstep, mpirun, tmp_path):
     def resume(ranks, *words, **changes):
         torch.save({**content, "lockstep": {**content["lockstep"], **changes}}, checkpoints(folder)[-1])
         return mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *words, "--resume", folder, cwd=tmp_path)
-    for ranks, words, changes, said in ((1, exact, {}, "world size 1 (was 2)"), (2, exact, {"libtorch": "another"}, "another"),
+    for ranks, words, changes, said in ((1, exact, {}, "with 1 rank (was 2)"), (2, exact, {"libtorch": "another"}, "another"),
                                         (2, exact, {"libtorch": ""}, "libtorch"),  # a file that does not tell is not trusted
                                         (2, exact + sets(data__batch_size=8), {}, "the config has changed: data.batch_size")):
         result = resume(ranks, *words, **changes)

@@ -101,7 +101,7 @@ def test_verify_names_what_is_missing_or_damaged(data, source_dir, tmp_path):
     assert result.returncode == 2
     assert f"missing  {tmp_path / MNIST[0]}" in result.stdout
     assert f"damaged  {damaged}" in result.stdout
-    assert "2 files are missing or damaged" in result.stderr
+    assert "2 files missing or damaged" in result.stderr
 
 
 def test_fetch_brings_the_files(data, serve, source_dir, tmp_path):

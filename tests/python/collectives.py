@@ -217,17 +217,6 @@ def others(world, rank):
         dist.all_reduce(tensor, group=part)
         return [tensor, dist.get_process_group_ranks(part), part.group_desc, alone is dist.GroupMember.NON_GROUP_MEMBER]
 
-    def names_that_differ(group):
-        """Ranks count their groups apart once one has opened a group without the others."""
-        backend = dist.get_backend(group)
-        local = lambda: dist.new_group([rank], backend=backend, use_local_synchronization=True)
-        rank or local()
-        parts = [dist.new_group(members, backend=backend) for members in ([0], list(range(1, world))) if members]
-        rank and local()
-        tensor = values(FLOAT, 10)
-        dist.all_reduce(tensor, group=parts[rank > 0])
-        return tensor
-
     def threads(group):
         groups, tensors = [dist.new_group(backend=dist.get_backend(group)) for _ in range(2)], [values(FLOAT, 1000, i) for i in range(2)]
 

@@ -135,8 +135,8 @@ void WatchedGloo::compare_in(CollectiveWatch& watch, const Call& own, uint64_t n
     for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
     c10d::AllgatherOptions options;
     options.timeout = kNever;
-    const auto work =
-        Gloo::allgather(all, mine, options);  // not all_gather_single, which this class intercepts
+    // not all_gather_single, which this class intercepts  NOLINTNEXTLINE(bugprone-parent-virtual-call)
+    const auto work = Gloo::allgather(all, mine, options);
     wait_unless_given_up(*work, watch);
     std::vector<std::string> texts;
     for (const auto& theirs : all[0]) texts.push_back(text_of(theirs));

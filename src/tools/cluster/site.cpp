@@ -71,8 +71,8 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {FIELD(Site, threads_per_core),
      "CPUs that the scheduler counts per core: 2 if it counts hardware threads; 0 = the job detects it"},
     {FIELD(Site, directives),
-     "directives to add to every job, without `#PBS` or `#SBATCH`; `--wait` needs the default log "
-     "file"},
+     "directives for every job, without `#PBS` or `#SBATCH`; do not rename the log, which `--wait` "
+     "reads"},
     {FIELD(Site, modules), "modules that a job loads, in this order"},
     {FIELD(Site, start),
      "what starts the ranks; empty = the job chooses",

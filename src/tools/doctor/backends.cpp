@@ -191,9 +191,8 @@ double bus_bandwidth(int64_t bytes, double seconds, int world) {
 
 NcclLog read_nccl_log(const std::string& text) {
   NcclLog log;
-  std::istringstream lines(text);
   std::set<std::string> transports;
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : base::split(text, '\n')) {
     const auto network = after(line, "Using network ");
     if (!network.empty()) log.network = network;
     if (line.find("Channel ") != std::string::npos) transports.insert(after(line, " via "));

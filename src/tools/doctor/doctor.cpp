@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/mpi.h"
@@ -106,9 +106,8 @@ std::string as_text(const Finding& finding, const std::string& tag) {
   const auto says = base::printable(finding.says, kLongestLine);
   std::string text =
       format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
-  std::istringstream below((finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n") +
-                           finding.drawing);
-  for (std::string line; std::getline(below, line);)
+  const auto hint = finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n";
+  for (const auto& line : base::split(hint + finding.drawing, '\n'))
     text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";
   return text;
 }

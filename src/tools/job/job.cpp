@@ -503,7 +503,6 @@ class Job {
     return "the ranks were lost";
   }
 
-  // Of the newest checkpoint.
   std::optional<int64_t> saved_step() const {
     std::optional<int64_t> newest;
     std::error_code unreadable;
@@ -570,7 +569,6 @@ class Job {
     return run_once(words);
   }
 
-  // The user's own program on every rank.
   int own_program(std::vector<std::string> words) {
     const auto name = words.empty() ? "" : words[0];
     if (::access(name.c_str(), X_OK) != 0 || fs::is_directory(name, none_))

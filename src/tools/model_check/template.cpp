@@ -1,9 +1,9 @@
 // The Python that exports a model, for its reader's own.
 #include <regex>
-#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "tools/model_check/model_check.h"
 
@@ -60,9 +60,8 @@ Input input_of(const std::string& text) {
                      "? is a size that may change: int64:?");
   Input input;
   std::string sizes = "4,";  // the batch
-  std::istringstream of_one(parts[3].str());
   int dimension = 0;
-  for (std::string size; std::getline(of_one, size, 'x');) {
+  for (const auto& size : base::split(parts[3].str(), 'x')) {
     ++dimension;
     const bool may_change = size == "?";
     sizes += (dimension == 1 ? " " : ", ") + (may_change ? "5" : size);

@@ -9,11 +9,11 @@
 #include <ctime>
 #include <limits>
 #include <set>
-#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
 #include "tools/report/page.h"
 #include "trainer/config/keys.h"
@@ -245,8 +245,7 @@ std::vector<std::string> usual_columns(const RunList& list) {
 
 size_t width_of(const std::string& lines) {
   size_t most = 0;
-  std::istringstream in(lines);
-  for (std::string line; std::getline(in, line);) most = std::max(most, base::letters(line));
+  for (const auto& line : base::split(lines, '\n')) most = std::max(most, base::letters(line));
   return most;
 }
 

@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -76,11 +74,12 @@ class SignalsHeld {
   bool want_end() const {
     sigset_t waiting;
     ::sigpending(&waiting);
-    return std::ranges::any_of(std::array{SIGINT, SIGTERM}, [&](int signal) {
+    const auto wants = [&](int signal) {
       struct sigaction action {};  // an ignored signal waits, too
       ::sigaction(signal, nullptr, &action);
       return ::sigismember(&waiting, signal) == 1 && action.sa_handler != SIG_IGN;
-    });
+    };
+    return wants(SIGINT) || wants(SIGTERM);
   }
 
  private:

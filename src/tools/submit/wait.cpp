@@ -160,7 +160,6 @@ class SchedulerPoll {
   explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
   void query(Watches& watches) {
-    constexpr auto kWarnAfter = 90s;
     const auto unknown = std::ranges::count_if(watches, &JobWatch::is_unknown);
     if (unknown > std::exchange(unknown_, unknown)) pause_ = 2500ms + watches.size() * 10ms;
     if (Clock::now() - asked_ < pause_) return;
@@ -174,7 +173,7 @@ class SchedulerPoll {
     if (!states.empty()) {
       if (std::exchange(has_warned_, false)) log::info("the scheduler answers again");
       answered_ = asked_;
-    } else if (asked_ - answered_ > kWarnAfter && !std::exchange(has_warned_, true)) {
+    } else if (asked_ - answered_ > 90s && !std::exchange(has_warned_, true)) {
       log::warning("the scheduler does not answer; still waiting: " + trouble);
     }
   }
@@ -189,7 +188,6 @@ class SchedulerPoll {
   bool has_warned_ = false;
 };
 
-// A log file that grows.
 class LogTail {
  public:
   explicit LogTail(fs::path path) : path_(std::move(path)) {}
@@ -231,7 +229,6 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
   return format("ended without a result ({}); see {}", watch.scheduler_words(), log.string());
 }
 
-// The state, log and progress of one job.
 class JobScreen {
  public:
   explicit JobScreen(const Submission& submission) : submission_(submission) {}

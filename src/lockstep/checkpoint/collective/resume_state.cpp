@@ -89,7 +89,7 @@ bool keeps_something(const Team& team, const DdpCore* core) {
 }
 
 Tree own_part(const DdpCore* core, const std::string& layout) {
-  const auto part = make_dict({{"layout", layout}, {"name", name_of(core)}});
+  auto part = make_dict({{"layout", layout}, {"name", name_of(core)}});
   const auto* memory = memory_of(core);
   if (!memory || !memory->state) return part;
   const auto tensors = make_dict();

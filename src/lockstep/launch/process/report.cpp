@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <iterator>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
