@@ -87,7 +87,7 @@ struct StopSignal {
 
 constexpr const char* kPerhaps = "?";
 
-/// What becomes of a job whose ranks have stopped.
+/// How a job continues after its ranks have stopped.
 enum class Fate {
   ended,             ///< nothing: its time is over, or it got a signal
   cancelled,         ///< by a person
@@ -268,7 +268,7 @@ int status_of_run(const std::string& folder, int otherwise = kFailed);
 /// Kills what a killed launcher has left on this node.
 void end_leftovers(const Signals& signals);
 
-/// Processes that the kernel has killed so far for want of memory in the job's control group, or on the node
+/// How many processes the kernel killed because memory ran out in the job's control group, or on the node
 /// if the job has none. `root` replaces / in tests.
 struct MemoryKills {
   int64_t count = 0;

@@ -170,7 +170,7 @@ class SlurmJob : public OwnJob {
     return folder.empty() ? line : format("cd {} && {}", cluster::quoted(folder), line);
   }
 
-  // Slurm counts a requeue by an operator, a node failure and a pre-emption at once. Without an answer a
+  // Slurm counts a requeue by an operator, a node failure and a preemption at once. Without an answer a
   // requeue could restart a job that a person has cancelled.
   Fate fate(const StopSignal&) override {
     const auto fields = record(true);
@@ -349,7 +349,7 @@ class PbsJob : public OwnJob {
     return format("PBS ended the job (limit {}, used {})", limit, used);
   }
 
-  // PBS sends SIGTERM for a qdel, a pre-emption, a qrerun and the walltime. The clock tells the last one
+  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. The clock tells the last one
   // apart, unless the job was suspended or its walltime changed, so PBS must confirm it. Its own count may
   // lag.
   Fate fate(const StopSignal& stop) override {
